@@ -1,0 +1,55 @@
+"""What an agent (harness) is: history → prompt ids, sampled ids → action, and back for demonstrations.
+
+An `Agent` is stateless and shared; each episode opens a `Session`. The rollout asks the session for the next
+prompt, gives it the completion, and carries out the action it reads.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from quintain.engines.protocol import Sampling
+from quintain.types import Action, Completion, Observation, Task, ToolSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brief:
+    """What an agent may know of an episode before it starts."""
+
+    task: Task
+    instructions: str
+    tools: tuple[ToolSpec, ...] = ()
+    legal_actions: tuple[str, ...] = ()
+    """Actions that are legal in the first state; empty when the environment does not list them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """What to sample from next: ids that continue the stream, or open a new one when `starts_segment`."""
+
+    token_ids: tuple[int, ...]
+    starts_segment: bool
+    sampling: Sampling
+
+
+class Session(Protocol):
+    """One episode's conversation."""
+
+    def observe(self, observation: Observation, legal_actions: tuple[str, ...] = ()) -> Prompt:
+        """Append `observation` and return the prompt of the next turn (the first one always starts a segment)."""
+        ...
+
+    def read(self, completion: Completion) -> Action:
+        """Record `completion` in the history and return the action in it; malformed text gives `Action.error`."""
+        ...
+
+    def write(self, action: Action) -> tuple[int, ...]:
+        """Return the ids the policy should have sampled to take `action` (for demonstrations), stop token included."""
+        ...
+
+
+class Agent(Protocol):
+    """A harness, shared by all episodes of a run."""
+
+    def open(self, brief: Brief) -> Session:
+        """Return the session of a new episode."""
+        ...

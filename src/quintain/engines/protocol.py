@@ -1,0 +1,69 @@
+"""What an engine is: requests of token ids in, completions of token ids out, batched over live sessions.
+
+A session is one token stream (one segment of one episode). A request carries only the tokens appended since
+the session's last completion, so an engine can keep the key/value cache of the stream; an engine without one
+keeps the ids. Sampling reads one uniform number per token from (seed, index of the token in the completion).
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from quintain.types import Completion, Failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How to sample one completion: ``Sampling(temperature=1.0, max_tokens=32, stop_ids=frozenset({2}))``."""
+
+    temperature: float = 1.0
+    """0 is greedy. Log-probs are those of the distribution sampled from (of temperature 1 when greedy)."""
+    max_tokens: int = 64
+    stop_ids: frozenset[int] = frozenset()
+    """A completion ends with the first of these that is sampled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Ask for one completion: ``Request(session="s0", prompt_ids=(5, 9), seed=7, sampling=Sampling())``.
+
+    The first request of a session opens it. `prompt_ids` continue the stream after the last completion.
+    """
+
+    session: str
+    prompt_ids: tuple[int, ...]
+    seed: int
+    sampling: Sampling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What became of a request: ``Reply(session="s0", result=Completion(...))``."""
+
+    session: str
+    result: Completion | Failure
+
+
+class Engine(Protocol):
+    """Samples completions for many sessions at once."""
+
+    @property
+    def policy_version(self) -> int:
+        """Version of the weights that is served."""
+        ...
+
+    @property
+    def max_length(self) -> int:
+        """Longest token stream the engine can hold."""
+        ...
+
+    def submit(self, request: Request) -> None:
+        """Queue `request`."""
+        ...
+
+    def advance(self) -> list[Reply]:
+        """Do one round of work and return the requests it finished, in order of submission; [] when idle."""
+        ...
+
+    def release(self, session: str) -> None:
+        """Forget `session` and free what it holds; unknown sessions are ignored."""
+        ...

@@ -1,0 +1,204 @@
+"""What an environment is: reset, step (or tools as methods), close, and small optional capabilities.
+
+A user writes a subclass of `Environment`. Everyone else talks to it through `begin` and `advance`, which
+check what comes back: a wrong type or a NaN is an `EnvironmentFault`, never a reward.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from quintain.environments.tools import call_tool, tool_specs
+from quintain.errors import EnvironmentFault
+from quintain.types import (
+    NOTHING,
+    Action,
+    Image,
+    Observation,
+    Split,
+    StepResult,
+    Task,
+    Text,
+    ToolCall,
+    ToolSpec,
+    derive_seed,
+)
+
+SEED_BITS = 52
+
+
+class Environment:
+    """A task an agent acts in. Override `reset`, and either write tools as methods or override `step`.
+
+    The class docstring is the instruction the agent is given. Knobs are keyword arguments of `__init__`.
+    """
+
+    name: ClassVar[str] = ""
+    """Name in the catalogue; the class name in lower case when empty."""
+    tags: ClassVar[frozenset[str]] = frozenset()
+    max_turns: int = 20
+    """Turns after which the episode is cut (a truncation, not an end)."""
+    return_range: tuple[float, float] = (0.0, 1.0)
+    """Smallest and largest total reward of an episode."""
+    _ending: StepResult | None = None
+    _rewards: tuple[float, Mapping[str, float]] = (0.0, NOTHING)
+
+    def reset(self, task: Task) -> Observation:
+        """Start the episode that `task` names and return the first observation; draw randomness from `task.rng`."""
+        raise NotImplementedError(f"{type(self).__name__} must define reset(self, task)")
+
+    def step(self, action: Action) -> StepResult:
+        """Carry out `action`. The default runs the tool calls it holds, in order, until one ends the episode."""
+        if action.error is not None:
+            return StepResult(observation=f"Error: {action.error}", is_valid=False)
+        if not action.tool_calls:
+            names = ", ".join(spec.name for spec in self.tools()) or "none"
+            return StepResult(observation=f"Error: no tool was called; tools: {names}.", is_valid=False)
+        replies: list[str] = []
+        is_valid = True
+        for call in action.tool_calls:
+            reply = call_tool(self, call)
+            replies.append(reply.text)
+            is_valid = is_valid and not reply.is_error
+            if self._ending is not None:
+                break
+        return self._answer("\n".join(replies), is_valid)
+
+    def close(self) -> None:
+        """Free what the environment holds; called once, also after a failure."""
+
+    def instructions(self) -> str:
+        """Return the instruction for the agent: the class docstring."""
+        return " ".join((type(self).__doc__ or "").split())
+
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """Return the tools, read from the methods marked with `quintain.tool`."""
+        return tool_specs(type(self))
+
+    def task(self, split: Split, index: int) -> Task:
+        """Return task number `index` of `split`; seeds of the two splits differ in their lowest bit."""
+        name = environment_name(self)
+        seed = derive_seed(name, split, index) % (1 << SEED_BITS) << 1 | (split == "eval")
+        return Task(
+            id=f"{name}/{split}/{index}", environment=name, seed=seed, split=split, tags=type(self).tags
+        )
+
+    def finish(self, observation: str, *, reward: float, success: bool | None = None) -> str:
+        """End the episode from within a tool with `reward`; success is `reward > 0` unless given."""
+        is_success = reward > 0 if success is None else success
+        self._ending = StepResult(
+            observation=observation, reward=reward, is_terminated=True, is_success=is_success
+        )
+        return observation
+
+    def reward(self, value: float, **terms: float) -> None:
+        """Add `value` to the reward of this turn from within a tool; `terms` name its parts."""
+        total, known = self._rewards
+        self._rewards = (total + value, {**known, **terms})
+
+    def _answer(self, observation: str, is_valid: bool) -> StepResult:
+        """Return the result of a turn of tool calls and clear what it collected."""
+        ending = self._ending or StepResult(observation=observation)
+        total, terms = self._rewards
+        self._ending, self._rewards = None, (0.0, NOTHING)
+        return replace(
+            ending, observation=observation, reward=ending.reward + total, is_valid=is_valid, reward_terms=terms
+        )
+
+
+@runtime_checkable
+class Snapshot(Protocol):
+    """The state can be saved and brought back, in this instance or a fresh one; the continuation is identical."""
+
+    def snapshot(self) -> Any:
+        """Return the state as a value that later steps do not change."""
+
+    def restore(self, state: Any) -> None:
+        """Continue from `state`."""
+
+
+@runtime_checkable
+class Expert(Protocol):
+    """The environment knows a good next action."""
+
+    def expert_action(self) -> Action:
+        """Return the next action of the expert from the current state."""
+
+
+@runtime_checkable
+class Legal(Protocol):
+    """The legal actions can be listed as texts."""
+
+    def legal_actions(self) -> tuple[str, ...]:
+        """Return the texts that are accepted as actions in the current state, in a fixed order."""
+
+
+@runtime_checkable
+class StateKey(Protocol):
+    """States can be recognised across episodes of a task."""
+
+    def state_key(self) -> str:
+        """Return a key that is equal exactly when the state is."""
+
+
+Factory = Callable[[], Environment]
+
+
+def environment_name(environment: Environment) -> str:
+    """Return the catalogue name of `environment`."""
+    return environment.name or type(environment).__name__.lower()
+
+
+def begin(environment: Environment, task: Task) -> Observation:
+    """Reset `environment` to `task` and return the checked first observation.
+
+    Raises:
+        EnvironmentFault: the observation has the wrong type.
+    """
+    environment._ending, environment._rewards = None, (0.0, NOTHING)
+    return checked_observation(environment, environment.reset(replace(task)), "reset")
+
+
+def advance(environment: Environment, action: Action) -> StepResult:
+    """Step `environment` and return the checked result.
+
+    Raises:
+        EnvironmentFault: the result, its observation or its reward has the wrong type or is not finite.
+    """
+    result = environment.step(action)
+    who = environment_name(environment)
+    if not isinstance(result, StepResult):
+        raise EnvironmentFault(
+            f"{who}.step must return a StepResult: got {type(result).__name__}; "
+            "wrap the observation in quintain.StepResult(observation=...)"
+        )
+    for label, value in (("reward", result.reward), *result.reward_terms.items()):
+        checked_reward(who, label, value)
+    checked_observation(environment, result.observation, "step")
+    return result
+
+
+def checked_reward(who: str, label: str, value: object) -> float:
+    """Return `value` as a float; booleans count as 0 and 1, everything else must be a finite number."""
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise EnvironmentFault(f"{who}: {label} must be a finite number: got {value!r}; return a float")
+    return float(value)
+
+
+def checked_observation(environment: Environment, observation: object, call: str) -> Observation:
+    """Return `observation` if it is a string or a sequence of content parts."""
+    if isinstance(observation, str):
+        return observation
+    if isinstance(observation, (list, tuple)) and all(isinstance(p, (Text, Image)) for p in observation):
+        return tuple(observation)
+    raise EnvironmentFault(
+        f"{environment_name(environment)}.{call} must return text or content parts: "
+        f"got {type(observation).__name__}; return a str"
+    )
+
+
+def tool_action(name: str, **arguments: Any) -> Action:
+    """Return the action that calls tool `name`: ``tool_action("guess", number=16)``."""
+    return Action(tool_calls=(ToolCall(name=name, arguments=arguments),))
+

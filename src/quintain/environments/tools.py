@@ -1,0 +1,258 @@
+"""Tools as decorated methods: the signature and the docstring become the JSON schema, calls are checked against it.
+
+A wrong call is the policy's mistake and comes back to it as text; an exception inside a tool is the tool's and
+is raised as a `ToolFault`. The schema is read once per class.
+"""
+
+import inspect
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, cast, get_type_hints
+
+from quintain.errors import EnvironmentFault, UsageError, suggestion
+from quintain.types import NOTHING, Owner, ToolCall, ToolSpec
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+P = ParamSpec("P")
+R = TypeVar("R")
+MARK = "__quintain_tool__"
+MAX_QUOTED = 60
+SECTION = re.compile(r"^\s*(Args|Arguments|Parameters|Returns|Raises|Yields|Examples?|Notes?):\s*$")
+ENTRY = re.compile(r"^(\s*)\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
+
+
+class ToolFault(EnvironmentFault):
+    """A tool raised, or returned something that is not text; the failure's owner is the tool, not the policy."""
+
+    owner: Owner = "tool"
+
+    tool_name: str = ""
+
+    @classmethod
+    def of(cls, tool_name: str, message: str) -> "ToolFault":
+        """Return the fault of tool `tool_name`; it survives copying and pickling."""
+        fault = cls(f"tool {tool_name} {message}")
+        fault.tool_name = tool_name
+        return fault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolReply:
+    """What a call came to: ``ToolReply(text="higher")``, or an error that the policy can read and mend.
+
+    Example: ``ToolReply(text="Error: guess(number): missing.", is_error=True, kind="invalid_arguments")``.
+    """
+
+    text: str
+    is_error: bool = False
+    kind: Literal["ok", "unknown_tool", "invalid_arguments"] = "ok"
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool method, compiled: its spec and a strict validator from JSON to keyword arguments."""
+
+    spec: ToolSpec
+    read: Callable[[str], dict[str, Any]]
+    """JSON text of the arguments → keyword arguments; raises pydantic's ValidationError, which is a ValueError."""
+
+
+def tool(function: Callable[P, R]) -> Callable[P, R]:
+    """Mark a method as a tool: its name, signature and docstring are what the model is told.
+
+    Parameters need annotations; a docstring section ``Args:`` describes them. The method returns a string.
+    """
+    setattr(function, MARK, True)
+    return function
+
+
+def tool_specs(owner: type) -> tuple[ToolSpec, ...]:
+    """Return the tools of class `owner` in the order they are written, those of base classes first."""
+    return tuple(found.spec for found in tools_of(owner).values())
+
+
+def call_tool(environment: object, call: ToolCall) -> ToolReply:
+    """Run `call` on `environment`; every mistake of the policy becomes an error text that says what to do.
+
+    Raises:
+        ToolFault: the tool raised, or did not return a string.
+    """
+    tools = tools_of(type(environment))
+    found = tools.get(call.name)
+    if found is None:
+        near = suggestion(call.name, tools) if tools else "there are no tools"
+        text = f"Error: no tool is called {_quoted(call.name)}; {near}"
+        return ToolReply(text=text, is_error=True, kind="unknown_tool")
+    try:
+        arguments = found.read(json.dumps(dict(call.arguments)))
+    except (ValueError, TypeError, RecursionError) as error:
+        text = f"Error: {_complaint(found.spec, error)}"
+        return ToolReply(text=text, is_error=True, kind="invalid_arguments")
+    return ToolReply(text=_run(environment, call.name, arguments))
+
+
+def _run(environment: object, name: str, arguments: dict[str, Any]) -> str:
+    """Call tool `name` and return its text."""
+    try:
+        text = getattr(environment, name)(**arguments)
+    except Exception as error:
+        message = f"raised {type(error).__name__}: {error}; mend the tool, or return an error text"
+        raise ToolFault.of(name, message) from error
+    if not isinstance(text, str):
+        raise ToolFault.of(name, f"must return text: got {type(text).__name__}; return a str")
+    return text
+
+
+@cache
+def tools_of(owner: type) -> Mapping[str, Tool]:
+    """Return the compiled tools of class `owner`, by name.
+
+    Raises:
+        UsageError: a tool's parameters cannot be described as a JSON schema.
+    """
+    methods: dict[str, Callable[..., object]] = {}
+    for base in reversed(owner.__mro__):
+        for name, member in vars(base).items():
+            if getattr(member, MARK, False):
+                methods[name] = member
+            elif name in methods:
+                del methods[name]
+    return {name: _compiled(f"{owner.__name__}.{name}", name, method) for name, method in methods.items()}
+
+
+def _compiled(who: str, name: str, method: Callable[..., object]) -> Tool:
+    """Return `method` as a `Tool`."""
+    from pydantic import TypeAdapter
+    from pydantic.errors import PydanticUserError
+
+    description, notes = _documented(method)
+    fields = _fields(who, method, notes)
+    try:
+        adapter = TypeAdapter(_arguments_type(name, fields))
+        schema = adapter.json_schema()
+    except PydanticUserError as error:
+        raise UsageError(
+            f"tool {who}: got a parameter type without a JSON schema ({error.message.splitlines()[0]}); "
+            "use str, int, float, bool, Literal, list, dict or a pydantic model"
+        ) from error
+    for field, parameter in inspect.signature(method).parameters.items():
+        if field in fields and _is_plain(parameter.default):
+            schema["properties"][field].setdefault("default", parameter.default)
+    spec = ToolSpec(name=name, description=description, parameters=_without_titles(schema))
+    return Tool(spec, adapter.validator.validate_json)
+
+
+def _arguments_type(name: str, fields: Mapping[str, tuple[Any, bool]]) -> Any:
+    """Return a closed, strict TypedDict of `fields`: name → (type, whether it is required)."""
+    from pydantic import ConfigDict, with_config
+    from typing_extensions import NotRequired, TypedDict
+
+    keys = {key: kind if is_required else NotRequired[kind] for key, (kind, is_required) in fields.items()}
+    # A TypedDict, not a model: parameters may then be called `schema` or `copy`, and defaults stay Python's.
+    closed = cast(Any, TypedDict)(name, keys)
+    return with_config(ConfigDict(extra="forbid", strict=True, allow_inf_nan=False))(closed)
+
+
+def _fields(who: str, method: Callable[..., object], notes: Mapping[str, str]) -> dict[str, tuple[Any, bool]]:
+    """Return the parameters of `method` (but the first): name → (described type, whether it is required)."""
+    from pydantic import Field
+
+    if inspect.iscoroutinefunction(method):
+        raise UsageError(f"tool {who} must be a plain method: got an async one; write it without async")
+    try:
+        hints = get_type_hints(method, include_extras=True)
+    except NameError as error:
+        raise UsageError(f"tool {who}: got an annotation that cannot be read ({error}); import its type") from error
+    fields: dict[str, tuple[Any, bool]] = {}
+    for parameter in list(inspect.signature(method).parameters.values())[1:]:
+        is_named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        if not is_named or parameter.name not in hints:
+            raise UsageError(
+                f"tool {who}: got the parameter {parameter}; give every parameter a name and an annotation"
+            )
+        kind, note = hints[parameter.name], notes.get(parameter.name)
+        described = Annotated[kind, Field(description=note)] if note else kind
+        fields[parameter.name] = (described, parameter.default is parameter.empty)
+    return fields
+
+
+def _documented(method: Callable[..., object]) -> tuple[str, dict[str, str]]:
+    """Return the first paragraph of the docstring of `method` and what its ``Args:`` say of each parameter."""
+    lines = (inspect.getdoc(method) or "").splitlines()
+    first: list[str] = []
+    for line in lines:
+        if not line.strip() or SECTION.match(line):
+            break
+        first.append(line.strip())
+    notes: dict[str, str] = {}
+    section, indent, last = "", 0, ""
+    for line in lines:
+        heading = SECTION.match(line)
+        entry = ENTRY.match(line)
+        if heading:
+            section, indent, last = heading[1], 0, ""
+        elif section not in ("Args", "Arguments", "Parameters") or not line.strip():
+            continue
+        elif entry and (not indent or len(entry[1]) == indent):
+            indent, last = len(entry[1]), entry[2]
+            notes[last] = entry[3].strip()
+        elif last:
+            notes[last] = f"{notes[last]} {line.strip()}"
+    return " ".join(first), notes
+
+
+def _is_plain(value: object) -> bool:
+    """Whether `value` is a default that JSON can show."""
+    return value is None or isinstance(value, (str, int, float, bool))
+
+
+def _without_titles(schema: Any) -> Any:
+    """Return `schema` without the titles that pydantic adds; parameters named `title` stay."""
+    if isinstance(schema, dict):
+        items = cast("dict[str, Any]", schema).items()
+        return {k: _without_titles(v) for k, v in items if not (k == "title" and isinstance(v, str))}
+    if isinstance(schema, list):
+        return [_without_titles(item) for item in cast("list[Any]", schema)]
+    return schema
+
+
+def _complaint(spec: ToolSpec, error: Exception) -> str:
+    """Return what is wrong with the arguments, for the model."""
+    from pydantic import ValidationError
+
+    if not isinstance(error, ValidationError):
+        return f"{spec.name}: the arguments are not a JSON object; write them as one."
+    known = cast(Mapping[str, Any], spec.parameters.get("properties", NOTHING))
+    parts = [_described(detail, known) for detail in error.errors(include_url=False)[:3]]
+    return "; ".join(f"{spec.name}{part}" for part in parts)
+
+
+def _described(detail: "ErrorDetails", known: Mapping[str, Any]) -> str:
+    """Return one of pydantic's complaints as ``(argument): what is wrong``."""
+    place = ".".join(str(part) for part in detail["loc"])
+    if not place:
+        return ": the arguments are not a JSON object"
+    if detail["type"] == "missing":
+        return f"({_clipped(place)}): missing"
+    if detail["type"] == "extra_forbidden":
+        near = suggestion(place, known) if known else "it takes no arguments"
+        return f"({_clipped(place)}): unknown argument; {near}"
+    wanted = detail["msg"].removeprefix("Input should be ").removeprefix("a valid ")
+    return f"({_clipped(place)}): expected {wanted}, got {_quoted(detail['input'])}"
+
+
+def _quoted(value: object) -> str:
+    """Return `value` as short JSON."""
+    return _clipped(json.dumps(value, default=repr))
+
+
+def _clipped(text: str) -> str:
+    """Return `text` cut to a length a prompt can bear."""
+    return text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}…"
+
+

@@ -1,0 +1,110 @@
+"""The error tree: every error says what was asked, what came and what to do.
+
+Each class carries the exit code that the command line ends with; ``EXIT_CODES`` is the documented table. A
+failure *inside an episode* is data, not an exception (`quintain.types.Failure`): these errors are for what
+must stop a command.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import ClassVar
+
+
+class QuintainError(Exception):
+    """Root of the tree; its message is one line a user can act on."""
+
+    exit_code: ClassVar[int] = 1
+    """Process exit status when the error reaches the command line."""
+
+
+class UsageError(QuintainError, ValueError):
+    """A name, flag or value on the command line (or in a call) that does not exist or does not fit."""
+
+    exit_code = 2
+
+
+class ConfigError(UsageError):
+    """A configuration file with an unknown key, a wrong type or values that contradict each other."""
+
+
+class EnvironmentFault(QuintainError):
+    """An environment broke its contract: raised, hung, returned NaN or the wrong type."""
+
+    exit_code = 3
+
+
+class ModelError(QuintainError):
+    """A model folder or tokenizer that is missing, broken or does not fit."""
+
+    exit_code = 4
+
+
+class DataError(QuintainError, ValueError):
+    """Data that is empty, malformed or does not fit the method."""
+
+    exit_code = 5
+
+
+class StoreError(QuintainError, OSError):
+    """A run folder that cannot be created, locked, read or written (a full disk, for example)."""
+
+    exit_code = 6
+
+
+class EngineFault(QuintainError):
+    """An engine that cannot serve: no reply, a broken reply, wrong weights."""
+
+    exit_code = 7
+
+
+class InvariantError(QuintainError, AssertionError):
+    """An always-on check failed: training on would teach the model something that was not sampled."""
+
+    exit_code = 8
+
+
+class FailureRateError(QuintainError):
+    """More episodes failed for reasons outside the policy than the run allows."""
+
+    exit_code = 9
+
+
+class MissingExtra(QuintainError, ImportError):
+    """An optional package is not installed; the message carries the install command."""
+
+    exit_code = 10
+
+    @classmethod
+    def named(cls, package: str, extra: str, feature: str) -> "MissingExtra":
+        """Return the error for `feature`, which needs `package` from the extra `extra`."""
+        return cls(f'{feature} needs the package {package}: it is not installed; pip install "quintain[{extra}]"')
+
+
+INTERRUPTED_EXIT_CODE = 130
+
+EXIT_CODES: dict[int, str] = {
+    0: "done",
+    1: "an error inside quintain (please report it)",
+    2: "unknown or contradictory command, flag, name or configuration",
+    3: "the environment broke its contract",
+    4: "the model or tokenizer cannot be used",
+    5: "the data cannot be used",
+    6: "the run folder cannot be written or read",
+    7: "the engine cannot serve",
+    8: "an always-on check stopped the run",
+    9: "too many episodes failed",
+    10: "an optional package is missing",
+    INTERRUPTED_EXIT_CODE: "interrupted; a checkpoint was saved where a run was training",
+}
+
+
+def suggestion(name: str, options: Iterable[str]) -> str:
+    """Return ``did you mean 'x'?`` for the nearest of `options`, or the list of them when none is near.
+
+    Example: ``suggestion("grop", ["grpo", "ppo"])`` is ``"did you mean 'grpo'?"``.
+    """
+    choices = sorted(options)
+    near = get_close_matches(name, choices, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    return f"choose from {', '.join(choices)}" if choices else "there is nothing to choose from"

@@ -1,0 +1,98 @@
+"""Which models the fast forward passes know, and how their layers are laid out.
+
+The packed forward (`quintain.models.packed`) and the cached decoder of `engines.Local` are written for the
+Llama family: pre-norm blocks, rotary positions, gated SiLU feed-forward, grouped-query attention, optional
+query/key norms. `unsupported` says in words why a model is not one of them; the caller then falls back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+FAMILIES = frozenset({"qwen3", "llama", "qwen2", "mistral"})
+ROPE_TYPES = frozenset({"default", "linear", "llama3"})
+
+
+class Norm(Protocol):
+    """A root-mean-square norm of the Llama family."""
+
+    weight: Tensor
+    variance_epsilon: float
+
+
+class Attention(Protocol):
+    """The projections of one attention layer."""
+
+    q_proj: nn.Module
+    k_proj: nn.Module
+    v_proj: nn.Module
+    o_proj: nn.Module
+
+
+class FeedForward(Protocol):
+    """The projections of one gated feed-forward layer."""
+
+    gate_proj: nn.Module
+    up_proj: nn.Module
+    down_proj: nn.Module
+
+
+class Layer(Protocol):
+    """One block."""
+
+    self_attn: Attention
+    mlp: FeedForward
+    input_layernorm: Norm
+    post_attention_layernorm: Norm
+
+
+class Backbone(Protocol):
+    """The model without its head."""
+
+    embed_tokens: nn.Embedding
+    layers: Sequence[Layer]
+    norm: Norm
+    rotary_emb: nn.Module
+
+
+def unsupported(model: PreTrainedModel) -> str | None:
+    """Return why the fast paths cannot run `model`, or None when they can."""
+    config: Any = model.config
+    if config.model_type not in FAMILIES:
+        return f"model type {config.model_type!r} is not one of {', '.join(sorted(FAMILIES))}"
+    if config.hidden_act != "silu":
+        return f"activation {config.hidden_act!r} is not silu"
+    rope = getattr(config, "rope_parameters", None) or {}
+    kind = rope.get("rope_type", "default")
+    if kind not in ROPE_TYPES:
+        return f"rope type {kind!r} is not one of {', '.join(sorted(ROPE_TYPES))}"
+    if any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ()):
+        return "some layers have sliding-window attention"
+    if config.model_type == "mistral" and config.sliding_window is not None:
+        return "sliding-window attention"
+    return None
+
+
+def backbone(model: PreTrainedModel) -> Backbone:
+    """Return the part of `model` below its head, also when adapters wrap it."""
+    base: Any = model.get_base_model() if hasattr(model, "peft_config") and hasattr(model, "get_base_model") else model
+    return cast(Backbone, base.model)
+
+
+def head(model: PreTrainedModel) -> nn.Module:
+    """Return the module from hidden states to logits."""
+    return cast(nn.Module, model.get_output_embeddings())
+
+
+def head_sizes(model: PreTrainedModel) -> tuple[int, int, int]:
+    """Return (query heads, key/value heads, head dimension)."""
+    config: Any = model.config
+    num_heads = int(config.num_attention_heads)
+    dimension = getattr(config, "head_dim", None) or config.hidden_size // num_heads
+    return num_heads, int(getattr(config, "num_key_value_heads", None) or num_heads), int(dimension)

@@ -1,0 +1,161 @@
+"""Forward pass over streams packed end to end, without padding, for the Llama family.
+
+Linear layers, norms and positions run on the packed tokens [N, D]. Only attention looks at streams: a `Plan`
+sorts them by length into buckets, and each bucket is one causal attention call. Streams that begin with the
+same tokens may share them: the prefix is then one row of the plan, computed and stored once, and the members
+attend to it. The one rule: the result equals the plain padded forward of every stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from quintain.models.families import Layer, Norm, backbone, head, head_sizes
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Rows of attention that run in one call: R rows of at most Lq queries and Lk keys."""
+
+    query: Tensor
+    """int64 [R * Lq], packed position of each query; padding repeats the row's first"""
+    key: Tensor
+    """int64 [R * Lk]"""
+    num_rows: int
+    mask: Tensor | None
+    """bool [R, 1, Lq, Lk], True where a query may look; None where plain causal order says it all"""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the attention of a packed batch is computed; the same for every layer."""
+
+    buckets: tuple[Bucket, ...]
+    gather: Tensor
+    """int64 [N], where the result for packed token n stands in the concatenated outputs of the buckets"""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream in packed coordinates: its own tokens, and the prefix it continues (if shared)."""
+
+    start: int
+    length: int
+    prefix_start: int = 0
+    prefix_length: int = 0
+
+
+def plan(streams: Sequence[Stream], *, waste: float = 0.25, device: torch.device | str = "cpu") -> Plan:
+    """Return the attention plan of `streams`; rows in a bucket differ in length by at most the share `waste`."""
+    order = sorted(range(len(streams)), key=lambda i: (streams[i].prefix_length > 0, streams[i].prefix_length, streams[i].length))
+    groups: list[list[Stream]] = []
+    for i in order:
+        stream = streams[i]
+        first = groups[-1][0] if groups else None
+        if first and first.prefix_length == stream.prefix_length and stream.length <= max(first.length * (1 + waste), first.length + 8):
+            groups[-1].append(stream)
+        else:
+            groups.append([stream])
+    total = sum(stream.length for stream in streams)
+    gather = torch.empty(total, dtype=torch.int64)
+    buckets: list[Bucket] = []
+    offset = 0
+    for rows in groups:
+        bucket, width = _bucket(rows)
+        for i, stream in enumerate(rows):
+            place = torch.arange(stream.length) + (offset + i * width)
+            gather[stream.start : stream.start + stream.length] = place
+        offset += len(rows) * width
+        buckets.append(bucket)
+    moved = tuple(
+        Bucket(b.query.to(device), b.key.to(device), b.num_rows, None if b.mask is None else b.mask.to(device))
+        for b in buckets
+    )
+    return Plan(moved, gather.to(device))
+
+
+def _bucket(rows: Sequence[Stream]) -> tuple[Bucket, int]:
+    """Return the bucket of `rows` (one prefix length) and its number of queries per row."""
+    width = max(stream.length for stream in rows)
+    prefix = rows[0].prefix_length
+    steps = torch.arange(width)
+    start = torch.tensor([stream.start for stream in rows])[:, None]
+    length = torch.tensor([stream.length for stream in rows])[:, None]
+    query = start + torch.where(steps < length, steps, 0)
+    if not prefix:
+        return Bucket(query.flatten(), query.flatten(), len(rows), None), width
+    prefix_start = torch.tensor([stream.prefix_start for stream in rows])[:, None]
+    key = torch.cat([prefix_start + torch.arange(prefix), query], dim=1)
+    causal = torch.ones(width, prefix + width, dtype=torch.bool).tril(diagonal=prefix)
+    return Bucket(query.flatten(), key.flatten(), len(rows), causal[None, None]), width
+
+
+def hidden_states(model: PreTrainedModel, token_ids: Tensor, position_ids: Tensor, attention: Plan) -> Tensor:
+    """Return the final hidden states [N, D] of packed `token_ids` [N] at `position_ids` [N]."""
+    base = backbone(model)
+    hidden = base.embed_tokens(token_ids)
+    cos, sin = cast(Any, base.rotary_emb)(hidden[None], position_ids[None])
+    sizes = head_sizes(model)
+    for layer in base.layers:
+        hidden = hidden + _attend(layer, rms_norm(hidden, layer.input_layernorm), (cos[0], sin[0]), sizes, attention)
+        normed = rms_norm(hidden, layer.post_attention_layernorm)
+        mlp = layer.mlp
+        hidden = hidden + mlp.down_proj(F.silu(mlp.gate_proj(normed)) * mlp.up_proj(normed))
+    return rms_norm(hidden, base.norm)
+
+
+def logits_of(model: PreTrainedModel, hidden: Tensor) -> Tensor:
+    """Return logits [..., V] of `hidden` [..., D]."""
+    return head(model)(hidden)
+
+
+def _attend(
+    layer: Layer, normed: Tensor, rotation: tuple[Tensor, Tensor], sizes: tuple[int, int, int], attention: Plan
+) -> Tensor:
+    """Return the attention output [N, D] of one layer."""
+    num_heads, num_kv, dimension = sizes
+    module: Any = layer.self_attn
+    query = module.q_proj(normed).view(-1, num_heads, dimension)
+    key = module.k_proj(normed).view(-1, num_kv, dimension)
+    value = module.v_proj(normed)
+    if hasattr(module, "q_norm"):
+        query, key = rms_norm(query, module.q_norm), rms_norm(key, module.k_norm)
+    query = rotate(query, *rotation).flatten(1)
+    key = rotate(key, *rotation).flatten(1)
+    outputs = [_attend_bucket(bucket, query, key, value, sizes) for bucket in attention.buckets]
+    joined = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+    return module.o_proj(joined.index_select(0, attention.gather))
+
+
+def _attend_bucket(bucket: Bucket, query: Tensor, key: Tensor, value: Tensor, sizes: tuple[int, int, int]) -> Tensor:
+    """Return the attention outputs [R * Lq, heads * dimension] of one bucket."""
+    num_heads, num_kv, dimension = sizes
+    rows = bucket.num_rows
+    queries = query.index_select(0, bucket.query).view(rows, -1, num_heads, dimension).transpose(1, 2)
+    keys = key.index_select(0, bucket.key).view(rows, -1, num_kv, dimension).transpose(1, 2)
+    values = value.index_select(0, bucket.key).view(rows, -1, num_kv, dimension).transpose(1, 2)
+    mixed = F.scaled_dot_product_attention(
+        queries, keys, values, attn_mask=bucket.mask, is_causal=bucket.mask is None, enable_gqa=num_heads != num_kv
+    )
+    return mixed.transpose(1, 2).reshape(-1, num_heads * dimension)
+
+
+def rotate(vectors: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Apply rotary positions to `vectors` [N, heads, dimension]; `cos` and `sin` are [N, dimension]."""
+    half = vectors.shape[-1] // 2
+    turned = torch.cat([-vectors[..., half:], vectors[..., :half]], dim=-1)
+    return vectors * cos[:, None] + turned * sin[:, None]
+
+
+def rms_norm(hidden: Tensor, norm: Norm) -> Tensor:
+    """Return `hidden` divided by its root mean square over the last axis, times the norm's weight."""
+    return F.rms_norm(hidden, (hidden.shape[-1],), norm.weight, norm.variance_epsilon)

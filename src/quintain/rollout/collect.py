@@ -1,0 +1,232 @@
+"""Collects trajectories: many episodes at once, every one of them accounted for.
+
+The loop is lockstep and deterministic: ready prompts go to the policy, its completions to the environments,
+their answers make the next prompts. An episode whose environment fails is tried again in a fresh instance and
+then recorded as a `Failure`; none is lost, and none is scored for what it did not do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from quintain.agents.protocol import Agent
+from quintain.engines.protocol import Engine
+from quintain.environments.protocol import Environment, Factory
+from quintain.errors import FailureRateError, InvariantError
+from quintain.rollout.episode import Answer, Episode, View, act, start
+from quintain.rollout.policies import Demonstrator, DemonstratorPolicy, EnginePolicy, Policy
+from quintain.rollout.stepper import Stepper, guarded
+from quintain.types import Completion, Failure, Group, Outcome, Stop, Task, Trajectory, derive_seed
+
+OnEpisode = Callable[[Trajectory], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds of a rollout: ``Limits(max_turns=16, step_timeout=10.0)``."""
+
+    max_turns: int | None = None
+    """Turns of an episode; the environment's own `max_turns` when None."""
+    step_timeout: float = 30.0
+    """Seconds that one call into an environment may take."""
+    attempts: int = 2
+    """Times an episode is tried before its failure is recorded."""
+    max_failure_share: float = 0.05
+    """Share of failed episodes above which `FailureRateError` stops the run."""
+    concurrency: int = 256
+    """Episodes alive at once."""
+    num_workers: int = 1
+    """Threads that step environments."""
+
+
+class Rollout:
+    """Runs episodes of `agent` in environments made by `make_environment`, sampling from `engine`."""
+
+    def __init__(
+        self, agent: Agent, make_environment: Factory, engine: Engine | None, *, limits: Limits | None = None
+    ) -> None:
+        self.agent = agent
+        self.make_environment = make_environment
+        self.engine = engine
+        self.limits = limits or Limits()
+        self.stepper = Stepper(timeout=self.limits.step_timeout, num_workers=self.limits.num_workers)
+        self._idle: list[Environment] = []
+
+    def groups(
+        self, tasks: Sequence[Task], *, size: int, seed: int, on_episode: OnEpisode | None = None
+    ) -> list[Group]:
+        """Sample `size` episodes of each of `tasks`.
+
+        `seed` names the occasion (run and step); episode `index` of a task samples from
+        ``derive_seed(seed, task.id, index)`` whatever else runs beside it.
+
+        Raises:
+            FailureRateError: more than the allowed share of episodes failed.
+        """
+        assert self.engine is not None, "a rollout without an engine only makes demonstrations"
+        return self._run(tasks, size, seed, EnginePolicy(self.engine), on_episode)
+
+    def demonstrations(
+        self, tasks: Sequence[Task], demonstrator: Demonstrator, *, seed: int, on_episode: OnEpisode | None = None
+    ) -> list[Group]:
+        """Run each of `tasks` once with the actions of `demonstrator`, written as the policy's tokens."""
+        return self._run(tasks, 1, seed, DemonstratorPolicy(demonstrator, self.stepper), on_episode)
+
+    def reuse(self, environment: Environment) -> None:
+        """Keep `environment` for a later episode."""
+        self._idle.append(environment)
+
+    def close(self) -> None:
+        """Close the idle environments."""
+        idle, self._idle = self._idle, []
+        self.stepper.run([environment.close for environment in idle])
+
+    def _run(
+        self, tasks: Sequence[Task], size: int, seed: int, policy: Policy, on_episode: OnEpisode | None
+    ) -> list[Group]:
+        """Run all episodes and return them by task, in the order of `tasks`."""
+        wanted = [(place, task, index) for place, task in enumerate(tasks) for index in range(size)]
+        seeds = [derive_seed(seed, task.id, place, index) for place, task, index in wanted]
+        if len(set(seeds)) != len(seeds):
+            raise InvariantError(f"seeds of {len(seeds)} episodes: got {len(set(seeds))} distinct; report this")
+        queue = [
+            partial(self._episode, task, f"{place}:{task.id}", index, episode_seed)
+            for (place, task, index), episode_seed in zip(wanted, seeds, strict=True)
+        ][::-1]
+        done: dict[tuple[str, int], Trajectory] = {}
+        round_ = _Round(self, policy)
+        while queue or round_.num_live:
+            new = [queue.pop()() for _ in range(min(len(queue), self.limits.concurrency - round_.num_live))]
+            for trajectory in round_.play(new):
+                done[trajectory.group, trajectory.index] = trajectory
+                if on_episode is not None:
+                    on_episode(trajectory)
+        trajectories = [done[f"{place}:{task.id}", index] for place, task, index in wanted]
+        self._check_failures(trajectories)
+        return [
+            Group(task=task, trajectories=tuple(trajectories[place * size : (place + 1) * size]))
+            for place, task in enumerate(tasks)
+        ]
+
+    def _episode(self, task: Task, group: str, index: int, seed: int) -> Episode:
+        """Return a new episode in an idle or new environment."""
+        return Episode(task=task, group=group, index=index, seed=seed, environment=self._take())
+
+    def _take(self) -> Environment:
+        """Return an idle environment, or a new one."""
+        return self._idle.pop() if self._idle else self.make_environment()
+
+    def _check_failures(self, trajectories: Sequence[Trajectory]) -> None:
+        """Raise when too many of `trajectories` failed."""
+        failures = [t.outcome for t in trajectories if isinstance(t.outcome, Failure)]
+        allowed = self.limits.max_failure_share * len(trajectories)
+        if len(failures) > max(allowed, 1 if len(trajectories) > 1 else 0):
+            first = failures[0]
+            raise FailureRateError(
+                f"{len(trajectories)} episodes: got {len(failures)} failures, more than "
+                f"{self.limits.max_failure_share:.0%}; the first, by the {first.owner} ({first.kind}): {first.message}"
+            )
+
+
+class _Round:
+    """The live episodes of one `Rollout._run`."""
+
+    def __init__(self, rollout: Rollout, policy: Policy) -> None:
+        self.rollout = rollout
+        self.policy = policy
+        self.num_live = 0
+        self._ready: list[Episode] = []
+        self._finished: list[Trajectory] = []
+
+    def play(self, new: list[Episode]) -> list[Trajectory]:
+        """Start `new` episodes, advance all live ones, and return those that ended."""
+        self.num_live += len(new)
+        self._start(new)
+        ready, self._ready = self._ready, []
+        asked = [episode for episode in ready if self._ask(episode)]
+        if self.num_live:
+            self._act(self.policy.choose(asked))
+        finished, self._finished = self._finished, []
+        return finished
+
+    def _start(self, episodes: list[Episode]) -> None:
+        """Reset the environments of `episodes` and open their conversations."""
+        views = self.rollout.stepper.run([partial(start, e.environment, e.task) for e in episodes])
+        for episode, view in zip(episodes, views, strict=True):
+            if isinstance(view, Failure):
+                self._fail(episode, view)
+            else:
+                self._open(episode, view)
+
+    def _open(self, episode: Episode, view: View) -> None:
+        """Open the conversation of `episode`."""
+        episode.open(self.rollout.agent, view)
+        self._ready.append(episode)
+
+    def _ask(self, episode: Episode) -> bool:
+        """Prepare the next prompt of `episode`; ends it and returns False when the stream is full."""
+        before = episode.name
+        episode.ask()
+        if episode.turns and episode.name != before:
+            self.policy.forget(before)
+        engine = self.rollout.engine
+        if engine is not None and episode.stream_length >= engine.max_length:
+            self._end(episode, Stop.MAX_TOKENS, episode.score())
+            return False
+        return True
+
+    def _act(self, choices: Sequence[tuple[Episode, Completion | Failure]]) -> None:
+        """Carry out the actions in the completions."""
+        playing: list[tuple[Episode, Completion]] = []
+        for episode, completion in choices:
+            if isinstance(completion, Failure):
+                self._fail(episode, completion)
+            else:
+                playing.append((episode, completion))
+        actions = [episode.read(completion) for episode, completion in playing]
+        calls = [partial(act, e.environment, action) for (e, _), action in zip(playing, actions, strict=True)]
+        answers = self.rollout.stepper.run(calls)
+        for (episode, completion), action, answer in zip(playing, actions, answers, strict=True):
+            if isinstance(answer, Failure):
+                self._fail(episode, answer)
+            else:
+                episode.record(completion, action, answer)
+                self._settle(episode, answer)
+
+    def _settle(self, episode: Episode, answer: Answer) -> None:
+        """End `episode` if `answer` or a limit says so."""
+        limit = self.rollout.limits.max_turns or episode.environment.max_turns
+        if answer.result.is_terminated:
+            self._end(episode, Stop.TERMINATED, episode.score())
+        elif answer.result.is_truncated or len(episode.turns) >= limit:
+            self._end(episode, Stop.MAX_TURNS, episode.score())
+        else:
+            self._ready.append(episode)
+
+    def _fail(self, episode: Episode, failure: Failure) -> None:
+        """Try `episode` again in a fresh environment, or record its failure."""
+        self.policy.forget(episode.name)
+        if failure.kind != "timeout":
+            guarded(episode.environment.close)
+        if episode.attempt + 1 >= self.rollout.limits.attempts:
+            self.num_live -= 1
+            self._finished.append(episode.finish(Stop.FAILURE, failure))
+            return
+        again = Episode(
+            task=episode.task,
+            group=episode.group,
+            index=episode.index,
+            seed=episode.seed,
+            environment=self.rollout.make_environment(),
+            attempt=episode.attempt + 1,
+        )
+        self._start([again])
+
+    def _end(self, episode: Episode, stop: Stop, outcome: Outcome) -> None:
+        """Record the end of `episode` and keep its environment for another."""
+        self.policy.forget(episode.name)
+        self.num_live -= 1
+        self.rollout.reuse(episode.environment)
+        self._finished.append(episode.finish(stop, outcome))

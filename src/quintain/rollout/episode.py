@@ -1,0 +1,160 @@
+"""One live episode: what the environment and the harness have said so far, and how it ends.
+
+`Episode` is the only mutable record of a rollout; `finish` turns it into a frozen `Trajectory`.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from quintain.agents.protocol import Agent, Brief, Prompt, Session
+from quintain.environments.protocol import Environment, Legal, StateKey, advance, begin
+from quintain.types import (
+    Action,
+    Completion,
+    Failure,
+    Observation,
+    Outcome,
+    Score,
+    StepResult,
+    Stop,
+    Task,
+    Trajectory,
+    Turn,
+    as_content,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What the environment shows before an action: observation, legal actions, identity of the state."""
+
+    observation: Observation
+    legal_actions: tuple[str, ...] = ()
+    state_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the environment answers to an action, and the view for the next one."""
+
+    result: StepResult
+    view: View
+
+
+def look(environment: Environment, observation: Observation) -> View:
+    """Return the view of `environment` after `observation`."""
+    return View(
+        observation=observation,
+        legal_actions=environment.legal_actions() if isinstance(environment, Legal) else (),
+        state_key=environment.state_key() if isinstance(environment, StateKey) else None,
+    )
+
+
+def start(environment: Environment, task: Task) -> View:
+    """Reset `environment` to `task` and return the first view."""
+    return look(environment, begin(environment, task))
+
+
+def act(environment: Environment, action: Action) -> Answer:
+    """Carry out `action` and return the answer."""
+    result = advance(environment, action)
+    if result.is_terminated or result.is_truncated:
+        return Answer(result=result, view=View(observation=result.observation))
+    return Answer(result=result, view=look(environment, result.observation))
+
+
+@dataclass(slots=True, kw_only=True)
+class Episode:
+    """A live episode of `task`, number `index` of `group`."""
+
+    task: Task
+    group: str
+    index: int
+    seed: int
+    environment: Environment
+    session: Session | None = None
+    view: View = field(default_factory=lambda: View(observation=""))
+    prompt: Prompt | None = None
+    turns: list[Turn] = field(default_factory=list[Turn])
+    stream: int = 0
+    """number of the current token stream (segment)"""
+    stream_length: int = 0
+    attempt: int = 0
+    started: float = field(default_factory=time.monotonic)
+    is_success: bool | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the current token stream, unique among live ones."""
+        return f"{self.group}/{self.index}/{self.attempt}/{self.stream}"
+
+    def open(self, agent: Agent, view: View) -> None:
+        """Begin the conversation with the first `view`."""
+        self.view = view
+        brief = Brief(
+            task=self.task,
+            instructions=self.environment.instructions(),
+            tools=self.environment.tools(),
+            legal_actions=view.legal_actions,
+        )
+        self.session = agent.open(brief)
+
+    def ask(self) -> Prompt:
+        """Return the prompt of the next turn."""
+        assert self.session is not None, "an episode is opened before it is asked"
+        self.prompt = self.session.observe(self.view.observation, self.view.legal_actions)
+        if self.prompt.starts_segment:
+            self.stream += bool(self.turns)
+            self.stream_length = 0
+        self.stream_length += len(self.prompt.token_ids)
+        return self.prompt
+
+    def read(self, completion: Completion) -> Action:
+        """Return the action in `completion`."""
+        assert self.session is not None, "an episode is opened before it is read"
+        self.stream_length += len(completion.token_ids)
+        return self.session.read(completion)
+
+    def record(self, completion: Completion, action: Action, answer: Answer) -> None:
+        """Append the turn in which `action` got `answer`."""
+        assert self.prompt is not None, "a turn has a prompt"
+        result = answer.result
+        self.turns.append(
+            Turn(
+                observation=as_content(self.view.observation),
+                prompt_ids=self.prompt.token_ids,
+                completion=completion,
+                action=action,
+                reward=float(result.reward),
+                reward_terms=dict(result.reward_terms),
+                state_key=self.view.state_key,
+                is_valid=result.is_valid and action.error is None,
+                starts_segment=self.prompt.starts_segment,
+            )
+        )
+        self.view = answer.view
+        if result.is_success is not None:
+            self.is_success = bool(result.is_success)
+
+    def score(self) -> Score:
+        """Return the outcome of the turns so far."""
+        value = sum(turn.reward for turn in self.turns)
+        return Score(value=value, is_success=value > 0 if self.is_success is None else self.is_success)
+
+    def finish(self, stop: Stop, outcome: Outcome) -> Trajectory:
+        """Return the episode as a trajectory that ended with `stop`."""
+        if stop.is_truncation and isinstance(outcome, Score) and self.is_success is None:
+            outcome = Score(value=outcome.value, is_success=False)
+        return Trajectory(
+            task=self.task,
+            turns=tuple(self.turns),
+            outcome=outcome,
+            stop=Stop.FAILURE if isinstance(outcome, Failure) else stop,
+            seed=self.seed,
+            group=self.group,
+            index=self.index,
+            final_observation=as_content(self.view.observation),
+            seconds=time.monotonic() - self.started,
+        )

@@ -1,0 +1,105 @@
+"""Runs environment code off the main thread, in batches, under a deadline per call.
+
+One hop to a worker thread carries a whole batch, so that a call costs microseconds. A call that outlives its
+deadline becomes a `Failure` with its owner; its thread cannot be killed and is abandoned, and a new one takes
+over what is left of the batch. This is the rollout's failure boundary: whatever environment code raises ends
+here as data.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from quintain.errors import EnvironmentFault
+from quintain.types import Failure
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Batch(Generic[T]):
+    """Calls of one hop and what came of them so far."""
+
+    calls: Sequence[Callable[[], T]]
+    results: list[T | Failure] = field(default_factory=list["T | Failure"])
+    started: float = 0.0
+    done: threading.Event = field(default_factory=threading.Event)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    is_abandoned: bool = False
+
+
+class Stepper:
+    """A pool of `num_workers` threads that run batches of calls.
+
+    Args:
+        timeout: seconds that one call may take.
+        num_workers: threads that share a batch; more than one pays for environments that wait for something.
+    """
+
+    def __init__(self, *, timeout: float, num_workers: int = 1) -> None:
+        self.timeout = timeout
+        self.num_workers = num_workers
+        self.num_abandoned = 0
+        """threads left behind in a call that never returned"""
+
+    def run(self, calls: Sequence[Callable[[], T]]) -> list[T | Failure]:
+        """Return the result of each of `calls`, in order; a `Failure` where one raised or ran out of time."""
+        if not calls:
+            return []
+        width = min(self.num_workers, len(calls))
+        batches = [self._start(calls[worker::width]) for worker in range(width)]
+        for worker in range(width):
+            batches[worker] = self._wait(batches[worker])
+        results: list[T | Failure | None] = [None] * len(calls)
+        for worker, batch in enumerate(batches):
+            results[worker::width] = batch.results
+        return [result for result in results if result is not None]
+
+    def _start(self, calls: Sequence[Callable[[], T]]) -> _Batch[T]:
+        """Hand `calls` to a thread."""
+        batch = _Batch[T](calls, started=time.monotonic())
+        threading.Thread(target=_work, args=(batch,), name="quintain-environment", daemon=True).start()
+        return batch
+
+    def _wait(self, batch: _Batch[T]) -> _Batch[T]:
+        """Return `batch` when every call in it has a result."""
+        while not batch.done.wait(max(0.001, batch.started + self.timeout - time.monotonic())):
+            with batch.lock:
+                if batch.done.is_set() or time.monotonic() - batch.started < self.timeout:
+                    continue
+                batch.is_abandoned = True
+            self.num_abandoned += 1
+            late = Failure(
+                owner="environment", kind="timeout", message=f"a call took longer than {self.timeout:g} s"
+            )
+            rest = batch.calls[len(batch.results) + 1 :]
+            others = self._wait(self._start(rest)).results if rest else []
+            return _Batch[T](batch.calls, results=[*batch.results, late, *others])
+        return batch
+
+
+def _work(batch: _Batch[T]) -> None:
+    """Run the calls of `batch` until done or abandoned."""
+    for call in batch.calls:
+        result = guarded(call)
+        with batch.lock:
+            if batch.is_abandoned:
+                return
+            batch.results.append(result)
+            batch.started = time.monotonic()
+            if len(batch.results) == len(batch.calls):
+                batch.done.set()
+
+
+def guarded(call: Callable[[], T]) -> T | Failure:
+    """Return the result of `call`, or the `Failure` that what it raised stands for."""
+    try:
+        return call()
+    except EnvironmentFault as fault:
+        return Failure(owner="environment", kind="contract", message=str(fault))
+    except Exception as error:  # the rollout boundary: environment code may raise anything
+        return Failure(owner="environment", kind=type(error).__name__, message=str(error))
+    except SystemExit as error:
+        return Failure(owner="environment", kind="SystemExit", message=f"called sys.exit({error.code!r})")

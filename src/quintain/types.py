@@ -1,0 +1,411 @@
+"""The nouns that cross the seams between rooms, and the counter-based seeds.
+
+Everything here is frozen, keyword-only data with standard-library contents: no torch and no numpy at import.
+The one rule: token ids are the truth, text is a view of them; a failure is a `Failure`, never a number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+Owner = Literal["policy", "environment", "tool", "judge", "engine"]
+Split = Literal["train", "eval"]
+
+
+class Nothing(Mapping[str, Any]):
+    """The empty mapping as a default: hashable, as dataclasses ask of defaults, and picklable."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: str) -> Any:
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "{}"
+
+    def __reduce__(self) -> str:
+        return "NOTHING"
+
+
+NOTHING: Mapping[str, Any] = Nothing()
+
+
+def derive_seed(*parts: int | str) -> int:
+    """Return the 63-bit seed that the coordinates `parts` name, such as (run, step, task, sample, turn).
+
+    The same parts give the same seed in every process, whatever the order or number of workers.
+    Integers and strings never collide: ``derive_seed(1) != derive_seed("1")``.
+    """
+    text = "\x1f".join(f"{type(part).__name__}:{part}" for part in parts)
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
+
+
+class Stop(StrEnum):
+    """Why an episode ended. Only `terminated` is the environment's own end; the limits are truncations."""
+
+    TERMINATED = "terminated"
+    MAX_TURNS = "max_turns"
+    MAX_TOKENS = "max_tokens"
+    TIMEOUT = "timeout"
+    FAILURE = "failure"
+
+    @property
+    def is_truncation(self) -> bool:
+        """Whether a limit cut the episode, so that value may be left beyond its last turn."""
+        return self in (Stop.MAX_TURNS, Stop.MAX_TOKENS, Stop.TIMEOUT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """A piece of text in an observation: ``Text(text="You see a red ball.")``."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """A picture in an observation: ``Image(data=png_bytes, media_type="image/png")``."""
+
+    data: bytes
+    media_type: str
+
+
+Content = Text | Image
+Observation = str | Sequence[Content]
+
+
+def as_content(observation: Observation) -> tuple[Content, ...]:
+    """Return `observation` as content parts; a string becomes one `Text`."""
+    if isinstance(observation, str):
+        return (Text(text=observation),)
+    return tuple(observation)
+
+
+def as_text(observation: Observation) -> str:
+    """Return the text of `observation`, with pictures left out."""
+    if isinstance(observation, str):
+        return observation
+    return "".join(part.text for part in observation if isinstance(part, Text))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """A tool as the model sees it. Example: ``ToolSpec(name="guess", description="...", parameters={...})``."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    """JSON schema of the arguments object."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A call the model wrote: ``ToolCall(name="guess", arguments={"number": 16})``."""
+
+    name: str
+    arguments: Mapping[str, Any] = NOTHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message of a chat: ``Message(role="user", content=as_content("hello"))``."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: tuple[Content, ...]
+    tool_calls: tuple[ToolCall, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """What a harness read out of a completion.
+
+    Example: ``Action(text="left")`` or ``Action(text="<tool_call>…", tool_calls=(ToolCall(name="guess", …),))``.
+    """
+
+    text: str = ""
+    """The action proper, without thoughts or markup; the whole completion for a plain-text harness."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    error: str | None = None
+    """Why the completion could not be read, written for the model; it comes back as the observation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What to solve: ``Task(id="guess/train/7", environment="guess", seed=7)``."""
+
+    id: str
+    environment: str
+    seed: int
+    split: Split = "train"
+    prompt: str = ""
+    data: Mapping[str, Any] = NOTHING
+    tags: frozenset[str] = frozenset()
+    """Capabilities: planning, tools, memory, self-improvement, reasoning, perception."""
+    _rng: list[random.Random] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    @property
+    def rng(self) -> random.Random:
+        """The task's own stream of randomness; `dataclasses.replace(task)` gives it back unread."""
+        if not self._rng:
+            self._rng.append(random.Random(self.seed))
+        return self._rng[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """What an environment answers to an action: ``StepResult(observation="higher")``."""
+
+    observation: Observation
+    reward: float = 0.0
+    is_terminated: bool = False
+    is_truncated: bool = False
+    is_success: bool | None = None
+    """Whether the task is solved; None leaves it open until the episode ends (then: total reward > 0)."""
+    is_valid: bool = True
+    """False when the action could not be carried out and changed nothing."""
+    reward_terms: Mapping[str, float] = NOTHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """What an engine sampled, end-of-turn token included when it was sampled.
+
+    Example: ``Completion(token_ids=(17, 2), logprobs=(-0.1, -0.2), stop="stop", policy_version=3)``.
+    """
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    """Log-probability of each sampled token under the sampling distribution (nats); empty for demonstrations."""
+    stop: Literal["stop", "length"]
+    """`stop`: a stop token was sampled (it is the last id); `length`: the limit cut the completion."""
+    policy_version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One exchange: the tokens appended since the last turn, what the policy sampled, what came of it.
+
+    Example: observation "higher" → `prompt_ids` (5, 9, 4) → completion (17, 2) → action "guess 20" → reward 0.
+    `prompt_ids` are never trained on. With `starts_segment` they are the whole prompt of a new token stream;
+    without it they continue the stream of the turn before.
+    """
+
+    seat: str = "agent"
+    observation: tuple[Content, ...]
+    prompt_ids: tuple[int, ...]
+    completion: Completion
+    action: Action
+    reward: float = 0.0
+    reward_terms: Mapping[str, float] = NOTHING
+    state_key: str | None = None
+    """Identity of the environment's state *before* the action, equal across trajectories in the same state."""
+    is_valid: bool = True
+    starts_segment: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """An outcome that may be trained on: ``Score(value=1.0, is_success=True)``; `value` is the undiscounted return."""
+
+    value: float
+    is_success: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Something broke; it has an owner and is never a number.
+
+    Example: ``Failure(owner="environment", kind="timeout", message="step took longer than 30 s")``.
+    """
+
+    owner: Owner
+    kind: str
+    message: str
+
+
+Outcome = Score | Failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trajectory:
+    """One episode.
+
+    Example: a `Trajectory` of two turns whose second has `starts_segment` is two token streams; a `Sample` is
+    made of each.
+    """
+
+    task: Task
+    turns: tuple[Turn, ...]
+    outcome: Outcome
+    stop: Stop
+    seed: int
+    """Counter-based seed of this episode's sampling; unique within a step."""
+    group: str
+    """Explicit id of the group it is compared in; order of arrival means nothing."""
+    index: int
+    """Place within the group."""
+    final_observation: tuple[Content, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def num_sampled(self) -> int:
+        """Number of tokens the policy sampled."""
+        return sum(len(turn.completion.token_ids) for turn in self.turns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Episodes of one task that are compared with each other: ``Group(task=task, trajectories=(a, b))``."""
+
+    task: Task
+    trajectories: tuple[Trajectory, ...]
+
+    @property
+    def scored(self) -> tuple[Trajectory, ...]:
+        """The trajectories that may be trained on: failures are left out, and at least one token was sampled."""
+        return tuple(t for t in self.trajectories if isinstance(t.outcome, Score) and t.num_sampled)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credit:
+    """How much each sampled token mattered, in the order of `trajectories`.
+
+    Example: one trajectory of two turns with 2 and 1 tokens → ``advantages=((array([.5, .5]), array([-.5])),)``.
+    """
+
+    trajectories: tuple[Trajectory, ...]
+    advantages: tuple[tuple[NDArray[np.float32], ...], ...]
+    """[trajectory][turn] → [tokens sampled in the turn]."""
+    returns: tuple[tuple[NDArray[np.float32], ...], ...] | None = None
+    """Regression targets of a critic, same layout; None where the method has no critic."""
+    metrics: Mapping[str, float] = NOTHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One token stream [L], ready to pack. `loss_weight` is 0 wherever the policy did not sample.
+
+    Example: prompt (5, 9) then sampled (17, 2): ``loss_weight`` (0, 0, 1, 1), ``turn_id`` (-1, -1, 0, 0),
+    ``turn_end`` (F, F, F, T). Position t carries the log-prob of token t given the tokens before it.
+    """
+
+    token_ids: NDArray[np.int64]
+    loss_weight: NDArray[np.float32]
+    logprobs: NDArray[np.float32]
+    """Log-probs at sampling; 0 where nothing was sampled, NaN nowhere."""
+    advantages: NDArray[np.float32]
+    returns: NDArray[np.float32]
+    turn_id: NDArray[np.int64]
+    """Index of the turn the policy sampled the token in, -1 for prompt tokens."""
+    turn_end: NDArray[np.bool_]
+    trajectory: int
+    """Index of the trajectory that this stream is a segment of."""
+    pair: int = -1
+    """Index of the preference pair; -1 outside of pairs."""
+    is_chosen: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Samples packed end to end, without padding: N tokens, B streams.
+
+    Example: streams of 3 and 2 tokens → ``lengths`` (3, 2), ``sequence_id`` (0, 0, 0, 1, 1),
+    ``position_ids`` (0, 1, 2, 0, 1).
+    """
+
+    token_ids: Tensor
+    """int64 [N]"""
+    sequence_id: Tensor
+    """int64 [N], the stream a token belongs to"""
+    position_ids: Tensor
+    """int64 [N], position within the stream"""
+    lengths: tuple[int, ...]
+    """tokens of each stream, [B]"""
+    loss_weight: Tensor
+    """float [N], already normalised over the whole step: a loss is a plain sum, exact under micro-batching"""
+    logprobs: Tensor
+    """float [N], at sampling"""
+    advantages: Tensor
+    """float [N]"""
+    returns: Tensor
+    """float [N]"""
+    turn_id: Tensor
+    """int64 [N]"""
+    extra: BatchExtra
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchExtra:
+    """What only some methods need of a `Batch`, and what is one number for the whole step."""
+
+    num_trained: int
+    """tokens with loss weight in the *whole* step, the unit of every per-token metric"""
+    turn_end: Tensor
+    """bool [N]"""
+    trajectory: Tensor
+    """int64 [B]"""
+    pair: Tensor
+    """int64 [B], -1 outside of pairs; both streams of a pair are always in one micro-batch"""
+    is_chosen: Tensor
+    """bool [B]"""
+    num_pairs: int = 0
+    """pairs in the *whole* step"""
+    reference_logprobs: Tensor | None = None
+    """float [N], under the frozen reference policy"""
+    values: Tensor | None = None
+    """float [N], critic's values when the batch was collected"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outputs:
+    """What the model says of a `Batch`, aligned with its tokens [N]; 0 where `loss_weight` is 0.
+
+    Example: ``Outputs(logprobs=tensor([0., -1.2]), entropy=tensor([0., 0.9]), values=None)``.
+    """
+
+    logprobs: Tensor
+    entropy: Tensor
+    values: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossReport:
+    """A loss and what to log with it: ``LossReport(loss=tensor(0.3), metrics={"policy/clip_fraction": 0.1})``.
+
+    Loss and metrics of the micro-batches of one step add up to those of the step.
+    """
+
+    loss: Tensor
+    metrics: Mapping[str, float] = NOTHING
+
+
+Loss = Callable[[Outputs, Batch], LossReport]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """A preference: ``Pair(chosen=won, rejected=lost, level="trajectory", margin=1.0)``."""
+
+    chosen: Trajectory
+    rejected: Trajectory
+    level: Literal["trajectory", "turn"] = "trajectory"
+    margin: float = 0.0
