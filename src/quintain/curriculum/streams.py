@@ -1,0 +1,137 @@
+"""Streams of tasks: a fresh one every time, a fixed set, or a mixture of streams.
+
+A curriculum numbers its tasks; step `s` of a run that takes `count` tasks a step gets the tasks numbered
+`s * count` to `s * count + count - 1`. The one rule: task number n depends on n and nothing else.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from math import floor
+from typing import Protocol
+
+from quintain.errors import UsageError
+from quintain.types import Split, Task, derive_seed
+
+LARGEST_DENOMINATOR = 1_000_000
+
+
+class TaskSource(Protocol):
+    """What can name its tasks by number; every `Environment` can."""
+
+    def task(self, split: Split, index: int) -> Task:
+        """Return task number `index` of `split`."""
+        ...
+
+
+class Curriculum:
+    """A numbered stream of tasks; a subclass says which task has which number."""
+
+    def at(self, index: int) -> Task:
+        """Return task number `index` of the stream, index >= 0."""
+        raise NotImplementedError(f"{type(self).__name__} must define at(self, index)")
+
+    def draw(self, step: int, count: int) -> tuple[Task, ...]:
+        """Return the `count` tasks of `step`; steps never overlap as long as `count` stays the same.
+
+        Raises:
+            UsageError: `step` is negative or `count` is not positive.
+        """
+        if step < 0 or count < 1:
+            raise UsageError(
+                f"drawing tasks needs step >= 0 and count >= 1: got step {step} and count {count}; "
+                "check the number of tasks per step"
+            )
+        return tuple(self.at(step * count + place) for place in range(count))
+
+
+class Uniform(Curriculum):
+    """Fresh tasks: number n is the environment's task n of `split`.
+
+    With `num_tasks` there are only that many, and each pass over them has an order of its own.
+    """
+
+    def __init__(
+        self, make_environment: Callable[[], TaskSource], split: Split = "train", num_tasks: int | None = None
+    ) -> None:
+        """Number the tasks of one environment that `make_environment` returns."""
+        checked_size("num_tasks", num_tasks)
+        self.source = make_environment()
+        self.split: Split = split
+        self.num_tasks = num_tasks
+
+    def at(self, index: int) -> Task:
+        """Return task number `index`."""
+        if self.num_tasks is not None:
+            index = shuffled_place(index, self.num_tasks)
+        return self.source.task(self.split, index)
+
+
+class Fixed(Curriculum):
+    """A fixed set of tasks, over and over; in the order given, or shuffled anew for every pass."""
+
+    def __init__(self, tasks: Sequence[Task], shuffle: bool = False) -> None:
+        """Take one task or more."""
+        checked_size("a fixed set of tasks", len(tasks))
+        self.tasks = tuple(tasks)
+        self.shuffle = shuffle
+
+    def at(self, index: int) -> Task:
+        """Return task number `index`, counted round and round."""
+        size = len(self.tasks)
+        return self.tasks[shuffled_place(index, size) if self.shuffle else index % size]
+
+
+class Mixture(Curriculum):
+    """Several streams in fixed proportions: ``Mixture(((easy, 3.0), (hard, 1.0)))``.
+
+    Spread evenly, without randomness: after n tasks each of two streams is within half a task of its share
+    (further streams split what is left by the same rule). Every stream is read in order, with no gaps.
+    """
+
+    def __init__(self, parts: Sequence[tuple[Curriculum, float]]) -> None:
+        """Take pairs (stream, weight); weights are positive and need not add up to 1."""
+        checked_size("a mixture", len(parts))
+        weights = [Fraction(weight).limit_denominator(LARGEST_DENOMINATOR) for _, weight in parts]
+        if min(weights) <= 0:
+            raise UsageError(
+                f"weights of a mixture must be positive: got {[weight for _, weight in parts]}; "
+                "leave out what should not be drawn"
+            )
+        self.streams = tuple(stream for stream, _ in parts)
+        self.shares = tuple(weight / sum(weights[place:]) for place, weight in enumerate(weights))
+        """Share of each stream in what the streams before it left over; the last one is 1."""
+
+    def counts(self, num: int) -> tuple[int, ...]:
+        """Return how many of the first `num` tasks come from each stream; they add up to `num`."""
+        counts: list[int] = []
+        for share in self.shares:
+            counts.append(floor(num * share + Fraction(1, 2)))
+            num -= counts[-1]
+        return tuple(counts)
+
+    def at(self, index: int) -> Task:
+        """Return task number `index`: that of the one stream whose count grows with it."""
+        before, after = self.counts(index), self.counts(index + 1)
+        place = next(
+            place for place, pair in enumerate(zip(before, after, strict=True)) if pair[0] != pair[1]
+        )
+        return self.streams[place].at(before[place])
+
+
+def held_out(make_environment: Callable[[], TaskSource], count: int) -> tuple[Task, ...]:
+    """Return the first `count` tasks of the evaluation split; their seeds are disjoint from training's."""
+    return Uniform(make_environment, "eval").draw(0, count)
+
+
+def shuffled_place(index: int, size: int) -> int:
+    """Return the place among `size` that number `index` has when every pass is shuffled anew."""
+    order = list(range(size))
+    random.Random(derive_seed("curriculum", size, index // size)).shuffle(order)
+    return order[index % size]
+
+
+def checked_size(what: str, size: int | None) -> None:
+    """Raise a `UsageError` when `size` is given and not positive."""
+    if size is not None and size < 1:
+        raise UsageError(f"{what} needs at least one task: got {size}; give one or more")

@@ -1,0 +1,106 @@
+"""Gates: which tasks and groups can still teach something, by value."""
+
+import pytest
+
+from quintain.curriculum import Fixed, Gated, Record, has_spread, informative, is_open, merged, records_of
+from quintain.errors import UsageError
+from quintain.types import Action, Completion, Failure, Group, Outcome, Score, Stop, Task, Trajectory, Turn
+
+FAILURE = Failure(owner="environment", kind="timeout", message="too slow")
+
+
+def task(name: str) -> Task:
+    return Task(id=name, environment="w", seed=1)
+
+
+def score(value: float) -> Score:
+    return Score(value=value, is_success=value > 0)
+
+
+def group(name: str, *outcomes: Outcome) -> Group:
+    turn = Turn(
+        observation=(),
+        prompt_ids=(1,),
+        completion=Completion(token_ids=(2,), logprobs=(-0.5,), stop="stop"),
+        action=Action(),
+    )
+    trajectories = tuple(
+        Trajectory(
+            task=task(name),
+            turns=(turn,),
+            outcome=outcome,
+            stop=Stop.TERMINATED if isinstance(outcome, Score) else Stop.FAILURE,
+            seed=place,
+            group=name,
+            index=place,
+        )
+        for place, outcome in enumerate(outcomes)
+    )
+    return Group(task=task(name), trajectories=trajectories)
+
+
+@pytest.mark.parametrize(
+    ("returns", "expected"),
+    [((), False), ((1.0,), False), ((0.5, 0.5), False), ((0.0, 1.0), True), ((1.0, 1.0 + 1e-12), False)],
+)
+def test_spread(returns: tuple[float, ...], expected: bool) -> None:
+    assert has_spread(returns) is expected
+
+
+def test_a_failure_is_no_spread() -> None:
+    mixed, flat, broken = (
+        group("a", score(0), score(1)),
+        group("b", score(1), score(1)),
+        group("c", score(1), FAILURE),
+    )
+    assert informative((broken, mixed, flat)) == (mixed,)
+
+
+def test_records_count_scored_episodes_only() -> None:
+    groups = (group("a", score(0), score(1), FAILURE), group("a", score(1)), group("b", FAILURE))
+    assert records_of(groups) == {"a": Record(num=3, num_success=2), "b": Record()}
+
+
+def test_merged_records_add_up() -> None:
+    first = {"a": Record(num=2, num_success=1)}
+    second = {"a": Record(num=3, num_success=3), "b": Record(num=1)}
+    assert merged(first, second) == {"a": Record(num=5, num_success=4), "b": Record(num=1)}
+    assert first == {"a": Record(num=2, num_success=1)}
+
+
+@pytest.mark.parametrize(
+    ("num", "num_success", "expected"),
+    [(0, 0, True), (7, 7, True), (8, 8, False), (8, 0, False), (8, 1, True), (8, 7, True)],
+)
+def test_a_task_closes_when_it_is_always_or_never_solved(num: int, num_success: int, expected: bool) -> None:
+    assert is_open(Record(num=num, num_success=num_success)) is expected
+
+
+def test_bounds_can_keep_the_unsolved_open() -> None:
+    assert is_open(Record(num=8), low=-1.0)
+    assert not is_open(Record(num=10, num_success=9), high=0.9)
+
+
+def test_gated_takes_open_tasks_first() -> None:
+    stream = Fixed([task(name) for name in "abcdefgh"])
+    records = {"a": Record(num=8, num_success=8), "c": Record(num=8)}
+    gated = Gated(stream, records, lookahead=2)
+    assert [t.id for t in gated.draw(0, 3)] == ["b", "d", "e"]
+    assert [t.id for t in gated.draw(1, 3)] == ["g", "h", "b"]
+    assert gated.at(0).id == "b"
+
+
+def test_gated_without_records_is_the_stream() -> None:
+    stream = Fixed([task(name) for name in "abcd"])
+    assert Gated(stream, {}, lookahead=1).draw(1, 2) == stream.draw(1, 2)
+
+
+def test_gated_never_runs_dry() -> None:
+    solved = Record(num=8, num_success=8)
+    gated = Gated(Fixed([task("a"), task("b")]), {"a": solved, "b": solved}, lookahead=2)
+    assert [t.id for t in gated.draw(0, 3)] == ["a", "b", "a"]
+
+
+def test_lookahead_must_be_positive() -> None:
+    with pytest.raises(UsageError, match="got 0"):
+        Gated(Fixed([task("a")]), {}, lookahead=0)
