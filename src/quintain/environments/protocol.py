@@ -5,9 +5,10 @@ check what comes back: a wrong type or a NaN is an `EnvironmentFault`, never a r
 """
 
 import math
+import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 from quintain.environments.tools import call_tool, tool_specs
 from quintain.errors import EnvironmentFault
@@ -34,7 +35,7 @@ class Environment:
     The class docstring is the instruction the agent is given. Knobs are keyword arguments of `__init__`.
     """
 
-    name: ClassVar[str] = ""
+    name: str = ""
     """Name in the catalogue; the class name in lower case when empty."""
     tags: ClassVar[frozenset[str]] = frozenset()
     max_turns: int = 20
@@ -168,22 +169,34 @@ def advance(environment: Environment, action: Action) -> StepResult:
     """
     result = environment.step(action)
     who = environment_name(environment)
-    if not isinstance(result, StepResult):
+    if not isinstance(cast(object, result), StepResult):
         raise EnvironmentFault(
             f"{who}.step must return a StepResult: got {type(result).__name__}; "
             "wrap the observation in quintain.StepResult(observation=...)"
         )
-    for label, value in (("reward", result.reward), *result.reward_terms.items()):
-        checked_reward(who, label, value)
     checked_observation(environment, result.observation, "step")
-    return result
+    reward = checked_reward(who, "reward", result.reward)
+    terms = {label: checked_reward(who, label, value) for label, value in result.reward_terms.items()}
+    for label in ("is_terminated", "is_truncated", "is_valid"):
+        checked_claim(who, label, getattr(result, label))
+    if result.is_success is not None:
+        checked_claim(who, "is_success", result.is_success)
+    return result if type(result.reward) is float and not terms else replace(result, reward=reward, reward_terms=terms)
 
 
 def checked_reward(who: str, label: str, value: object) -> float:
-    """Return `value` as a float; booleans count as 0 and 1, everything else must be a finite number."""
-    if not isinstance(value, (int, float)) or not math.isfinite(value):
+    """Return `value` as a float; booleans count as 0 and 1, everything else must be a finite real number."""
+    if not isinstance(value, numbers.Real) or not math.isfinite(value):
         raise EnvironmentFault(f"{who}: {label} must be a finite number: got {value!r}; return a float")
     return float(value)
+
+
+def checked_claim(who: str, label: str, value: object) -> None:
+    """Accept `value` if it is a boolean."""
+    if not isinstance(value, bool):
+        raise EnvironmentFault(
+            f"{who}: {label} must be a bool: got {value!r} ({type(value).__name__}); wrap it in bool(...)"
+        )
 
 
 def checked_observation(environment: Environment, observation: object, call: str) -> Observation:

@@ -1,0 +1,54 @@
+"""Quintain trains LLM agents: models that act over many turns, call tools and talk to users.
+
+What an environment needs is here, and `train`. The one rule: importing this loads nothing heavy; each name is
+fetched when it is first used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from quintain.environments.protocol import Environment
+    from quintain.environments.tools import tool
+    from quintain.recipes.launch import train
+    from quintain.types import Action, Image, StepResult, Task, Text, ToolCall
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Action",
+    "Environment",
+    "Image",
+    "StepResult",
+    "Task",
+    "Text",
+    "ToolCall",
+    "__version__",
+    "tool",
+    "train",
+]
+
+_HOMES = {
+    "Action": "quintain.types",
+    "Environment": "quintain.environments.protocol",
+    "Image": "quintain.types",
+    "StepResult": "quintain.types",
+    "Task": "quintain.types",
+    "Text": "quintain.types",
+    "ToolCall": "quintain.types",
+    "tool": "quintain.environments.tools",
+    "train": "quintain.recipes.launch",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Return the public name `name`, importing its home."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'quintain' has no attribute {name!r}")
+    value = vars(importlib.import_module(_HOMES[name]))[name]
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
