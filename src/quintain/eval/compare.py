@@ -1,0 +1,106 @@
+"""Runs against a baseline, task by task: the difference in success, its interval and a p-value.
+
+Only tasks that both sides scored are paired; several episodes of a task count as their mean. With more than
+one comparison the p-values are corrected (Holm). The uncertainty is over tasks: it says which of these models
+is better, not which method is; for that, compare several training seeds of each. The one rule: what could not be paired is said, not guessed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from quintain.errors import UsageError, suggestion
+from quintain.eval.evaluate import Evaluation, evaluate, outcomes_by_task
+from quintain.eval.statistics import Difference, holm, mcnemar, paired_bootstrap, paired_permutation
+from quintain.types import Score, Trajectory
+
+COLUMNS = ("run", "success", "95 % interval", "return", "turns", "failed", "paired", "difference", "p")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonRow:
+    """One run: its evaluation, and its difference in success from the baseline (None for the baseline)."""
+
+    name: str
+    evaluation: Evaluation
+    difference: Difference | None = None
+    """success minus the baseline's, over paired tasks; None also when no task is shared"""
+    p_value: float | None = None
+    """McNemar's exact test (sign-flip test with several episodes per task), corrected for the number of rows"""
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the row as texts, one for each of `COLUMNS`."""
+        e, d = self.evaluation, self.difference
+        change = "" if d is None else f"{100 * d.mean:+.1f} [{100 * d.low:+.1f}, {100 * d.high:+.1f}]"
+        return (
+            self.name,
+            f"{100 * e.success:.1f} %",
+            f"[{100 * e.low:.1f}, {100 * e.high:.1f}]",
+            f"{e.mean_return:.3f}",
+            f"{e.mean_turns:.1f}",
+            str(e.num_failed),
+            "" if d is None else str(d.num),
+            change,
+            "" if self.p_value is None else f"{self.p_value:.2g}",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Rows in the order given, the baseline among them: ``Comparison(baseline="a", rows=(…))``."""
+
+    baseline: str
+    rows: tuple[ComparisonRow, ...]
+
+
+def compare(
+    runs: Mapping[str, Sequence[Trajectory]], *, baseline: str | None = None, seed: int = 0
+) -> Comparison:
+    """Compare the evaluation episodes of `runs` with those of `baseline` (the first one unless named).
+
+    Raises:
+        UsageError: fewer than two runs, or a baseline that is not one of them.
+    """
+    if len(runs) < 2:
+        raise UsageError(f"a comparison needs two runs or more: got {len(runs)}; name another run")
+    base = next(iter(runs)) if baseline is None else baseline
+    if base not in runs:
+        raise UsageError(f"baseline of the comparison: got {base!r}; {suggestion(base, runs)}")
+    known = outcomes_by_task(runs[base])
+    found = {
+        name: paired_test(known, outcomes_by_task(trajectories), seed)
+        for name, trajectories in runs.items()
+        if name != base
+    }
+    tested = {name: result for name, result in found.items() if result is not None}
+    corrected = dict(zip(tested, holm([p_value for _, p_value in tested.values()]), strict=True))
+    rows = tuple(
+        ComparisonRow(
+            name=name,
+            evaluation=evaluate(trajectories),
+            difference=tested[name][0] if name in tested else None,
+            p_value=corrected.get(name),
+        )
+        for name, trajectories in runs.items()
+    )
+    return Comparison(baseline=base, rows=rows)
+
+
+def paired_test(
+    first: Mapping[str, Sequence[Score]], second: Mapping[str, Sequence[Score]], seed: int
+) -> tuple[Difference, float] | None:
+    """Return the difference in success over shared tasks and its p-value, or None when no task is shared."""
+    shared = sorted(first.keys() & second.keys())
+    if not shared:
+        return None
+    before = [success_rate(first[name]) for name in shared]
+    after = [success_rate(second[name]) for name in shared]
+    difference = paired_bootstrap(before, after, seed=seed)
+    if all(len(first[name]) == len(second[name]) == 1 for name in shared):
+        pairs = list(zip(before, after, strict=True))
+        return difference, mcnemar(sum(a > b for a, b in pairs), sum(a < b for a, b in pairs))
+    return difference, paired_permutation(before, after, seed=seed)
+
+
+def success_rate(scores: Sequence[Score]) -> float:
+    """Return the solved share of `scores`."""
+    return sum(score.is_success for score in scores) / len(scores)

@@ -1,0 +1,178 @@
+"""Rates with intervals, and tests of a difference between paired results. Plain numbers in and out.
+
+Intervals are two-sided at `level` (0.95). Resampling is seeded, so a number in a report can be made again.
+The one rule: a statistic of nothing is an error, except a rate's interval, which is then all of [0, 1].
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import comb, sqrt
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quintain.errors import DataError
+
+LEVEL = 0.95
+NUM_RESAMPLES = 10_000
+MAX_EXACT = 12
+"""Non-zero differences up to which the permutation test lists all sign patterns."""
+CHUNK = 2_000_000
+"""Resampled values held in memory at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A mean paired difference with its interval: ``Difference(mean=0.5, low=0.0, high=1.0, num=2)``."""
+
+    mean: float
+    low: float
+    high: float
+    num: int
+    """pairs"""
+
+
+def wilson(num_success: int, num: int, level: float = LEVEL) -> tuple[float, float]:
+    """Return the score interval of a rate (Wilson 1927): sound at 0 and at 1, where mean ± 2 sd is not.
+
+    Example: ``wilson(8, 10)`` is (0.490, 0.943). Assumes independent episodes.
+    """
+    if not 0 <= num_success <= num:
+        raise DataError(
+            f"a rate needs 0 <= successes <= episodes: got {num_success} of {num}; check the counts"
+        )
+    if num == 0:
+        return 0.0, 1.0
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    rate = num_success / num
+    centre = (rate + z * z / (2 * num)) / (1 + z * z / num)
+    half = z * sqrt(rate * (1 - rate) / num + z * z / (4 * num * num)) / (1 + z * z / num)
+    low = 0.0 if num_success == 0 else centre - half
+    high = 1.0 if num_success == num else centre + half
+    return low, high
+
+
+def pass_at_k(num: int, num_success: int, k: int) -> float:
+    """Return the chance that at least one of `k` episodes of a task succeeds (unbiased; arXiv 2107.03374)."""
+    checked_k(num, num_success, k)
+    return 1.0 - comb(num - num_success, k) / comb(num, k)
+
+
+def pass_hat_k(num: int, num_success: int, k: int) -> float:
+    """Return the chance that all of `k` episodes of a task succeed, pass^k (unbiased; arXiv 2406.12045)."""
+    checked_k(num, num_success, k)
+    return comb(num_success, k) / comb(num, k)
+
+
+def checked_k(num: int, num_success: int, k: int) -> None:
+    """Raise a `DataError` unless 1 <= k <= num and 0 <= num_success <= num."""
+    if not (1 <= k <= num and 0 <= num_success <= num):
+        raise DataError(
+            f"pass@k needs 1 <= k <= episodes and 0 <= successes <= episodes: got k={k}, "
+            f"{num_success} successes of {num}; sample at least k episodes of every task"
+        )
+
+
+def bootstrap_mean(
+    values: Sequence[float], *, seed: int = 0, level: float = LEVEL, num_resamples: int = NUM_RESAMPLES
+) -> tuple[float, float]:
+    """Return the percentile bootstrap interval of the mean of `values` [num]."""
+    array = checked_values(values)
+    generator = np.random.Generator(np.random.PCG64(seed))
+    rows = max(1, CHUNK // array.size)
+    means = [
+        array[generator.integers(0, array.size, (min(rows, num_resamples - done), array.size))].mean(axis=1)
+        for done in range(0, num_resamples, rows)
+    ]
+    low, high = np.quantile(np.concatenate(means), [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def paired_bootstrap(
+    first: Sequence[float], second: Sequence[float], *, seed: int = 0, level: float = LEVEL
+) -> Difference:
+    """Return the mean of ``second - first`` over pairs with its percentile bootstrap interval."""
+    differences = paired_differences(first, second)
+    low, high = bootstrap_mean(differences.tolist(), seed=seed, level=level)
+    return Difference(mean=float(differences.mean()), low=low, high=high, num=differences.size)
+
+
+def mcnemar(num_only_first: int, num_only_second: int) -> float:
+    """Return the exact two-sided p-value of McNemar's test, from the pairs that only one side solved.
+
+    Example: ``mcnemar(1, 5)`` is 2 (1 + 6) / 2^6 = 0.21875. No such pair at all: 1.
+    """
+    num = num_only_first + num_only_second
+    smaller = min(num_only_first, num_only_second)
+    if smaller < 0:
+        raise DataError(
+            f"McNemar's test needs counts: got {num_only_first} and {num_only_second}; check the counts"
+        )
+    return min(1.0, 2 * sum(comb(num, count) for count in range(smaller + 1)) / 2**num)
+
+
+def paired_permutation(
+    first: Sequence[float], second: Sequence[float], *, seed: int = 0, num_resamples: int = NUM_RESAMPLES
+) -> float:
+    """Return the two-sided p-value of the sign-flip test that the mean paired difference is 0.
+
+    All sign patterns are counted when at most `MAX_EXACT` differences are not zero; otherwise random ones,
+    with the observed pattern counted as one of them so that the p-value is never 0.
+    """
+    differences = paired_differences(first, second)
+    moved = differences[differences != 0]
+    if moved.size == 0:
+        return 1.0
+    edge = abs(float(moved.sum())) * (1 - 1e-12)
+    if moved.size <= MAX_EXACT:
+        signs = np.array(list(product((-1.0, 1.0), repeat=moved.size)))
+        return float((np.abs(signs @ moved) >= edge).mean())
+    generator = np.random.Generator(np.random.PCG64(seed))
+    rows = max(1, CHUNK // moved.size)
+    num_beyond = sum(
+        int(
+            (
+                np.abs(random_signs(generator, min(rows, num_resamples - done), moved.size) @ moved) >= edge
+            ).sum()
+        )
+        for done in range(0, num_resamples, rows)
+    )
+    return (1 + num_beyond) / (1 + num_resamples)
+
+
+def holm(p_values: Sequence[float]) -> tuple[float, ...]:
+    """Return `p_values` corrected for their number (Holm 1979), in the same order.
+
+    Example: ``holm((0.01, 0.04, 0.03))`` is (0.03, 0.06, 0.06).
+    """
+    corrected = [0.0] * len(p_values)
+    running = 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):
+        running = max(running, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = running
+    return tuple(corrected)
+
+
+def random_signs(generator: np.random.Generator, num: int, size: int) -> NDArray[np.float64]:
+    """Return -1 or 1 at random, [num, size]."""
+    return generator.integers(0, 2, (num, size)).astype(np.float64) * 2 - 1
+
+
+def paired_differences(first: Sequence[float], second: Sequence[float]) -> NDArray[np.float64]:
+    """Return ``second - first``, [num]."""
+    if len(first) != len(second):
+        raise DataError(
+            f"pairs need two lists of one length: got {len(first)} and {len(second)}; match them by task"
+        )
+    return checked_values(second) - checked_values(first)
+
+
+def checked_values(values: Sequence[float]) -> NDArray[np.float64]:
+    """Return `values` as an array [num], which must hold something and nothing but finite numbers."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.size == 0 or not np.isfinite(array).all():
+        what = "no value" if array.size == 0 else "a value that is not finite"
+        raise DataError(f"a statistic needs finite values: got {what}; leave failures out before")
+    return array
