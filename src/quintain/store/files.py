@@ -1,0 +1,90 @@
+"""Files that survive a crash: sync, atomic replacement, and errors that name the disk's state.
+
+The one rule: what has a final name is complete. Everything is built under a temporary name, synced and renamed.
+"""
+
+import os
+import shutil
+import sqlite3
+from pathlib import Path
+
+from quintain.errors import StoreError
+from quintain.store import faults
+
+_FULL_DISK = ("no space left", "storagefull", "os error 28", "disk is full", "disk quota", "i/o error")
+
+
+def free_bytes(path: Path) -> int:
+    """Return the bytes that are free on the disk of `path`, which need not exist."""
+    existing = next(place for place in (path, *path.absolute().parents) if place.exists())
+    return shutil.disk_usage(existing).free
+
+
+def is_disk_trouble(error: BaseException) -> bool:
+    """Whether `error` comes from the disk; writers of tensors wrap such errors in types of their own."""
+    if isinstance(error, (OSError, sqlite3.Error)):
+        return True
+    return any(sign in str(error).lower() for sign in _FULL_DISK)
+
+
+def disk_error(asked: str, path: Path, error: BaseException) -> StoreError:
+    """Return the `StoreError` for `error`, which happened while doing `asked` at `path`."""
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return StoreError(
+        f"{asked} in {path}: got {' '.join(reason.split())!r} with {free_bytes(path):,} bytes free on that disk; "
+        "make room or repair the disk, then resume: what was committed before is intact"
+    )
+
+
+def sync_file(file: Path) -> None:
+    """Force the content of `file` to the disk."""
+    faults.point("sync", file)
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_folder(folder: Path) -> None:
+    """Force the entries of `folder` (names made, renamed, removed) to the disk."""
+    sync_file(folder)
+
+
+def rename(source: Path, target: Path) -> None:
+    """Rename `source` to `target` and make the new name durable."""
+    faults.point("rename", target)
+    source.rename(target)
+    sync_folder(target.parent)
+
+
+def write_file(file: Path, content: bytes) -> None:
+    """Write `content` to a new `file` and force it to the disk."""
+    faults.point("write", file)
+    file.write_bytes(content)
+    sync_file(file)
+
+
+def replace_file(file: Path, content: bytes) -> None:
+    """Give `file` the new `content`; a crash leaves the old one or the new one."""
+    temporary = file.with_name(f".{file.name}.writing")
+    write_file(temporary, content)
+    faults.point("replace", file)
+    temporary.replace(file)
+    sync_folder(file.parent)
+
+
+def append_line(file: Path, line: str) -> None:
+    """Append `line` to `file` with one write, so that a reader sees whole lines (not durable)."""
+    faults.point("append", file)
+    descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(descriptor, f"{line}\n".encode())
+    finally:
+        os.close(descriptor)
+
+
+def remove_folder(folder: Path) -> None:
+    """Delete `folder` with everything in it."""
+    faults.point("remove", folder)
+    shutil.rmtree(folder)

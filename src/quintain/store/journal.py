@@ -1,0 +1,288 @@
+"""The journal ``run.db``: trajectories, committed steps and events in SQLite (write-ahead log).
+
+Rows are written with ``synchronous=NORMAL`` (they survive the process), a step with ``FULL`` (it and everything
+before it survive the machine). The one rule: a step is committed once and names exactly the trajectories it
+learned from, through the hash of their bytes in the order (group, index).
+"""
+
+import hashlib
+import json
+import math
+import sqlite3
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+from quintain.errors import DataError, QuintainError, StoreError
+from quintain.store import codec, faults
+from quintain.store.files import disk_error
+from quintain.store.schema import APPLICATION, INSERT_TRAJECTORY, TABLES, VERSION
+from quintain.types import Failure, Trajectory
+
+_FIELDS = "id, phase, step, seconds, codec, digest, structure, payload"
+Report = Callable[[str, str], None]
+
+
+def create_journal(file: Path, meta: Mapping[str, str]) -> None:
+    """Write a new, empty journal to `file`."""
+    with _reported("creating the journal", file):
+        faults.point("create", file)
+        connection = sqlite3.connect(file, isolation_level=None)
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.executescript(TABLES)
+            connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+            connection.execute(f"PRAGMA application_id={APPLICATION}")
+            connection.execute(f"PRAGMA user_version={VERSION}")
+        finally:
+            connection.close()
+
+
+class Journal:
+    """An open journal; usable from several threads of one process."""
+
+    def __init__(self, file: Path, *, is_writable: bool) -> None:
+        self.file = file
+        self._mutex = RLock()
+        with _reported("opening the journal", file):
+            mode = "rw" if is_writable else "ro"
+            self._connection = sqlite3.connect(
+                f"{file.absolute().as_uri()}?mode={mode}", uri=True, timeout=30, isolation_level=None,
+                check_same_thread=False,
+            )  # fmt: skip
+            try:
+                self._check_version()
+                self._connection.execute("PRAGMA synchronous=NORMAL")
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def close(self) -> None:
+        """Close the file; the write-ahead log is folded into it."""
+        self._connection.close()
+
+    def append(self, trajectories: Sequence[Trajectory], *, step: int, phase: str) -> tuple[int, ...]:
+        """Add `trajectories` in one transaction and return their row ids.
+
+        A trajectory that is there already, equal but for its duration, keeps its row. Raises `DataError` for
+        another one under the same (phase, step, group, index) and for additions to a committed step.
+        """
+        rows = [_row(trajectory, step, phase) for trajectory in trajectories]
+        with self._transaction("recording trajectories") as connection:
+            faults.point("append", self.file)
+            is_committed = self._find_step(step, phase) is not None
+            return tuple(self._add(connection, row, is_committed) for row in rows)
+
+    def commit(self, *, step: int, phase: str, metrics: Mapping[str, float | None], seconds: float) -> str:
+        """Close `step` of `phase` durably and return the hash of its trajectories."""
+        with self._transaction("committing a step", is_durable=True) as connection:
+            faults.point("commit row", self.file)
+            if self._find_step(step, phase) is not None:
+                raise DataError(
+                    f"committing step {step} of phase {phase!r}: got a step that is committed; "
+                    "commit each step of a phase once"
+                )
+            batch_hash, count = self._hash_batch(step, phase)
+            connection.execute(
+                "INSERT INTO steps (step, phase, metrics, batch_hash, num_trajectories, seconds) VALUES (?,?,?,?,?,?)",
+                (step, phase, json.dumps(metrics), batch_hash, count, seconds),
+            )
+            return batch_hash
+
+    def abandon(self, first_step: int) -> int:
+        """Mark everything from `first_step` on as superseded; return how many trajectories that are."""
+        with self._transaction("resuming", is_durable=True) as connection:
+            for table in ("steps", "trajectories"):
+                marked = connection.execute(
+                    f"UPDATE {table} SET is_abandoned = 1 WHERE step >= ? AND is_abandoned = 0", (first_step,)
+                )
+            return marked.rowcount
+
+    def abandoned_hash(self, step: int, phase: str) -> str | None:
+        """Return the hash of the newest superseded commit of `step`, or None."""
+        query = "SELECT batch_hash FROM steps WHERE step = ? AND phase = ? AND is_abandoned = 1 ORDER BY id DESC"
+        row = self._one(query, (step, phase))
+        return None if row is None else row[0]
+
+    def metrics(self, phase: str | None = None) -> list[dict[str, Any]]:
+        """Return one row per committed step in order: ``{"step": …, "phase": …, **metrics}``."""
+        query = "SELECT step, phase, metrics FROM steps WHERE is_abandoned = 0 AND (?1 IS NULL OR phase = ?1) ORDER BY id"
+        return [{"step": s, "phase": p, **json.loads(m)} for s, p, m in self._all(query, (phase,))]
+
+    def last_ids(self) -> dict[str, int]:
+        """Return the offset of the journal's end: the last row id of trajectories and of steps."""
+        return {
+            table: (self._one(f"SELECT max(id) FROM {table}", ()) or (None,))[0] or 0
+            for table in ("trajectories", "steps")
+        }
+
+    def trajectories(self, *, step: int | None, phase: str | None, report: Report) -> Iterator[Trajectory]:
+        """Yield the trajectories in order of arrival; `report` hears of every row that cannot be read."""
+        query = (
+            "SELECT id FROM trajectories WHERE is_abandoned = 0 AND (?1 IS NULL OR step = ?1) "
+            "AND (?2 IS NULL OR phase = ?2) ORDER BY id"
+        )
+        for (row_id,) in self._all(query, (step, phase)):
+            try:
+                row = self._one(f"SELECT {_FIELDS} FROM trajectories WHERE id = ?", (row_id,))
+                yield _read_row(row)
+            except (DataError, StoreError) as error:
+                report("quarantine", f"trajectory row {row_id} of {self.file}: {error}")
+
+    def add_event(self, kind: str, message: str, data: Mapping[str, Any]) -> None:
+        """Add an event with the wall-clock time."""
+        text = json.dumps(data, default=codec.plain)
+        with self._transaction("recording an event") as connection:
+            connection.execute(
+                "INSERT INTO events (time, kind, message, data) VALUES (?, ?, ?, ?)",
+                (time.time(), _column(kind), _column(message), text),
+            )
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return all events in order: ``{"time": …, "kind": …, "message": …, "data": {…}}``."""
+        rows = self._all("SELECT time, kind, message, data FROM events ORDER BY id", ())
+        return [{"time": t, "kind": k, "message": m, "data": json.loads(d)} for t, k, m, d in rows]
+
+    def meta(self, key: str) -> str:
+        """Return a value of the table of facts about the run, or an empty string."""
+        row = self._one("SELECT value FROM meta WHERE key = ?", (key,))
+        return "" if row is None else row[0]
+
+    def set_meta(self, key: str, value: str) -> None:
+        """Set a value of the table of facts about the run."""
+        with self._transaction("recording the status") as connection:
+            connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+    def _check_version(self) -> None:
+        application = self._connection.execute("PRAGMA application_id").fetchone()[0]
+        version = self._connection.execute("PRAGMA user_version").fetchone()[0]
+        if application != APPLICATION:
+            raise StoreError(f"opening {self.file}: got a file that is no journal of a run; restore it from a copy")
+        if version > VERSION:
+            raise StoreError(
+                f"opening {self.file}: got schema version {version}, and this release reads up to {VERSION}; "
+                "upgrade quintain"
+            )
+
+    def _add(self, connection: sqlite3.Connection, row: tuple[Any, ...], is_committed: bool) -> int:
+        if not is_committed:
+            cursor = connection.execute(INSERT_TRAJECTORY, row)
+            if cursor.rowcount == 1 and cursor.lastrowid is not None:
+                return cursor.lastrowid
+        phase, step, group, place = row[:4]
+        found = connection.execute(
+            "SELECT id, digest FROM trajectories WHERE step = ? AND phase = ? AND group_id = ? AND place = ? "
+            "AND is_abandoned = 0",
+            (step, phase, group, place),
+        ).fetchone()
+        if found is not None and found[1][:16] == row[15][:16]:
+            return found[0]
+        what = "a committed step" if is_committed else "another trajectory in that place"
+        raise DataError(
+            f"recording trajectory {place} of group {group!r} in step {step} of phase {phase!r}: got {what}; "
+            "give each trajectory of a step its own (group, index), before the step is committed"
+        )
+
+    def _find_step(self, step: int, phase: str) -> tuple[Any, ...] | None:
+        return self._one("SELECT id FROM steps WHERE step = ? AND phase = ? AND is_abandoned = 0", (step, phase))
+
+    def _hash_batch(self, step: int, phase: str) -> tuple[str, int]:
+        query = (
+            "SELECT digest FROM trajectories WHERE step = ? AND phase = ? AND is_abandoned = 0 ORDER BY group_id, place"
+        )
+        digests = [row[0][:16] for row in self._all(query, (step, phase))]
+        return hashlib.blake2b(b"".join(digests), digest_size=16).hexdigest(), len(digests)
+
+    def _all(self, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        with self._mutex, _reported("reading the journal", self.file):
+            return self._connection.execute(query, values).fetchall()
+
+    def _one(self, query: str, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        with self._mutex, _reported("reading the journal", self.file):
+            return self._connection.execute(query, values).fetchone()
+
+    @contextmanager
+    def _transaction(self, asked: str, *, is_durable: bool = False) -> Iterator[sqlite3.Connection]:
+        """Run the block in one transaction: all of it is kept, or nothing."""
+        connection = self._connection
+        with self._mutex, _reported(asked, self.file):
+            connection.execute(f"PRAGMA synchronous={'FULL' if is_durable else 'NORMAL'}")
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                faults.point("commit", self.file)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+
+@contextmanager
+def _reported(asked: str, file: Path) -> Iterator[None]:
+    """Turn errors of the disk or of SQLite into a `StoreError` that names `file`."""
+    try:
+        yield
+    except QuintainError:
+        raise
+    except (OSError, sqlite3.Error) as error:
+        raise disk_error(asked, file, error) from error
+
+
+def finite_metrics(metrics: Mapping[str, float]) -> dict[str, float | None]:
+    """Return `metrics` ready for JSON: whole numbers stay whole, what is not finite becomes None.
+
+    Raises `DataError` for the names ``step`` and ``phase`` and for what is not a number.
+    """
+    found: dict[str, float | None] = {}
+    for name, value in metrics.items():
+        if name in ("step", "phase"):
+            raise DataError(f"metric {name!r}: got a name that every row has already; rename the metric")
+        try:
+            number = value if isinstance(value, int) and not isinstance(value, bool) else float(value)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"metric {name!r}: got {value!r}; give a number") from error
+        found[name] = number if math.isfinite(number) else None
+    return found
+
+
+def _row(trajectory: Trajectory, step: int, phase: str) -> tuple[Any, ...]:
+    record = codec.encode(trajectory)
+    task, outcome, seconds = trajectory.task, trajectory.outcome, float(trajectory.seconds)
+    if isinstance(outcome, Failure):
+        value, is_success, failure = None, None, f"{outcome.owner}/{outcome.kind}"
+    else:
+        value, is_success, failure = float(outcome.value), bool(outcome.is_success), None
+    return (
+        phase, step, _column(trajectory.group), trajectory.index, _column(task.id), _column(task.environment),
+        task.split, value, is_success, failure and _column(failure), trajectory.stop.value, len(trajectory.turns),
+        trajectory.num_sampled, seconds, codec.CODEC, record.digest + _seal(phase, step, seconds, record.digest),
+        record.structure, record.payload,
+    )  # fmt: skip
+
+
+def _seal(phase: str, step: int, seconds: float, digest: bytes) -> bytes:
+    """Return 4 bytes that tie a record to its place in the journal."""
+    return zlib.crc32(f"{phase}\0{step}\0{seconds!r}".encode(), zlib.crc32(digest)).to_bytes(4, "little")
+
+
+def _column(text: str) -> str:
+    """Return `text` as UTF-8 can hold it: half a surrogate pair, which a model can write, is spelled out."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _read_row(row: tuple[Any, ...] | None) -> Trajectory:
+    if row is None:
+        raise DataError("got no such row")
+    _, phase, step, seconds, version, digest, structure, payload = row
+    if version != codec.CODEC:
+        raise DataError(f"got encoding version {version!r}, and this release reads {codec.CODEC}; upgrade quintain")
+    if not all(isinstance(blob, bytes) for blob in (digest, structure, payload)):
+        raise DataError("got columns of the wrong type")
+    if digest[16:] != _seal(str(phase), step, seconds, digest[:16]):
+        raise DataError("got a step, phase or duration that was changed")
+    return codec.decode(codec.Record(structure=structure, payload=payload, digest=digest[:16]), seconds=seconds)

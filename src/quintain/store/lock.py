@@ -1,0 +1,98 @@
+"""The writer's lock of a run folder: an advisory `flock` that the kernel releases when its process dies.
+
+``run.lock`` carries process id and host name for the message only. The one rule: the kernel's lock decides, so a
+lock file that a dead process left is no obstacle, and the file is never deleted.
+"""
+
+import fcntl
+import json
+import os
+import socket
+import time
+import weakref
+from pathlib import Path
+from typing import Any, cast
+
+from quintain.errors import StoreError
+
+LOCK_FILE = "run.lock"
+_ATTEMPTS, _PAUSE = 5, 0.02
+_held: "weakref.WeakSet[WriterLock]" = weakref.WeakSet()
+
+
+class WriterLock:
+    """The exclusive right to write in `folder`, from construction until `release` or the end of the process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._descriptor = _acquire(folder)
+        owner = json.dumps({"pid": os.getpid(), "host": socket.gethostname()})
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, owner.encode(), 0)
+        _held.add(self)
+
+    def release(self) -> None:
+        """Give the right back; a second call does nothing."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+        _held.discard(self)
+
+
+def _forget_in_child() -> None:
+    """Close inherited locks: a forked worker that outlives its parent must not keep the run locked."""
+    for lock in list(_held):
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether a living process writes in `folder`."""
+    try:
+        descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _acquire(folder: Path) -> int:
+    """Return a locked descriptor; a look by `is_locked` blocks for an instant, hence the attempts."""
+    file = folder / LOCK_FILE
+    for _ in range(_ATTEMPTS):
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            time.sleep(_PAUSE)
+            continue
+        if _is_still(file, descriptor):
+            return descriptor
+        os.close(descriptor)
+    raise StoreError(
+        f"writing in {folder}: got a run that {_owner(file)} is writing; "
+        "wait until it ends or stop it, or choose another run name"
+    )
+
+
+def _is_still(file: Path, descriptor: int) -> bool:
+    """Whether `descriptor` is the file of that name: the folder may have been replaced since it was opened."""
+    try:
+        return os.path.samestat(os.stat(file), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _owner(file: Path) -> str:
+    try:
+        owner = cast(dict[str, Any], json.loads(file.read_bytes()))
+        return f"process {int(owner['pid'])} on host {owner['host']!s}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"

@@ -1,0 +1,286 @@
+"""A run: the folder that training writes and everything else reads.
+
+``Run.create`` starts one, ``Run.open`` takes one up or reads it. The one rule: there is a single writer, and on
+resuming it continues after the newest intact checkpoint; what was recorded later is kept but marked as superseded.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from quintain.errors import QuintainError, StoreError, UsageError
+from quintain.store import files
+from quintain.store.checkpoints import Checkpoint, Checkpoints
+from quintain.store.creation import CONFIG, JOURNAL, METRICS, create_folder, read_settings
+from quintain.store.journal import Journal, finite_metrics
+from quintain.store.lock import WriterLock, is_locked
+from quintain.types import Trajectory
+
+Status = Literal["running", "done", "interrupted", "failed"]
+_STATUSES: tuple[Status, ...] = ("running", "done", "interrupted", "failed")
+_log = logging.getLogger("quintain.store")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInfo:
+    """A line of a list of runs: ``RunInfo(name="quickstart", recipe="rl/grpo", status="done", …)``."""
+
+    name: str
+    folder: Path
+    recipe: str
+    status: str
+    created: float
+    """seconds since 1970"""
+    last_step: int | None
+    """newest committed step, None before the first"""
+
+
+class Run:
+    """A run folder, open for writing (one process) or for reading (any number); use it as a context manager."""
+
+    def __init__(self, folder: Path, lock: WriterLock | None) -> None:
+        """Open `folder`; use `Run.create` or `Run.open` instead."""
+        self.folder = folder
+        self._lock = lock
+        self.num_quarantined = 0
+        settings = read_settings(folder)
+        self.recipe: str = settings["recipe"]
+        self.config: dict[str, Any] = settings["config"]
+        self.created: float = settings["created"]
+        self._journal = Journal(folder / JOURNAL, is_writable=lock is not None)
+        self._checkpoints = Checkpoints(folder / "checkpoints", self._report)
+        self._next_step: int | None = None
+        self._since = time.monotonic()
+        self._drift_is_open = False
+
+    @classmethod
+    def create(cls, folder: Path, *, recipe: str, config: Mapping[str, Any], replace: bool = False) -> "Run":
+        """Start the run `folder` with its effective `config`.
+
+        Raises `UsageError` for a bad name or an existing run (unless `replace`), `StoreError` when the disk fails;
+        nothing is left half-written.
+        """
+        lock = create_folder(folder, recipe=recipe, config=config, replace=replace)
+        run = _opened(folder, lock)
+        run._next_step = 0
+        return run
+
+    @classmethod
+    def open(cls, folder: Path, *, writable: bool = True) -> "Run":
+        """Take up the run `folder`, or only read it with ``writable=False``.
+
+        A writer continues after the newest intact checkpoint: records of later steps are marked as superseded and
+        ``metrics.jsonl`` is written anew. Raises `UsageError` for a folder that is no run and `StoreError` for one
+        that another process writes, that a newer release wrote, or whose checkpoints are all damaged.
+        """
+        read_settings(folder)
+        if not writable:
+            return cls(folder, None)
+        run = _opened(folder, _lock(folder))
+        try:
+            run._take_up()
+        except BaseException:
+            run.close()
+            raise
+        return run
+
+    @property
+    def name(self) -> str:
+        """The name of the run: that of its folder."""
+        return self.folder.name
+
+    @property
+    def next_step(self) -> int:
+        """The first step after the newest intact checkpoint; 0 where there is none."""
+        if self._next_step is None:
+            checkpoint = self._checkpoints.latest()
+            self._next_step = 0 if checkpoint is None else checkpoint.step + 1
+        return self._next_step
+
+    @property
+    def status(self) -> str:
+        """``running``, ``done``, ``interrupted`` or ``failed``; a run whose writer died is ``interrupted``."""
+        status = self._journal.meta("status")
+        return "interrupted" if status == "running" and not self._lock and not is_locked(self.folder) else status
+
+    def append(self, trajectories: Sequence[Trajectory], *, step: int, phase: str = "train") -> tuple[int, ...]:
+        """Record `trajectories` of `step` in one transaction and return their row ids.
+
+        Repeating a call is harmless: (phase, step, group, index) is the key. Raises `DataError` when the key is
+        taken by another trajectory or the step is committed.
+        """
+        self._check_writable()
+        return self._journal.append(trajectories, step=_natural(step), phase=phase)
+
+    def commit(self, step: int, metrics: Mapping[str, float], *, phase: str = "train") -> None:
+        """Close `step` durably with its `metrics`; what is not finite is stored as null."""
+        self._check_writable()
+        numbers = finite_metrics(metrics)
+        now = time.monotonic()
+        batch_hash = self._journal.commit(step=_natural(step), phase=phase, metrics=numbers, seconds=now - self._since)
+        self._since = now
+        self._compare_with_abandoned(step, phase, batch_hash)
+        line = json.dumps({"step": step, "phase": phase, **numbers})
+        with _on_disk("adding metrics", self.folder / METRICS):
+            files.append_line(self.folder / METRICS, line)
+
+    def checkpoint(
+        self, step: int, write: Callable[[Path], None], *, keep: int = 2, protect: Collection[int] = ()
+    ) -> Path:
+        """Save the state after `step` by letting `write` fill an empty folder; return the folder's final path.
+
+        The new checkpoint is synced and verified before older ones are deleted, down to the `keep` newest (at least
+        2) and the steps in `protect`. Raises `StoreError` naming path and free bytes when the disk fails.
+        """
+        self._check_writable()
+        offset = self._journal.last_ids()
+        saved = self._checkpoints.write(_natural(step), write, journal=offset, keep=keep, protect=protect)
+        self._next_step = step + 1
+        return saved.folder
+
+    def latest_checkpoint(self) -> Checkpoint | None:
+        """Return the newest intact checkpoint, verified byte for byte, or None if there never was one.
+
+        A damaged one is reported (log and events) and the one before is taken; `StoreError` if none is intact.
+        """
+        return self._checkpoints.latest()
+
+    def event(self, kind: str, message: str, **data: Any) -> None:
+        """Record that something happened, with the time."""
+        self._check_writable()
+        self._journal.add_event(kind, message, data)
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return what happened: ``{"time": …, "kind": …, "message": …, "data": {…}}``."""
+        return self._journal.events()
+
+    def metrics(self, phase: str | None = None) -> list[dict[str, Any]]:
+        """Return the curve: one ``{"step": …, "phase": …, **metrics}`` per committed step."""
+        return self._journal.metrics(phase)
+
+    def trajectories(self, step: int | None = None, phase: str | None = None) -> Iterator[Trajectory]:
+        """Yield the recorded trajectories (of one step, of one phase), equal to what was appended.
+
+        A row that cannot be read is skipped, counted in `num_quarantined` and reported.
+        """
+        return self._journal.trajectories(step=step, phase=phase, report=self._quarantine)
+
+    def finish(self, status: Status = "done") -> None:
+        """Record how the run ended."""
+        self._check_writable()
+        if status not in _STATUSES:
+            raise UsageError(f"status of the run {self.name}: got {status!r}; use one of {', '.join(_STATUSES)}")
+        self._journal.set_meta("status", status)
+        self._journal.add_event("finish", status, {})
+
+    def close(self) -> None:
+        """Give the folder back; a second call does nothing."""
+        self._journal.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    def __enter__(self) -> Self:
+        """Return the run."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the run; an error that ends the block is recorded as its end."""
+        try:
+            if error is not None and self._lock is not None and self._journal.meta("status") == "running":
+                self.finish("failed" if isinstance(error, Exception) else "interrupted")
+        finally:
+            self.close()
+
+    def _take_up(self) -> None:
+        """Make the folder fit to continue after the newest intact checkpoint."""
+        with _on_disk("resuming", self.folder):
+            self._checkpoints.recover()
+            num_abandoned = self._journal.abandon(self.next_step)
+            self._checkpoints.set_aside(newer_than=self.next_step - 1)
+            rows = [json.dumps(row) + "\n" for row in self._journal.metrics()]
+            files.replace_file(self.folder / METRICS, "".join(rows).encode())
+            self._journal.set_meta("status", "running")
+            self._journal.add_event("resume", f"at step {self.next_step}", {"abandoned_trajectories": num_abandoned})
+        self._drift_is_open = True
+
+    def _compare_with_abandoned(self, step: int, phase: str, batch_hash: str) -> None:
+        """Say once after resuming whether the repeated step saw the very trajectories it saw before."""
+        if not self._drift_is_open:
+            return
+        before = self._journal.abandoned_hash(step, phase)
+        if before is not None and before != batch_hash:
+            self._drift_is_open = False
+            self._report("drift", f"step {step} of {phase!r} repeats with other trajectories than before the interruption")
+
+    def _quarantine(self, kind: str, message: str) -> None:
+        self.num_quarantined += 1
+        self._report(kind, message)
+
+    def _report(self, kind: str, message: str) -> None:
+        _log.warning("%s: %s", kind, message)
+        if self._lock is not None:
+            self._journal.add_event(kind, message, {})
+
+    def _check_writable(self) -> None:
+        if self._lock is None:
+            raise UsageError(f"writing to the run {self.name}: got a run opened for reading; open it with writable=True")
+
+
+def runs_in(root: Path) -> list[RunInfo]:
+    """Return the runs in `root`, newest first; a folder that cannot be read is listed with the status ``damaged``."""
+    if not root.is_dir():
+        return []
+    found = [_info(folder.parent) for folder in root.glob(f"[!.]*/{CONFIG}")]
+    return sorted(found, key=lambda info: (-info.created, info.name))
+
+
+def _info(folder: Path) -> RunInfo:
+    try:
+        with Run.open(folder, writable=False) as run:
+            rows = run.metrics()
+            last_step = max((row["step"] for row in rows), default=None)
+            return RunInfo(
+                name=run.name, folder=folder, recipe=run.recipe, status=run.status, created=run.created,
+                last_step=last_step,
+            )  # fmt: skip
+    except QuintainError as error:
+        _log.warning("damaged run: %s", error)
+        return RunInfo(name=folder.name, folder=folder, recipe="", status="damaged", created=0.0, last_step=None)
+
+
+def _lock(folder: Path) -> WriterLock:
+    with _on_disk("locking the run", folder):
+        return WriterLock(folder)
+
+
+def _opened(folder: Path, lock: WriterLock) -> Run:
+    try:
+        return Run(folder, lock)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _natural(step: int) -> int:
+    if isinstance(step, bool) or step < 0:
+        raise UsageError(f"step: got {step!r}; count steps from 0")
+    return step
+
+
+@contextmanager
+def _on_disk(asked: str, path: Path) -> Iterator[None]:
+    """Turn an error of the disk into a `StoreError` that names `path`."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, StoreError):
+            raise
+        raise files.disk_error(asked, path, error) from error
