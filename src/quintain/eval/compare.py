@@ -2,7 +2,8 @@
 
 Only tasks that both sides scored are paired; several episodes of a task count as their mean. With more than
 one comparison the p-values are corrected (Holm). The uncertainty is over tasks: it says which of these models
-is better, not which method is; for that, compare several training seeds of each. The one rule: what could not be paired is said, not guessed.
+is better, not which method is; for that, compare several training seeds of each. The one rule: what could
+not be paired is said, not guessed.
 """
 
 from collections.abc import Mapping, Sequence
