@@ -26,7 +26,7 @@ class ComparisonRow:
     difference: Difference | None = None
     """success minus the baseline's, over paired tasks; None also when no task is shared"""
     p_value: float | None = None
-    """McNemar's exact test (sign-flip test with several episodes per task), corrected for the number of rows"""
+    """McNemar, exact (sign-flip test with several episodes per task); corrected for the number of rows"""
 
     def cells(self) -> tuple[str, ...]:
         """Return the row as texts, one for each of `COLUMNS`."""
