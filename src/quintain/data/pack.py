@@ -1,0 +1,150 @@
+"""Samples to batches: end to end without padding, weights normalised over the whole step.
+
+Because the weights of a step are fixed before it is cut into micro-batches, a loss is a plain sum of
+`loss_weight` · term, and the gradients of micro-batches add up to that of the step whatever the cut.
+The one rule: the normaliser belongs to the step, never to the micro-batch; pairs are never split.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from quintain.data.samples import imitation_samples, pair_samples, samples_from, within
+from quintain.errors import DataError, UsageError, suggestion
+from quintain.types import Batch, BatchExtra, Sample
+
+__all__ = [
+    "Aggregation",
+    "imitation_samples",
+    "micro_batches",
+    "pack",
+    "pair_samples",
+    "samples_from",
+    "within",
+]
+
+Aggregation = Literal["token_mean", "sequence_mean", "constant"]
+
+
+def pack(
+    samples: Sequence[Sample], *, aggregation: Aggregation = "token_mean", constant: float | None = None
+) -> Batch:
+    """Return all of `samples` as one `Batch`.
+
+    With w a token's own weight, B the trajectories and n the trained tokens of the step: "token_mean" weighs
+    a token w/n (DAPO, 2503.14476), "sequence_mean" w/(B·n of its trajectory) (GRPO, 2402.03300), "constant"
+    w/(B·`constant`) (Dr. GRPO, 2503.20783). The sequence is the trajectory, over all its streams.
+    Raises `DataError` when there is nothing to train on.
+    """
+    weights = _normalised(samples, aggregation, constant)
+    return _batch(samples, weights, _num_trained(samples), _num_pairs(samples))
+
+
+def micro_batches(
+    samples: Sequence[Sample],
+    *,
+    max_tokens: int,
+    aggregation: Aggregation = "token_mean",
+    constant: float | None = None,
+) -> list[Batch]:
+    """Return `samples`, in order, in batches of at most `max_tokens` tokens, weighted as `pack` does.
+
+    Raises `DataError` when a stream (or both sides of a pair) is longer, or nothing is trained.
+    """
+    weights = _normalised(samples, aggregation, constant)
+    num_trained, num_pairs = _num_trained(samples), _num_pairs(samples)
+    return [
+        _batch([samples[i] for i in cut], [weights[i] for i in cut], num_trained, num_pairs)
+        for cut in _cuts(samples, max_tokens)
+    ]
+
+
+def _cuts(samples: Sequence[Sample], max_tokens: int) -> list[list[int]]:
+    units: dict[tuple[str, int], list[int]] = {}
+    for index, sample in enumerate(samples):
+        units.setdefault(("stream", index) if sample.pair < 0 else ("pair", sample.pair), []).append(index)
+    cuts: list[list[int]] = []
+    room = -1
+    for (kind, _), indices in units.items():
+        length = sum(len(samples[i].token_ids) for i in indices)
+        if length > max_tokens:
+            raise DataError(
+                f"a {kind} in a micro-batch of {max_tokens} tokens: got {length}; raise max_tokens or drop it"
+            )
+        if length > room:
+            cuts.append([])
+            room = max_tokens
+        cuts[-1] += indices
+        room -= length
+    return cuts
+
+
+def _num_trained(samples: Sequence[Sample]) -> int:
+    return sum(int(np.count_nonzero(sample.loss_weight)) for sample in samples)
+
+
+def _num_pairs(samples: Sequence[Sample]) -> int:
+    return len({sample.pair for sample in samples if sample.pair >= 0})
+
+
+def _normalised(
+    samples: Sequence[Sample], aggregation: Aggregation, constant: float | None
+) -> list[NDArray[np.float32]]:
+    """Return the weights of each sample divided by what `aggregation` says."""
+    if aggregation not in get_args(Aggregation):
+        hint = suggestion(aggregation, get_args(Aggregation))
+        raise UsageError(f"aggregation of a loss: got {aggregation!r}; {hint}")
+    if (constant is not None) != (aggregation == "constant") or (constant is not None and constant <= 0):
+        raise UsageError(
+            f'constant of a loss: got {constant} with "{aggregation}"; give one above 0 with "constant"'
+        )
+    num_of: dict[int, int] = {}
+    for sample in samples:
+        num = int(np.count_nonzero(sample.loss_weight))
+        num_of[sample.trajectory] = num_of.get(sample.trajectory, 0) + num
+    num_trained = sum(num_of.values())
+    if not num_trained:
+        raise DataError(
+            f"a batch to train on: got {len(samples)} samples without a trained token; collect more"
+        )
+    num_trajectories = sum(num > 0 for num in num_of.values())
+    divisors = {
+        "token_mean": dict.fromkeys(num_of, float(num_trained)),
+        "sequence_mean": {key: float(num_trajectories * max(num, 1)) for key, num in num_of.items()},
+        "constant": dict.fromkeys(num_of, num_trajectories * (constant or 1.0)),
+    }[aggregation]
+    return [(sample.loss_weight / divisors[sample.trajectory]).astype(np.float32) for sample in samples]
+
+
+def _batch(
+    samples: Sequence[Sample], weights: Sequence[NDArray[np.float32]], num_trained: int, num_pairs: int
+) -> Batch:
+    lengths = np.array([len(sample.token_ids) for sample in samples], np.int64)
+    starts = np.cumsum(lengths) - lengths
+
+    def joined(array_of: Callable[[Sample], NDArray[Any]]) -> torch.Tensor:
+        return torch.as_tensor(np.concatenate([array_of(sample) for sample in samples]))
+
+    extra = BatchExtra(
+        num_trained=num_trained,
+        turn_end=joined(lambda sample: sample.turn_end),
+        trajectory=torch.tensor([sample.trajectory for sample in samples]),
+        pair=torch.tensor([sample.pair for sample in samples]),
+        is_chosen=torch.tensor([sample.is_chosen for sample in samples]),
+        num_pairs=num_pairs,
+    )
+    return Batch(
+        token_ids=joined(lambda sample: sample.token_ids),
+        sequence_id=torch.as_tensor(np.repeat(np.arange(len(samples)), lengths)),
+        position_ids=torch.as_tensor(np.arange(lengths.sum()) - np.repeat(starts, lengths)),
+        lengths=tuple(lengths.tolist()),
+        loss_weight=torch.as_tensor(np.concatenate(weights)),
+        logprobs=joined(lambda sample: sample.logprobs),
+        advantages=joined(lambda sample: sample.advantages),
+        returns=joined(lambda sample: sample.returns),
+        turn_id=joined(lambda sample: sample.turn_id),
+        extra=extra,
+    )

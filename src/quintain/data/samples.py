@@ -1,0 +1,228 @@
+"""Trajectories to token streams: one `Sample` per segment, exactly as it was sampled.
+
+A turn with `starts_segment` begins a new stream; any other turn continues the stream of the turn before. The
+prompt of a turn has loss weight 0, what the policy sampled has 1.
+The one rule: trained tokens = sampled tokens, asserted on every call.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quintain.errors import DataError, InvariantError
+from quintain.types import Credit, Pair, Sample, Trajectory
+
+
+@dataclass(slots=True)
+class _Tape:
+    """All streams end to end, as runs of prompt and of sampled tokens in turn; numbers of the sampled only.
+
+    One tape for the whole step keeps numpy out of the loop over turns.
+    """
+
+    token_ids: list[int] = field(default_factory=list[int])
+    runs: list[int] = field(default_factory=list[int])
+    run_ids: list[int] = field(default_factory=list[int])
+    logprobs: list[float] = field(default_factory=list[float])
+    starts: list[int] = field(default_factory=list[int])
+    """place on the tape at which each stream begins"""
+    owners: list[int] = field(default_factory=list[int])
+    """trajectory of each stream"""
+
+    def add(self, index: int, trajectory: Trajectory) -> None:
+        for number, turn in enumerate(trajectory.turns):
+            if turn.starts_segment or not number:
+                self.starts.append(len(self.token_ids))
+                self.owners.append(index)
+            completion = turn.completion
+            num = len(completion.token_ids)
+            if num and not turn.prompt_ids and self.starts[-1] == len(self.token_ids):
+                raise InvariantError(
+                    f"prompt of turn {number}: got none; a stream cannot begin with a sampled token"
+                )
+            if completion.logprobs and len(completion.logprobs) != num:
+                got = len(completion.logprobs)
+                raise InvariantError(
+                    f"log-probs of the {num} tokens of turn {number}: got {got}; report this"
+                )
+            self.token_ids += turn.prompt_ids
+            self.token_ids += completion.token_ids
+            self.runs += (len(turn.prompt_ids), num)
+            self.run_ids += (-1, number)
+            self.logprobs += completion.logprobs or (0.0,) * num
+
+    def samples(self, advantages: NDArray[np.float32], returns: NDArray[np.float32] | None) -> list[Sample]:
+        """Return the streams in which something was sampled; the arrays hold the sampled tokens only."""
+        runs = np.array(self.runs, np.int64)
+        turn_id = np.repeat(np.array(self.run_ids, np.int64), runs)
+        mask = turn_id >= 0
+        turn_end = np.zeros(len(mask), np.bool_)
+        turn_end[np.cumsum(runs)[1::2][runs[1::2] > 0] - 1] = True
+
+        def placed(numbers: NDArray[np.float32]) -> NDArray[np.float32]:
+            array = np.zeros(len(mask), np.float32)
+            array[mask] = numbers
+            return array
+
+        whole = Sample(
+            token_ids=np.array(self.token_ids, np.int64),
+            loss_weight=mask.astype(np.float32),
+            logprobs=placed(np.array(self.logprobs, np.float32)),
+            advantages=placed(advantages),
+            returns=np.zeros(len(mask), np.float32) if returns is None else placed(returns),
+            turn_id=turn_id,
+            turn_end=turn_end,
+            trajectory=-1,
+        )
+        ends = [*self.starts[1:], len(mask)]
+        cuts = zip(self.owners, self.starts, ends, strict=True)
+        return [_cut(whole, owner, slice(start, end)) for owner, start, end in cuts if mask[start:end].any()]
+
+
+def _cut(whole: Sample, trajectory: int, place: slice) -> Sample:
+    return Sample(
+        token_ids=whole.token_ids[place],
+        loss_weight=whole.loss_weight[place],
+        logprobs=whole.logprobs[place],
+        advantages=whole.advantages[place],
+        returns=whole.returns[place],
+        turn_id=whole.turn_id[place],
+        turn_end=whole.turn_end[place],
+        trajectory=trajectory,
+    )
+
+
+def samples_from(credit: Credit) -> list[Sample]:
+    """Return one `Sample` per token stream of `credit.trajectories`; streams in which nothing was sampled go.
+
+    Raises `InvariantError` when credit and tokens do not fit, when a log-prob, advantage or return is not
+    finite, or when the trained tokens are not exactly the sampled ones.
+    """
+    tape = _Tape()
+    for index, trajectory in enumerate(credit.trajectories):
+        tape.add(index, trajectory)
+    advantages = _flat(credit, credit.advantages, "advantages")
+    returns = None if credit.returns is None else _flat(credit, credit.returns, "returns")
+    if not tape.token_ids:
+        return []
+    if not np.isfinite(tape.logprobs).all():
+        raise InvariantError(
+            "log-probs of sampled tokens: got one that is not finite; record a Failure instead"
+        )
+    samples = tape.samples(advantages, returns)
+    _check(credit, samples)
+    return samples
+
+
+def imitation_samples(trajectories: Sequence[Trajectory]) -> list[Sample]:
+    """Return the samples of `trajectories` with advantage 1 on every sampled token.
+
+    Raises `DataError` when there are none: nothing would be trained.
+    """
+    advantages = tuple(
+        tuple(np.ones(len(turn.completion.token_ids), np.float32) for turn in trajectory.turns)
+        for trajectory in trajectories
+    )
+    samples = samples_from(Credit(trajectories=tuple(trajectories), advantages=advantages))
+    if not samples:
+        raise DataError(
+            f"samples to imitate: got none from {len(trajectories)} trajectories; loosen the filter"
+        )
+    return samples
+
+
+def pair_samples(pairs: Sequence[Pair]) -> list[Sample]:
+    """Return both sides of every pair, chosen first; pair i is trajectories 2·i (chosen) and 2·i + 1.
+
+    At level "turn" the turns that both sides share token by token are context: their loss weight is 0.
+    Raises `DataError` when there is no pair or when a side has no token to train on.
+    """
+    if not pairs:
+        raise DataError("preference pairs: got none; lower the margin or collect outcomes that differ")
+    samples: list[Sample] = []
+    for index, pair in enumerate(pairs):
+        context = _num_shared(pair) if pair.level == "turn" else 0
+        for is_chosen, trajectory in ((True, pair.chosen), (False, pair.rejected)):
+            side = [_masked(sample, context) for sample in imitation_samples([trajectory])]
+            side = [sample for sample in side if sample.loss_weight.any()]
+            if not side:
+                raise DataError(
+                    f"pair {index} ({pair.chosen.task.id}): got a side without tokens; drop the pair"
+                )
+            at = 2 * index + (not is_chosen)
+            samples += [replace(sample, trajectory=at, pair=index, is_chosen=is_chosen) for sample in side]
+    return samples
+
+
+def within(
+    samples: Sequence[Sample], max_length: int, *, overlong: Literal["error", "drop"] = "error"
+) -> tuple[list[Sample], int]:
+    """Return the samples whose streams have at most `max_length` tokens, and how many *streams* were dropped.
+
+    With "drop", all streams of the trajectory, or of the pair, go together: half of one would be another
+    objective. Nothing is ever cut. Raises `DataError` with "error", or when nothing is left.
+    """
+    long = [sample for sample in samples if len(sample.token_ids) > max_length]
+    if long and overlong == "error":
+        worst = max(len(sample.token_ids) for sample in long)
+        raise DataError(
+            f"streams of at most {max_length} tokens: got {len(long)} longer ones, up to {worst}; "
+            'raise the limit or drop them with overlong="drop"'
+        )
+    gone = {_unit(sample) for sample in long}
+    kept = [sample for sample in samples if _unit(sample) not in gone]
+    if not kept:
+        raise DataError(
+            f"streams of at most {max_length} tokens: got none of {len(samples)}; raise the limit"
+        )
+    return kept, len(samples) - len(kept)
+
+
+def _unit(sample: Sample) -> tuple[str, int]:
+    return ("trajectory", sample.trajectory) if sample.pair < 0 else ("pair", sample.pair)
+
+
+def _flat(credit: Credit, arrays: Sequence[Sequence[NDArray[np.float32]]], name: str) -> NDArray[np.float32]:
+    """Return `arrays` [trajectory][turn][token] end to end, checked against the sampled tokens."""
+    want = [
+        [len(turn.completion.token_ids) for turn in trajectory.turns] for trajectory in credit.trajectories
+    ]
+    got = [[len(array) for array in turns] for turns in arrays]
+    if want != got:
+        raise InvariantError(f"{name} of the sampled tokens: got {got}; the tokens sampled are {want}")
+    flat = np.concatenate([np.zeros(0, np.float32), *(array for turns in arrays for array in turns)])
+    if not np.isfinite(flat).all():
+        raise InvariantError(
+            f"{name} of the sampled tokens: got one that is not finite; record a Failure instead"
+        )
+    return flat
+
+
+def _check(credit: Credit, samples: Sequence[Sample]) -> None:
+    trained = [0] * len(credit.trajectories)
+    for sample in samples:
+        trained[sample.trajectory] += int(sample.loss_weight.sum())
+    sampled = [trajectory.num_sampled for trajectory in credit.trajectories]
+    if trained != sampled:
+        raise InvariantError(
+            f"trained tokens by trajectory: got {trained}; sampled were {sampled}; report this"
+        )
+
+
+def _num_shared(pair: Pair) -> int:
+    """Count the leading turns that are the same tokens on both sides."""
+    both = zip(pair.chosen.turns, pair.rejected.turns, strict=False)
+    shared = 0
+    for left, right in both:
+        if (left.prompt_ids, left.completion.token_ids) != (right.prompt_ids, right.completion.token_ids):
+            break
+        shared += 1
+    return shared
+
+
+def _masked(sample: Sample, num_context: int) -> Sample:
+    weight = np.where(sample.turn_id < num_context, np.float32(0), sample.loss_weight)
+    return replace(sample, loss_weight=weight)

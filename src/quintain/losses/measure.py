@@ -1,0 +1,32 @@
+"""What losses log: means over the trained tokens of the whole step, moved off the device in one go.
+
+A metric of a micro-batch is its sum over trained tokens divided by the tokens of the *step*, so that the
+metrics of micro-batches add up.
+The one rule: a token with loss weight 0 is never counted.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from quintain.types import Batch
+
+
+def is_trained(batch: Batch) -> Tensor:
+    """Return bool [N]: whether the token has loss weight."""
+    return batch.loss_weight > 0
+
+
+def weighted_sum(batch: Batch, term: Tensor) -> Tensor:
+    """Return Σ loss_weight · `term` [N] over trained tokens; a NaN elsewhere does not leak in."""
+    return (batch.loss_weight * torch.where(is_trained(batch), term, 0.0)).sum()
+
+
+def token_means(batch: Batch, terms: Mapping[str, Tensor]) -> dict[str, float]:
+    """Return for each name Σ `terms` [N] over trained tokens / trained tokens of the step."""
+    mask = is_trained(batch)
+    sums = torch.stack(
+        [torch.where(mask, term.detach(), 0.0).sum(dtype=torch.float32) for term in terms.values()]
+    )
+    return dict(zip(terms, (sums / batch.extra.num_trained).cpu().numpy().tolist(), strict=True))

@@ -1,0 +1,123 @@
+"""L = -Σ w_t · min(r_t A_t, clip(r_t, 1-low, 1+high) A_t), r_t = π(y_t)/π_behaviour(y_t): policy gradients.
+
+REINFORCE; PPO (arXiv 1707.06347), with asymmetric clip (DAPO, 2503.14476) and dual clip (1912.09729); GSPO
+(2507.18071) per stream or per turn; CISPO (2506.13585). How tokens are averaged was decided in `data.pack`.
+At π = π_behaviour all of them have the gradient of REINFORCE, -Σ w_t A_t ∇log π.
+The one rule: the ratio is against the log-probs at sampling, which are never recomputed here.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from quintain.losses.measure import is_trained, token_means, weighted_sum
+from quintain.types import Batch, Loss, LossReport, Outputs
+
+LOG_RATIO_LIMIT = 20.0
+"""exp beyond this overflows to inf, whose gradient is NaN even where the clip makes it unused."""
+
+
+def log_ratio(outputs: Outputs, batch: Batch) -> Tensor:
+    """Return log π - log π_behaviour [N], limited to ±20, and 0 where nothing is trained."""
+    difference = torch.where(is_trained(batch), outputs.logprobs - batch.logprobs, 0.0)
+    return difference.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
+
+
+def reinforce() -> Loss:
+    """Return -Σ w_t A_t log π(y_t) (Williams 1992), which assumes on-policy data; see `log_ratio` metrics."""
+
+    def loss(outputs: Outputs, batch: Batch) -> LossReport:
+        total = -weighted_sum(batch, batch.advantages * outputs.logprobs)
+        clipped_tokens = torch.zeros_like(batch.loss_weight)
+        return _report(total, outputs, batch, (log_ratio(outputs, batch), clipped_tokens))
+
+    return loss
+
+
+def clipped(low: float = 0.2, high: float = 0.2, *, dual: float | None = None) -> Loss:
+    """Return the clipped surrogate of PPO; high > low is DAPO's clip-higher (its paper: 0.2 and 0.28).
+
+    `dual` c > 1 bounds the loss of a token with A < 0 by c·|A| (PPO dual clip, usually 3).
+    """
+
+    def loss(outputs: Outputs, batch: Batch) -> LossReport:
+        logs = log_ratio(outputs, batch)
+        term, is_clipped = _surrogate(logs, batch.advantages, (low, high), dual)
+        return _report(weighted_sum(batch, term), outputs, batch, (logs, is_clipped))
+
+    return loss
+
+
+def gspo(low: float = 3e-4, high: float = 4e-4, *, unit: Literal["sequence", "turn"] = "sequence") -> Loss:
+    """Return the clipped surrogate with one ratio per stream, or turn: the geometric mean over its tokens.
+
+    Group sequence policy optimisation (arXiv 2507.18071) in its token form, sg[s]·π/sg[π]: the same value
+    and, with one advantage per sequence, the same gradient; advantages that differ by turn keep their places.
+    """
+
+    def loss(outputs: Outputs, batch: Batch) -> LossReport:
+        tokens = log_ratio(outputs, batch)
+        shared = _unit_mean(tokens.detach(), batch, unit)
+        logs = shared + tokens - tokens.detach()
+        term, is_clipped = _surrogate(logs, batch.advantages, (low, high), None)
+        return _report(weighted_sum(batch, term), outputs, batch, (logs, is_clipped))
+
+    return loss
+
+
+def cispo(high: float = 0.28, *, low: float | None = None) -> Loss:
+    """Return -Σ w_t sg[clip(r_t)] A_t log π(y_t): the weight is clipped, no token loses its gradient.
+
+    Clipped importance-sampling weights (arXiv 2506.13585): r ≤ 1 + `high`, and r ≥ 1 - `low` where given.
+    """
+
+    def loss(outputs: Outputs, batch: Batch) -> LossReport:
+        logs = log_ratio(outputs, batch)
+        ratio = logs.detach().exp()
+        weight = ratio.clamp(min=None if low is None else 1 - low, max=1 + high)
+        total = -weighted_sum(batch, weight * batch.advantages * outputs.logprobs)
+        return _report(total, outputs, batch, (logs, (weight != ratio).float()))
+
+    return loss
+
+
+def _surrogate(
+    logs: Tensor, advantages: Tensor, bounds: tuple[float, float], dual: float | None
+) -> tuple[Tensor, Tensor]:
+    """Return the loss term and whether the clip took the gradient away, both [N]."""
+    ratio = logs.exp()
+    plain = -advantages * ratio
+    limited = -advantages * ratio.clamp(1 - bounds[0], 1 + bounds[1])
+    term = torch.maximum(plain, limited)
+    is_clipped = limited > plain
+    if dual is not None:
+        bound = -advantages * dual
+        is_dual = (advantages < 0) & (term > bound)
+        term = torch.where(is_dual, bound, term)
+        is_clipped = is_clipped | is_dual
+    return term, is_clipped.float()
+
+
+def _unit_mean(values: Tensor, batch: Batch, unit: Literal["sequence", "turn"]) -> Tensor:
+    """Return the mean of `values` over the trained tokens of each stream or turn, at each of its tokens."""
+    index, num = batch.sequence_id, len(batch.lengths)
+    if unit == "turn":
+        num_turns = int(batch.turn_id.max()) + 2
+        index, num = index * num_turns + batch.turn_id + 1, num * num_turns
+    mask = is_trained(batch).to(values.dtype)
+    sums = values.new_zeros(num).index_add(0, index, values * mask)
+    counts = values.new_zeros(num).index_add(0, index, mask)
+    return (sums / counts.clamp(min=1))[index]
+
+
+def _report(total: Tensor, outputs: Outputs, batch: Batch, ratio: tuple[Tensor, Tensor]) -> LossReport:
+    """Add the metrics that every policy loss has; `ratio` is the log-ratio and what was clipped, [N] each."""
+    logs, is_clipped = ratio[0].detach(), ratio[1]
+    terms = {
+        "policy/clip_fraction": is_clipped,
+        "policy/approx_kl": logs.exp() - 1 - logs,
+        "policy/ratio_mean": logs.exp(),
+        "policy/entropy": outputs.entropy,
+    }
+    return LossReport(loss=total, metrics={**token_means(batch, terms), "policy/loss": float(total.detach())})

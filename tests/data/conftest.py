@@ -1,0 +1,52 @@
+"""Hand-made trajectories: turns are (prompt, completion) token ids, with what else a test needs by name."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from quintain.types import Action, Completion, Group, Outcome, Score, Stop, Task, Trajectory, Turn, as_content
+
+Ids = tuple[int, ...]
+
+
+def trajectory(
+    turns: Sequence[tuple[Ids, Ids]],
+    *,
+    value: float = 1.0,
+    segments: Sequence[int] = (),
+    task: str = "t",
+    group: str | None = None,
+    logprobs: bool = True,
+    outcome: Outcome | None = None,
+) -> Trajectory:
+    made = tuple(
+        Turn(
+            observation=as_content(f"observation {index}"),
+            prompt_ids=prompt,
+            completion=Completion(
+                token_ids=ids, logprobs=tuple(-0.1 * i for i in ids) if logprobs else (), stop="stop"
+            ),
+            action=Action(),
+            starts_segment=index in segments,
+        )
+        for index, (prompt, ids) in enumerate(turns)
+    )
+    return Trajectory(
+        task=Task(id=task, environment="e", seed=0),
+        turns=made,
+        outcome=outcome or Score(value=value, is_success=value > 0),
+        stop=Stop.TERMINATED,
+        seed=0,
+        group=group or task,
+        index=0,
+    )
+
+
+@pytest.fixture(name="trajectory")
+def _trajectory() -> Callable[..., Trajectory]:  # pyright: ignore[reportUnusedFunction]
+    return trajectory
+
+
+@pytest.fixture
+def group_of() -> Callable[..., Group]:
+    return lambda *trajectories: Group(task=trajectories[0].task, trajectories=trajectories)
