@@ -1,8 +1,8 @@
 """Checkpoints: folders that exist whole or not at all.
 
 A checkpoint is written under a temporary name; its files, its manifest (sizes and SHA-256) and the folder are
-synced, then it is renamed. The one rule: only a folder whose manifest fits to the last byte is loaded, older ones
-are deleted after a newer one was verified, and at least two stay.
+synced, then it is renamed. The one rule: only a folder whose manifest fits to the last byte is loaded, older
+ones are deleted after a newer one was verified, and at least two stay.
 """
 
 import contextlib
@@ -38,6 +38,7 @@ class Checkpoints:
     """The checkpoints of a run, in `folder`; `report` hears of every damaged one."""
 
     def __init__(self, folder: Path, report: Callable[[str, str], None]) -> None:
+        """Look after `folder`, which need not exist yet."""
         self.folder = folder
         self._report = report
         self._verified: set[int] = set()
@@ -48,10 +49,13 @@ class Checkpoints:
     ) -> Checkpoint:  # fmt: skip
         """Let `write` fill a new folder and make it the checkpoint of `step`, then delete older ones.
 
-        Raises `StoreError` naming path and free bytes when the disk fails; the old checkpoints stay as they were.
+        Raises `StoreError` naming path and free bytes when the disk fails; the old checkpoints stay as they
+        were.
         """
         if keep < 2:
-            raise UsageError(f"checkpoints to keep: got {keep}; keep at least 2, one may turn out to be damaged")
+            raise UsageError(
+                f"checkpoints to keep: got {keep}; keep at least 2, one may turn out to be damaged"
+            )
         target = self.folder / f"step-{step:06d}"
         try:
             self._build(step, target, write, journal)
@@ -60,7 +64,11 @@ class Checkpoints:
         except BaseException as error:
             with contextlib.suppress(OSError):
                 self.recover()
-            if not isinstance(error, StoreError) and isinstance(error, Exception) and files.is_disk_trouble(error):
+            if (
+                not isinstance(error, StoreError)
+                and isinstance(error, Exception)
+                and files.is_disk_trouble(error)
+            ):
                 raise files.disk_error(f"writing the checkpoint of step {step}", target, error) from error
             raise
         return Checkpoint(step=step, folder=target)
@@ -81,8 +89,8 @@ class Checkpoints:
         if not found:
             return None
         raise StoreError(
-            f"loading a checkpoint from {self.folder}: got {len(found)} and none is intact; restore one from a copy, "
-            "or delete them all to start again from nothing"
+            f"loading a checkpoint from {self.folder}: got {len(found)} and none is intact; "
+            "restore one from a copy, or delete them all to start again from nothing"
         )
 
     def all(self) -> list[Checkpoint]:
@@ -103,7 +111,7 @@ class Checkpoints:
                 files.remove_folder(entry)
 
     def set_aside(self, newer_than: int) -> None:
-        """Rename the checkpoints after step `newer_than` (they are damaged), so that none is ever taken up again."""
+        """Rename the checkpoints after step `newer_than`: they are damaged and never to be taken up again."""
         for checkpoint in self.all():
             if checkpoint.step > newer_than:
                 aside = self.folder / f"{_DAMAGED}{checkpoint.folder.name}"
@@ -120,7 +128,9 @@ class Checkpoints:
         write(temporary)
         contents = {name: _describe(temporary / name, is_synced=True) for name in _names(temporary)}
         if not contents:
-            raise DataError(f"checkpoint of step {step}: got an empty folder; write at least one file into it")
+            raise DataError(
+                f"checkpoint of step {step}: got an empty folder; write at least one file into it"
+            )
         for parent in sorted({(temporary / name).parent for name in contents} - {temporary}):
             files.sync_folder(parent)
         manifest = {"schema": SCHEMA, "step": step, "journal": journal, "files": contents}
@@ -135,7 +145,9 @@ class Checkpoints:
         faults.point("verify", target)
         reason = damage(target)
         if reason is not None:
-            raise StoreError(f"checking the new checkpoint {target}: got {reason}; check the disk, then resume")
+            raise StoreError(
+                f"checking the new checkpoint {target}: got {reason}; check the disk, then resume"
+            )
         self._verified.add(step)
 
     def _prune(self, newest: int, keep: int, protect: Collection[int]) -> None:

@@ -1,7 +1,8 @@
-"""Trajectories as bytes: a JSON record for the structure, little-endian arrays for tokens, log-probs and pictures.
+"""Trajectories as bytes: JSON for the structure, little-endian arrays for ids, log-probs and pictures.
 
-The one rule: what is decoded equals what was encoded, bit for bit. Ids are int32; log-probs are float32 where that
-loses nothing and float64 otherwise. Mappings hold JSON data: a tuple inside `Task.data` comes back as a list.
+The one rule: what is decoded equals what was encoded, bit for bit. Ids are int32; log-probs are float32 where
+that loses nothing and float64 otherwise. Mappings hold JSON data: a tuple inside `Task.data` comes back as a
+list.
 """
 
 import hashlib
@@ -32,15 +33,24 @@ from quintain.types import (
 )
 
 CODEC = 1
-_COMPRESS_ABOVE = 256
+_COMPRESS_ABOVE = 2048
 _MAX_RECORD = 1 << 29
-_BROKEN = (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError, struct.error, zlib.error)
+_BROKEN = (
+    KeyError,
+    TypeError,
+    ValueError,
+    IndexError,
+    AttributeError,
+    RecursionError,
+    struct.error,
+    zlib.error,
+)
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A trajectory as bytes, without its duration: ``Record(structure=b"{...", payload=b"...", digest=b"...")``."""
+    """A trajectory without its duration: ``Record(structure=b"{...", payload=b"...", digest=b"...")``."""
 
     structure: bytes
     """JSON, compressed where it is long"""
@@ -53,18 +63,19 @@ class Record:
 def encode(trajectory: Trajectory) -> Record:
     """Return `trajectory` as bytes.
 
-    Equal trajectories give equal digests, whatever their `seconds`. Raises `DataError` for values that JSON or
-    int32 cannot hold.
+    Equal trajectories give equal digests, whatever their `seconds`. Raises `DataError` for values that JSON
+    or int32 cannot hold.
     """
-    payload: list[bytes] = []
+    payload = _Payload()
     try:
-        text = _JSON.encode(_trajectory_row(trajectory, payload)).encode("ascii")
+        row = _trajectory_row(trajectory, payload)
+        blob, row["logprobs"] = payload.pack()
+        text = _JSON.encode(row).encode("ascii")
     except (TypeError, ValueError, RecursionError, struct.error) as error:
         raise DataError(
             f"recording an episode of task {trajectory.task.id!r}: got {error}; "
             "use JSON data in task.data, reward_terms and tool arguments, and token ids below 2**31"
         ) from error
-    blob = b"".join(payload)
     structure = zlib.compress(text, 1) if len(text) > _COMPRESS_ABOVE else text
     return Record(structure=structure, payload=blob, digest=_digest(text, blob))
 
@@ -75,7 +86,8 @@ def decode(record: Record, *, seconds: float = 0.0) -> Trajectory:
         text = record.structure if record.structure[:1] == b"{" else _decompress(record.structure)
         if _digest(text, record.payload) != record.digest:
             raise DataError("reading an episode: got other bytes than were written; it is left out")
-        return _read_trajectory(json.loads(text), _Cursor(record.payload), seconds)
+        row = json.loads(text)
+        return _read_trajectory(row, _Arrays(row, record.payload), seconds)
     except _BROKEN as error:
         if isinstance(error, DataError):
             raise
@@ -83,7 +95,7 @@ def decode(record: Record, *, seconds: float = 0.0) -> Trajectory:
 
 
 def plain(value: object) -> object:
-    """Return the JSON value of a mapping or number that `json` does not know; raise TypeError for the rest."""
+    """Return the JSON value of a mapping or number that `json` does not know; TypeError for the rest."""
     if isinstance(value, Mapping):
         return dict(cast(Mapping[str, object], value))
     if isinstance(value, Integral):
@@ -111,7 +123,23 @@ def _decompress(blob: bytes) -> bytes:
     return text
 
 
-def _trajectory_row(trajectory: Trajectory, payload: list[bytes]) -> Row:
+class _Payload:
+    """Collects what is not text: all ids, then all log-probs, then all pictures."""
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+        self.logprobs: list[float] = []
+        self.pictures: list[bytes] = []
+
+    def pack(self) -> tuple[bytes, str]:
+        """Return the bytes, and the struct letter of the narrowest type that holds the log-probs exactly."""
+        letter, logprobs = _floats(self.logprobs)
+        ids = struct.pack(f"<{len(self.ids)}i", *self.ids)
+        return b"".join([ids, logprobs, *self.pictures]), letter
+
+
+def _trajectory_row(trajectory: Trajectory, payload: _Payload) -> Row:
+    turns = [_turn_row(turn, payload) for turn in trajectory.turns]
     return {
         "task": _task_row(trajectory.task),
         "outcome": _outcome_row(trajectory.outcome),
@@ -119,7 +147,7 @@ def _trajectory_row(trajectory: Trajectory, payload: list[bytes]) -> Row:
         "seed": trajectory.seed,
         "group": trajectory.group,
         "index": trajectory.index,
-        "turns": [_turn_row(turn, payload) for turn in trajectory.turns],
+        "turns": turns,
         "final": _content_row(trajectory.final_observation, payload),
     }
 
@@ -141,22 +169,25 @@ def _outcome_row(outcome: Outcome) -> Row:
     return {"value": outcome.value, "is_success": outcome.is_success}
 
 
-def _turn_row(turn: Turn, payload: list[bytes]) -> Row:
+def _turn_row(turn: Turn, payload: _Payload) -> Row:
     completion = turn.completion
-    observation = _content_row(turn.observation, payload)
-    payload.append(_ids(turn.prompt_ids))
-    payload.append(_ids(completion.token_ids))
+    payload.ids += turn.prompt_ids
+    payload.ids += completion.token_ids
+    payload.logprobs += completion.logprobs
     row: Row = {
-        "observation": observation,
+        "observation": _content_row(turn.observation, payload),
         "lengths": [len(turn.prompt_ids), len(completion.token_ids), len(completion.logprobs)],
-        "logprobs": _floats(completion.logprobs, payload),
-        "stop": completion.stop,
-        "version": completion.policy_version,
-        "action": _action_row(turn.action),
+        "action": turn.action.text,
         "reward": turn.reward,
+        "version": completion.policy_version,
+        "stop": completion.stop,
     }
     if turn.seat != "agent":
         row["seat"] = turn.seat
+    if turn.action.tool_calls:
+        row["calls"] = [[call.name, call.arguments] for call in turn.action.tool_calls]
+    if turn.action.error is not None:
+        row["error"] = turn.action.error
     if turn.reward_terms:
         row["terms"] = turn.reward_terms
     if turn.state_key is not None:
@@ -168,72 +199,60 @@ def _turn_row(turn: Turn, payload: list[bytes]) -> Row:
     return row
 
 
-def _action_row(action: Action) -> Row:
-    row: Row = {"text": action.text}
-    if action.tool_calls:
-        row["calls"] = [[call.name, call.arguments] for call in action.tool_calls]
-    if action.error is not None:
-        row["error"] = action.error
-    return row
+def _content_row(content: Sequence[Content], payload: _Payload) -> str | list[str | list[Any]]:
+    """Return a single text as itself, anything else as a list; a picture as its type and size."""
+    if len(content) == 1 and isinstance(content[0], Text):
+        return content[0].text
+    payload.pictures += [part.data for part in content if isinstance(part, Image)]
+    return [part.text if isinstance(part, Text) else [part.media_type, len(part.data)] for part in content]
 
 
-def _content_row(content: Sequence[Content], payload: list[bytes]) -> list[str | list[Any]]:
-    row: list[str | list[Any]] = []
-    for part in content:
-        if isinstance(part, Text):
-            row.append(part.text)
-        else:
-            payload.append(part.data)
-            row.append([part.media_type, len(part.data)])
-    return row
+def _floats(values: Sequence[float]) -> tuple[str, bytes]:
+    """Return `values` in the narrowest type that holds them exactly, after its struct letter."""
+    layout = f"<{len(values)}f"
+    try:
+        packed = struct.pack(layout, *values)
+        if list(struct.unpack(layout, packed)) == values:
+            return "f", packed
+    except OverflowError:
+        pass  # too large for float32
+    return "d", struct.pack(f"<{len(values)}d", *values)
 
 
-def _ids(ids: Sequence[int]) -> bytes:
-    return struct.pack(f"<{len(ids)}i", *ids)
+class _Arrays:
+    """Gives the payload back, front to back within each kind."""
+
+    def __init__(self, row: Row, payload: bytes) -> None:
+        num_ids = sum(turn["lengths"][0] + turn["lengths"][1] for turn in row["turns"])
+        floats = f"<{sum(turn['lengths'][2] for turn in row['turns'])}{row['logprobs']}"
+        self._ids = struct.unpack_from(f"<{num_ids}i", payload)
+        self._logprobs = struct.unpack_from(floats, payload, 4 * num_ids)
+        self._pictures = payload[4 * num_ids + struct.calcsize(floats) :]
+        self._next_id = self._next_logprob = self._next_picture = 0
+
+    def ids(self, count: int) -> tuple[int, ...]:
+        self._next_id += count
+        return self._ids[self._next_id - count : self._next_id]
+
+    def logprobs(self, count: int) -> tuple[float, ...]:
+        self._next_logprob += count
+        return self._logprobs[self._next_logprob - count : self._next_logprob]
+
+    def picture(self, size: int) -> bytes:
+        self._next_picture += size
+        return self._pictures[self._next_picture - size : self._next_picture]
 
 
-def _floats(values: Sequence[float], payload: list[bytes]) -> str:
-    """Append `values` to `payload` in the narrowest type that holds them exactly; return its struct letter."""
-    for letter in "fd":
-        layout = f"<{len(values)}{letter}"
-        try:
-            packed = struct.pack(layout, *values)
-        except OverflowError:
-            continue
-        if letter == "d" or struct.unpack(layout, packed) == tuple(values):
-            payload.append(packed)
-            return letter
-    raise ValueError("log-probs beyond float64")
-
-
-class _Cursor:
-    """Reads the payload front to back."""
-
-    def __init__(self, payload: bytes) -> None:
-        self._payload = payload
-        self._offset = 0
-
-    def numbers(self, count: int, letter: str) -> tuple[Any, ...]:
-        layout = f"<{count}{letter}"
-        found = struct.unpack_from(layout, self._payload, self._offset)
-        self._offset += struct.calcsize(layout)
-        return found
-
-    def raw(self, count: int) -> bytes:
-        self._offset += count
-        return self._payload[self._offset - count : self._offset]
-
-
-def _read_trajectory(row: Row, cursor: _Cursor, seconds: float) -> Trajectory:
+def _read_trajectory(row: Row, arrays: _Arrays, seconds: float) -> Trajectory:
     return Trajectory(
         task=_read_task(row["task"]),
-        turns=tuple(_read_turn(turn, cursor) for turn in row["turns"]),
+        turns=tuple(_read_turn(turn, arrays) for turn in row["turns"]),
         outcome=_read_outcome(row["outcome"]),
         stop=Stop(row["stop"]),
         seed=row["seed"],
         group=row["group"],
         index=row["index"],
-        final_observation=_read_content(row["final"], cursor),
+        final_observation=_read_content(row["final"], arrays),
         seconds=seconds,
     )
 
@@ -254,19 +273,23 @@ def _read_outcome(row: Row) -> Outcome:
     return Failure(**row) if "owner" in row else Score(**row)
 
 
-def _read_turn(row: Row, cursor: _Cursor) -> Turn:
+def _read_turn(row: Row, arrays: _Arrays) -> Turn:
     num_prompt, num_sampled, num_logprobs = row["lengths"]
     return Turn(
         seat=row.get("seat", "agent"),
-        observation=_read_content(row["observation"], cursor),
-        prompt_ids=cursor.numbers(num_prompt, "i"),
+        observation=_read_content(row["observation"], arrays),
+        prompt_ids=arrays.ids(num_prompt),
         completion=Completion(
-            token_ids=cursor.numbers(num_sampled, "i"),
-            logprobs=cursor.numbers(num_logprobs, row["logprobs"]),
+            token_ids=arrays.ids(num_sampled),
+            logprobs=arrays.logprobs(num_logprobs),
             stop=row["stop"],
             policy_version=row["version"],
         ),
-        action=_read_action(row["action"]),
+        action=Action(
+            text=row["action"],
+            tool_calls=tuple(ToolCall(name=name, arguments=given) for name, given in row.get("calls", ())),
+            error=row.get("error"),
+        ),
         reward=row["reward"],
         reward_terms=row.get("terms", NOTHING),
         state_key=row.get("state"),
@@ -275,13 +298,10 @@ def _read_turn(row: Row, cursor: _Cursor) -> Turn:
     )
 
 
-def _read_action(row: Row) -> Action:
-    calls = tuple(ToolCall(name=name, arguments=arguments) for name, arguments in row.get("calls", ()))
-    return Action(text=row["text"], tool_calls=calls, error=row.get("error"))
-
-
-def _read_content(row: Sequence[str | list[Any]], cursor: _Cursor) -> tuple[Content, ...]:
+def _read_content(row: str | Sequence[str | list[Any]], arrays: _Arrays) -> tuple[Content, ...]:
+    if isinstance(row, str):
+        return (Text(text=row),)
     return tuple(
-        Text(text=part) if isinstance(part, str) else Image(media_type=part[0], data=cursor.raw(part[1]))
+        Text(text=part) if isinstance(part, str) else Image(media_type=part[0], data=arrays.picture(part[1]))
         for part in row
     )

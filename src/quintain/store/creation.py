@@ -1,6 +1,7 @@
-"""How a run folder comes into being: built under a temporary name and renamed, so it is there whole or not at all.
+"""How a run folder comes into being: built under a temporary name and renamed, so it is whole or not there.
 
-The one rule: nothing is deleted that is not a run, and an existing run goes only after its replacement is ready.
+The one rule: nothing is deleted that is not a run, and an existing run goes only after its replacement is
+ready.
 """
 
 import json
@@ -62,7 +63,11 @@ def read_settings(folder: Path) -> dict[str, Any]:
         settings = cast(dict[str, Any], json.loads(file.read_bytes()))
         if settings["schema"] > _SCHEMA:
             raise StoreError(f"opening {file}: got schema {settings['schema']}; upgrade quintain")
-        return {"recipe": str(settings["recipe"]), "config": dict(settings["config"]), "created": settings["created"]}
+        return {
+            "recipe": str(settings["recipe"]),
+            "config": dict(settings["config"]),
+            "created": settings["created"],
+        }
     except (OSError, ValueError, KeyError, TypeError) as error:
         if isinstance(error, StoreError):
             raise
@@ -75,7 +80,11 @@ def _is_run(folder: Path) -> bool:
 
 def _runs_beside(folder: Path) -> str:
     names = sorted(entry.parent.name for entry in folder.parent.glob(f"*/{JOURNAL}"))
-    return f"the runs in {folder.parent} are {', '.join(names[:20])}" if names else "start one with `quintain train`"
+    return (
+        f"the runs in {folder.parent} are {', '.join(names[:20])}"
+        if names
+        else "start one with `quintain train`"
+    )
 
 
 def _check_free(folder: Path, replace: bool) -> None:
@@ -84,11 +93,13 @@ def _check_free(folder: Path, replace: bool) -> None:
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     if not _is_run(folder):
-        raise UsageError(f"creating the run {folder}: got something there that is no run; choose another name")
+        raise UsageError(
+            f"creating the run {folder}: got something there that is no run; choose another name"
+        )
     if not replace:
         raise UsageError(
-            f"creating the run {folder}: got a run of that name; continue it with `quintain resume {folder.name}`, "
-            "start it anew with --replace, or choose another name"
+            f"creating the run {folder}: got a run of that name; continue it with "
+            f"`quintain resume {folder.name}`, start it anew with --replace, or choose another name"
         )
 
 
@@ -97,7 +108,9 @@ def _settings(name: str, recipe: str, config: Mapping[str, Any]) -> bytes:
     try:
         return (json.dumps(whole, indent=2, default=_plain, allow_nan=False) + "\n").encode()
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"configuration of the run {name}: got {error}; use JSON values, paths and enums") from error
+        raise ConfigError(
+            f"configuration of the run {name}: got {error}; use JSON values, paths and enums"
+        ) from error
 
 
 def _plain(value: object) -> object:
@@ -139,6 +152,7 @@ def _put_in_place(temporary: Path, folder: Path) -> None:
 
 def _clean(folder: Path) -> None:
     """Delete what killed creations of the same run left behind."""
-    for leftover in folder.parent.glob(f".{folder.name}.*-*"):
-        if leftover.is_dir() and not is_locked(leftover):
-            shutil.rmtree(leftover, ignore_errors=True)
+    for kind in ("creating", "replaced"):
+        for leftover in folder.parent.glob(f".{folder.name}.{kind}-*"):
+            if not is_locked(leftover):
+                shutil.rmtree(leftover, ignore_errors=True)

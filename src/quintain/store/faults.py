@@ -1,14 +1,14 @@
 """The fault shim: makes the N-th I/O operation of the store fail, so that anybody can run the crash tests.
 
 ``QUINTAIN_FAULT=io:N:KIND`` lets operation number N (from 1) die (`exit` leaves like a kill, `kill` is a real
-SIGKILL) or fail (`ENOSPC`, `EIO`, `EMFILE`). The one rule: every operation of an append, a commit or a checkpoint
-passes through `point` just before it happens; without the variable `point` does nothing.
+SIGKILL) or fail (`ENOSPC`, `EIO`, `EMFILE`). The one rule: every operation of an append, a commit or a
+checkpoint passes through `point` just before it happens; without the variable `point` does nothing.
 """
 
 import errno
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,11 +22,14 @@ class Fault:
     """A fault that waits for its operation; `calls` lists the operations that it has seen."""
 
     def __init__(self, spec: str) -> None:
+        """Read `spec`, as in ``io:7:ENOSPC``; raise `UsageError` for anything else."""
         self.calls: list[str] = []
         family, _, rest = spec.partition(":")
         number, _, kind = rest.partition(":")
         if family != "io" or not number.isdecimal() or kind not in _KINDS:
-            raise UsageError(f"QUINTAIN_FAULT: got {spec!r}; write io:N:KIND with KIND one of {', '.join(_KINDS)}")
+            raise UsageError(
+                f"QUINTAIN_FAULT: got {spec!r}; write io:N:KIND with KIND one of {', '.join(_KINDS)}"
+            )
         self.number, self.kind = int(number), kind
 
     def strike(self, operation: str, path: Path) -> None:
@@ -43,7 +46,7 @@ class Fault:
 
 
 def _from_environment() -> Fault | None:
-    spec = os.environ.get("QUINTAIN_FAULT")
+    spec = os.environ.get("QUINTAIN_FAULT")  # noqa: TID251 - any program can be put under the crash tests
     return Fault(spec) if spec else None
 
 
@@ -51,7 +54,7 @@ _active: list[Fault] = [fault for fault in [_from_environment()] if fault]
 
 
 @contextmanager
-def inject(spec: str) -> Iterator[Fault]:
+def inject(spec: str) -> Generator[Fault]:
     """Let the fault `spec` act inside the block. Number 0 never strikes and only counts."""
     fault = Fault(spec)
     _active.append(fault)

@@ -1,6 +1,7 @@
 """Files that survive a crash: sync, atomic replacement, and errors that name the disk's state.
 
-The one rule: what has a final name is complete. Everything is built under a temporary name, synced and renamed.
+The one rule: what has a final name is complete. Everything is built under a temporary name, synced and
+renamed.
 """
 
 import os
@@ -31,8 +32,8 @@ def disk_error(asked: str, path: Path, error: BaseException) -> StoreError:
     """Return the `StoreError` for `error`, which happened while doing `asked` at `path`."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return StoreError(
-        f"{asked} in {path}: got {' '.join(reason.split())!r} with {free_bytes(path):,} bytes free on that disk; "
-        "make room or repair the disk, then resume: what was committed before is intact"
+        f"{asked} in {path}: got {' '.join(reason.split())!r} with {free_bytes(path):,} bytes free; "
+        "make room or repair that disk, then resume: what was committed before is intact"
     )
 
 

@@ -1,29 +1,27 @@
 """The journal ``run.db``: trajectories, committed steps and events in SQLite (write-ahead log).
 
-Rows are written with ``synchronous=NORMAL`` (they survive the process), a step with ``FULL`` (it and everything
-before it survive the machine). The one rule: a step is committed once and names exactly the trajectories it
-learned from, through the hash of their bytes in the order (group, index).
+Rows are written with ``synchronous=NORMAL`` (they survive the process), a step with ``FULL`` (it and
+everything before it survive the machine). The one rule: a step is committed once and names exactly the
+trajectories it learned from, through the hash of their bytes in the order (group, index).
 """
 
 import hashlib
 import json
-import math
 import sqlite3
 import time
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from quintain.errors import DataError, QuintainError, StoreError
+from quintain.errors import DataError, QuintainError, StoreError, UsageError
 from quintain.store import codec, faults
 from quintain.store.files import disk_error
-from quintain.store.schema import APPLICATION, INSERT_TRAJECTORY, TABLES, VERSION
-from quintain.types import Failure, Trajectory
+from quintain.store.rows import READ_FIELDS, as_column, read_row, write_row
+from quintain.store.schema import APPLICATION, INSERT_STEP, INSERT_TRAJECTORY, TABLES, VERSION
+from quintain.types import Trajectory
 
-_FIELDS = "id, phase, step, seconds, codec, digest, structure, payload"
 Report = Callable[[str, str], None]
 
 
@@ -45,8 +43,10 @@ def create_journal(file: Path, meta: Mapping[str, str]) -> None:
 class Journal:
     """An open journal; usable from several threads of one process."""
 
-    def __init__(self, file: Path, *, is_writable: bool) -> None:
+    def __init__(self, file: Path, report: Report, *, is_writable: bool) -> None:
+        """Open `file`; `report` hears of every row that cannot be read."""
         self.file = file
+        self._report = report
         self._mutex = RLock()
         with _reported("opening the journal", file):
             mode = "rw" if is_writable else "ro"
@@ -71,7 +71,7 @@ class Journal:
         A trajectory that is there already, equal but for its duration, keeps its row. Raises `DataError` for
         another one under the same (phase, step, group, index) and for additions to a committed step.
         """
-        rows = [_row(trajectory, step, phase) for trajectory in trajectories]
+        rows = [write_row(trajectory, step, phase) for trajectory in trajectories]
         with self._transaction("recording trajectories") as connection:
             faults.point("append", self.file)
             is_committed = self._find_step(step, phase) is not None
@@ -87,10 +87,8 @@ class Journal:
                     "commit each step of a phase once"
                 )
             batch_hash, count = self._hash_batch(step, phase)
-            connection.execute(
-                "INSERT INTO steps (step, phase, metrics, batch_hash, num_trajectories, seconds) VALUES (?,?,?,?,?,?)",
-                (step, phase, json.dumps(metrics), batch_hash, count, seconds),
-            )
+            text = json.dumps(metrics)
+            connection.execute(INSERT_STEP, (step, phase, text, batch_hash, count, seconds))
             return batch_hash
 
     def abandon(self, first_step: int) -> int:
@@ -104,14 +102,30 @@ class Journal:
 
     def abandoned_hash(self, step: int, phase: str) -> str | None:
         """Return the hash of the newest superseded commit of `step`, or None."""
-        query = "SELECT batch_hash FROM steps WHERE step = ? AND phase = ? AND is_abandoned = 1 ORDER BY id DESC"
+        query = (
+            "SELECT batch_hash FROM steps WHERE step = ? AND phase = ? AND is_abandoned = 1 ORDER BY id DESC"
+        )
         row = self._one(query, (step, phase))
         return None if row is None else row[0]
 
     def metrics(self, phase: str | None = None) -> list[dict[str, Any]]:
         """Return one row per committed step in order: ``{"step": …, "phase": …, **metrics}``."""
-        query = "SELECT step, phase, metrics FROM steps WHERE is_abandoned = 0 AND (?1 IS NULL OR phase = ?1) ORDER BY id"
-        return [{"step": s, "phase": p, **json.loads(m)} for s, p, m in self._all(query, (phase,))]
+        query = (
+            "SELECT id, step, phase, metrics FROM steps "
+            "WHERE is_abandoned = 0 AND (?1 IS NULL OR phase = ?1) ORDER BY id"
+        )
+        rows: list[dict[str, Any]] = []
+        for row_id, step, name, text in self._all(query, (phase,)):
+            try:
+                rows.append({"step": step, "phase": name, **json.loads(text)})
+            except (ValueError, TypeError) as error:
+                self._report("quarantine", f"step row {row_id} of {self.file}: {error}")
+        return rows
+
+    def last_step(self) -> int | None:
+        """Return the highest committed step, or None."""
+        row = self._one("SELECT max(step) FROM steps WHERE is_abandoned = 0", ())
+        return None if row is None else row[0]
 
     def last_ids(self) -> dict[str, int]:
         """Return the offset of the journal's end: the last row id of trajectories and of steps."""
@@ -120,18 +134,20 @@ class Journal:
             for table in ("trajectories", "steps")
         }
 
-    def trajectories(self, *, step: int | None, phase: str | None, report: Report) -> Iterator[Trajectory]:
-        """Yield the trajectories in order of arrival; `report` hears of every row that cannot be read."""
+    def trajectories(self, *, step: int | None, phase: str | None) -> Iterator[Trajectory]:
+        """Yield the trajectories in order of arrival; a row that cannot be read is reported and skipped."""
         query = (
             "SELECT id FROM trajectories WHERE is_abandoned = 0 AND (?1 IS NULL OR step = ?1) "
             "AND (?2 IS NULL OR phase = ?2) ORDER BY id"
         )
         for (row_id,) in self._all(query, (step, phase)):
             try:
-                row = self._one(f"SELECT {_FIELDS} FROM trajectories WHERE id = ?", (row_id,))
-                yield _read_row(row)
+                row = self._one(f"SELECT {READ_FIELDS} FROM trajectories WHERE id = ?", (row_id,))
+                trajectory = read_row(row)
             except (DataError, StoreError) as error:
-                report("quarantine", f"trajectory row {row_id} of {self.file}: {error}")
+                self._report("quarantine", f"trajectory row {row_id} of {self.file}: {error}")
+                continue
+            yield trajectory
 
     def add_event(self, kind: str, message: str, data: Mapping[str, Any]) -> None:
         """Add an event with the wall-clock time."""
@@ -139,7 +155,7 @@ class Journal:
         with self._transaction("recording an event") as connection:
             connection.execute(
                 "INSERT INTO events (time, kind, message, data) VALUES (?, ?, ?, ?)",
-                (time.time(), _column(kind), _column(message), text),
+                (time.time(), as_column(kind), as_column(message), text),
             )
 
     def events(self) -> list[dict[str, Any]]:
@@ -161,7 +177,9 @@ class Journal:
         application = self._connection.execute("PRAGMA application_id").fetchone()[0]
         version = self._connection.execute("PRAGMA user_version").fetchone()[0]
         if application != APPLICATION:
-            raise StoreError(f"opening {self.file}: got a file that is no journal of a run; restore it from a copy")
+            raise StoreError(
+                f"opening {self.file}: got a file that is no journal of a run; restore it from a copy"
+            )
         if version > VERSION:
             raise StoreError(
                 f"opening {self.file}: got schema version {version}, and this release reads up to {VERSION}; "
@@ -188,11 +206,14 @@ class Journal:
         )
 
     def _find_step(self, step: int, phase: str) -> tuple[Any, ...] | None:
-        return self._one("SELECT id FROM steps WHERE step = ? AND phase = ? AND is_abandoned = 0", (step, phase))
+        return self._one(
+            "SELECT id FROM steps WHERE step = ? AND phase = ? AND is_abandoned = 0", (step, phase)
+        )
 
     def _hash_batch(self, step: int, phase: str) -> tuple[str, int]:
         query = (
-            "SELECT digest FROM trajectories WHERE step = ? AND phase = ? AND is_abandoned = 0 ORDER BY group_id, place"
+            "SELECT digest FROM trajectories WHERE step = ? AND phase = ? AND is_abandoned = 0 "
+            "ORDER BY group_id, place"
         )
         digests = [row[0][:16] for row in self._all(query, (step, phase))]
         return hashlib.blake2b(b"".join(digests), digest_size=16).hexdigest(), len(digests)
@@ -206,7 +227,7 @@ class Journal:
             return self._connection.execute(query, values).fetchone()
 
     @contextmanager
-    def _transaction(self, asked: str, *, is_durable: bool = False) -> Iterator[sqlite3.Connection]:
+    def _transaction(self, asked: str, *, is_durable: bool = False) -> Generator[sqlite3.Connection]:
         """Run the block in one transaction: all of it is kept, or nothing."""
         connection = self._connection
         with self._mutex, _reported(asked, self.file):
@@ -223,66 +244,13 @@ class Journal:
 
 
 @contextmanager
-def _reported(asked: str, file: Path) -> Iterator[None]:
+def _reported(asked: str, file: Path) -> Generator[None]:
     """Turn errors of the disk or of SQLite into a `StoreError` that names `file`."""
     try:
         yield
     except QuintainError:
         raise
+    except sqlite3.ProgrammingError as error:
+        raise UsageError(f"{asked} {file}: got a run that is closed ({error}); open it again") from error
     except (OSError, sqlite3.Error) as error:
         raise disk_error(asked, file, error) from error
-
-
-def finite_metrics(metrics: Mapping[str, float]) -> dict[str, float | None]:
-    """Return `metrics` ready for JSON: whole numbers stay whole, what is not finite becomes None.
-
-    Raises `DataError` for the names ``step`` and ``phase`` and for what is not a number.
-    """
-    found: dict[str, float | None] = {}
-    for name, value in metrics.items():
-        if name in ("step", "phase"):
-            raise DataError(f"metric {name!r}: got a name that every row has already; rename the metric")
-        try:
-            number = value if isinstance(value, int) and not isinstance(value, bool) else float(value)
-        except (TypeError, ValueError) as error:
-            raise DataError(f"metric {name!r}: got {value!r}; give a number") from error
-        found[name] = number if math.isfinite(number) else None
-    return found
-
-
-def _row(trajectory: Trajectory, step: int, phase: str) -> tuple[Any, ...]:
-    record = codec.encode(trajectory)
-    task, outcome, seconds = trajectory.task, trajectory.outcome, float(trajectory.seconds)
-    if isinstance(outcome, Failure):
-        value, is_success, failure = None, None, f"{outcome.owner}/{outcome.kind}"
-    else:
-        value, is_success, failure = float(outcome.value), bool(outcome.is_success), None
-    return (
-        phase, step, _column(trajectory.group), trajectory.index, _column(task.id), _column(task.environment),
-        task.split, value, is_success, failure and _column(failure), trajectory.stop.value, len(trajectory.turns),
-        trajectory.num_sampled, seconds, codec.CODEC, record.digest + _seal(phase, step, seconds, record.digest),
-        record.structure, record.payload,
-    )  # fmt: skip
-
-
-def _seal(phase: str, step: int, seconds: float, digest: bytes) -> bytes:
-    """Return 4 bytes that tie a record to its place in the journal."""
-    return zlib.crc32(f"{phase}\0{step}\0{seconds!r}".encode(), zlib.crc32(digest)).to_bytes(4, "little")
-
-
-def _column(text: str) -> str:
-    """Return `text` as UTF-8 can hold it: half a surrogate pair, which a model can write, is spelled out."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def _read_row(row: tuple[Any, ...] | None) -> Trajectory:
-    if row is None:
-        raise DataError("got no such row")
-    _, phase, step, seconds, version, digest, structure, payload = row
-    if version != codec.CODEC:
-        raise DataError(f"got encoding version {version!r}, and this release reads {codec.CODEC}; upgrade quintain")
-    if not all(isinstance(blob, bytes) for blob in (digest, structure, payload)):
-        raise DataError("got columns of the wrong type")
-    if digest[16:] != _seal(str(phase), step, seconds, digest[:16]):
-        raise DataError("got a step, phase or duration that was changed")
-    return codec.decode(codec.Record(structure=structure, payload=payload, digest=digest[:16]), seconds=seconds)

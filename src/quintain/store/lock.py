@@ -1,7 +1,7 @@
 """The writer's lock of a run folder: an advisory `flock` that the kernel releases when its process dies.
 
-``run.lock`` carries process id and host name for the message only. The one rule: the kernel's lock decides, so a
-lock file that a dead process left is no obstacle, and the file is never deleted.
+``run.lock`` carries process id and host name for the message only. The one rule: the kernel's lock decides,
+so a lock file that a dead process left is no obstacle, and the file is never deleted.
 """
 
 import fcntl
@@ -21,9 +21,10 @@ _held: "weakref.WeakSet[WriterLock]" = weakref.WeakSet()
 
 
 class WriterLock:
-    """The exclusive right to write in `folder`, from construction until `release` or the end of the process."""
+    """The exclusive right to write in a folder, until `release` or the end of the process."""
 
     def __init__(self, folder: Path) -> None:
+        """Take the right in `folder`; raise `StoreError` naming process and host that have it."""
         self._descriptor = _acquire(folder)
         owner = json.dumps({"pid": os.getpid(), "host": socket.gethostname()})
         os.ftruncate(self._descriptor, 0)
@@ -83,7 +84,7 @@ def _acquire(folder: Path) -> int:
 
 
 def _is_still(file: Path, descriptor: int) -> bool:
-    """Whether `descriptor` is the file of that name: the folder may have been replaced since it was opened."""
+    """Whether `descriptor` is the file of that name: the folder may have been replaced meanwhile."""
     try:
         return os.path.samestat(os.stat(file), os.fstat(descriptor))
     except FileNotFoundError:

@@ -1,7 +1,8 @@
 """Run names: what may become a folder, and nothing else.
 
-A name is a single, plain path component: letters, digits and ``. _ - + =``, starting with a letter or digit. The
-one rule: a name that could mean another place, a flag, a hidden file or a device is refused, never repaired.
+A name is a single, plain path component: letters, digits and ``. _ - + =``, starting with a letter or digit.
+The one rule: a name that could mean another place, a flag, a hidden file or a device is refused, never
+repaired.
 """
 
 import re
@@ -11,7 +12,9 @@ from quintain.errors import UsageError
 
 MAX_NAME = 100
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=-]*", re.ASCII)
-_DEVICES = frozenset(["con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))])
+_DEVICES = frozenset(
+    ["con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))]
+)
 
 
 def check_name(name: str) -> str:
@@ -32,8 +35,8 @@ def check_name(name: str) -> str:
 def run_folder(root: Path, name: str) -> Path:
     """Return the folder of the run `name` under `root`.
 
-    Example: ``run_folder(Path("runs"), "quickstart")`` is ``Path("runs/quickstart")``. Raises `UsageError` for a
-    name with path characters, a reserved one, one longer than 100 characters, or a symbolic link.
+    Example: ``run_folder(Path("runs"), "quickstart")`` is ``Path("runs/quickstart")``. Raises `UsageError`
+    for a name with path characters, a reserved one, one longer than 100 characters, or a symbolic link.
     """
     folder = root / check_name(name)
     if folder.is_symlink():

@@ -1,14 +1,15 @@
 """A run: the folder that training writes and everything else reads.
 
-``Run.create`` starts one, ``Run.open`` takes one up or reads it. The one rule: there is a single writer, and on
-resuming it continues after the newest intact checkpoint; what was recorded later is kept but marked as superseded.
+``Run.create`` starts one, ``Run.open`` takes one up or reads it. The one rule: there is a single writer, and
+on resuming it continues after the newest intact checkpoint; what was recorded later is kept but marked as
+superseded.
 """
 
 import json
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,8 +19,9 @@ from quintain.errors import QuintainError, StoreError, UsageError
 from quintain.store import files
 from quintain.store.checkpoints import Checkpoint, Checkpoints
 from quintain.store.creation import CONFIG, JOURNAL, METRICS, create_folder, read_settings
-from quintain.store.journal import Journal, finite_metrics
+from quintain.store.journal import Journal
 from quintain.store.lock import WriterLock, is_locked
+from quintain.store.rows import finite_metrics
 from quintain.types import Trajectory
 
 Status = Literal["running", "done", "interrupted", "failed"]
@@ -42,7 +44,7 @@ class RunInfo:
 
 
 class Run:
-    """A run folder, open for writing (one process) or for reading (any number); use it as a context manager."""
+    """A run folder, open for writing (one process) or reading (any number); use it as a context manager."""
 
     def __init__(self, folder: Path, lock: WriterLock | None) -> None:
         """Open `folder`; use `Run.create` or `Run.open` instead."""
@@ -53,18 +55,18 @@ class Run:
         self.recipe: str = settings["recipe"]
         self.config: dict[str, Any] = settings["config"]
         self.created: float = settings["created"]
-        self._journal = Journal(folder / JOURNAL, is_writable=lock is not None)
+        self._journal = Journal(folder / JOURNAL, self._hear, is_writable=lock is not None)
         self._checkpoints = Checkpoints(folder / "checkpoints", self._report)
         self._next_step: int | None = None
         self._since = time.monotonic()
-        self._drift_is_open = False
+        self._may_drift = False
 
     @classmethod
     def create(cls, folder: Path, *, recipe: str, config: Mapping[str, Any], replace: bool = False) -> "Run":
         """Start the run `folder` with its effective `config`.
 
-        Raises `UsageError` for a bad name or an existing run (unless `replace`), `StoreError` when the disk fails;
-        nothing is left half-written.
+        Raises `UsageError` for a bad name or an existing run (unless `replace`), `StoreError` when the disk
+        fails; nothing is left half-written.
         """
         lock = create_folder(folder, recipe=recipe, config=config, replace=replace)
         run = _opened(folder, lock)
@@ -75,9 +77,10 @@ class Run:
     def open(cls, folder: Path, *, writable: bool = True) -> "Run":
         """Take up the run `folder`, or only read it with ``writable=False``.
 
-        A writer continues after the newest intact checkpoint: records of later steps are marked as superseded and
-        ``metrics.jsonl`` is written anew. Raises `UsageError` for a folder that is no run and `StoreError` for one
-        that another process writes, that a newer release wrote, or whose checkpoints are all damaged.
+        A writer continues after the newest intact checkpoint: records of later steps are marked as superseded
+        and ``metrics.jsonl`` is written anew. Raises `UsageError` for a folder that is no run and
+        `StoreError` for one that another process writes, that a newer release wrote, or whose checkpoints are
+        all damaged.
         """
         read_settings(folder)
         if not writable:
@@ -105,15 +108,23 @@ class Run:
 
     @property
     def status(self) -> str:
-        """``running``, ``done``, ``interrupted`` or ``failed``; a run whose writer died is ``interrupted``."""
+        """One of `Status`; a run whose writer died is ``interrupted``."""
         status = self._journal.meta("status")
-        return "interrupted" if status == "running" and not self._lock and not is_locked(self.folder) else status
+        is_dead = status == "running" and self._lock is None and not is_locked(self.folder)
+        return "interrupted" if is_dead else status
 
-    def append(self, trajectories: Sequence[Trajectory], *, step: int, phase: str = "train") -> tuple[int, ...]:
+    @property
+    def last_step(self) -> int | None:
+        """The newest committed step, None before the first."""
+        return self._journal.last_step()
+
+    def append(
+        self, trajectories: Sequence[Trajectory], *, step: int, phase: str = "train"
+    ) -> tuple[int, ...]:
         """Record `trajectories` of `step` in one transaction and return their row ids.
 
-        Repeating a call is harmless: (phase, step, group, index) is the key. Raises `DataError` when the key is
-        taken by another trajectory or the step is committed.
+        Repeating a call is harmless: (phase, step, group, index) is the key. Raises `DataError` when the key
+        is taken by another trajectory or the step is committed.
         """
         self._check_writable()
         return self._journal.append(trajectories, step=_natural(step), phase=phase)
@@ -123,7 +134,9 @@ class Run:
         self._check_writable()
         numbers = finite_metrics(metrics)
         now = time.monotonic()
-        batch_hash = self._journal.commit(step=_natural(step), phase=phase, metrics=numbers, seconds=now - self._since)
+        batch_hash = self._journal.commit(
+            step=_natural(step), phase=phase, metrics=numbers, seconds=now - self._since
+        )
         self._since = now
         self._compare_with_abandoned(step, phase, batch_hash)
         line = json.dumps({"step": step, "phase": phase, **numbers})
@@ -133,10 +146,12 @@ class Run:
     def checkpoint(
         self, step: int, write: Callable[[Path], None], *, keep: int = 2, protect: Collection[int] = ()
     ) -> Path:
-        """Save the state after `step` by letting `write` fill an empty folder; return the folder's final path.
+        """Save the state after `step` by letting `write` fill an empty folder; return the folder's final
+        path.
 
-        The new checkpoint is synced and verified before older ones are deleted, down to the `keep` newest (at least
-        2) and the steps in `protect`. Raises `StoreError` naming path and free bytes when the disk fails.
+        The new checkpoint is synced and verified before older ones are deleted, down to the `keep` newest (at
+        least 2) and the steps in `protect`. Raises `StoreError` naming path and free bytes when the disk
+        fails.
         """
         self._check_writable()
         offset = self._journal.last_ids()
@@ -147,7 +162,8 @@ class Run:
     def latest_checkpoint(self) -> Checkpoint | None:
         """Return the newest intact checkpoint, verified byte for byte, or None if there never was one.
 
-        A damaged one is reported (log and events) and the one before is taken; `StoreError` if none is intact.
+        A damaged one is reported (log and events) and the one before is taken; `StoreError` if none is
+        intact.
         """
         return self._checkpoints.latest()
 
@@ -169,13 +185,15 @@ class Run:
 
         A row that cannot be read is skipped, counted in `num_quarantined` and reported.
         """
-        return self._journal.trajectories(step=step, phase=phase, report=self._quarantine)
+        return self._journal.trajectories(step=step, phase=phase)
 
     def finish(self, status: Status = "done") -> None:
         """Record how the run ended."""
         self._check_writable()
         if status not in _STATUSES:
-            raise UsageError(f"status of the run {self.name}: got {status!r}; use one of {', '.join(_STATUSES)}")
+            raise UsageError(
+                f"status of the run {self.name}: got {status!r}; use one of {', '.join(_STATUSES)}"
+            )
         self._journal.set_meta("status", status)
         self._journal.add_event("finish", status, {})
 
@@ -195,7 +213,8 @@ class Run:
         """Close the run; an error that ends the block is recorded as its end."""
         try:
             if error is not None and self._lock is not None and self._journal.meta("status") == "running":
-                self.finish("failed" if isinstance(error, Exception) else "interrupted")
+                with suppress(StoreError):  # the first error is the one to see
+                    self.finish("failed" if isinstance(error, Exception) else "interrupted")
         finally:
             self.close()
 
@@ -203,39 +222,48 @@ class Run:
         """Make the folder fit to continue after the newest intact checkpoint."""
         with _on_disk("resuming", self.folder):
             self._checkpoints.recover()
-            num_abandoned = self._journal.abandon(self.next_step)
-            self._checkpoints.set_aside(newer_than=self.next_step - 1)
+            first = self.next_step
+            num_abandoned = self._journal.abandon(first)
+            self._checkpoints.set_aside(newer_than=first - 1)
             rows = [json.dumps(row) + "\n" for row in self._journal.metrics()]
             files.replace_file(self.folder / METRICS, "".join(rows).encode())
             self._journal.set_meta("status", "running")
-            self._journal.add_event("resume", f"at step {self.next_step}", {"abandoned_trajectories": num_abandoned})
-        self._drift_is_open = True
+            self._journal.add_event("resume", f"at step {first}", {"abandoned_trajectories": num_abandoned})
+        self._may_drift = True
 
     def _compare_with_abandoned(self, step: int, phase: str, batch_hash: str) -> None:
         """Say once after resuming whether the repeated step saw the very trajectories it saw before."""
-        if not self._drift_is_open:
+        if not self._may_drift:
             return
         before = self._journal.abandoned_hash(step, phase)
         if before is not None and before != batch_hash:
-            self._drift_is_open = False
-            self._report("drift", f"step {step} of {phase!r} repeats with other trajectories than before the interruption")
+            self._may_drift = False
+            self._report(
+                "drift",
+                f"step {step} of {phase!r} saw other trajectories than before it was interrupted",
+            )
 
-    def _quarantine(self, kind: str, message: str) -> None:
+    def _hear(self, kind: str, message: str) -> None:
+        """Count what the journal cannot read, and report it."""
         self.num_quarantined += 1
         self._report(kind, message)
 
     def _report(self, kind: str, message: str) -> None:
+        """Say it in the log, and in the journal as far as that can be written."""
         _log.warning("%s: %s", kind, message)
         if self._lock is not None:
-            self._journal.add_event(kind, message, {})
+            with suppress(StoreError):
+                self._journal.add_event(kind, message, {})
 
     def _check_writable(self) -> None:
         if self._lock is None:
-            raise UsageError(f"writing to the run {self.name}: got a run opened for reading; open it with writable=True")
+            raise UsageError(
+                f"writing to the run {self.name}: got a run opened for reading; open it with writable=True"
+            )
 
 
 def runs_in(root: Path) -> list[RunInfo]:
-    """Return the runs in `root`, newest first; a folder that cannot be read is listed with the status ``damaged``."""
+    """Return the runs in `root`, newest first; one that cannot be read has the status ``damaged``."""
     if not root.is_dir():
         return []
     found = [_info(folder.parent) for folder in root.glob(f"[!.]*/{CONFIG}")]
@@ -245,15 +273,19 @@ def runs_in(root: Path) -> list[RunInfo]:
 def _info(folder: Path) -> RunInfo:
     try:
         with Run.open(folder, writable=False) as run:
-            rows = run.metrics()
-            last_step = max((row["step"] for row in rows), default=None)
             return RunInfo(
-                name=run.name, folder=folder, recipe=run.recipe, status=run.status, created=run.created,
-                last_step=last_step,
-            )  # fmt: skip
+                name=run.name,
+                folder=folder,
+                recipe=run.recipe,
+                status=run.status,
+                created=run.created,
+                last_step=run.last_step,
+            )
     except QuintainError as error:
         _log.warning("damaged run: %s", error)
-        return RunInfo(name=folder.name, folder=folder, recipe="", status="damaged", created=0.0, last_step=None)
+        return RunInfo(
+            name=folder.name, folder=folder, recipe="", status="damaged", created=0.0, last_step=None
+        )
 
 
 def _lock(folder: Path) -> WriterLock:
@@ -276,7 +308,7 @@ def _natural(step: int) -> int:
 
 
 @contextmanager
-def _on_disk(asked: str, path: Path) -> Iterator[None]:
+def _on_disk(asked: str, path: Path) -> Generator[None]:
     """Turn an error of the disk into a `StoreError` that names `path`."""
     try:
         yield

@@ -1,7 +1,7 @@
 """The tables of ``run.db`` and their version.
 
-The one rule: rows are added, never changed; what a resumed run supersedes is only marked. A new layout gets a new
-`VERSION`, and this release says so when it meets a newer one.
+The one rule: rows are added, never changed; what a resumed run supersedes is only marked. A new layout gets a
+new `VERSION`, and this release says so when it meets a newer one.
 """
 
 VERSION = 1
@@ -57,8 +57,12 @@ CREATE TABLE events (
 """
 
 INSERT_TRAJECTORY = """
-INSERT INTO trajectories (phase, step, group_id, place, task, environment, split, value, is_success, failure, stop,
-    num_turns, num_sampled, seconds, codec, digest, structure, payload)
+INSERT INTO trajectories (phase, step, group_id, place, task, environment, split, value, is_success, failure,
+    stop, num_turns, num_sampled, seconds, codec, digest, structure, payload)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING
+"""
+
+INSERT_STEP = """
+INSERT INTO steps (step, phase, metrics, batch_hash, num_trajectories, seconds) VALUES (?, ?, ?, ?, ?, ?)
 """
