@@ -1,0 +1,107 @@
+"""LoRA through the peft package: train a few small matrices in place of all weights (arXiv 2106.09685).
+
+The layers are put into the model itself, so that everything that runs a model runs an adapted one. The one
+rule: the weights the model came with are frozen, and a merge works on a copy.
+"""
+
+import copy
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from quintain.errors import MissingExtra, UsageError
+from quintain.models.load import quiet_transformers
+
+if TYPE_CHECKING:
+    from torch import nn
+    from transformers import PreTrainedModel
+
+ALL_LINEAR = "all-linear"
+
+
+def add_lora(
+    model: "PreTrainedModel",
+    rank: int = 8,
+    alpha: float = 16.0,
+    targets: tuple[str, ...] = (),
+    *,
+    dropout: float = 0.0,
+) -> "PreTrainedModel":
+    """Put LoRA layers of `rank`, scaled by alpha/rank, into `model`, freeze all else, and return it.
+
+    `targets` are ends of module names such as ``q_proj``; () means every linear layer but the output head.
+    The new layers add nothing until they are trained.
+
+    Raises:
+        MissingExtra: peft is not installed.
+        UsageError: the rank is below 1, a target matches nothing, or the model has LoRA layers already.
+    """
+    peft = _peft()
+    if rank < 1:
+        raise UsageError(f"rank of LoRA layers: got {rank}; give at least 1")
+    if has_adapters(model):
+        raise UsageError("add LoRA layers: got a model that has them already; merge them first")
+    named = [name for name, _ in model.named_modules()]
+    for target in targets:
+        if not any(name.split(".")[-1] == target or name.endswith(f".{target}") for name in named):
+            ends = sorted({name.split(".")[-1] for name in named if name.endswith("_proj")})
+            raise UsageError(f"target of LoRA layers: got {target!r}; modules here: {', '.join(ends)}")
+    config = peft.LoraConfig(
+        r=rank,
+        lora_alpha=alpha,
+        target_modules=list(targets) or ALL_LINEAR,
+        lora_dropout=dropout,
+        task_type="CAUSAL_LM",
+    )
+    cast("Any", model).add_adapter(config)
+    return model
+
+
+def has_adapters(model: "nn.Module") -> bool:
+    """Whether `model` holds LoRA layers."""
+    return any(hasattr(module, "lora_A") for module in model.modules())
+
+
+@contextmanager
+def without_adapters(model: "PreTrainedModel") -> Generator[None]:
+    """Run `model` as it was before `add_lora`, for the log-probs of the reference policy."""
+    adapted = cast("Any", model)
+    adapted.disable_adapters()
+    try:
+        yield
+    finally:
+        adapted.enable_adapters()
+
+
+def merged(model: "PreTrainedModel") -> "PreTrainedModel":
+    """Return a copy of `model` whose LoRA layers are added into the weights they adapt."""
+    plain = copy.deepcopy(model)
+    for name, module in list(plain.named_modules()):
+        if hasattr(module, "lora_A"):
+            layer = cast("Any", module)
+            layer.merge()
+            plain.set_submodule(name, layer.get_base_layer())
+    cast("Any", plain)._hf_peft_config_loaded = False
+    return plain.requires_grad_(True)
+
+
+def save_adapter(model: "PreTrainedModel", folder: str | Path) -> Path:
+    """Write the LoRA layers of `model` alone, as peft's own folder, and return it.
+
+    Raises:
+        UsageError: the model has none.
+    """
+    if not has_adapters(model):
+        raise UsageError("save an adapter: got a model without LoRA layers; add them with add_lora first")
+    with quiet_transformers():
+        model.save_pretrained(folder)
+    return Path(folder)
+
+
+def _peft() -> Any:
+    try:
+        import peft
+    except ImportError as error:
+        raise MissingExtra.named("peft", "peft", "LoRA") from error
+    return peft

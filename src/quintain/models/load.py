@@ -1,0 +1,220 @@
+"""Load a causal language model and its tokenizer from a folder or the Hugging Face hub.
+
+A folder is looked over before anything heavy happens, so that what is wrong with it is said in one line. The
+one rule: safetensors only, no pickle, and never the code that a repository brings along; a weight that the
+file does not hold is an error, not a random number.
+"""
+
+import json
+import logging
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+from safetensors import SafetensorError, safe_open
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging as transformers_logging
+
+from quintain.errors import ModelError, UsageError, suggestion
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
+WEIGHTS, WEIGHTS_INDEX = "model.safetensors", "model.safetensors.index.json"
+PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+DOWNLOADED = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedModel:
+    """A model ready to use: ``LoadedModel(model=..., tokenizer=..., name="Qwen3-0.6B")``."""
+
+    model: "PreTrainedModel"
+    tokenizer: "PreTrainedTokenizerBase"
+    name: str
+    """The hub id, or the name of the folder."""
+
+
+def load(path_or_id: str, *, dtype: str = "float32") -> LoadedModel:
+    """Load the causal LM in the folder, or with the hub id, `path_or_id`; the model is in evaluation mode.
+
+    `dtype` is float32, bfloat16 or float16.
+
+    Raises:
+        ModelError: the folder is missing or broken, or the hub cannot be reached and holds no copy here.
+        UsageError: `dtype` has no such name.
+    """
+    if dtype not in DTYPES:
+        raise UsageError(f"dtype of a model: got {dtype!r}; {suggestion(dtype, DTYPES)}")
+    folder = find_folder(path_or_id)
+    check_folder(folder, path_or_id)
+    with quiet_transformers():
+        tokenizer = _read_tokenizer(folder, path_or_id)
+        model = _read_model(folder, path_or_id, DTYPES[dtype])
+    num_rows = int(cast("torch.Tensor", model.get_input_embeddings().weight).shape[0])
+    if len(tokenizer) > num_rows:
+        raise _refusal(
+            path_or_id,
+            f"a tokenizer of {len(tokenizer)} tokens for {num_rows} embeddings",
+            "use the tokenizer that the model was trained with",
+        )
+    name = folder.resolve().name if Path(path_or_id).is_dir() else path_or_id
+    return LoadedModel(model=model.eval(), tokenizer=tokenizer, name=name)
+
+
+def find_folder(path_or_id: str) -> Path:
+    """Return the local folder of `path_or_id`, fetched from the hub if it is no folder but looks like an id.
+
+    Raises:
+        ModelError: there is neither such a folder nor such an id within reach.
+    """
+    path = Path(path_or_id).expanduser()
+    if path.is_dir():
+        return path
+    if path.is_file():
+        raise _refusal(path_or_id, "a file", "give the folder that holds config.json")
+    if not _reads_as_hub_id(path_or_id):
+        raise _refusal(path_or_id, "no such folder", "check the path, or give a hub id such as owner/name")
+    try:
+        return Path(snapshot_download(path_or_id, allow_patterns=list(DOWNLOADED)))
+    except (LocalEntryNotFoundError, HFValidationError, HfHubHTTPError, OSError, ValueError) as error:
+        raise _refusal(
+            path_or_id,
+            f"no such folder, and the hub gave {_first_line(error)}",
+            "check the name and the connection, or give the path of a model folder",
+        ) from error
+
+
+def check_folder(folder: Path, asked: str) -> None:
+    """Check that `folder` holds a configuration, safetensors weights that can be opened, and a tokenizer.
+
+    Raises:
+        ModelError: naming what is missing or broken and what to do.
+    """
+    config = folder / "config.json"
+    if not config.is_file():
+        if (folder / "adapter_config.json").is_file():
+            raise _refusal(asked, "an adapter without its model", "merge it into its base model first")
+        raise _refusal(asked, "a folder without config.json", "give a folder that save_pretrained wrote")
+    _read_json(config, asked)
+    for file in _weight_files(folder, asked):
+        try:
+            with safe_open(file, framework="pt"):
+                pass
+        except (SafetensorError, OSError) as error:
+            raise _refusal(
+                asked, f"{file.name} that cannot be read ({_first_line(error)})", "copy the file again"
+            ) from error
+    if not any((folder / name).is_file() for name in TOKENIZER_FILES):
+        raise _refusal(asked, "a folder without a tokenizer", "save the tokenizer beside the model")
+
+
+@contextmanager
+def quiet_transformers() -> Generator[None]:
+    """Keep transformers from printing bars and advice; what goes wrong comes as an error instead."""
+    verbosity = transformers_logging.get_verbosity()
+    had_bars = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity(logging.CRITICAL)
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+        if had_bars:
+            transformers_logging.enable_progress_bar()
+
+
+def _weight_files(folder: Path, asked: str) -> list[Path]:
+    """Return the safetensors files that make up the model in `folder`."""
+    if (folder / WEIGHTS).is_file():
+        return [folder / WEIGHTS]
+    if (folder / WEIGHTS_INDEX).is_file():
+        shards = _read_json(folder / WEIGHTS_INDEX, asked).get("weight_map")
+        if not isinstance(shards, dict) or not shards:
+            raise _refusal(asked, f"{WEIGHTS_INDEX} without a weight_map", "copy the file again")
+        names = {Path(str(name)).name for name in cast("dict[str, Any]", shards).values()}
+        return [folder / name for name in sorted(names)]
+    pickled = sorted(file.name for pattern in PICKLED for file in folder.glob(pattern))
+    if pickled:
+        raise _refusal(
+            asked,
+            f"pickled weights ({pickled[0]}), which can run code when they are opened",
+            "convert them with save_pretrained(..., safe_serialization=True) where you trust them",
+        )
+    raise _refusal(asked, f"a folder without {WEIGHTS}", "give a folder that save_pretrained wrote")
+
+
+def _read_json(file: Path, asked: str) -> dict[str, Any]:
+    try:
+        value: object = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise _refusal(
+            asked, f"{file.name} that cannot be read ({_first_line(error)})", "copy the file again"
+        ) from error
+    if not isinstance(value, dict):
+        raise _refusal(asked, f"{file.name} that holds no JSON object", "copy the file again")
+    return cast("dict[str, Any]", value)
+
+
+def _read_tokenizer(folder: Path, asked: str) -> "PreTrainedTokenizerBase":
+    try:
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    except Exception as error:  # transformers raises whatever a broken file leads it to
+        raise _refusal(
+            asked, f"a tokenizer that cannot be read ({_first_line(error)})", "save the tokenizer again"
+        ) from error
+
+
+def _read_model(folder: Path, asked: str, dtype: torch.dtype) -> "PreTrainedModel":
+    try:
+        found: Any = AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype=dtype,
+            trust_remote_code=False,
+            local_files_only=True,
+            use_safetensors=True,
+            weights_only=True,
+            ignore_mismatched_sizes=True,  # reported below, with the name
+            output_loading_info=True,
+        )
+    except Exception as error:
+        raise _refusal(
+            asked,
+            f"a model that cannot be read ({_first_line(error)})",
+            "give a causal LM that transformers loads without code of its own",
+        ) from error
+    model, report = cast("tuple[PreTrainedModel, dict[str, Any]]", found)
+    missing = sorted(cast("set[str]", report["missing_keys"]))
+    if missing:
+        raise _refusal(
+            asked, f"weights without {missing[0]} ({len(missing)} missing)", "give the complete checkpoint"
+        )
+    for name, came, expected in sorted(cast("set[tuple[str, Any, Any]]", report["mismatched_keys"])):
+        raise _refusal(
+            asked,
+            f"{name} of shape {tuple(came)} where config.json says {tuple(expected)}",
+            "give weights and configuration of one model",
+        )
+    return model
+
+
+def _reads_as_hub_id(text: str) -> bool:
+    """Whether `text` could be ``name`` or ``owner/name``, and not a path."""
+    parts = text.split("/")
+    return len(parts) <= 2 and all(parts) and not text.startswith((".", "~"))
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0].strip()}"[:200] if lines else type(error).__name__
+
+
+def _refusal(asked: str, came: str, todo: str) -> ModelError:
+    return ModelError(f"model {asked!r}: got {came}; {todo}")

@@ -1,0 +1,85 @@
+"""Write a model as a plain Hugging Face folder that `transformers` loads alone.
+
+The folder is written under a temporary name beside its place, flushed to the disk and renamed, so that a
+reader finds the old folder or the new one and never half of either. The one rule: what is written needs
+nothing but transformers; adapters are merged into a copy on the way out.
+"""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from safetensors import SafetensorError
+
+from quintain.errors import StoreError, UsageError
+from quintain.models.adapters import has_adapters, merged
+from quintain.models.load import quiet_transformers
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+def save(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", folder: str | Path) -> Path:
+    """Write `model` and `tokenizer` to `folder`, in place of a model that is there; return the folder.
+
+    LoRA layers are merged into a copy, `model` keeps them (`save_adapter` writes them alone).
+
+    Raises:
+        UsageError: `folder` is there and holds something else than a model.
+        StoreError: the disk is full or cannot be written; what was there before still is.
+    """
+    target = Path(folder)
+    if target.exists() and not _may_replace(target):
+        raise UsageError(
+            f"save a model to {str(target)!r}: got a path that holds something else; name a new folder"
+        )
+    plain = merged(model) if has_adapters(model) else model
+    temporary: Path | None = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+        with quiet_transformers():
+            plain.save_pretrained(temporary)
+            tokenizer.save_pretrained(str(temporary))
+        _flush(temporary)
+        _put(temporary, target)
+    except (OSError, SafetensorError) as error:
+        raise StoreError(
+            f"save a model to {str(target)!r}: got {error}; free space or name a folder that can be written"
+        ) from error
+    finally:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return target
+
+
+def _may_replace(target: Path) -> bool:
+    """Whether `target` is an empty folder or a model folder."""
+    return target.is_dir() and ((target / "config.json").is_file() or not any(target.iterdir()))
+
+
+def _flush(folder: Path) -> None:
+    """Ask the system to put every file of `folder`, and the folder itself, on the disk."""
+    for path in (*sorted(folder.rglob("*")), folder):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _put(source: Path, target: Path) -> None:
+    """Rename `source` to `target`; a folder that is there steps aside first and is deleted last."""
+    source.chmod(0o755)
+    old = target.with_name(f".{target.name}-old-{os.getpid()}")
+    if target.exists():
+        os.replace(target, old)
+    try:
+        os.replace(source, target)
+    except OSError:
+        if old.exists():
+            os.replace(old, target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

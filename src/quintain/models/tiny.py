@@ -1,0 +1,115 @@
+"""Build a tiny Qwen3 from nothing, small enough to train on a laptop's processor.
+
+The architecture is the field's own, so that the result is a plain Hugging Face folder: grouped-query
+attention, SwiGLU, RMSNorm, rotary positions, tied embeddings. The one rule: the weights are a function of the
+size, the vocabulary and the seed, and the global random state is left as it was.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import nn
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from quintain.errors import ModelError, UsageError, suggestion
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+MAX_PARAMETERS = 2_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TinySize:
+    """The shape of a tiny model: ``TinySize(num_layers=2, hidden=32, num_heads=2, intermediate=96)``."""
+
+    num_layers: int = 4
+    hidden: int = 128
+    num_heads: int = 4
+    """Query heads; each is ``hidden / num_heads`` wide."""
+    num_key_value_heads: int = 2
+    intermediate: int = 384
+    max_length: int = 4096
+    """Longest token stream, in tokens."""
+
+
+SIZES = {
+    "micro": TinySize(num_layers=2, hidden=32, num_heads=2, num_key_value_heads=1, intermediate=96),
+    "tiny": TinySize(),
+    "small": TinySize(hidden=192, intermediate=512),
+}
+"""With 1024 tokens: micro 0.06M parameters (for tests), tiny 0.9M, small 1.8M."""
+
+
+def build_tiny(
+    tokenizer: "PreTrainedTokenizerBase", *, size: str | TinySize = "tiny", seed: int = 0
+) -> "PreTrainedModel":
+    """Return a new Qwen3 for the vocabulary of `tokenizer`, in float32 and evaluation mode.
+
+    Raises:
+        UsageError: `size` has no such name, or a width that its heads do not divide.
+        ModelError: the vocabulary makes the model larger than 2M parameters.
+    """
+    shape = find_size(size)
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=shape.hidden,
+        intermediate_size=shape.intermediate,
+        num_hidden_layers=shape.num_layers,
+        num_attention_heads=shape.num_heads,
+        num_key_value_heads=shape.num_key_value_heads,
+        head_dim=shape.hidden // shape.num_heads,
+        max_position_embeddings=shape.max_length,
+        tie_word_embeddings=True,
+        bos_token_id=cast("int | None", tokenizer.bos_token_id),
+        eos_token_id=cast("int | None", tokenizer.eos_token_id),
+        pad_token_id=cast("int | None", tokenizer.pad_token_id),
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        model = Qwen3ForCausalLM(config)
+        initialise(model, shape)
+    num_parameters = sum(weight.numel() for weight in model.parameters())
+    if num_parameters > MAX_PARAMETERS:
+        raise ModelError(
+            f"a tiny model of at most {MAX_PARAMETERS:,} parameters: got {num_parameters:,} with "
+            f"{len(tokenizer):,} tokens; train a tokenizer with a smaller vocab_size"
+        )
+    return model.eval()
+
+
+def find_size(size: str | TinySize) -> TinySize:
+    """Return the size that `size` names, checked.
+
+    Raises:
+        UsageError: there is no such name, or the widths do not fit together.
+    """
+    if isinstance(size, str):
+        if size not in SIZES:
+            raise UsageError(f"size of a tiny model: got {size!r}; {suggestion(size, SIZES)}")
+        return SIZES[size]
+    if min(size.num_layers, size.hidden, size.num_heads, size.num_key_value_heads, size.intermediate) < 1:
+        raise UsageError(f"size of a tiny model: got {size}; every count must be at least 1")
+    if size.hidden % (2 * size.num_heads) or size.num_heads % size.num_key_value_heads:
+        raise UsageError(
+            f"size of a tiny model: got {size}; make hidden a multiple of twice num_heads, "
+            "and num_heads one of num_key_value_heads"
+        )
+    return size
+
+
+def initialise(model: nn.Module, shape: TinySize) -> None:
+    """Draw the weights of `model`: normal, of deviation 1/sqrt(inputs) so that narrow layers carry signal.
+
+    The layers that write to the residual stream are smaller by sqrt(2 · layers), as in GPT-2, and embeddings
+    get deviation 0.02, so that the first predictions are nearly uniform.
+    """
+    depth = 1 / math.sqrt(2 * shape.num_layers)
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=0.02)
+        elif isinstance(module, nn.Linear) and not name.endswith("lm_head"):
+            scale = depth if name.endswith(("o_proj", "down_proj")) else 1.0
+            nn.init.normal_(module.weight, std=scale / math.sqrt(module.in_features))

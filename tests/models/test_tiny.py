@@ -1,0 +1,96 @@
+import pytest
+import torch
+from transformers import PreTrainedTokenizerFast
+
+from quintain.errors import ModelError, UsageError
+from quintain.models.fingerprint import fingerprint
+from quintain.models.tiny import MAX_PARAMETERS, SIZES, TinySize, build_tiny, find_size
+
+
+def with_vocabulary(tokenizer: PreTrainedTokenizerFast, size: int) -> PreTrainedTokenizerFast:
+    larger = PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend_tokenizer, eos_token="<|end|>")
+    larger.add_tokens([f"<{i}>" for i in range(size - len(larger))])
+    return larger
+
+
+@pytest.mark.parametrize(
+    ("size", "vocabulary", "num_parameters"),
+    [
+        # vocabulary·hidden + layers·(attention + swiglu + norms) + last norm
+        ("tiny", 1024, 1024 * 128 + 4 * (3 * 128 * 128 + 3 * 128 * 384 + 2 * 128 + 2 * 32) + 128),
+        ("small", 1024, 1024 * 192 + 4 * (3 * 192 * 192 + 3 * 192 * 512 + 2 * 192 + 2 * 48) + 192),
+    ],
+)
+def test_sizes(tokenizer: PreTrainedTokenizerFast, size: str, vocabulary: int, num_parameters: int) -> None:
+    model = build_tiny(with_vocabulary(tokenizer, vocabulary), size=size)
+    assert sum(p.numel() for p in model.parameters()) == num_parameters <= MAX_PARAMETERS
+    assert model.get_parameter("lm_head.weight") is model.get_parameter("model.embed_tokens.weight")
+
+
+def test_the_seed_names_the_weights(tokenizer: PreTrainedTokenizerFast) -> None:
+    first, again, other = (build_tiny(tokenizer, size="micro", seed=seed) for seed in (1, 1, 2))
+    assert fingerprint(first) == fingerprint(again) != fingerprint(other)
+
+
+def test_the_global_random_state_is_left_alone(tokenizer: PreTrainedTokenizerFast) -> None:
+    before = torch.get_rng_state()
+    model = build_tiny(tokenizer, size="micro", seed=5)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(99)
+    assert fingerprint(build_tiny(tokenizer, size="micro", seed=5)) == fingerprint(model)
+
+
+def test_first_predictions_are_nearly_uniform(tokenizer: PreTrainedTokenizerFast) -> None:
+    model = build_tiny(tokenizer)
+    ids = torch.arange(200)[None]
+    with torch.no_grad():
+        log_probs = model(input_ids=ids).logits.log_softmax(-1)
+    entropy = -(log_probs.exp() * log_probs).sum(-1)
+    uniform = torch.tensor(float(len(tokenizer))).log()
+    assert (entropy > uniform - 0.1).all()
+
+
+def test_layers_draw_their_declared_deviation(tokenizer: PreTrainedTokenizerFast) -> None:
+    state = build_tiny(tokenizer).state_dict()
+    for name, deviation in (
+        ("model.embed_tokens.weight", 0.02),
+        ("model.layers.1.self_attn.q_proj.weight", 128**-0.5),
+        ("model.layers.1.self_attn.o_proj.weight", 128**-0.5 * 8**-0.5),
+        ("model.layers.1.mlp.down_proj.weight", 384**-0.5 * 8**-0.5),
+    ):
+        assert state[name].std().item() == pytest.approx(deviation, rel=0.03)
+
+
+def test_special_tokens_reach_the_configuration(tokenizer: PreTrainedTokenizerFast) -> None:
+    model = build_tiny(tokenizer, size="micro")
+    assert model.config.eos_token_id == tokenizer.eos_token_id == model.generation_config.eos_token_id
+    assert model.config.pad_token_id == tokenizer.pad_token_id
+
+
+def test_unknown_size(tokenizer: PreTrainedTokenizerFast) -> None:
+    with pytest.raises(UsageError, match="did you mean 'tiny'"):
+        build_tiny(tokenizer, size="tinny")
+
+
+@pytest.mark.parametrize(
+    "size",
+    [
+        TinySize(num_layers=0),
+        TinySize(hidden=100),
+        TinySize(num_heads=4, num_key_value_heads=3),
+    ],
+)
+def test_sizes_that_do_not_fit(size: TinySize) -> None:
+    with pytest.raises(UsageError, match="size of a tiny model: got TinySize"):
+        find_size(size)
+
+
+def test_own_size(tokenizer: PreTrainedTokenizerFast) -> None:
+    model = build_tiny(tokenizer, size=TinySize(num_layers=1, hidden=16, num_heads=2, num_key_value_heads=2))
+    assert model.config.num_hidden_layers == 1
+    assert find_size("tiny") is SIZES["tiny"]
+
+
+def test_a_large_vocabulary_is_refused(tokenizer: PreTrainedTokenizerFast) -> None:
+    with pytest.raises(ModelError, match="smaller vocab_size"):
+        build_tiny(with_vocabulary(tokenizer, 12_000))
