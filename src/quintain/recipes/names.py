@@ -1,0 +1,45 @@
+"""Names of recipes: a literal table from what a user types to the module that trains.
+
+A recipe module has a frozen dataclass `Config` and ``train(config, run)``. The one rule: a recipe is found
+here or nowhere.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from quintain.errors import UsageError, suggestion
+
+if TYPE_CHECKING:
+    from quintain.store import Run
+
+RECIPES: dict[str, str] = {
+    "dpo": "quintain.recipes.preference.dpo",
+    "grpo": "quintain.recipes.rl.grpo",
+    "ppo": "quintain.recipes.rl.ppo",
+    "quickstart": "quintain.recipes.quickstart",
+    "rft": "quintain.recipes.selftraining.rft",
+    "sft": "quintain.recipes.imitation.sft",
+}
+
+
+class RecipeModule(Protocol):
+    """What a recipe module offers."""
+
+    __doc__: str | None
+    Config: type[Any]
+    """frozen dataclass of at most 15 fields; the defaults are the reproduced setting"""
+
+    def train(self, config: Any, run: "Run") -> None:
+        """Train as `config` says, writing to `run`; a resumed run continues after its newest checkpoint."""
+        ...
+
+
+def recipe_module(name: str) -> RecipeModule:
+    """Return the module of recipe `name`.
+
+    Raises:
+        UsageError: there is no recipe of that name.
+    """
+    if name not in RECIPES:
+        raise UsageError(f"recipe: got {name!r}; {suggestion(name, RECIPES)}")
+    return cast(RecipeModule, importlib.import_module(RECIPES[name]))
