@@ -6,10 +6,12 @@ what is behind them. Objects come nearest first. It is computed from the level's
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Protocol
+from typing import Protocol, cast
 
 SIZE = 7
 MIDDLE = SIZE // 2
+EVERYTHING = (1 << SIZE) - 1
+"""A row of the view as bits, one per column from left to right, all set."""
 STEPS = ((1, 0), (0, 1), (-1, 0), (0, -1))
 """Step ahead for each direction: right, down, left, up."""
 
@@ -33,20 +35,18 @@ def describe(cells: Sequence[Cell | None], width: int, agent: tuple[int, int, in
 
     Example: ``"red ball 3 ahead 2 left, wall 4 ahead"``; ``"nothing"`` when there is nothing but floor.
     """
-    x, y, direction = agent
-    height = len(cells) // width
     found: list[tuple[int, str]] = []
     wall = ""
     seen = 1 << MIDDLE
-    for ahead, offsets in enumerate(_OFFSETS[direction]):
-        clear = 0
-        row: list[Cell | None] = []
-        for column, (dx, dy) in enumerate(offsets):
-            i, j = x + dx, y + dy
-            cell = cells[j * width + i] if 0 <= i < width and 0 <= j < height else _OUTSIDE
-            row.append(cell)
-            if cell is None or not _hides(cell):
-                clear |= 1 << column
+    for ahead in range(SIZE):
+        row = _row(cells, width, agent, ahead)
+        if row.count(None) == SIZE:
+            seen = _spread(seen, EVERYTHING)[1]
+            continue
+        clear = EVERYTHING
+        for column, cell in enumerate(row):
+            if cell is not None and _hides(cell):
+                clear ^= 1 << column
         seen, beyond = _spread(seen, clear)
         for column, cell in enumerate(row):
             if cell is None or not seen >> column & 1:
@@ -57,9 +57,9 @@ def describe(cells: Sequence[Cell | None], width: int, agent: tuple[int, int, in
             elif cell.type != "floor" and (ahead or column != MIDDLE):
                 rank, place = _PLACES[ahead][column]
                 found.append((rank, f"{name(cell)} {place}"))
-        if not beyond:
-            break
         seen = beyond
+        if not seen:
+            break
     found.sort()
     parts = [text for _, text in found]
     if wall:
@@ -67,22 +67,44 @@ def describe(cells: Sequence[Cell | None], width: int, agent: tuple[int, int, in
     return ", ".join(parts) or "nothing"
 
 
+def _row(
+    cells: Sequence[Cell | None], width: int, agent: tuple[int, int, int], ahead: int
+) -> list[Cell | None]:
+    """Return the seven cells that lie `ahead` steps in front of the agent, from its left to its right."""
+    x, y, direction = agent
+    height = len(cells) // width
+    dx, dy = STEPS[direction]
+    # A row of the view is a row or a column of the grid: one slice, padded where it leaves the grid.
+    along, middle, length, stride = (x + dx * ahead, y, height, width) if dx else (y + dy * ahead, x, width, 1)
+    if not 0 <= along < (width if dx else height):
+        return [_OUTSIDE] * SIZE
+    start = along if dx else along * width
+    low, high = max(middle - MIDDLE, 0), min(middle + MIDDLE, length - 1)
+    row = list(cells[start + low * stride : start + high * stride + 1 : stride])
+    if len(row) < SIZE:
+        row[:0] = [_OUTSIDE] * (low - middle + MIDDLE)
+        row += [_OUTSIDE] * (SIZE - len(row))
+    if direction in (1, 2):
+        row.reverse()
+    return row
+
+
 def name(cell: Cell) -> str:
     """Return the words for `cell`: ``red ball``, ``locked red door``."""
     words = f"{cell.color} {cell.type}"
-    return f"{_state(cell)} {words}" if cell.type == "door" else words
+    return f"{_state(cast(Door, cell))} {words}" if cell.type == "door" else words
 
 
 def _hides(cell: Cell) -> bool:
     """Whether nothing behind `cell` can be seen."""
-    return cell.type == "wall" or (cell.type == "door" and _state(cell) != "open")
+    return cell.type == "wall" or (cell.type == "door" and not cast(Door, cell).is_open)
 
 
-def _state(door: Cell) -> str:
+def _state(door: Door) -> str:
     """Return whether `door` is open, closed or locked."""
-    if door.is_open:  # type: ignore[attr-defined]
+    if door.is_open:
         return "open"
-    return "locked" if door.is_locked else "closed"  # type: ignore[attr-defined]
+    return "locked" if door.is_locked else "closed"
 
 
 @cache
@@ -117,14 +139,6 @@ class _Outside:
 
 
 _OUTSIDE: Cell = _Outside()
-_OFFSETS = tuple(
-    tuple(
-        tuple((ahead * dx - right * dy, ahead * dy + right * dx) for right in range(-MIDDLE, MIDDLE + 1))
-        for ahead in range(SIZE)
-    )
-    for dx, dy in STEPS
-)
-"""[direction][steps ahead][column] → (dx, dy)."""
 _PLACES = tuple(
     tuple(
         ((ahead + abs(right)) * 100 + ahead * 10 + right + MIDDLE, _place(ahead, right))

@@ -175,17 +175,22 @@ def advance(environment: Environment, action: Action) -> StepResult:
             "wrap the observation in quintain.StepResult(observation=...)"
         )
     checked_observation(environment, result.observation, "step")
-    reward = checked_reward(who, "reward", result.reward)
-    terms = {label: checked_reward(who, label, value) for label, value in result.reward_terms.items()}
-    for label in ("is_terminated", "is_truncated", "is_valid"):
-        checked_claim(who, label, getattr(result, label))
+    checked_claim(who, "is_terminated", result.is_terminated)
+    checked_claim(who, "is_truncated", result.is_truncated)
+    checked_claim(who, "is_valid", result.is_valid)
     if result.is_success is not None:
         checked_claim(who, "is_success", result.is_success)
-    return result if type(result.reward) is float and not terms else replace(result, reward=reward, reward_terms=terms)
+    reward = checked_reward(who, "reward", result.reward)
+    terms = {label: checked_reward(who, label, value) for label, value in result.reward_terms.items()}
+    if terms or type(result.reward) is not float:
+        return replace(result, reward=reward, reward_terms=terms)
+    return result
 
 
 def checked_reward(who: str, label: str, value: object) -> float:
     """Return `value` as a float; booleans count as 0 and 1, everything else must be a finite real number."""
+    if type(value) is float and math.isfinite(value):
+        return value
     if not isinstance(value, numbers.Real) or not math.isfinite(value):
         raise EnvironmentFault(f"{who}: {label} must be a finite number: got {value!r}; return a float")
     return float(value)

@@ -1,0 +1,154 @@
+"""The policies every world is measured against: doing nothing, acting at random, and the world's own expert.
+
+The one rule: a random action is legal where the world lists what is legal, and schema-valid where it has tools,
+so that a random score says something of the task and not of its syntax.
+"""
+
+import random
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from quintain.environments.protocol import Environment, Expert, Legal, advance, begin
+from quintain.types import Action, Observation, Task, ToolCall, as_text
+
+INTEGER = re.compile(r"-?\b\d{1,9}\b")
+WORD = re.compile(r"[A-Za-z]+")
+Policy = Callable[[Environment, str], Action]
+"""(environment, text of the observations so far that name a range, or the last one) → action"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """What happened in an episode, step by step: ``Episode(observations=("a", "b"), rewards=(1.0,), ...)``."""
+
+    observations: tuple[Observation, ...]
+    """One more than there are actions."""
+    rewards: tuple[float, ...]
+    ends: tuple[tuple[bool, bool, bool | None, bool], ...]
+    """is_terminated, is_truncated, is_success and is_valid of each step"""
+    is_success: bool
+    seconds: float
+
+    @property
+    def total(self) -> float:
+        """Undiscounted return."""
+        return sum(self.rewards)
+
+
+def play(environment: Environment, task: Task, policy: Policy, max_turns: int = 0) -> Episode:
+    """Play an episode of `task`, cut at the environment's limit or at `max_turns`."""
+    started = time.perf_counter()
+    observations = [begin(environment, task)]
+    told = as_text(observations[0])
+    rewards: list[float] = []
+    ends: list[tuple[bool, bool, bool | None, bool]] = []
+    while len(rewards) < min(max_turns or environment.max_turns, environment.max_turns):
+        result = advance(environment, policy(environment, told))
+        observations.append(result.observation)
+        rewards.append(result.reward)
+        ends.append((result.is_terminated, result.is_truncated, result.is_success, result.is_valid))
+        told = _told(told, as_text(result.observation))
+        if result.is_terminated or result.is_truncated:
+            break
+    claim = ends[-1][2] if ends else None
+    return Episode(
+        observations=tuple(observations),
+        rewards=tuple(rewards),
+        ends=tuple(ends),
+        is_success=sum(rewards) > 0 if claim is None else claim,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def noop(_environment: Environment, _observation: str) -> Action:
+    """Return the action of a policy that says nothing."""
+    return Action()
+
+
+def expert(environment: Environment, _observation: str) -> Action:
+    """Return the action of the environment's own expert."""
+    return cast(Expert, environment).expert_action()
+
+
+def random_policy(seed: int) -> Policy:
+    """Return a policy that acts at random, the same way for the same seed."""
+    rng = random.Random(seed)
+    return lambda environment, observation: random_action(environment, rng, observation)
+
+
+def random_action(environment: Environment, rng: random.Random, observation: str = "") -> Action:
+    """Return a random legal action, else a random valid tool call, else random words of `observation`.
+
+    An integer without bounds is drawn from the range that the integers in `observation` span.
+    """
+    if isinstance(environment, Legal):
+        return Action(text=rng.choice(environment.legal_actions()))
+    tools = environment.tools()
+    if tools:
+        spec = rng.choice(tools)
+        arguments = _Draw(rng, observation, spec.parameters).value(spec.parameters)
+        return Action(tool_calls=(ToolCall(name=spec.name, arguments=cast("dict[str, Any]", arguments)),))
+    words = WORD.findall(observation) or ["yes", "no"]
+    return Action(text=" ".join(rng.choice(words) for _ in range(rng.randint(1, 3))))
+
+
+def _told(told: str, observation: str) -> str:
+    """Return the observation a random policy looks at: the last one, unless only an earlier one names a range."""
+    return told if len(INTEGER.findall(told)) > 1 and len(INTEGER.findall(observation)) < 2 else observation
+
+
+@dataclass(frozen=True, slots=True)
+class _Draw:
+    """Draws values that fit a JSON schema."""
+
+    rng: random.Random
+    observation: str
+    root: Mapping[str, Any]
+
+    def value(self, schema: Mapping[str, Any]) -> Any:
+        """Return a value that fits `schema`, as far as it says what it wants."""
+        if "$ref" in schema:
+            return self.value(self.root["$defs"][schema["$ref"].rpartition("/")[2]])
+        if "const" in schema:
+            return schema["const"]
+        choices: Sequence[Any] | None = schema.get("enum")
+        if choices:
+            return self.rng.choice(choices)
+        variants: Sequence[Mapping[str, Any]] | None = schema.get("anyOf") or schema.get("oneOf")
+        if variants:
+            return self.value(self.rng.choice(variants))
+        makers: dict[str, Callable[[Mapping[str, Any]], Any]] = {
+            "integer": self._integer,
+            "number": lambda found: self.rng.uniform(float(found.get("minimum", 0)), float(found.get("maximum", 1))),
+            "boolean": lambda _: self.rng.random() < 0.5,
+            "null": lambda _: None,
+            "array": self._array,
+            "object": self._object,
+        }
+        return makers.get(schema.get("type", "string"), self._string)(schema)
+
+    def _integer(self, schema: Mapping[str, Any]) -> int:
+        named = [int(text) for text in INTEGER.findall(self.observation)]
+        low, high = (min(named), max(named)) if len(named) > 1 else (0, 9)
+        low = int(schema.get("minimum", schema.get("exclusiveMinimum", low - 1) + 1))
+        high = int(schema.get("maximum", schema.get("exclusiveMaximum", high + 1) - 1))
+        return self.rng.randint(low, max(low, high))
+
+    def _string(self, schema: Mapping[str, Any]) -> str:
+        text = self.rng.choice(WORD.findall(self.observation) or ["a"])
+        return text.ljust(int(schema.get("minLength", 0)), "a")[: int(schema.get("maxLength", len(text) + 1))]
+
+    def _array(self, schema: Mapping[str, Any]) -> list[Any]:
+        least = int(schema.get("minItems", 0))
+        fixed: Sequence[Mapping[str, Any]] = schema.get("prefixItems", ())
+        count = self.rng.randint(least, max(least, int(schema.get("maxItems", least + 2))))
+        items: Mapping[str, Any] = schema.get("items") or {}
+        return [self.value(part) for part in fixed] or [self.value(items) for _ in range(count)]
+
+    def _object(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        required = schema.get("required", ())
+        fields: Mapping[str, Mapping[str, Any]] = schema.get("properties", {})
+        return {key: self.value(part) for key, part in fields.items() if key in required or self.rng.random() < 0.5}

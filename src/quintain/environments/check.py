@@ -1,0 +1,141 @@
+"""The conformance suite: does an environment keep its contract, and what is it worth as a task?
+
+Every probe is a small function; what an environment raises, and how long it hangs, is a finding and never an
+error of the checker. The one rule: a probe that did not run says so; it has not passed.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Literal
+
+from quintain.environments.catalog import find
+from quintain.environments.probes import PROBES, Skipped, Subject, Violation
+from quintain.environments.protocol import Environment
+from quintain.errors import QuintainError
+
+State = Literal["pass", "fail", "skip"]
+MARKS: Mapping[State, str] = {"pass": "✓", "fail": "✗", "skip": "–"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What a probe found: ``Finding(name="rewards", state="fail", detail="step returned NaN")``."""
+
+    name: str
+    state: State
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReport:
+    """What `check` found of an environment.
+
+    Example: ``CheckReport(spec="guess", findings=(...), measured={"expert/success": 1.0, "num_episodes": 20})``.
+    """
+
+    spec: str
+    findings: tuple[Finding, ...]
+    measured: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Mean return and success of the baselines, steps per second, share of first observations seen in both splits."""
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether no probe failed."""
+        return all(finding.state != "fail" for finding in self.findings)
+
+    def lines(self) -> Iterator[str]:
+        """Yield the report for people, a line per finding."""
+        width = max(len(finding.name) for finding in self.findings)
+        for finding in self.findings:
+            yield f"{MARKS[finding.state]} {finding.name:<{width}}  {finding.detail}".rstrip()
+        failed = sum(finding.state == "fail" for finding in self.findings)
+        skipped = sum(finding.state == "skip" for finding in self.findings)
+        verdict = f"{failed} failed" if failed else "passed"
+        yield f"{self.spec}: {verdict}; {len(self.findings)} probes, {skipped} skipped"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as plain data."""
+        rows = [{"name": found.name, "state": found.state, "detail": found.detail} for found in self.findings]
+        return {
+            "spec": self.spec,
+            "has_passed": self.has_passed,
+            "findings": rows,
+            "measured": dict(self.measured),
+        }
+
+
+def check(spec: str | type[Environment], *, episodes: int = 20, deadline: float = 60.0) -> CheckReport:
+    """Return what the probes find of the environment `spec`.
+
+    `episodes` are played per baseline; a probe that takes longer than `deadline` seconds counts as hanging, and
+    those after it are skipped.
+
+    Raises:
+        UsageError: there is no such environment.
+    """
+    recipe = find(spec)
+    subject = Subject(make=recipe, num_episodes=episodes)
+    findings: list[Finding] = []
+    stopped = ""
+    for name, probe in PROBES.items():
+        if stopped:
+            findings.append(Finding(name=name, state="skip", detail=f"not run: {stopped}"))
+            continue
+        finding, is_hanging = _probed(name, probe, subject, deadline)
+        findings.append(finding)
+        if is_hanging:
+            stopped = f"the environment hung in {name}"
+        elif finding.state == "fail" and name == "builds":
+            stopped = "it cannot be built"
+    return CheckReport(spec=recipe.spec, findings=tuple(findings), measured=dict(subject.measured))
+
+
+class _Outcome:
+    """Holds what a function returned or raised, so that another thread can look at it."""
+
+    def __init__(self) -> None:
+        self.detail = ""
+        self.error: BaseException | None = None
+
+    def __enter__(self) -> "_Outcome":
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> bool:
+        self.error = error
+        return True
+
+
+def _probed(
+    name: str, probe: Callable[[Subject], str], subject: Subject, deadline: float
+) -> tuple[Finding, bool]:
+    """Run `probe` in a thread of its own; return what it found and whether it is still at it."""
+    outcome = _Outcome()
+
+    def work() -> None:
+        with outcome:
+            outcome.detail = probe(subject)
+
+    # A daemon, because a hanging environment cannot be stopped and must not keep the process alive.
+    thread = threading.Thread(target=work, name=f"check-{name}", daemon=True)
+    thread.start()
+    thread.join(deadline)
+    if thread.is_alive():
+        detail = f"{subject.calling} took longer than {deadline:g} s"
+        return Finding(name=name, state="fail", detail=detail), True
+    return _told(name, outcome), False
+
+
+def _told(name: str, outcome: _Outcome) -> Finding:
+    """Return the finding that `outcome` amounts to."""
+    error = outcome.error
+    if error is None:
+        return Finding(name=name, state="pass", detail=outcome.detail)
+    if isinstance(error, Skipped):
+        return Finding(name=name, state="skip", detail=str(error))
+    if isinstance(error, (Violation, QuintainError)):
+        return Finding(name=name, state="fail", detail=str(error))
+    return Finding(name=name, state="fail", detail=f"raised {type(error).__name__}: {error}")

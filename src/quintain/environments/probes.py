@@ -1,0 +1,403 @@
+"""What the conformance suite asks of an environment, one function per question.
+
+A probe returns what it saw, raises `Violation` when the contract is broken, and `Skipped` when the environment
+does not claim the capability. Whatever else comes out of the environment is a failure too.
+"""
+
+import json
+import os
+import pickle
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from quintain.environments.baselines import Episode, Policy, expert, noop, play, random_policy
+from quintain.environments.protocol import (
+    Environment,
+    Expert,
+    Legal,
+    Snapshot,
+    StateKey,
+    advance,
+    begin,
+    environment_name,
+)
+from quintain.errors import EnvironmentFault, QuintainError
+from quintain.types import Action, Observation, Split, Task, ToolCall, as_text, derive_seed
+
+NUM_TASKS = 500
+SHORT = 40
+"""Turns of the episodes that are compared step by step."""
+NONSENSE = (
+    Action(),
+    Action(error="the reply could not be read"),
+    Action(text="\x00 not an action 🤖 " * 9),
+    Action(tool_calls=(ToolCall(name="no_such_tool", arguments={"x": [None]}),)),
+    Action(text="{", tool_calls=(ToolCall(name="", arguments={}), ToolCall(name="\ud800"))),
+)
+
+
+class Violation(QuintainError):
+    """The environment broke its contract."""
+
+
+class Skipped(QuintainError):
+    """The probe does not apply."""
+
+
+@dataclass(slots=True)
+class Subject:
+    """The environment under examination, and what was measured of it."""
+
+    make: Callable[[], Environment]
+    num_episodes: int
+    measured: dict[str, float] = field(default_factory=dict[str, float])
+    calling: str = "a probe"
+    """What was asked of it last, to tell where it hangs."""
+
+    def build(self) -> Environment:
+        """Return a fresh instance."""
+        self.calling = "building it"
+        environment = self.make()
+        self.calling = "an episode"
+        return environment
+
+    def tasks(self, count: int, split: Split = "train") -> list[Task]:
+        """Return the first tasks of a split."""
+        environment = self.build()
+        found = [environment.task(split, index) for index in range(count)]
+        environment.close()
+        return found
+
+
+def builds(subject: Subject) -> str:
+    """It can be built, and says what it is for."""
+    environment = subject.build()
+    if not isinstance(environment, Environment):
+        raise Violation(f"{type(environment).__name__} is no quintain.Environment; make it a subclass")
+    instructions, max_turns = environment.instructions(), environment.max_turns
+    if not instructions.strip():
+        raise Violation("it has no instructions; write a class docstring")
+    if isinstance(max_turns, bool) or not isinstance(max_turns, int) or max_turns < 1:
+        raise Violation(f"max_turns must be a positive integer: got {max_turns!r}")
+    environment.close()
+    return f"{environment_name(environment)}, at most {max_turns} turns"
+
+
+def tasks(subject: Subject) -> str:
+    """Its tasks are data: equal in every instance, different in each split, picklable."""
+    train, held_out = subject.tasks(NUM_TASKS), subject.tasks(NUM_TASKS, "eval")
+    if train != subject.tasks(NUM_TASKS):
+        raise Violation("two instances name different tasks; make task(split, index) a pure function")
+    both = {task.seed for task in train} & {task.seed for task in held_out}
+    if both:
+        raise Violation(f"{len(both)} seeds are in train and in eval; keep the lowest bit for the split")
+    if len({task.id for task in [*train, *held_out]}) < 2 * NUM_TASKS:
+        raise Violation("two tasks have the same id")
+    if pickle.loads(pickle.dumps(train)) != train:
+        raise Violation("tasks do not survive pickling")
+    return f"{NUM_TASKS} of each split: seeds disjoint, picklable"
+
+
+def tools(subject: Subject) -> str:
+    """Its tools have valid schemas."""
+    specs = subject.build().tools()
+    if not specs:
+        raise Skipped("it has no tools")
+    for spec in specs:
+        if json.loads(json.dumps(spec.parameters)).get("type") != "object":
+            raise Violation(f"parameters of tool {spec.name} are no JSON schema of an object")
+        if not spec.description:
+            raise Violation(f"tool {spec.name} has no description; write a docstring")
+    if len({spec.name for spec in specs}) < len(specs):
+        raise Violation("two tools have the same name")
+    return ", ".join(spec.name for spec in specs)
+
+
+def random_play(subject: Subject) -> str:
+    """Rewards, observations and ends have the right types and bounds."""
+    environment = subject.build()
+    low, high = environment.return_range
+    totals: list[float] = []
+    for task in subject.tasks(subject.num_episodes):
+        episode = play(environment, task, random_policy(task.seed))
+        if not episode.rewards:
+            raise Violation("an episode has no turn")
+        totals.append(episode.total)
+    if min(totals) < low - 1e-6 or max(totals) > high + 1e-6:
+        raise Violation(f"returns from {min(totals):g} to {max(totals):g}, outside return_range {low:g} to {high:g}")
+    environment.close()
+    return f"returns {min(totals):g} to {max(totals):g} within {low:g} to {high:g}"
+
+
+def nonsense(subject: Subject) -> str:
+    """What a policy writes cannot break it."""
+    environment = subject.build()
+    [task] = subject.tasks(1)
+    for action in NONSENSE:
+        begin(environment, task)
+        advance(environment, action)
+    return f"{len(NONSENSE)} malformed actions answered"
+
+
+def determinism(subject: Subject) -> str:
+    """Two instances answer the same actions alike."""
+    first, second = subject.build(), subject.build()
+    for task in subject.tasks(5):
+        _same(
+            play(first, task, random_policy(7), SHORT),
+            play(second, task, random_policy(7), SHORT),
+            "two instances differ under one seed",
+        )
+    return "two instances agree on 5 tasks"
+
+
+def no_leak(subject: Subject) -> str:
+    """An episode does not depend on those before it."""
+    used = subject.build()
+    several = subject.tasks(6)
+    for task in several[1:]:
+        play(used, task, random_policy(task.seed), SHORT)
+    again = play(used, several[0], random_policy(7), SHORT)
+    _same(again, play(subject.build(), several[0], random_policy(7), SHORT), "an episode depends on those before it")
+    return "the same after 5 other episodes"
+
+
+def snapshots(subject: Subject) -> str:
+    """A restored state continues as the original did, in the same instance and in a fresh one."""
+    environment = subject.build()
+    if not isinstance(environment, Snapshot):
+        raise Skipped("it has no snapshot and restore")
+    count = 0
+    for task in subject.tasks(4):
+        begin(environment, task)
+        for _ in range(3):
+            subject.calling = "snapshot"
+            state = environment.snapshot()
+            subject.calling = "an episode"
+            original = _continued(environment, 11)
+            for name, other in (("the same instance", environment), ("a fresh instance", subject.build())):
+                assert isinstance(other, Snapshot)
+                if other is not environment:
+                    begin(other, subject.tasks(9)[8])
+                other.restore(state)
+                _same(_continued(other, 11), original, f"after restore in {name} it goes on differently")
+            environment.restore(state)
+            count += 1
+            if any(_continued(environment, 5, 2).ends[-1][:2]):
+                break
+    return f"{count} states continue alike"
+
+
+def legal(subject: Subject) -> str:
+    """The actions it lists are accepted."""
+    environment = subject.build()
+    if not isinstance(environment, Legal):
+        raise Skipped("it does not list legal actions")
+    for task in subject.tasks(3):
+        begin(environment, task)
+        listed = environment.legal_actions()
+        if not listed or len(set(listed)) < len(listed) or not all(isinstance(text, str) for text in listed):
+            raise Violation(f"legal_actions must be different texts, at least one: got {listed!r}")
+        for text in listed:
+            begin(environment, task)
+            if not advance(environment, Action(text=text)).is_valid:
+                raise Violation(f"the legal action {text!r} was refused")
+    return f"{len(listed)} in the first state, all accepted"
+
+
+def state_keys(subject: Subject) -> str:
+    """Keys of states agree between instances, and looking changes nothing."""
+    first, second = subject.build(), subject.build()
+    if not isinstance(first, StateKey) or not isinstance(second, StateKey):
+        raise Skipped("it has no state_key")
+    seen: set[str] = set()
+    for task in subject.tasks(3):
+        keys: list[list[str]] = []
+        for environment in (first, second):
+            found: list[str] = []
+            play(environment, task, _recording(random_policy(3), found), SHORT)
+            keys.append(found)
+        if keys[0] != keys[1]:
+            raise Violation("the same actions lead to different keys in two instances")
+        seen.update(keys[0])
+    return f"{len(seen)} different keys"
+
+
+def baselines(subject: Subject) -> str:
+    """The expert beats random play, which succeeds no less than doing nothing."""
+    environment = subject.build()
+    scores: dict[str, tuple[float, float]] = {}
+    given: dict[str, Callable[[int], Policy]] = {"noop": lambda _: noop, "random": random_policy}
+    if isinstance(environment, Expert):
+        given["expert"] = lambda _: expert
+    gave_up = 0
+    for name, policy_of in given.items():
+        played: list[Episode] = []
+        for task in subject.tasks(subject.num_episodes):
+            try:
+                played.append(play(environment, task, policy_of(derive_seed(name, task.seed))))
+            except EnvironmentFault:
+                if name != "expert" or gave_up >= subject.num_episodes // 2:
+                    raise
+                gave_up += 1
+        scores[name] = _measure(subject, name, played)
+    told = ", ".join(f"{name} {100 * won:.0f}% ({total:.3g})" for name, (total, won) in scores.items())
+    told = f"success (mean return) of n={subject.num_episodes}: {told}"
+    if gave_up:
+        told += f"; the expert gave up {gave_up} times"
+    if scores["noop"][1] > scores["random"][1]:
+        raise Violation(f"doing nothing succeeds more often than random play; {told}")
+    if "expert" in scores and scores["expert"][0] <= scores["random"][0]:
+        raise Violation(f"the expert is no better than random play; {told}")
+    return told
+
+
+def speed(subject: Subject) -> str:
+    """How many steps it takes per second; episodes start included."""
+    environment = subject.build()
+    turns, seconds, starts = 0, 0.0, 0.0
+    for task in subject.tasks(subject.num_episodes):
+        episode = play(environment, task, random_policy(task.seed), SHORT)
+        turns, seconds = turns + len(episode.rewards), seconds + episode.seconds
+        starts += play(environment, task, noop, 1).seconds
+    subject.measured["steps_per_second"] = turns / max(seconds, 1e-9)
+    subject.measured["reset_seconds"] = starts / subject.num_episodes
+    return f"{turns / max(seconds, 1e-9):,.0f} steps/s, {1e3 * starts / subject.num_episodes:.2g} ms to start"
+
+
+def variety(subject: Subject) -> str:
+    """How many tasks can be told apart by their first observation, and how many of them are in both splits."""
+    environment = subject.build()
+    seen: dict[str, set[str]] = {}
+    num_tasks = max(subject.num_episodes, 50)
+    splits: tuple[Split, Split] = ("train", "eval")
+    for split in splits:
+        firsts = [begin(environment, task) for task in subject.tasks(num_tasks, split)]
+        seen[split] = {as_text(first) for first in firsts}
+    shared = len(seen["train"] & seen["eval"]) / max(len(seen["eval"]), 1)
+    subject.measured["distinct_first_observations"] = len(seen["train"])
+    subject.measured["first_observation_overlap"] = shared
+    return f"{len(seen['train'])} different in {num_tasks} tasks; {100 * shared:.0f}% of eval's are in train too"
+
+
+def closing(subject: Subject) -> str:
+    """It can be closed twice, and leaves no thread, process or open file behind."""
+    tasks_played = subject.tasks(1)
+
+    def round_trip() -> None:
+        environment = subject.build()
+        play(environment, tasks_played[0], random_policy(1), 5)
+        subject.calling = "close"
+        environment.close()
+        environment.close()
+
+    # What a package opens once for all instances is not a leak, so the first round is not counted.
+    round_trip()
+    before = _resources()
+    for _ in range(3):
+        round_trip()
+    grown = {name: count - before[name] for name, count in _resources().items() if count > before[name]}
+    if grown:
+        told = ", ".join(f"{count} {name}" for name, count in grown.items())
+        raise Violation(f"3 instances left {told} behind after close()")
+    return f"closed twice; no more {', '.join(before)}"
+
+
+PROBES: Mapping[str, Callable[[Subject], str]] = {
+    "builds": builds,
+    "tasks": tasks,
+    "tools": tools,
+    "random play": random_play,
+    "nonsense": nonsense,
+    "determinism": determinism,
+    "no leak": no_leak,
+    "snapshot": snapshots,
+    "legal actions": legal,
+    "state keys": state_keys,
+    "baselines": baselines,
+    "speed": speed,
+    "variety": variety,
+    "closing": closing,
+}
+
+
+def _measure(subject: Subject, name: str, played: list[Episode]) -> tuple[float, float]:
+    """Note mean return and success of `played`, and return them."""
+    total = sum(episode.total for episode in played) / len(played)
+    success = sum(episode.is_success for episode in played) / len(played)
+    subject.measured |= {f"{name}/return": total, f"{name}/success": success, f"{name}/num_episodes": len(played)}
+    return total, success
+
+
+def _continued(environment: Environment, seed: int, max_turns: int = SHORT) -> Episode:
+    """Play on from the current state, with random actions that depend on the seed alone."""
+    policy = random_policy(seed)
+    observations: list[Observation] = []
+    rewards: list[float] = []
+    ends: list[tuple[bool, bool, bool | None, bool]] = []
+    while len(rewards) < max_turns:
+        result = advance(environment, policy(environment, "1 32"))
+        observations.append(result.observation)
+        rewards.append(result.reward)
+        ends.append((result.is_terminated, result.is_truncated, result.is_success, result.is_valid))
+        if result.is_terminated or result.is_truncated:
+            break
+    return Episode(
+        observations=tuple(observations), rewards=tuple(rewards), ends=tuple(ends), is_success=False, seconds=0.0
+    )
+
+
+def _same(one: Episode, other: Episode, complaint: str) -> None:
+    """Raise a `Violation` that shows the first difference of two episodes."""
+    for step, pair in enumerate(zip(one.observations, other.observations, strict=False)):
+        if pair[0] != pair[1]:
+            raise Violation(f"{complaint}: observation {step} is {_short(pair[0])} and {_short(pair[1])}")
+    if one.rewards != other.rewards:
+        raise Violation(f"{complaint}: rewards are {_short(one.rewards)} and {_short(other.rewards)}")
+    if one.ends != other.ends:
+        raise Violation(f"{complaint}: they end differently")
+
+
+def _short(value: object) -> str:
+    """Return `value` in at most 60 characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _recording(policy: Policy, keys: list[str]) -> Policy:
+    """Return `policy`, noting the key of each state in `keys`."""
+
+    def act(environment: Environment, observation: str) -> Action:
+        assert isinstance(environment, StateKey)
+        key = environment.state_key()
+        if not isinstance(key, str) or key != environment.state_key():
+            raise Violation(f"state_key must return the same text twice: got {key!r}")
+        keys.append(key)
+        return policy(environment, observation)
+
+    return act
+
+
+def _resources() -> dict[str, int]:
+    """Return how many threads, child processes and open files this process has, as far as the system tells."""
+    counts = {"threads": threading.active_count()}
+    if sys.platform == "linux":
+        counts["processes"] = sum(1 for _ in _children())
+        counts["open files"] = len(os.listdir("/proc/self/fd"))
+    return counts
+
+
+def _children() -> Iterable[int]:
+    """Yield the processes whose parent is this one."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[1]) == os.getpid():
+                yield int(entry.name)
