@@ -1,0 +1,23 @@
+"""A_t = R - b: the return of the episode, on every token that was sampled in it.
+
+REINFORCE over whole episodes (Williams 1992); the baseline b is a number the caller knows before the episode.
+Unit: none, nothing is estimated here. Singleton rule: none needed; R itself is the credit.
+The one rule: a turn reward of 0 does not mean no credit; the outcome reaches every turn.
+"""
+
+from collections.abc import Sequence
+
+from quintain.credit.layout import credit_of, group_metrics, outcome_of, scored, spread
+from quintain.types import Credit, Group
+
+
+def outcome_return(groups: Sequence[Group], *, baseline: float = 0.0) -> Credit:
+    """Give every sampled token the undiscounted return of its episode less `baseline`.
+
+    Example: an episode of two turns with return 1 → 1 on all of its tokens, those of the first turn included.
+    """
+    trajectories = scored(groups)
+    per_turn = [[outcome_of(trajectory) - baseline] * len(trajectory.turns) for trajectory in trajectories]
+    return credit_of(
+        trajectories, spread(trajectories, per_turn), metrics=group_metrics(trajectories, outcome_of)
+    )

@@ -1,0 +1,35 @@
+"""r_t = -β·(log π_behaviour(y_t) - log π_ref(y_t)): the KL to a reference as a reward of each token.
+
+The k1 estimate in the reward (InstructGPT, arXiv 2203.02155; REINFORCE++, 2501.03262): its gradient, through
+the return, is that of the KL of the whole episode. In the loss instead: `quintain.losses.kl`. The one rule:
+the log-probs are those at sampling, so that the reward is what the policy earned then.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quintain.credit.layout import TokenArrays, checked, scored
+from quintain.errors import DataError
+from quintain.types import Group
+
+
+def kl_rewards(
+    groups: Sequence[Group], reference_logprobs: TokenArrays, *, coefficient: float
+) -> list[list[NDArray[np.float64]]]:
+    """Return -`coefficient`·(log π - log π_ref) of every sampled token of the scored trajectories, in order.
+
+    Give the result as `token_rewards`. Raises `DataError` for trajectories without log-probs.
+    """
+    trajectories = scored(groups)
+    reference = checked(trajectories, reference_logprobs, "reference log-probs")
+    result: list[list[NDArray[np.float64]]] = []
+    for trajectory, arrays in zip(trajectories, reference, strict=True):
+        if any(len(turn.completion.logprobs) != len(turn.completion.token_ids) for turn in trajectory.turns):
+            raise DataError(
+                f"log-probs of {trajectory.task.id}: got none; a KL reward needs sampled episodes"
+            )
+        own = [np.array(turn.completion.logprobs) for turn in trajectory.turns]
+        result.append([-coefficient * (a - b.astype(np.float64)) for a, b in zip(own, arrays, strict=True)])
+    return result
