@@ -1,0 +1,60 @@
+# Every target sets up `.venv` by itself: it needs Python 3.11 or later with pip, and nothing else.
+# A stamp file per set of extras says what is installed; it is renewed when pyproject.toml or
+# constraints.txt change. `make PYTHON=/path/to/python3.12 test` chooses the interpreter.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?=
+CANDIDATES := $(or $(PYTHON),python3 python3.12 python3.11 python3.13 python)
+FITS := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help quickstart test check format bench docs clean
+.DELETE_ON_ERROR:
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+quickstart: $(VENV)/.quickstart  ## train an agent on BabyAI, from nothing (3 minutes on 2 cores)
+	$(BIN)/quintain train rl/grpo --config examples/quickstart.toml
+
+test: $(VENV)/.dev  ## the whole suite, and the coverage that each room must have
+	$(BIN)/python -m pytest --cov --cov-report=
+	$(BIN)/python tests/coverage_gate.py
+
+check: $(VENV)/.dev  ## style, layout of the rooms, types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+format: $(VENV)/.dev  ## put the code in the shape that `make check` asks for
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.bench  ## how fast the parts are on this machine
+	$(BIN)/python benchmarks/speed.py
+
+docs: $(VENV)/.docs  ## build the documentation into site/
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
+clean:  ## remove what the targets made, runs excepted
+	rm -rf $(VENV) site dist .coverage coverage.json .pytest_cache .ruff_cache
+
+$(VENV)/.python:
+	@for python in $(CANDIDATES); do \
+	  if $$python -c '$(FITS)' >/dev/null 2>&1; then \
+	    echo "setting up $(VENV) with $$($$python --version)"; \
+	    $$python -m venv $(VENV) && touch $@ && exit 0; exit 1; \
+	  fi; \
+	done; \
+	echo "make: a Python of version 3.11 or later with venv and pip is needed:" \
+	  "got none among $(CANDIDATES); install one, or name it: make PYTHON=/path/to/python3.12" >&2; \
+	exit 1
+
+$(VENV)/.quickstart $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: $(VENV)/.python pyproject.toml constraints.txt
+	@echo "installing quintain[$*] into $(VENV) (a few minutes the first time)"
+	@$(PIP) -e ".[$*]"
+	@touch $@
