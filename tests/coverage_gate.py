@@ -1,6 +1,7 @@
 """Hold every room to its share of lines that the tests run; reads `.coverage`, prints one line per room.
 
-The rooms whose faults are silent (a wrong number trains on) must be covered whole, the others for the most part.
+The rooms whose faults are silent (a wrong number trains on) must be covered whole, the others for the most
+part.
 """
 
 import sys
@@ -27,7 +28,9 @@ def shortfall(room: str, num_lines: int, missed: dict[str, list[int]]) -> str:
     asked = 1.0 if room in WHOLE else SHARE
     if num_lines == 0 or 1 - num_missed / num_lines >= asked:
         return ""
-    places = "; ".join(f"{name}: {', '.join(map(str, lines))}" for name, lines in sorted(missed.items()) if lines)
+    places = "; ".join(
+        f"{name}: {', '.join(map(str, lines))}" for name, lines in sorted(missed.items()) if lines
+    )
     return f"{room} must be covered to {asked:.0%}; not run: {places}"
 
 

@@ -1,0 +1,187 @@
+"""The rules of CONTRIBUTING.md that a reader of syntax can hold the code to."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "quintain"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+LONGEST_FILE, LONGEST_RECIPE, LONGEST_FUNCTION, LONGEST_CLASS, MOST_PARAMETERS = 400, 120, 60, 250, 7
+VAGUE_ENDINGS = ("Manager", "Controller", "Coordinator", "Factory", "Helper", "Mixin")
+VAGUE_MODULES = {"util", "utils", "helper", "helpers", "misc", "common"}
+MAY_SWALLOW = {"rollout/stepper.py", "cli/main.py"}
+"""Where any exception may end: the boundary around an environment, and the command line."""
+HEAVY = ("torch", "transformers", "numpy", "pydantic", "gymnasium", "matplotlib")
+
+Found = Iterator[tuple[int, str]]
+Rule = Callable[[ast.AST], Found]
+
+
+def called(node: ast.Call) -> str:
+    """Return the dotted name that `node` calls."""
+    return ast.unparse(node.func)
+
+
+def opens_code(node: ast.AST) -> Found:
+    """Calls that can run what a file or a text says, and a bind to every interface."""
+    if isinstance(node, ast.Call):
+        name = called(node)
+        keywords = {word.arg: ast.unparse(word.value) for word in node.keywords}
+        if name in ("eval", "exec") or name.split(".")[0] in ("pickle", "cloudpickle", "marshal", "dill"):
+            yield node.lineno, f"calls {name}"
+        if name in ("yaml.load", "yaml.unsafe_load"):
+            yield node.lineno, f"calls {name}"
+        if name == "torch.load" and keywords.get("weights_only") != "True":
+            yield node.lineno, "calls torch.load without weights_only=True"
+        if keywords.get("trust_remote_code", "False") != "False":
+            yield node.lineno, "trusts remote code"
+        if keywords.get("shell", "False") != "False" and name.startswith("subprocess."):
+            yield node.lineno, "starts a shell"
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        names = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
+        if any(name.split(".")[0] in ("pickle", "marshal", "dill") for name in names):
+            yield node.lineno, "imports a pickle module"
+    if isinstance(node, ast.Constant) and node.value == "0.0.0.0":
+        yield node.lineno, "binds to every interface"
+
+
+def swallows(node: ast.AST) -> Found:
+    """Handlers of every exception that do not raise one."""
+    if isinstance(node, ast.ExceptHandler):
+        kind = ast.unparse(node.type) if node.type else "everything"
+        is_broad = any(name in kind.split(", ") for name in ("Exception", "BaseException", "everything"))
+        if is_broad and not any(isinstance(part, ast.Raise) for part in ast.walk(node)):
+            yield node.lineno, f"swallows {kind}"
+
+
+def is_too_large(node: ast.AST) -> Found:
+    """Functions and classes beyond what a reader holds in mind."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        arguments = node.args
+        count = len(arguments.posonlyargs) + len(arguments.args) + len(arguments.kwonlyargs)
+        length = (node.end_lineno or node.lineno) - node.lineno + 1
+        if length > LONGEST_FUNCTION:
+            yield node.lineno, f"{node.name} has {length} lines"
+        if count > MOST_PARAMETERS:
+            yield node.lineno, f"{node.name} takes {count} parameters"
+    if isinstance(node, ast.ClassDef):
+        length = (node.end_lineno or node.lineno) - node.lineno + 1
+        if length > LONGEST_CLASS:
+            yield node.lineno, f"class {node.name} has {length} lines"
+        if node.name.endswith(VAGUE_ENDINGS):
+            yield node.lineno, f"class {node.name} says that it manages, not what it does"
+
+
+def is_untyped(node: ast.AST) -> Found:
+    """Functions with a parameter or a result that is not annotated."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        arguments = node.args
+        named = [
+            *arguments.posonlyargs,
+            *arguments.args,
+            *arguments.kwonlyargs,
+            arguments.vararg,
+            arguments.kwarg,
+        ]
+        bare = [a.arg for a in named if a and not a.annotation and a.arg not in ("self", "cls")]
+        if bare or node.returns is None:
+            yield node.lineno, f"{node.name} is not fully typed"
+
+
+def broken(paths: list[Path], *rules: Rule) -> list[str]:
+    """Return a line for every place in `paths` that breaks one of `rules`."""
+    lines: list[str] = []
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for rule in rules:
+                lines += [f"{path.relative_to(ROOT)}:{line}: {what}" for line, what in rule(node)]
+    return lines
+
+
+def found_in(source: str, rule: Rule) -> list[str]:
+    return [what for node in ast.walk(ast.parse(source)) for _, what in rule(node)]
+
+
+def test_nothing_opens_code() -> None:
+    assert broken([*MODULES, *sorted((ROOT / "tests").rglob("*.py"))], opens_code) == []
+
+
+def test_nothing_swallows_every_exception() -> None:
+    allowed = {PACKAGE / place for place in MAY_SWALLOW}
+    assert broken([path for path in MODULES if path not in allowed], swallows) == []
+
+
+def test_sizes_and_types() -> None:
+    assert broken(MODULES, is_too_large, is_untyped) == []
+
+
+def test_files_are_short_and_named_for_something() -> None:
+    for path in MODULES:
+        is_recipe = path.is_relative_to(PACKAGE / "recipes")
+        limit = LONGEST_RECIPE if is_recipe and path.parent != PACKAGE / "recipes" else LONGEST_FILE
+        length = len(path.read_text(encoding="utf-8").splitlines())
+        assert length <= limit, f"{path.relative_to(ROOT)} has {length} lines, more than {limit}"
+        assert path.stem not in VAGUE_MODULES, path
+
+
+def test_every_module_says_what_it_is() -> None:
+    silent = [path for path in MODULES if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))]
+    assert silent == []
+
+
+@pytest.mark.parametrize(
+    ("source", "rule", "expected"),
+    [
+        ("torch.load(f)", opens_code, ["calls torch.load without weights_only=True"]),
+        ("torch.load(f, weights_only=True)", opens_code, []),
+        ("model.eval()", opens_code, []),
+        ("eval(text)", opens_code, ["calls eval"]),
+        ("from pickle import loads", opens_code, ["imports a pickle module"]),
+        ("AutoModel.from_pretrained(p, trust_remote_code=True)", opens_code, ["trusts remote code"]),
+        ("server.bind('0.0." + "0.0')", opens_code, ["binds to every interface"]),
+        ("try: f()\nexcept Exception: pass", swallows, ["swallows Exception"]),
+        ("try: f()\nexcept: pass", swallows, ["swallows everything"]),
+        ("try: f()\nexcept Exception as e: raise ValueError from e", swallows, []),
+        ("try: f()\nexcept OSError: pass", swallows, []),
+        ("def f(a, *, b: int) -> int: ...", is_untyped, ["f is not fully typed"]),
+        ("def f(self, a: int) -> None: ...", is_untyped, []),
+        ("class RunManager: ...", is_too_large, ["class RunManager says that it manages, not what it does"]),
+        ("def f(a, b, c, d, e, f, g, h): ...", is_too_large, ["f takes 8 parameters"]),
+    ],
+)
+def test_the_rules_find_what_they_are_for(source: str, rule: Rule, expected: list[str]) -> None:
+    assert found_in(source, rule) == expected
+
+
+@pytest.mark.parametrize("start", ["import quintain", "import quintain.types, quintain.errors"])
+def test_importing_quintain_loads_nothing_heavy(start: str) -> None:
+    assert loaded_by(start) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "allowed"), [(["--help"], []), (["--version"], []), (["train", "--help"], ["pydantic"])]
+)
+def test_the_command_line_starts_light(arguments: list[str], allowed: list[str]) -> None:
+    start = f"from quintain.cli.main import main; raise SystemExit(main({arguments}))"
+    loaded = loaded_by(f"try:\n    {start}\nexcept SystemExit as stop:\n    assert not stop.code")
+    assert set(loaded) <= set(allowed)
+
+
+def loaded_by(start: str) -> list[str]:
+    """Return the heavy packages that a fresh interpreter has loaded after `start`."""
+    report = f"import sys; print('LOADED', *[name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{start}\n{report}"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env={"PYTHONPATH": str(ROOT / "src"), "PATH": ""},
+    )
+    return done.stdout.splitlines()[-1].split()[1:]
