@@ -1,4 +1,4 @@
-"""BabyAI's levels (arXiv 1810.08272; the package minigrid) as text: one word per action, one short line per view.
+"""BabyAI's levels (arXiv 1810.08272; package minigrid) as text: a word per action, a short line per view.
 
 The world, its missions and its expert bot are the package's own. The one rule: success is the package's,
 ``terminated`` with a reward above zero.
@@ -6,7 +6,7 @@ The world, its missions and its expert bot are the package's own. The one rule: 
 
 import copy
 import hashlib
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, Literal
 
 from quintain.environments.babyai_level import Bot, Level, make_bot, make_level, progress, signature
 from quintain.environments.babyai_view import describe, name
@@ -17,7 +17,15 @@ from quintain.types import Action, StepResult, Task
 ACTIONS = ("left", "right", "forward", "pickup", "drop", "toggle", "done")
 """The package's actions, in its numbering."""
 NUMBERS = {word: number for number, word in enumerate(ACTIONS)}
-BOT_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+BOT_ERRORS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 Advice = int | EnvironmentFault | None
 State = tuple[Level, Bot | None, Advice, list[int], int, int]
 
@@ -48,7 +56,9 @@ class BabyAI(Environment):
         if reward not in ("binary", "package"):
             raise UsageError(f"reward of babyai: got {reward!r}; choose 'binary' or 'package'")
         if max_turns < 0:
-            raise UsageError(f"max_turns of babyai: got {max_turns}; give a number of turns, or 0 for the package's")
+            raise UsageError(
+                f"max_turns of babyai: got {max_turns}; give a number of turns, or 0 for the package's"
+            )
         self.name = f"babyai/{level}"
         self._reward = reward
         self._repeat_mission = repeat_mission
@@ -136,7 +146,7 @@ class BabyAI(Environment):
         return float(reward), bool(is_terminated), bool(is_truncated)
 
     def _follow(self) -> None:
-        """Start the bot. It must see an episode from its start, so what was done is done again before its eyes."""
+        """Start the bot; it must see an episode from its start, so what was done is done again."""
         taken = self._taken
         self._start(self._seed)
         self._bot = make_bot(self._level)
@@ -170,7 +180,7 @@ def _copied(state: State) -> State:
     level = state[0]
     constant = [cell for cell in level.grid.grid if cell is not None and cell.type == "wall"]
     kept = {id(part): part for part in (level.action_space, level.observation_space, *constant)}
-    return cast(State, copy.deepcopy(state, kept))
+    return copy.deepcopy(state, kept)
 
 
 def _opened_box() -> type[Exception]:

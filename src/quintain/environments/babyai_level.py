@@ -108,7 +108,7 @@ def signature(cell: Cell | None) -> tuple[object, ...]:
 
 
 def progress(instruction: Instruction) -> tuple[object, ...]:
-    """Return how far the checker of a mission is: which parts are done, and where it looks for its objects."""
+    """Return how far a mission's checker is: the parts that are done, and where it looks for objects."""
     facts: dict[str, Any] = vars(instruction)
     parts: list[object] = [str(facts.get("a_done")), str(facts.get("b_done"))]
     for key in ("desc", "desc_move", "desc_fixed"):

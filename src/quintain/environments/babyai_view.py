@@ -1,7 +1,7 @@
 """What the agent of a BabyAI level sees, as a short line of text: ``red ball 3 ahead 2 left, wall 4 ahead``.
 
-The view is minigrid's own: 7×7 cells, the agent in the middle of the near edge, walls and closed doors hide
-what is behind them. Objects come nearest first. It is computed from the level's cells, without the picture.
+The view is minigrid's own: 7 by 7 cells, the agent in the middle of the near edge; walls and closed doors
+hide what is behind them. Objects come nearest first. It is computed from the level's cells, without the picture.
 """
 
 from collections.abc import Sequence
@@ -75,7 +75,9 @@ def _row(
     height = len(cells) // width
     dx, dy = STEPS[direction]
     # A row of the view is a row or a column of the grid: one slice, padded where it leaves the grid.
-    along, middle, length, stride = (x + dx * ahead, y, height, width) if dx else (y + dy * ahead, x, width, 1)
+    along, middle, length, stride = (
+        (x + dx * ahead, y, height, width) if dx else (y + dy * ahead, x, width, 1)
+    )
     if not 0 <= along < (width if dx else height):
         return [_OUTSIDE] * SIZE
     start = along if dx else along * width
@@ -111,8 +113,8 @@ def _state(door: Door) -> str:
 def _spread(seen: int, clear: int) -> tuple[int, int]:
     """Return what is seen of a row, and of the row beyond it, as bits.
 
-    `seen` are the cells seen from nearer by, `clear` those that can be seen through. These are the two sweeps of
-    minigrid's ``Grid.process_vis``, its treatment of the outermost columns included.
+    `seen` are the cells seen from nearer by, `clear` those that can be seen through. These are the two sweeps
+    of minigrid's ``Grid.process_vis``, its treatment of the outermost columns included.
     """
     beyond = 0
     for columns, step in ((range(SIZE - 1), 1), (range(SIZE - 1, 0, -1), -1)):

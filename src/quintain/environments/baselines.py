@@ -1,7 +1,7 @@
 """The policies every world is measured against: doing nothing, acting at random, and the world's own expert.
 
-The one rule: a random action is legal where the world lists what is legal, and schema-valid where it has tools,
-so that a random score says something of the task and not of its syntax.
+The one rule: a random action is legal where the world lists what is legal, and schema-valid where it has
+tools, so that a random score says something of the task and not of its syntax.
 """
 
 import random
@@ -17,12 +17,12 @@ from quintain.types import Action, Observation, Task, ToolCall, as_text
 INTEGER = re.compile(r"-?\b\d{1,9}\b")
 WORD = re.compile(r"[A-Za-z]+")
 Policy = Callable[[Environment, str], Action]
-"""(environment, text of the observations so far that name a range, or the last one) → action"""
+"""(environment, text of the last observation, or of the last that names a range) → action"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """What happened in an episode, step by step: ``Episode(observations=("a", "b"), rewards=(1.0,), ...)``."""
+    """What happened in an episode: ``Episode(observations=("a", "b"), rewards=(1.0,), ...)``."""
 
     observations: tuple[Observation, ...]
     """One more than there are actions."""
@@ -96,7 +96,7 @@ def random_action(environment: Environment, rng: random.Random, observation: str
 
 
 def _told(told: str, observation: str) -> str:
-    """Return the observation a random policy looks at: the last one, unless only an earlier one names a range."""
+    """Return the observation to draw from: the last one, unless only an earlier one names a range."""
     return told if len(INTEGER.findall(told)) > 1 and len(INTEGER.findall(observation)) < 2 else observation
 
 
@@ -122,7 +122,9 @@ class _Draw:
             return self.value(self.rng.choice(variants))
         makers: dict[str, Callable[[Mapping[str, Any]], Any]] = {
             "integer": self._integer,
-            "number": lambda found: self.rng.uniform(float(found.get("minimum", 0)), float(found.get("maximum", 1))),
+            "number": lambda found: self.rng.uniform(
+                float(found.get("minimum", 0)), float(found.get("maximum", 1))
+            ),
             "boolean": lambda _: self.rng.random() < 0.5,
             "null": lambda _: None,
             "array": self._array,
@@ -151,4 +153,8 @@ class _Draw:
     def _object(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         required = schema.get("required", ())
         fields: Mapping[str, Mapping[str, Any]] = schema.get("properties", {})
-        return {key: self.value(part) for key, part in fields.items() if key in required or self.rng.random() < 0.5}
+        return {
+            key: self.value(part)
+            for key, part in fields.items()
+            if key in required or self.rng.random() < 0.5
+        }

@@ -1,8 +1,8 @@
 """Names of environments: what a spec such as ``keydoor?rooms=3`` or ``worlds.py:Guess`` builds.
 
-A spec is a name of the catalogue, ``file.py:Class`` or ``package.module:Class``; adapters take what they adapt
-after a slash, knobs follow a question mark. The one rule: an unknown name or knob is an error that names the
-nearest one, before anything is built.
+A spec is a name of the catalogue, ``file.py:Class`` or ``package.module:Class``; adapters take what they
+adapt after a slash, knobs follow a question mark. The one rule: an unknown name or knob is an error that names
+the nearest one, before anything is built.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ ADAPTERS: dict[str, str] = {
 class Recipe:
     """How to build an environment: calling it gives a fresh one.
 
-    Example: ``find("keydoor?rooms=3")`` is ``Recipe(spec="keydoor?rooms=3", kind=KeyDoor, knobs={"rooms": 3})``.
+    Example: ``find("keydoor?rooms=3")`` is ``Recipe(spec=..., kind=KeyDoor, knobs={"rooms": 3})``.
     """
 
     spec: str
@@ -68,7 +68,9 @@ def find(spec: str | type[Environment]) -> Recipe:
         kind = _load(CATALOG[name], spec)
         if (name in ADAPTERS) != bool(subject) or (slash and not subject):
             raise UsageError(_misplaced_subject(spec, name))
-        return Recipe(spec=spec, kind=kind, subject=(subject,) if subject else (), knobs=_knobs(kind, spec, query))
+        return Recipe(
+            spec=spec, kind=kind, subject=(subject,) if subject else (), knobs=_knobs(kind, spec, query)
+        )
     if ":" not in place:
         names = sorted({*CATALOG, *ADAPTERS.values()} - set(ADAPTERS))
         raise UsageError(f"environment: got {spec!r}; {suggestion(place, names)}, or give file.py:Class")
@@ -80,7 +82,9 @@ def _misplaced_subject(spec: str, name: str) -> str:
     """Return what is wrong with the part of `spec` after the slash."""
     if name in ADAPTERS:
         return f"environment: got {spec!r}, which says nothing to adapt; write it as {ADAPTERS[name]}"
-    return f"environment: got {spec!r}; {name} takes nothing after a slash, give its knobs after a question mark"
+    return (
+        f"environment: got {spec!r}; {name} takes nothing after a slash, give its knobs after a question mark"
+    )
 
 
 def _load(place: str, spec: str) -> type[Environment]:
@@ -91,7 +95,9 @@ def _load(place: str, spec: str) -> type[Environment]:
     module = _file_module(Path(where), spec) if where.endswith(".py") else _named_module(where, spec)
     members = vars(module)
     if name not in members:
-        classes = [key for key, value in members.items() if _is_environment(value) and value is not Environment]
+        classes = [
+            key for key, value in members.items() if _is_environment(value) and value is not Environment
+        ]
         raise UsageError(f"environment: got {spec!r}, but {where} has no {name}; {suggestion(name, classes)}")
     return _checked_class(members[name], spec)
 
@@ -103,7 +109,9 @@ def _named_module(name: str, spec: str) -> types.ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
-        raise UsageError(f"environment: got {spec!r}, but there is no module {error.name}; check its name") from error
+        raise UsageError(
+            f"environment: got {spec!r}, but there is no module {error.name}; check its name"
+        ) from error
 
 
 def _file_module(path: Path, spec: str) -> types.ModuleType:
@@ -111,7 +119,9 @@ def _file_module(path: Path, spec: str) -> types.ModuleType:
     if not path.is_file():
         raise UsageError(f"environment: got {spec!r}, but there is no file {path}; check the path")
     resolved = path.resolve()
-    name = f"quintain_user_{resolved.stem}_{hashlib.blake2b(str(resolved).encode(), digest_size=6).hexdigest()}"
+    name = (
+        f"quintain_user_{resolved.stem}_{hashlib.blake2b(str(resolved).encode(), digest_size=6).hexdigest()}"
+    )
     if name in sys.modules:
         return sys.modules[name]
     found = importlib.util.spec_from_file_location(name, resolved)
@@ -135,7 +145,9 @@ def _is_environment(value: object) -> bool:
 def _checked_class(value: object, spec: str) -> type[Environment]:
     """Return `value` if it is an environment class."""
     if not _is_environment(value):
-        raise UsageError(f"environment: got {spec!r}, which is no quintain.Environment; give a subclass of it")
+        raise UsageError(
+            f"environment: got {spec!r}, which is no quintain.Environment; give a subclass of it"
+        )
     return cast("type[Environment]", value)
 
 
@@ -144,7 +156,11 @@ def _knobs(kind: type[Environment], spec: str, query: str) -> dict[str, Any]:
     if not query:
         return {}
     parameters = inspect.signature(kind).parameters
-    known = [name for name, found in parameters.items() if found.kind is found.KEYWORD_ONLY or not _is_subject(found)]
+    known = [
+        name
+        for name, found in parameters.items()
+        if found.kind is found.KEYWORD_ONLY or not _is_subject(found)
+    ]
     takes_any = any(found.kind is found.VAR_KEYWORD for found in parameters.values())
     hints = typing.get_type_hints(kind.__init__)
     knobs: dict[str, Any] = {}

@@ -4,24 +4,38 @@ Every probe is a small function; what an environment raises, and how long it han
 error of the checker. The one rule: a probe that did not run says so; it has not passed.
 """
 
+import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal
 
 from quintain.environments.catalog import find
-from quintain.environments.probes import PROBES, Skipped, Subject, Violation
+from quintain.environments.probes import PROBES
 from quintain.environments.protocol import Environment
+from quintain.environments.subject import Skipped, Subject, Violation
 from quintain.errors import QuintainError
 
 State = Literal["pass", "fail", "skip"]
-MARKS: Mapping[State, str] = {"pass": "✓", "fail": "✗", "skip": "–"}
+CALLS = (
+    "reset",
+    "step",
+    "close",
+    "snapshot",
+    "restore",
+    "expert_action",
+    "legal_actions",
+    "state_key",
+    "task",
+)
+MARKS: Mapping[State, str] = {"pass": "✓", "fail": "✗", "skip": "-"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What a probe found: ``Finding(name="rewards", state="fail", detail="step returned NaN")``."""
+    """What a probe found: ``Finding(name="random play", state="fail", detail="reward: got nan")``."""
 
     name: str
     state: State
@@ -32,13 +46,13 @@ class Finding:
 class CheckReport:
     """What `check` found of an environment.
 
-    Example: ``CheckReport(spec="guess", findings=(...), measured={"expert/success": 1.0, "num_episodes": 20})``.
+    Example: ``CheckReport(spec="guess", findings=(...), measured={"expert/success": 1.0})``.
     """
 
     spec: str
     findings: tuple[Finding, ...]
     measured: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Mean return and success of the baselines, steps per second, share of first observations seen in both splits."""
+    """Mean return and success of the baselines, steps per second, overlap of first observations."""
 
     @property
     def has_passed(self) -> bool:
@@ -69,14 +83,14 @@ class CheckReport:
 def check(spec: str | type[Environment], *, episodes: int = 20, deadline: float = 60.0) -> CheckReport:
     """Return what the probes find of the environment `spec`.
 
-    `episodes` are played per baseline; a probe that takes longer than `deadline` seconds counts as hanging, and
-    those after it are skipped.
+    `episodes` are played per baseline; a probe that takes longer than `deadline` seconds counts as hanging,
+    and those after it are skipped.
 
     Raises:
         UsageError: there is no such environment.
     """
     recipe = find(spec)
-    subject = Subject(make=recipe, num_episodes=episodes)
+    subject = Subject(build=recipe, num_episodes=episodes)
     findings: list[Finding] = []
     stopped = ""
     for name, probe in PROBES.items():
@@ -124,9 +138,19 @@ def _probed(
     thread.start()
     thread.join(deadline)
     if thread.is_alive():
-        detail = f"{subject.calling} took longer than {deadline:g} s"
+        detail = f"took longer than {deadline:g} s{_whereabouts(thread)}"
         return Finding(name=name, state="fail", detail=detail), True
     return _told(name, outcome), False
+
+
+def _whereabouts(thread: threading.Thread) -> str:
+    """Return which of the environment's methods `thread` is in, and where."""
+    frame = sys._current_frames().get(thread.ident or 0)  # pyright: ignore[reportPrivateUsage]
+    if frame is None:
+        return ""
+    stack = traceback.extract_stack(frame)
+    called = [found.name for found in stack if found.name in CALLS]
+    return f", in {called[-1] if called else stack[-1].name} at {stack[-1].filename}:{stack[-1].lineno}"
 
 
 def _told(name: str, outcome: _Outcome) -> Finding:

@@ -31,7 +31,8 @@ class Guess(Environment):
         """
         if low > high or max_turns < 1:
             raise UsageError(
-                f"guess: got low={low}, high={high}, max_turns={max_turns}; give low <= high and max_turns >= 1"
+                f"guess: got low={low}, high={high}, max_turns={max_turns}; "
+                "give low <= high and max_turns >= 1"
             )
         self.low, self.high, self.max_turns = low, high, max_turns
         self._secret, self._least, self._most = low, low, high

@@ -5,7 +5,7 @@ publishes its transition table, value iteration on it is the expert.
 """
 
 import copy
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Self, cast
 
 import gymnasium
 import numpy as np
@@ -29,10 +29,10 @@ class Gymnasium(Environment):
 
     tags: ClassVar[frozenset[str]] = frozenset({"planning"})
 
-    def __new__(cls, id: str = "FrozenLake-v1", **_knobs: Any) -> "Gymnasium":
+    def __new__(cls, id: str = "FrozenLake-v1", **_knobs: Any) -> Self:
         """Return an environment with an expert where one can be computed."""
         has_table = cls is Gymnasium and id.rpartition("/")[2].startswith(TABULAR) and "/" not in id
-        return super().__new__(Tabular if has_table else cls)
+        return super().__new__(cast("type[Self]", Tabular) if has_table else cls)
 
     def __init__(self, id: str = "FrozenLake-v1", *, random_map: int = 0, **knobs: Any) -> None:
         """Make the environment `id`; `knobs` go to ``gymnasium.make``.
@@ -130,8 +130,8 @@ class Tabular(Gymnasium):
     def expert_action(self) -> Action:
         """Return an action of greatest value, by value iteration on the package's table.
 
-        The value is the discounted reward, not the chance to succeed within the turn limit, so that on slippery
-        ice an expert falls now and then, or is cut off.
+        The value is the discounted reward, not the chance to succeed within the turn limit: on slippery ice
+        the expert falls now and then, or is cut off.
         """
         if self._policy is None or self._policy[0] is not self._world.P:
             self._policy = (self._world.P, best_actions(self._world.P))
@@ -171,16 +171,22 @@ def best_actions(table: dict[int, dict[int, list[tuple[float, int, float, bool]]
 def _made(id: str, knobs: dict[str, Any]) -> "gymnasium.Env[Any, Any]":
     """Return ``gymnasium.make(id, **knobs)``, its errors told as ours."""
     try:
-        env = cast("gymnasium.Env[Any, Any]", gymnasium.make(id, disable_env_checker=True, **knobs))
+        env: gymnasium.Env[Any, Any] = gymnasium.make(id, disable_env_checker=True, **knobs)
     except gymnasium.error.UnregisteredEnv as error:
         near = suggestion(id, gymnasium.registry)
-        raise UsageError(f"Gymnasium environment: got {id!r}; {near if len(near) < 80 else 'check its name'}") from error
+        raise UsageError(
+            f"Gymnasium environment: got {id!r}; {near if len(near) < 80 else 'check its name'}"
+        ) from error
     except (gymnasium.error.Error, TypeError, ValueError, KeyError, AssertionError, ImportError) as error:
         reason = " ".join(str(error).split())
-        raise UsageError(f"Gymnasium environment: got {id!r} with {knobs}, which fails: {reason}; mend it") from error
+        raise UsageError(
+            f"Gymnasium environment: got {id!r} with {knobs}, which fails: {reason}; mend it"
+        ) from error
     if not isinstance(env.action_space, gymnasium.spaces.Discrete):
         env.close()
-        raise UsageError(f"Gymnasium environment: got {id!r} with actions {env.action_space}; choose a discrete one")
+        raise UsageError(
+            f"Gymnasium environment: got {id!r} with actions {env.action_space}; choose a discrete one"
+        )
     return env
 
 
@@ -190,7 +196,9 @@ def _copied(who: str, env: "gymnasium.Env[Any, Any]") -> "gymnasium.Env[Any, Any
     try:
         return copy.deepcopy(env, {id(facts[name]): facts[name] for name in UNCHANGING if name in facts})
     except (TypeError, AttributeError, copy.Error) as error:
-        raise EnvironmentFault(f"snapshot of {who}: got {error}; it cannot be copied, use it without snapshots") from error
+        raise EnvironmentFault(
+            f"snapshot of {who}: got {error}; it cannot be copied, use it without snapshots"
+        ) from error
 
 
 def _return_range(world: Any, max_turns: int) -> tuple[float, float]:
@@ -198,5 +206,7 @@ def _return_range(world: Any, max_turns: int) -> tuple[float, float]:
     table = vars(world).get("P")
     if table is None:
         return float("-inf"), float("inf")
-    rewards = [reward for actions in table.values() for found in actions.values() for _, _, reward, _ in found]
-    return min(0.0, min(rewards) * max_turns), max(0.0, max(rewards))
+    rewards = [
+        reward for actions in table.values() for found in actions.values() for _, _, reward, _ in found
+    ]
+    return min(0.0, float(min(rewards)) * max_turns), max(0.0, float(max(rewards)))

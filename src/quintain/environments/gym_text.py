@@ -35,7 +35,7 @@ class Wording:
     introduce: Callable[[Any], str] | None = None
     """Unwrapped environment → what the first observation starts with."""
     succeeds: Callable[[float], bool] | None = None
-    """Whether an episode that ended itself with this last reward is a success; None: its total reward is > 0."""
+    """Whether an end with this last reward is a success; None: when the total reward is above 0."""
 
 
 def in_numbers(_world: Any, observation: Any) -> str:
@@ -69,7 +69,9 @@ def lake_view(world: Any, state: Any) -> str:
         around.append(f"{word} {CELLS[world.desc[i, j].decode()] if is_inside else 'edge'}")
     goal = int(np.flatnonzero(world.desc.ravel() == b"G")[0])
     i, j = divmod(goal, int(world.ncol))
-    return f"row {row} column {column}, {', '.join(around)}, goal {_away(i - row, j - column, ('down', 'up'))}"
+    return (
+        f"row {row} column {column}, {', '.join(around)}, goal {_away(i - row, j - column, ('down', 'up'))}"
+    )
 
 
 def taxi_view(world: Any, state: Any) -> str:
@@ -121,7 +123,7 @@ WORDINGS: dict[str, Wording] = {
         succeeds=_is_positive,
     ),
     "Taxi": Wording(
-        instructions="Bring the passenger to the destination. Act: south, north, east, west, pickup or dropoff.",
+        instructions="Bring the passenger to the destination. Act: south, north, east, west, pickup, dropoff.",
         actions=("south", "north", "east", "west", "pickup", "dropoff"),
         observe=taxi_view,
         succeeds=_is_positive,
@@ -134,13 +136,13 @@ WORDINGS: dict[str, Wording] = {
         succeeds=lambda _reward: True,
     ),
     "Blackjack": Wording(
-        instructions="Beat the dealer without going over 21. You see your sum, the dealer's card and whether you "
-        "hold a usable ace. Act: stick or hit.",
+        instructions="Beat the dealer without going over 21. You see your sum, the dealer's card and whether "
+        "you hold a usable ace. Act: stick or hit.",
         actions=("stick", "hit"),
         succeeds=_is_positive,
     ),
     "CartPole": Wording(
-        instructions="Keep the pole upright. You see position, speed, angle and turning speed. Act: left or right.",
+        instructions="Keep the pole upright. You see place, speed, angle and turning speed. Act: left or right.",
         actions=("left", "right"),
     ),
     "MountainCar": Wording(

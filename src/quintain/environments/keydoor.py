@@ -1,8 +1,8 @@
 """Rooms in a row, locked doors between them: fetch the key, open the door, reach the flag.
 
 Families it stands for: MiniGrid's DoorKey and other sparse-reward chains of subgoals. Only the room the agent
-is in can be seen; the hand holds one thing; a key stays in the lock it opened. With `irreversible` nothing can
-be put down, so a wrong take is a dead end. The one rule: an action without effect says "Nothing happens."
+is in can be seen; the hand holds one thing; a key stays in the lock it opened. With `irreversible` nothing
+can be put down, so a wrong take is a dead end. The one rule: an action without effect says "Nothing happens."
 """
 
 from typing import ClassVar
@@ -17,7 +17,10 @@ State = tuple[Map, Place, Item | None, tuple[tuple[Place, Item], ...], int, froz
 
 
 class KeyDoor(Environment):
-    """Reach the flag. A door opens with a key of its color. Act: north, south, east, west, take, drop, open, wait."""
+    """Reach the flag. A key opens a door of its color.
+
+    Act: north, south, east, west, take, drop, open or wait.
+    """
 
     name = "keydoor"
     tags: ClassVar[frozenset[str]] = frozenset({"planning"})
@@ -34,8 +37,8 @@ class KeyDoor(Environment):
     ) -> None:
         """Lay out `rooms` rooms of `length` by `height` cells (0: square; 1: a corridor).
 
-        `distractors` things that open nothing lie about. With `dense`, half of the reward is paid for the keys
-        and doors on the way. The turn limit is half as much again as the longest way an expert may have to go.
+        `distractors` things that open nothing lie about. With `dense`, half of the reward is paid for keys and
+        doors on the way. The turn limit is half as much again as the longest way of the expert.
 
         Raises:
             UsageError: the knobs leave no room for the things, or there are more doors than colors.
@@ -119,7 +122,14 @@ class KeyDoor(Environment):
 
     def snapshot(self) -> State:
         """Return the world as it is."""
-        return self._map, self._place, self._held, tuple(sorted(self._items.items())), self._num_open, self._paid
+        return (
+            self._map,
+            self._place,
+            self._held,
+            tuple(sorted(self._items.items())),
+            self._num_open,
+            self._paid,
+        )
 
     def restore(self, state: State) -> None:
         """Continue from a snapshot."""
@@ -128,7 +138,9 @@ class KeyDoor(Environment):
 
     def state_key(self) -> str:
         """Return the state, written out."""
-        return repr((self._place, self._held, sorted(self._items.items()), self._num_open, sorted(self._paid)))
+        return repr(
+            (self._place, self._held, sorted(self._items.items()), self._num_open, sorted(self._paid))
+        )
 
     def _terms(self, is_solved: bool) -> dict[str, float]:
         """Return the parts of this turn's reward; a subgoal is paid for once."""
@@ -185,7 +197,11 @@ class KeyDoor(Environment):
         """Return what is seen, nearest first, and what is held."""
         world = self._map
         things = [(place, f"{color} {kind}") for (place, (color, kind)) in self._items.items()]
-        seen = [(place, words) for place, words in [*things, (world.flag, "flag")] if world.sees(self._place, place)]
+        seen = [
+            (place, words)
+            for place, words in [*things, (world.flag, "flag")]
+            if world.sees(self._place, place)
+        ]
         for number in world.near_doors(self._place):
             state = "open" if number < self._num_open else "locked"
             seen.append((world.door(number), f"{state} {world.doors[number][1]} door"))

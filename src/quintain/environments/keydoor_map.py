@@ -1,7 +1,7 @@
 """Where things are in a keydoor world: the rooms, what a place is made of, and the shortest way between two.
 
-Rooms of ``length`` by ``height`` cells lie in a row from west to east; column ``length`` of each is the wall to
-the next, with one door. x grows to the east, y to the south. Pure functions of a frozen map.
+Rooms of ``length`` by ``height`` cells lie in a row from west to east; column ``length`` of each is the wall
+to the next, with one door. x grows to the east, y to the south. Pure functions of a frozen map.
 """
 
 import random
@@ -68,13 +68,15 @@ def generate(
 ) -> tuple[Map, Place, dict[Place, Item]]:
     """Return a map of `shape` (rooms, length, height), where the agent starts, and what lies where.
 
-    The key of a door lies in a room before it; a thing lies alone, away from the start and the flag; no distractor
-    is a key that fits.
+    The key of a door lies in a room before it; a thing lies alone, away from the start and the flag; no
+    distractor is a key that fits.
     """
     rooms, length, height = shape
     colors = rng.sample(COLORS, rooms - 1)
     doors = tuple((rng.randrange(height), color) for color in colors)
-    cells = [[(room * (length + 1) + x, y) for y in range(height) for x in range(length)] for room in range(rooms)]
+    cells = [
+        [(room * (length + 1) + x, y) for y in range(height) for x in range(length)] for room in range(rooms)
+    ]
     start = rng.choice(cells[0])
     flag = rng.choice([cell for cell in cells[-1] if cell != start])
     free = [[cell for cell in room if cell not in (start, flag)] for room in cells]
@@ -94,7 +96,7 @@ def generate(
 
 
 def first_move(world: Map, num_open: int, start: Place, goals: Iterable[Place]) -> str | None:
-    """Return the first step of a shortest way from `start` to the nearest of `goals`; None where there is none.
+    """Return the first step of a shortest way from `start` to the nearest of `goals`; None without one.
 
     At a goal already, there is no step to take: None too.
     """

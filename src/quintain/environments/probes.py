@@ -1,23 +1,18 @@
 """What the conformance suite asks of an environment, one function per question.
 
-A probe returns what it saw, raises `Violation` when the contract is broken, and `Skipped` when the environment
-does not claim the capability. Whatever else comes out of the environment is a failure too.
+A probe returns what it saw, raises `Violation` when the contract is broken, and `Skipped` when the
+environment does not claim the capability. Whatever else comes out of the environment is a failure too.
 """
 
 import json
-import os
-import pickle
-import sys
-import threading
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal
+import pickle  # noqa: TID251 (nothing foreign is opened: tasks must survive the way to a worker process)
+from collections.abc import Callable, Mapping
+from typing import cast
 
-from quintain.environments.baselines import Episode, Policy, expert, noop, play, random_policy
+from quintain.environments.baselines import Policy, play, random_policy
+from quintain.environments.measures import baselines, closing, speed, variety
 from quintain.environments.protocol import (
     Environment,
-    Expert,
     Legal,
     Snapshot,
     StateKey,
@@ -25,12 +20,10 @@ from quintain.environments.protocol import (
     begin,
     environment_name,
 )
-from quintain.errors import EnvironmentFault, QuintainError
-from quintain.types import Action, Observation, Split, Task, ToolCall, as_text, derive_seed
+from quintain.environments.subject import SHORT, Skipped, Subject, Violation, carry_on, require_same
+from quintain.types import Action, ToolCall
 
 NUM_TASKS = 500
-SHORT = 40
-"""Turns of the episodes that are compared step by step."""
 NONSENSE = (
     Action(),
     Action(error="the reply could not be read"),
@@ -40,46 +33,11 @@ NONSENSE = (
 )
 
 
-class Violation(QuintainError):
-    """The environment broke its contract."""
-
-
-class Skipped(QuintainError):
-    """The probe does not apply."""
-
-
-@dataclass(slots=True)
-class Subject:
-    """The environment under examination, and what was measured of it."""
-
-    make: Callable[[], Environment]
-    num_episodes: int
-    measured: dict[str, float] = field(default_factory=dict[str, float])
-    calling: str = "a probe"
-    """What was asked of it last, to tell where it hangs."""
-
-    def build(self) -> Environment:
-        """Return a fresh instance."""
-        self.calling = "building it"
-        environment = self.make()
-        self.calling = "an episode"
-        return environment
-
-    def tasks(self, count: int, split: Split = "train") -> list[Task]:
-        """Return the first tasks of a split."""
-        environment = self.build()
-        found = [environment.task(split, index) for index in range(count)]
-        environment.close()
-        return found
-
-
 def builds(subject: Subject) -> str:
     """It can be built, and says what it is for."""
     environment = subject.build()
-    if not isinstance(environment, Environment):
-        raise Violation(f"{type(environment).__name__} is no quintain.Environment; make it a subclass")
-    instructions, max_turns = environment.instructions(), environment.max_turns
-    if not instructions.strip():
+    max_turns = cast(object, environment.max_turns)
+    if not environment.instructions().strip():
         raise Violation("it has no instructions; write a class docstring")
     if isinstance(max_turns, bool) or not isinstance(max_turns, int) or max_turns < 1:
         raise Violation(f"max_turns must be a positive integer: got {max_turns!r}")
@@ -128,7 +86,9 @@ def random_play(subject: Subject) -> str:
             raise Violation("an episode has no turn")
         totals.append(episode.total)
     if min(totals) < low - 1e-6 or max(totals) > high + 1e-6:
-        raise Violation(f"returns from {min(totals):g} to {max(totals):g}, outside return_range {low:g} to {high:g}")
+        raise Violation(
+            f"returns from {min(totals):g} to {max(totals):g}, outside return_range {low:g} to {high:g}"
+        )
     environment.close()
     return f"returns {min(totals):g} to {max(totals):g} within {low:g} to {high:g}"
 
@@ -147,7 +107,7 @@ def determinism(subject: Subject) -> str:
     """Two instances answer the same actions alike."""
     first, second = subject.build(), subject.build()
     for task in subject.tasks(5):
-        _same(
+        require_same(
             play(first, task, random_policy(7), SHORT),
             play(second, task, random_policy(7), SHORT),
             "two instances differ under one seed",
@@ -162,7 +122,11 @@ def no_leak(subject: Subject) -> str:
     for task in several[1:]:
         play(used, task, random_policy(task.seed), SHORT)
     again = play(used, several[0], random_policy(7), SHORT)
-    _same(again, play(subject.build(), several[0], random_policy(7), SHORT), "an episode depends on those before it")
+    require_same(
+        again,
+        play(subject.build(), several[0], random_policy(7), SHORT),
+        "an episode depends on those before it",
+    )
     return "the same after 5 other episodes"
 
 
@@ -175,19 +139,17 @@ def snapshots(subject: Subject) -> str:
     for task in subject.tasks(4):
         begin(environment, task)
         for _ in range(3):
-            subject.calling = "snapshot"
             state = environment.snapshot()
-            subject.calling = "an episode"
-            original = _continued(environment, 11)
+            original = carry_on(environment, 11)
             for name, other in (("the same instance", environment), ("a fresh instance", subject.build())):
                 assert isinstance(other, Snapshot)
                 if other is not environment:
                     begin(other, subject.tasks(9)[8])
                 other.restore(state)
-                _same(_continued(other, 11), original, f"after restore in {name} it goes on differently")
+                require_same(carry_on(other, 11), original, f"after restore in {name} it goes on differently")
             environment.restore(state)
             count += 1
-            if any(_continued(environment, 5, 2).ends[-1][:2]):
+            if any(carry_on(environment, 5, 2).ends[-1][:2]):
                 break
     return f"{count} states continue alike"
 
@@ -197,16 +159,19 @@ def legal(subject: Subject) -> str:
     environment = subject.build()
     if not isinstance(environment, Legal):
         raise Skipped("it does not list legal actions")
+    num_listed = 0
     for task in subject.tasks(3):
         begin(environment, task)
         listed = environment.legal_actions()
-        if not listed or len(set(listed)) < len(listed) or not all(isinstance(text, str) for text in listed):
+        texts: list[object] = [text for text in listed if text]
+        if not texts or len(set(texts)) < len(listed) or not all(isinstance(text, str) for text in texts):
             raise Violation(f"legal_actions must be different texts, at least one: got {listed!r}")
         for text in listed:
             begin(environment, task)
             if not advance(environment, Action(text=text)).is_valid:
                 raise Violation(f"the legal action {text!r} was refused")
-    return f"{len(listed)} in the first state, all accepted"
+        num_listed += len(listed)
+    return f"{num_listed} in 3 first states, all accepted"
 
 
 def state_keys(subject: Subject) -> str:
@@ -227,86 +192,6 @@ def state_keys(subject: Subject) -> str:
     return f"{len(seen)} different keys"
 
 
-def baselines(subject: Subject) -> str:
-    """The expert beats random play, which succeeds no less than doing nothing."""
-    environment = subject.build()
-    scores: dict[str, tuple[float, float]] = {}
-    given: dict[str, Callable[[int], Policy]] = {"noop": lambda _: noop, "random": random_policy}
-    if isinstance(environment, Expert):
-        given["expert"] = lambda _: expert
-    gave_up = 0
-    for name, policy_of in given.items():
-        played: list[Episode] = []
-        for task in subject.tasks(subject.num_episodes):
-            try:
-                played.append(play(environment, task, policy_of(derive_seed(name, task.seed))))
-            except EnvironmentFault:
-                if name != "expert" or gave_up >= subject.num_episodes // 2:
-                    raise
-                gave_up += 1
-        scores[name] = _measure(subject, name, played)
-    told = ", ".join(f"{name} {100 * won:.0f}% ({total:.3g})" for name, (total, won) in scores.items())
-    told = f"success (mean return) of n={subject.num_episodes}: {told}"
-    if gave_up:
-        told += f"; the expert gave up {gave_up} times"
-    if scores["noop"][1] > scores["random"][1]:
-        raise Violation(f"doing nothing succeeds more often than random play; {told}")
-    if "expert" in scores and scores["expert"][0] <= scores["random"][0]:
-        raise Violation(f"the expert is no better than random play; {told}")
-    return told
-
-
-def speed(subject: Subject) -> str:
-    """How many steps it takes per second; episodes start included."""
-    environment = subject.build()
-    turns, seconds, starts = 0, 0.0, 0.0
-    for task in subject.tasks(subject.num_episodes):
-        episode = play(environment, task, random_policy(task.seed), SHORT)
-        turns, seconds = turns + len(episode.rewards), seconds + episode.seconds
-        starts += play(environment, task, noop, 1).seconds
-    subject.measured["steps_per_second"] = turns / max(seconds, 1e-9)
-    subject.measured["reset_seconds"] = starts / subject.num_episodes
-    return f"{turns / max(seconds, 1e-9):,.0f} steps/s, {1e3 * starts / subject.num_episodes:.2g} ms to start"
-
-
-def variety(subject: Subject) -> str:
-    """How many tasks can be told apart by their first observation, and how many of them are in both splits."""
-    environment = subject.build()
-    seen: dict[str, set[str]] = {}
-    num_tasks = max(subject.num_episodes, 50)
-    splits: tuple[Split, Split] = ("train", "eval")
-    for split in splits:
-        firsts = [begin(environment, task) for task in subject.tasks(num_tasks, split)]
-        seen[split] = {as_text(first) for first in firsts}
-    shared = len(seen["train"] & seen["eval"]) / max(len(seen["eval"]), 1)
-    subject.measured["distinct_first_observations"] = len(seen["train"])
-    subject.measured["first_observation_overlap"] = shared
-    return f"{len(seen['train'])} different in {num_tasks} tasks; {100 * shared:.0f}% of eval's are in train too"
-
-
-def closing(subject: Subject) -> str:
-    """It can be closed twice, and leaves no thread, process or open file behind."""
-    tasks_played = subject.tasks(1)
-
-    def round_trip() -> None:
-        environment = subject.build()
-        play(environment, tasks_played[0], random_policy(1), 5)
-        subject.calling = "close"
-        environment.close()
-        environment.close()
-
-    # What a package opens once for all instances is not a leak, so the first round is not counted.
-    round_trip()
-    before = _resources()
-    for _ in range(3):
-        round_trip()
-    grown = {name: count - before[name] for name, count in _resources().items() if count > before[name]}
-    if grown:
-        told = ", ".join(f"{count} {name}" for name, count in grown.items())
-        raise Violation(f"3 instances left {told} behind after close()")
-    return f"closed twice; no more {', '.join(before)}"
-
-
 PROBES: Mapping[str, Callable[[Subject], str]] = {
     "builds": builds,
     "tasks": tasks,
@@ -325,79 +210,15 @@ PROBES: Mapping[str, Callable[[Subject], str]] = {
 }
 
 
-def _measure(subject: Subject, name: str, played: list[Episode]) -> tuple[float, float]:
-    """Note mean return and success of `played`, and return them."""
-    total = sum(episode.total for episode in played) / len(played)
-    success = sum(episode.is_success for episode in played) / len(played)
-    subject.measured |= {f"{name}/return": total, f"{name}/success": success, f"{name}/num_episodes": len(played)}
-    return total, success
-
-
-def _continued(environment: Environment, seed: int, max_turns: int = SHORT) -> Episode:
-    """Play on from the current state, with random actions that depend on the seed alone."""
-    policy = random_policy(seed)
-    observations: list[Observation] = []
-    rewards: list[float] = []
-    ends: list[tuple[bool, bool, bool | None, bool]] = []
-    while len(rewards) < max_turns:
-        result = advance(environment, policy(environment, "1 32"))
-        observations.append(result.observation)
-        rewards.append(result.reward)
-        ends.append((result.is_terminated, result.is_truncated, result.is_success, result.is_valid))
-        if result.is_terminated or result.is_truncated:
-            break
-    return Episode(
-        observations=tuple(observations), rewards=tuple(rewards), ends=tuple(ends), is_success=False, seconds=0.0
-    )
-
-
-def _same(one: Episode, other: Episode, complaint: str) -> None:
-    """Raise a `Violation` that shows the first difference of two episodes."""
-    for step, pair in enumerate(zip(one.observations, other.observations, strict=False)):
-        if pair[0] != pair[1]:
-            raise Violation(f"{complaint}: observation {step} is {_short(pair[0])} and {_short(pair[1])}")
-    if one.rewards != other.rewards:
-        raise Violation(f"{complaint}: rewards are {_short(one.rewards)} and {_short(other.rewards)}")
-    if one.ends != other.ends:
-        raise Violation(f"{complaint}: they end differently")
-
-
-def _short(value: object) -> str:
-    """Return `value` in at most 60 characters."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
 def _recording(policy: Policy, keys: list[str]) -> Policy:
     """Return `policy`, noting the key of each state in `keys`."""
 
     def act(environment: Environment, observation: str) -> Action:
         assert isinstance(environment, StateKey)
-        key = environment.state_key()
+        key = cast(object, environment.state_key())
         if not isinstance(key, str) or key != environment.state_key():
             raise Violation(f"state_key must return the same text twice: got {key!r}")
         keys.append(key)
         return policy(environment, observation)
 
     return act
-
-
-def _resources() -> dict[str, int]:
-    """Return how many threads, child processes and open files this process has, as far as the system tells."""
-    counts = {"threads": threading.active_count()}
-    if sys.platform == "linux":
-        counts["processes"] = sum(1 for _ in _children())
-        counts["open files"] = len(os.listdir("/proc/self/fd"))
-    return counts
-
-
-def _children() -> Iterable[int]:
-    """Yield the processes whose parent is this one."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[1]) == os.getpid():
-                yield int(entry.name)

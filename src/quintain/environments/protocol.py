@@ -30,7 +30,7 @@ SEED_BITS = 52
 
 
 class Environment:
-    """A task an agent acts in. Override `reset`, and either write tools as methods or override `step`.
+    """A task an agent acts in: override `reset`, and either write tools as methods or override `step`.
 
     The class docstring is the instruction the agent is given. Knobs are keyword arguments of `__init__`.
     """
@@ -46,11 +46,14 @@ class Environment:
     _rewards: tuple[float, Mapping[str, float]] = (0.0, NOTHING)
 
     def reset(self, task: Task) -> Observation:
-        """Start the episode that `task` names and return the first observation; draw randomness from `task.rng`."""
+        """Start the episode that `task` names and return the first observation.
+
+        Draw all randomness from `task.rng`.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define reset(self, task)")
 
     def step(self, action: Action) -> StepResult:
-        """Carry out `action`. The default runs the tool calls it holds, in order, until one ends the episode."""
+        """Carry out `action`; the default runs its tool calls in order, until one ends the episode."""
         if action.error is not None:
             return StepResult(observation=f"Error: {action.error}", is_valid=False)
         if not action.tool_calls:
@@ -104,13 +107,17 @@ class Environment:
         total, terms = self._rewards
         self._ending, self._rewards = None, (0.0, NOTHING)
         return replace(
-            ending, observation=observation, reward=ending.reward + total, is_valid=is_valid, reward_terms=terms
+            ending,
+            observation=observation,
+            reward=ending.reward + total,
+            is_valid=is_valid,
+            reward_terms=terms,
         )
 
 
 @runtime_checkable
 class Snapshot(Protocol):
-    """The state can be saved and brought back, in this instance or a fresh one; the continuation is identical."""
+    """The state can be saved and brought back, here or in a fresh instance, and continues identically."""
 
     def snapshot(self) -> Any:
         """Return the state as a value that later steps do not change."""
@@ -125,6 +132,7 @@ class Expert(Protocol):
 
     def expert_action(self) -> Action:
         """Return the next action of the expert from the current state."""
+        ...
 
 
 @runtime_checkable
@@ -133,6 +141,7 @@ class Legal(Protocol):
 
     def legal_actions(self) -> tuple[str, ...]:
         """Return the texts that are accepted as actions in the current state, in a fixed order."""
+        ...
 
 
 @runtime_checkable
@@ -141,6 +150,7 @@ class StateKey(Protocol):
 
     def state_key(self) -> str:
         """Return a key that is equal exactly when the state is."""
+        ...
 
 
 Factory = Callable[[], Environment]
@@ -157,7 +167,9 @@ def begin(environment: Environment, task: Task) -> Observation:
     Raises:
         EnvironmentFault: the observation has the wrong type.
     """
-    environment._ending, environment._rewards = None, (0.0, NOTHING)
+    # What tools collected in an episode that was cut short is forgotten: the class has the empty defaults.
+    for name in ("_ending", "_rewards"):
+        vars(environment).pop(name, None)
     return checked_observation(environment, environment.reset(replace(task)), "reset")
 
 
@@ -219,4 +231,3 @@ def checked_observation(environment: Environment, observation: object, call: str
 def tool_action(name: str, **arguments: Any) -> Action:
     """Return the action that calls tool `name`: ``tool_action("guess", number=16)``."""
     return Action(tool_calls=(ToolCall(name=name, arguments=arguments),))
-

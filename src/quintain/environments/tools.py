@@ -1,7 +1,7 @@
-"""Tools as decorated methods: the signature and the docstring become the JSON schema, calls are checked against it.
+"""Tools as decorated methods: signature and docstring become the JSON schema that calls are checked against.
 
-A wrong call is the policy's mistake and comes back to it as text; an exception inside a tool is the tool's and
-is raised as a `ToolFault`. The schema is read once per class.
+A wrong call is the policy's mistake and comes back to it as text; an exception inside a tool is the tool's
+and is raised as a `ToolFault`. The schema is read once per class.
 """
 
 import inspect
@@ -10,7 +10,17 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, cast, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    ParamSpec,
+    TypeVar,
+    cast,
+    get_type_hints,
+)
 
 from quintain.errors import EnvironmentFault, UsageError, suggestion
 from quintain.types import NOTHING, Owner, ToolCall, ToolSpec
@@ -21,13 +31,15 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 MARK = "__quintain_tool__"
+PROTOCOL = "quintain.environments.protocol"
+"""Where the base class lives, whose methods a tool must not hide."""
 MAX_QUOTED = 60
 SECTION = re.compile(r"^\s*(Args|Arguments|Parameters|Returns|Raises|Yields|Examples?|Notes?):\s*$")
 ENTRY = re.compile(r"^(\s*)\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
 
 
 class ToolFault(EnvironmentFault):
-    """A tool raised, or returned something that is not text; the failure's owner is the tool, not the policy."""
+    """A tool raised, or returned something that is not text: the failure is the tool's, not the policy's."""
 
     owner: Owner = "tool"
 
@@ -59,7 +71,7 @@ class Tool:
 
     spec: ToolSpec
     read: Callable[[str], dict[str, Any]]
-    """JSON text of the arguments → keyword arguments; raises pydantic's ValidationError, which is a ValueError."""
+    """JSON text of the arguments → keyword arguments; raises pydantic's ValidationError, a ValueError."""
 
 
 def tool(function: Callable[P, R]) -> Callable[P, R]:
@@ -116,9 +128,14 @@ def tools_of(owner: type) -> Mapping[str, Tool]:
         UsageError: a tool's parameters cannot be described as a JSON schema.
     """
     methods: dict[str, Callable[..., object]] = {}
+    reserved = {name for base in owner.__mro__ if base.__module__ == PROTOCOL for name in vars(base)}
     for base in reversed(owner.__mro__):
         for name, member in vars(base).items():
             if getattr(member, MARK, False):
+                if name in reserved:
+                    raise UsageError(
+                        f"tool {owner.__name__}.{name}: got a name that Environment uses; rename it"
+                    )
                 methods[name] = member
             elif name in methods:
                 del methods[name]
@@ -150,7 +167,7 @@ def _compiled(who: str, name: str, method: Callable[..., object]) -> Tool:
 def _arguments_type(name: str, fields: Mapping[str, tuple[Any, bool]]) -> Any:
     """Return a closed, strict TypedDict of `fields`: name → (type, whether it is required)."""
     from pydantic import ConfigDict, with_config
-    from typing_extensions import NotRequired, TypedDict
+    from typing_extensions import TypedDict
 
     keys = {key: kind if is_required else NotRequired[kind] for key, (kind, is_required) in fields.items()}
     # A TypedDict, not a model: parameters may then be called `schema` or `copy`, and defaults stay Python's.
@@ -167,7 +184,9 @@ def _fields(who: str, method: Callable[..., object], notes: Mapping[str, str]) -
     try:
         hints = get_type_hints(method, include_extras=True)
     except NameError as error:
-        raise UsageError(f"tool {who}: got an annotation that cannot be read ({error}); import its type") from error
+        raise UsageError(
+            f"tool {who}: got an annotation that cannot be read ({error}); import its type"
+        ) from error
     fields: dict[str, tuple[Any, bool]] = {}
     for parameter in list(inspect.signature(method).parameters.values())[1:]:
         is_named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
@@ -182,7 +201,7 @@ def _fields(who: str, method: Callable[..., object], notes: Mapping[str, str]) -
 
 
 def _documented(method: Callable[..., object]) -> tuple[str, dict[str, str]]:
-    """Return the first paragraph of the docstring of `method` and what its ``Args:`` say of each parameter."""
+    """Return the first paragraph of the docstring of `method`, and its ``Args:`` by name."""
     lines = (inspect.getdoc(method) or "").splitlines()
     first: list[str] = []
     for line in lines:
@@ -254,5 +273,3 @@ def _quoted(value: object) -> str:
 def _clipped(text: str) -> str:
     """Return `text` cut to a length a prompt can bear."""
     return text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}…"
-
-
