@@ -6,10 +6,12 @@ The one rule: a token with loss weight 0 is never counted.
 """
 
 from collections.abc import Mapping
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from quintain.errors import UsageError
 from quintain.types import Batch
 
 
@@ -30,3 +32,22 @@ def token_means(batch: Batch, terms: Mapping[str, Tensor]) -> dict[str, float]:
         [torch.where(mask, term.detach(), 0.0).sum(dtype=torch.float32) for term in terms.values()]
     )
     return dict(zip(terms, (sums / batch.extra.num_trained).cpu().numpy().tolist(), strict=True))
+
+
+def reference_of(batch: Batch) -> Tensor:
+    """Return the reference policy's log-probs [N]; raises `UsageError` when the batch carries none."""
+    if batch.extra.reference_logprobs is None:
+        raise UsageError("log-probs of the reference policy: got none; give the learner a reference model")
+    return batch.extra.reference_logprobs
+
+
+def unit_mean(values: Tensor, batch: Batch, unit: Literal["sequence", "turn"]) -> Tensor:
+    """Return the mean of `values` over the trained tokens of each stream or turn, at each of its tokens."""
+    index, num = batch.sequence_id, len(batch.lengths)
+    if unit == "turn":
+        num_turns = int(batch.turn_id.max()) + 2
+        index, num = index * num_turns + batch.turn_id + 1, num * num_turns
+    mask = is_trained(batch).to(values.dtype)
+    sums = values.new_zeros(num).index_add(0, index, values * mask)
+    counts = values.new_zeros(num).index_add(0, index, mask)
+    return (sums / counts.clamp(min=1))[index]

@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from quintain.losses.measure import is_trained, token_means, weighted_sum
+from quintain.losses.measure import is_trained, token_means, unit_mean, weighted_sum
 from quintain.types import Batch, Loss, LossReport, Outputs
 
 LOG_RATIO_LIMIT = 20.0
@@ -58,7 +58,7 @@ def gspo(low: float = 3e-4, high: float = 4e-4, *, unit: Literal["sequence", "tu
 
     def loss(outputs: Outputs, batch: Batch) -> LossReport:
         tokens = log_ratio(outputs, batch)
-        shared = _unit_mean(tokens.detach(), batch, unit)
+        shared = unit_mean(tokens.detach(), batch, unit)
         logs = shared + tokens - tokens.detach()
         term, is_clipped = _surrogate(logs, batch.advantages, (low, high), None)
         return _report(weighted_sum(batch, term), outputs, batch, (logs, is_clipped))
@@ -97,18 +97,6 @@ def _surrogate(
         term = torch.where(is_dual, bound, term)
         is_clipped = is_clipped | is_dual
     return term, is_clipped.float()
-
-
-def _unit_mean(values: Tensor, batch: Batch, unit: Literal["sequence", "turn"]) -> Tensor:
-    """Return the mean of `values` over the trained tokens of each stream or turn, at each of its tokens."""
-    index, num = batch.sequence_id, len(batch.lengths)
-    if unit == "turn":
-        num_turns = int(batch.turn_id.max()) + 2
-        index, num = index * num_turns + batch.turn_id + 1, num * num_turns
-    mask = is_trained(batch).to(values.dtype)
-    sums = values.new_zeros(num).index_add(0, index, values * mask)
-    counts = values.new_zeros(num).index_add(0, index, mask)
-    return (sums / counts.clamp(min=1))[index]
 
 
 def _report(total: Tensor, outputs: Outputs, batch: Batch, ratio: tuple[Tensor, Tensor]) -> LossReport:

@@ -1,0 +1,80 @@
+"""w_t ← w_t · min(r_t, cap), or w_t · [low ≤ r_t ≤ high]: repair for data that another policy sampled.
+
+r_t = π_learner(y_t)/π_sampler(y_t), without gradient: engines round differently and weights go stale.
+Truncated importance sampling (TIS, Yao et al. 2025; Espeholt et al., arXiv 1802.01561), masked (IcePop, MIS).
+With `proximal`, the learner's log-probs at the start of the step: the ratio above is of those, and the inner
+loss has its own ratio against them (decoupled PPO, arXiv 2505.24298). The one rule: without `proximal` the
+inner loss must have no ratio of its own (`reinforce`), or it counts twice.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from quintain.losses.measure import token_means, unit_mean
+from quintain.losses.policy import log_ratio
+from quintain.types import Batch, Loss, LossReport, Outputs
+
+Proximal = Callable[[Batch], Tensor]
+
+
+def truncated_importance(loss: Loss, *, cap: float = 2.0, proximal: Proximal | None = None) -> Loss:
+    """Return `loss` with each token weighed by min(r_t, `cap`); logs the mean weight and the share capped."""
+
+    def corrected(outputs: Outputs, batch: Batch) -> LossReport:
+        ratio = _logs(outputs, batch, proximal).exp()
+        terms = {
+            "importance/weight": ratio.clamp(max=cap),
+            "importance/capped_fraction": (ratio > cap).float(),
+        }
+        return _apply(loss, (outputs, batch), proximal, terms)
+
+    return corrected
+
+
+def masked_importance(
+    loss: Loss,
+    *,
+    low: float = 0.5,
+    high: float = 5.0,
+    unit: Literal["token", "turn", "sequence"] = "token",
+    proximal: Proximal | None = None,
+) -> Loss:
+    """Return `loss` without the units whose r (a geometric mean over turn or stream) leaves [`low`, `high`].
+
+    Weights of the others stay: nothing is renormalised, so masking shortens the step.
+    """
+
+    def corrected(outputs: Outputs, batch: Batch) -> LossReport:
+        logs = _logs(outputs, batch, proximal)
+        ratio = (logs if unit == "token" else unit_mean(logs, batch, unit)).exp()
+        keep = ((ratio >= low) & (ratio <= high)).float()
+        return _apply(
+            loss,
+            (outputs, batch),
+            proximal,
+            {"importance/weight": keep, "importance/masked_fraction": 1 - keep},
+        )
+
+    return corrected
+
+
+def _logs(outputs: Outputs, batch: Batch, proximal: Proximal | None) -> Tensor:
+    learner = outputs.logprobs if proximal is None else proximal(batch)
+    return log_ratio(replace(outputs, logprobs=learner.detach()), batch)
+
+
+def _apply(
+    loss: Loss, given: tuple[Outputs, Batch], proximal: Proximal | None, terms: dict[str, Tensor]
+) -> LossReport:
+    """Run `loss` with the loss weights of the batch multiplied by the first of `terms`, and log `terms`."""
+    outputs, batch = given
+    weight = batch.loss_weight * terms["importance/weight"]
+    behaviour = (
+        batch.logprobs if proximal is None else torch.where(batch.loss_weight > 0, proximal(batch), 0.0)
+    )
+    report = loss(outputs, replace(batch, loss_weight=weight, logprobs=behaviour.detach()))
+    return replace(report, metrics={**report.metrics, **token_means(batch, terms)})

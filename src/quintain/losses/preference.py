@@ -1,0 +1,141 @@
+"""L = -log sigmoid(β·Δ), Δ = (log π - log π_ref)(chosen) - (log π - log π_ref)(rejected): preferences without
+a reward model.
+
+DPO (arXiv 2305.18290) with label smoothing; IPO (2310.12036); RPO, DPO with a likelihood term (2404.19733);
+DMPO (2406.14868) with weights by turn. Log-probs are *summed* over the trained tokens of all streams of a
+side, and losses are means over the pairs of the step; `loss_weight` says which tokens are trained and no
+more. The one rule: both sides of a pair stand in the batch; half a pair is an error, never a zero.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from quintain.errors import DataError, InvariantError, UsageError
+from quintain.losses.compose import combine
+from quintain.losses.measure import is_trained, reference_of
+from quintain.types import Batch, Loss, LossReport, Outputs
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """Which side of which pair a stream is: slot 2·p + 1 is the chosen side of the p-th pair, 2·p the
+    rejected.
+    """
+
+    slot: Tensor
+    """int64 [N], the slot of each token"""
+    num: int
+    """pairs in this micro-batch"""
+
+    def sums(self, terms: Tensor) -> tuple[Tensor, Tensor]:
+        """Return Σ `terms` [N] over each chosen and each rejected side, [P] each."""
+        both = terms.new_zeros(2 * self.num).index_add(0, self.slot, terms).view(-1, 2)
+        return both[:, 1], both[:, 0]
+
+
+def dpo(beta: float = 0.1, *, label_smoothing: float = 0.0) -> Loss:
+    """Return (1-ε)·(-log sigmoid(βΔ)) + ε·(-log sigmoid(-βΔ)), ε = `label_smoothing` (cDPO).
+
+    Example: log-probs -10 and -12, reference -11 and -11.5, β .1 → Δ 1.5, loss .62096. Equal to the
+    reference: log 2 and accuracy 0.
+    """
+    _positive(beta)
+    if not 0 <= label_smoothing < 0.5:
+        raise UsageError(f"label smoothing: got {label_smoothing}; give a share from 0 to below 0.5")
+
+    def value(delta: Tensor) -> Tensor:
+        kept = -logsigmoid(beta * delta)
+        return (1 - label_smoothing) * kept - label_smoothing * logsigmoid(-beta * delta)
+
+    return _preference(value)
+
+
+def ipo(beta: float = 0.1) -> Loss:
+    """Return (Δ - 1/(2β))², which stops at a margin (arXiv 2310.12036), on summed log-probs. Δ 1.5, β .1 →
+    12.25.
+    """
+    _positive(beta)
+    return _preference(lambda delta: (delta - 1 / (2 * beta)).square())
+
+
+def dmpo(beta: float = 0.1, *, discount: float = 0.7) -> Loss:
+    """Return DPO with turn t of T weighed φ = gamma^t (1-gamma^(T-t))/(1-gamma^T), gamma = `discount` (arXiv
+    2406.14868).
+
+    T is that of each side. Example: gamma .7, T 3 → 1, .54338, .22374; gamma → 1 gives (T-t)/T.
+    """
+    _positive(beta)
+    return _preference(lambda delta: -logsigmoid(beta * delta), lambda batch: _turn_weights(batch, discount))
+
+
+def chosen_nll() -> Loss:
+    """Return the mean over pairs of the mean negative log-likelihood per token of the chosen side."""
+
+    def loss(outputs: Outputs, batch: Batch) -> LossReport:
+        sides = _sides(batch)
+        mask = is_trained(batch).to(outputs.logprobs.dtype)
+        total, num = sides.sums(outputs.logprobs * mask)[0], sides.sums(mask)[0]
+        nll = -(total / num).sum() / batch.extra.num_pairs
+        return LossReport(loss=nll, metrics={"preference/chosen_nll": float(nll.detach())})
+
+    return loss
+
+
+def rpo(beta: float = 0.1, *, alpha: float = 1.0) -> Loss:
+    """Return DPO + `alpha` · the chosen side's mean NLL per token (arXiv 2404.19733), never its sum."""
+    return combine((dpo(beta), 1.0), (chosen_nll(), alpha))
+
+
+def _positive(beta: float) -> None:
+    if beta <= 0:
+        raise UsageError(f"beta of a preference loss: got {beta}; give a number above 0")
+
+
+def _preference(
+    value: Callable[[Tensor], Tensor], token_weight: Callable[[Batch], Tensor] | None = None
+) -> Loss:
+    """Return the mean over pairs of `value`(Δ [P])."""
+
+    def loss(outputs: Outputs, batch: Batch) -> LossReport:
+        ratio = torch.where(is_trained(batch), outputs.logprobs - reference_of(batch), 0.0)
+        chosen, rejected = _sides(batch).sums(ratio if token_weight is None else ratio * token_weight(batch))
+        delta = chosen - rejected
+        terms = (value(delta), (delta > 0).to(delta.dtype), delta, chosen, rejected)
+        sums = torch.stack([term.sum() for term in terms]) / batch.extra.num_pairs
+        names = ("loss", "accuracy", "margin", "chosen_log_ratio", "rejected_log_ratio")
+        numbers: list[float] = sums.detach().cpu().numpy().tolist()
+        return LossReport(
+            loss=sums[0], metrics={f"preference/{name}": x for name, x in zip(names, numbers, strict=True)}
+        )
+
+    return loss
+
+
+def _sides(batch: Batch) -> _Sides:
+    pair = batch.extra.pair
+    if (pair < 0).any():
+        raise DataError("streams of a preference loss: got one outside of any pair; pack pair_samples only")
+    names, rank = torch.unique(pair, return_inverse=True)
+    slot = 2 * rank + batch.extra.is_chosen
+    trained = torch.zeros(2 * len(names), device=slot.device)
+    trained = trained.index_add(0, slot[batch.sequence_id], is_trained(batch).float())
+    if not trained.all():
+        at = int(names[int(trained.argmin()) // 2])
+        raise InvariantError(f"both sides of pair {at}: got one without trained tokens; never split a pair")
+    return _Sides(slot=slot[batch.sequence_id], num=len(names))
+
+
+def _turn_weights(batch: Batch, discount: float) -> Tensor:
+    """Return φ(t, T) [N] of each token's turn t, with T the number of turns of its side."""
+    sides = _sides(batch)
+    turns = torch.zeros(2 * sides.num, dtype=torch.int64, device=batch.turn_id.device)
+    num = turns.scatter_reduce(0, sides.slot, batch.turn_id + 1, "amax")[sides.slot].float()
+    place = batch.turn_id.clamp(min=0).float()
+    if discount == 1:
+        return ((num - place) / num).to(batch.loss_weight.dtype)
+    phi = discount**place * (1 - discount ** (num - place)) / (1 - discount**num)
+    return phi.to(batch.loss_weight.dtype)

@@ -1,0 +1,43 @@
+"""L = Σ w_t · ½(V_t - G_t)²: the critic's regression on the returns that the credit gave.
+
+With `clip`, PPO's pessimistic form: the larger of that and the same with V_t kept within ±clip of the value
+when the batch was collected (arXiv 1707.06347, the implementation's). V_t is the value before token t. The
+one rule: targets are fixed; nothing here bootstraps.
+"""
+
+import torch
+
+from quintain.errors import UsageError
+from quintain.losses.measure import token_means, weighted_sum
+from quintain.types import Batch, Loss, LossReport, Outputs
+
+
+def value_regression(*, clip: float | None = None) -> Loss:
+    """Return half the weighted squared error; logs `value/squared_error`, `value/mean`,
+    `value/clip_fraction`.
+
+    Raises `UsageError` when the model has no value head, or with `clip` when the batch carries no values.
+    """
+
+    def loss(outputs: Outputs, batch: Batch) -> LossReport:
+        if outputs.values is None:
+            raise UsageError(
+                "values of a critic: got none; give the model a value head or use a method without"
+            )
+        error = (outputs.values - batch.returns).square()
+        worst = error
+        if clip is not None:
+            if batch.extra.values is None:
+                raise UsageError(
+                    "values at collection for value clipping: got none; keep them or leave clip out"
+                )
+            near = batch.extra.values + (outputs.values - batch.extra.values).clamp(-clip, clip)
+            worst = torch.maximum(error, (near - batch.returns).square())
+        terms = {
+            "value/squared_error": error,
+            "value/mean": outputs.values,
+            "value/clip_fraction": (worst > error).float(),
+        }
+        return LossReport(loss=weighted_sum(batch, worst) / 2, metrics=token_means(batch, terms))
+
+    return loss
