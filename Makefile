@@ -17,7 +17,7 @@ help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 quickstart: $(VENV)/.quickstart  ## train an agent on BabyAI, from nothing (3 minutes on 2 cores)
-	$(BIN)/quintain train rl/grpo --config examples/quickstart.toml
+	$(BIN)/quintain train quickstart --run quickstart --replace
 
 test: $(VENV)/.dev  ## the whole suite, and the coverage that each room must have
 	$(BIN)/python -m pytest --cov --cov-report=

@@ -1,0 +1,113 @@
+"""What the documentation says of the code is compared with the code."""
+
+import re
+import runpy
+import tomllib
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+import quintain
+from quintain.environments.protocol import Environment, advance, begin, tool_action
+from quintain.errors import EXIT_CODES
+from quintain.recipes.names import RECIPES
+from quintain.types import Action
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+EXAMPLE = ROOT / "examples" / "guess.py"
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """Return the fenced blocks of `language` in `page`."""
+    return re.findall(
+        rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+
+
+def example(monkeypatch: pytest.MonkeyPatch) -> tuple[type[Environment], dict[str, Any]]:
+    """Return the class in the example and the arguments it would train with."""
+    asked: dict[str, Any] = {}
+
+    def train(recipe: str, **settings: Any) -> None:
+        asked.update(settings, recipe=recipe)
+
+    monkeypatch.setattr(quintain, "train", train, raising=False)
+    scope = runpy.run_path(str(EXAMPLE), run_name="guess")
+    return cast("type[Environment]", scope["Guess"]), asked
+
+
+def test_the_table_of_exit_codes() -> None:
+    text = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| (.+) \|$", text, re.MULTILINE)
+    assert {int(code): meaning for code, meaning in rows} == EXIT_CODES
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/own-environment.md"])
+def test_the_example_stands_in_the_page_as_it_is(page: str) -> None:
+    assert EXAMPLE.read_text(encoding="utf-8") in blocks(ROOT / page, "python")
+    assert len(EXAMPLE.read_text(encoding="utf-8").splitlines()) <= 30
+
+
+def test_the_example_is_an_environment_that_can_be_solved(monkeypatch: pytest.MonkeyPatch) -> None:
+    guess_class, asked = example(monkeypatch)
+    assert asked == {"recipe": "grpo", "environment": guess_class, "model": "tiny"}
+    environment = guess_class()
+    assert environment.instructions() == "Find the hidden number between 1 and 32."
+    assert [tool.name for tool in environment.tools()] == ["guess"]
+    assert begin(environment, environment.task("train", 0)) == environment.instructions()
+    low, high = 1, 32
+    for _ in range(5):
+        middle = (low + high) // 2
+        result = advance(environment, tool_action("guess", number=middle))
+        if result.is_terminated:
+            assert (result.observation, result.reward, result.is_success) == ("correct", 1.0, True)
+            return
+        low, high = (middle + 1, high) if result.observation == "higher" else (low, middle - 1)
+    raise AssertionError("halving 32 numbers takes more than five guesses")
+
+
+def test_the_environment_without_tools(tmp_path: Path) -> None:
+    file = tmp_path / "echo.py"
+    file.write_text("import quintain\n\n" + blocks(ROOT / "docs" / "own-environment.md", "python")[1])
+    echo = cast("type[Environment]", runpy.run_path(str(file))["Echo"])()
+    word = str(begin(echo, echo.task("train", 0))).removeprefix("Say: ")
+    assert advance(echo, Action(text=f" {word}\n")).is_success
+    assert not advance(echo, Action(text="wall")).is_success
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_recipe_has_its_page() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    for name in {module.rpartition(".")[2] for module in RECIPES.values()} - {"quickstart"}:
+        assert f"methods/{name}.md" in navigation
+        assert (ROOT / "docs" / "methods" / f"{name}.md").is_file()
+
+
+def test_every_room_has_a_floor_and_a_line_in_the_map() -> None:
+    rooms = {path.parent.name for path in (ROOT / "src" / "quintain").glob("*/__init__.py")}
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (contract,) = settings["tool"]["importlinter"]["contracts"]
+    floors = {room.strip(" ()") for layer in contract["layers"] for room in layer.split("|")}
+    map_of_rooms = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    for room in rooms:
+        assert room in floors
+        assert f"`{room}`" in map_of_rooms
+
+
+def test_pins_cover_the_packages_that_are_asked_for() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    asked = [
+        *settings["dependencies"],
+        *(d for extra in settings["optional-dependencies"].values() for d in extra),
+    ]
+    names = {re.split(r"[\[<>=,]", text)[0].lower().replace("_", "-") for text in asked} - {"quintain"}
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = {line.split("==")[0].lower().replace("_", "-") for line in lines if "==" in line}
+    assert names <= pins
