@@ -4,11 +4,10 @@ The world, its missions and its expert bot are the package's own. The one rule: 
 ``terminated`` with a reward above zero.
 """
 
-import copy
 import hashlib
 from typing import ClassVar, Literal
 
-from quintain.environments.babyai_level import Bot, Level, make_bot, make_level, progress, signature
+from quintain.environments.babyai_level import Bot, Level, copied, make_bot, progress, signature, start_level
 from quintain.environments.babyai_view import describe, name
 from quintain.environments.protocol import Environment
 from quintain.errors import EnvironmentFault, UsageError
@@ -27,7 +26,7 @@ BOT_ERRORS = (
     ValueError,
 )
 Advice = int | EnvironmentFault | None
-State = tuple[Level, Bot | None, Advice, list[int], int, int]
+State = tuple[Level, Bot | None, Advice, tuple[int, ...], int]
 
 
 class BabyAI(Environment):
@@ -63,7 +62,7 @@ class BabyAI(Environment):
         self._reward = reward
         self._repeat_mission = repeat_mission
         self._limit = max_turns
-        self._level = make_level(level)
+        self._level_name = level
         self._start(0)
 
     def reset(self, task: Task) -> str:
@@ -119,19 +118,27 @@ class BabyAI(Environment):
 
     def snapshot(self) -> State:
         """Return a deep copy of the level and its bot."""
-        return _copied((self._level, self._bot, self._advice, self._taken, self._seed, self.max_turns))
+        level, bot = copied(self._level, self._bot)
+        return level, bot, self._advice, tuple(self._taken), self._seed
 
     def restore(self, state: State) -> None:
         """Continue from a snapshot of any instance of the same level."""
-        self._level, self._bot, self._advice, self._taken, self._seed, self.max_turns = _copied(state)
+        level, bot, self._advice, taken, self._seed = state
+        self._level, self._bot = copied(level, bot)
+        self._taken = list(taken)
+        self._set_limit()
 
     def _start(self, seed: int) -> None:
         """Generate the level of `seed` and forget the episode before."""
-        self._level.reset(seed=seed)
+        self._level = start_level(self._level_name, seed)
         self._seed = seed
         self._taken: list[int] = []
         self._bot: Bot | None = None
         self._advice: Advice = None
+        self._set_limit()
+
+    def _set_limit(self) -> None:
+        """Take the turn limit over from the level, or from the knob where that is lower."""
         longest = int(self._level.max_steps)
         self.max_turns = min(self._limit or longest, longest)
 
@@ -173,14 +180,6 @@ class BabyAI(Environment):
         x, y = level.agent_pos
         seen = describe(level.grid.grid, level.grid.width, (int(x), int(y), int(level.agent_dir)))
         return f"carrying {name(level.carrying)}, {seen}" if level.carrying is not None else seen
-
-
-def _copied(state: State) -> State:
-    """Return a deep copy of `state` that shares what never changes: the spaces and the walls."""
-    level = state[0]
-    constant = [cell for cell in level.grid.grid if cell is not None and cell.type == "wall"]
-    kept = {id(part): part for part in (level.action_space, level.observation_space, *constant)}
-    return copy.deepcopy(state, kept)
 
 
 def _opened_box() -> type[Exception]:

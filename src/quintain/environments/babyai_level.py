@@ -4,6 +4,7 @@ A level is the package's own class with two methods replaced: the observation (w
 the reachability test of the generator (the same answer, faster). The generator's chatter goes nowhere.
 """
 
+import copy
 import functools
 import importlib
 from collections.abc import Mapping
@@ -13,6 +14,10 @@ from quintain.environments.babyai_view import Cell
 from quintain.errors import MissingExtra, UsageError, suggestion
 
 GENERATOR = "minigrid.envs.babyai.core.roomgrid_level"
+NUM_KEPT = 128
+"""Levels kept as they were generated."""
+SHARED = ("action_space", "observation_space", "room_grid", "locked_room", "_np_random", "spec", "actions")
+"""Parts of a level that no step changes."""
 
 
 class Instruction(Protocol):
@@ -56,13 +61,64 @@ class Bot(Protocol):
         ...
 
 
-def make_level(name: str) -> Level:
-    """Return level `name` of minigrid's BabyAI family, such as ``GoToLocal``.
+def start_level(name: str, seed: int) -> Level:
+    """Return level `name` of minigrid's BabyAI family, such as ``GoToLocal``, at the start of episode `seed`.
 
     Raises:
         MissingExtra: minigrid is not installed.
         UsageError: there is no such level.
     """
+    return copied(_generated(name, seed))[0]
+
+
+def copied(level: Level, bot: Bot | None = None) -> tuple[Level, Bot | None]:
+    """Return an independent copy of `level` and of the bot that plays it.
+
+    What no step changes is shared: spaces, rooms, walls and the generator's random numbers, which no level draws
+    from once it is made.
+    """
+    twin = object.__new__(type(level))
+    grid = object.__new__(type(level.grid))
+    memo: dict[int, object] = {id(level): twin, id(level.grid): grid}
+    facts = vars(level)
+    memo.update((id(facts[name]), facts[name]) for name in SHARED if name in facts)
+    vars(grid).update(vars(level.grid))
+    grid.grid = [_twin(cell, memo) for cell in level.grid.grid]
+    vars(twin).update(facts)
+    twin.grid = grid
+    twin.carrying = _twin(level.carrying, memo)
+    twin.instrs = copy.deepcopy(level.instrs, memo)
+    return twin, copy.deepcopy(bot, memo)
+
+
+def _twin(cell: Cell | None, memo: dict[int, object]) -> Cell | None:
+    """Return a copy of `cell` and of what it contains; walls stand for themselves."""
+    if cell is None or cell.type == "wall":
+        return cell
+    if id(cell) not in memo:
+        twin = object.__new__(type(cell))
+        memo[id(cell)] = twin
+        facts = vars(cell)
+        vars(twin).update(facts)
+        if facts.get("contains") is not None:
+            vars(twin)["contains"] = _twin(facts["contains"], memo)
+    return cast(Cell, memo[id(cell)])
+
+
+@functools.lru_cache(maxsize=NUM_KEPT)
+def _generated(name: str, seed: int) -> Level:
+    """Return the level of `seed`, which must not be stepped.
+
+    A group of episodes starts from the same level several times; a copy takes a fraction of generating it.
+    """
+    level = copied(_template(name))[0]
+    level.reset(seed=seed)
+    return level
+
+
+@functools.cache
+def _template(name: str) -> Level:
+    """Return a level `name` that has been generated once."""
     levels = level_ids()
     if name not in levels:
         raise UsageError(f"BabyAI level: got {name!r}; {suggestion(name, levels)}")
@@ -71,7 +127,9 @@ def make_level(name: str) -> Level:
     found = spec(levels[name])
     assert found.entry_point is not None
     base = load_env_creator(found.entry_point) if isinstance(found.entry_point, str) else found.entry_point
-    return cast(Level, _quick(cast(type, base))(**found.kwargs))
+    level = cast(Level, _quick(cast(type, base))(**found.kwargs))
+    level.reset(seed=0)
+    return level
 
 
 def make_bot(level: Level) -> Bot:

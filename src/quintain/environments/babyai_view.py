@@ -44,12 +44,15 @@ def describe(cells: Sequence[Cell | None], width: int, agent: tuple[int, int, in
             seen = _spread(seen, EVERYTHING)[1]
             continue
         clear = EVERYTHING
+        things: list[tuple[int, Cell]] = []
         for column, cell in enumerate(row):
-            if cell is not None and _hides(cell):
-                clear ^= 1 << column
+            if cell is not None:
+                things.append((column, cell))
+                if _hides(cell):
+                    clear ^= 1 << column
         seen, beyond = _spread(seen, clear)
-        for column, cell in enumerate(row):
-            if cell is None or not seen >> column & 1:
+        for column, cell in things:
+            if not seen >> column & 1:
                 continue
             if cell.type == "wall":
                 if column == MIDDLE and not wall:
