@@ -18,7 +18,7 @@ from typing import Any
 from quintain.errors import DataError, QuintainError, StoreError, UsageError
 from quintain.store import codec, faults
 from quintain.store.files import disk_error
-from quintain.store.rows import READ_FIELDS, as_column, read_row, write_row
+from quintain.store.rows import READ_FIELDS, Recorded, as_column, read_row, write_row
 from quintain.store.schema import APPLICATION, INSERT_STEP, INSERT_TRAJECTORY, TABLES, VERSION
 from quintain.types import Trajectory
 
@@ -134,7 +134,7 @@ class Journal:
             for table in ("trajectories", "steps")
         }
 
-    def trajectories(self, *, step: int | None, phase: str | None) -> Iterator[Trajectory]:
+    def recorded(self, *, step: int | None, phase: str | None) -> Iterator[Recorded]:
         """Yield the trajectories in order of arrival; a row that cannot be read is reported and skipped."""
         query = (
             "SELECT id FROM trajectories WHERE is_abandoned = 0 AND (?1 IS NULL OR step = ?1) "
@@ -143,11 +143,11 @@ class Journal:
         for (row_id,) in self._all(query, (step, phase)):
             try:
                 row = self._one(f"SELECT {READ_FIELDS} FROM trajectories WHERE id = ?", (row_id,))
-                trajectory = read_row(row)
+                recorded = read_row(row_id, row)
             except (DataError, StoreError) as error:
                 self._report("quarantine", f"trajectory row {row_id} of {self.file}: {error}")
                 continue
-            yield trajectory
+            yield recorded
 
     def add_event(self, kind: str, message: str, data: Mapping[str, Any]) -> None:
         """Add an event with the wall-clock time."""
@@ -252,5 +252,10 @@ def _reported(asked: str, file: Path) -> Generator[None]:
         raise
     except sqlite3.ProgrammingError as error:
         raise UsageError(f"{asked} {file}: got a run that is closed ({error}); open it again") from error
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, sqlite3.OperationalError) as error:
         raise disk_error(asked, file, error) from error
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        raise StoreError(
+            f"{asked} in {file}: got a damaged file ({error}); "
+            "restore it from a copy; the checkpoints are files of their own"
+        ) from error

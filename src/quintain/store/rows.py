@@ -7,6 +7,7 @@ every byte of a row that is read back is under a checksum, so damage is found an
 import math
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from quintain.errors import DataError
@@ -14,6 +15,16 @@ from quintain.store import codec
 from quintain.types import Failure, Trajectory
 
 READ_FIELDS = "phase, step, seconds, codec, digest, structure, payload"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """A trajectory with its place in the journal: ``Recorded(row=7, step=0, phase="train", …)``."""
+
+    row: int
+    step: int
+    phase: str
+    trajectory: Trajectory
 
 
 def finite_metrics(metrics: Mapping[str, float]) -> dict[str, float | None]:
@@ -26,10 +37,13 @@ def finite_metrics(metrics: Mapping[str, float]) -> dict[str, float | None]:
         if name in ("step", "phase"):
             raise DataError(f"metric {name!r}: got a name that every row has already; rename the metric")
         try:
-            number = value if isinstance(value, int) and not isinstance(value, bool) else float(value)
+            is_finite = math.isfinite(value)
+        except OverflowError:
+            is_finite = False
         except (TypeError, ValueError) as error:
             raise DataError(f"metric {name!r}: got {value!r}; give a number") from error
-        found[name] = number if math.isfinite(number) else None
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        found[name] = (value if is_whole else float(value)) if is_finite else None
     return found
 
 
@@ -73,19 +87,16 @@ def as_column(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def read_row(row: tuple[Any, ...] | None) -> Trajectory:
-    """Return the trajectory in the `READ_FIELDS` of a row; raise `DataError` when anything in it changed."""
+def read_row(row_id: int, row: tuple[Any, ...] | None) -> Recorded:
+    """Return what the `READ_FIELDS` of a row hold; raise `DataError` when anything in them changed."""
     if row is None:
         raise DataError("got no such row")
     phase, step, seconds, version, digest, structure, payload = row
     if version != codec.CODEC:
-        raise DataError(
-            f"got encoding version {version!r}, and this release reads {codec.CODEC}; upgrade quintain"
-        )
+        raise DataError(f"got encoding {version!r}, and this release reads {codec.CODEC}; upgrade quintain")
     if not all(isinstance(blob, bytes) for blob in (digest, structure, payload)):
         raise DataError("got columns of the wrong type")
     if digest[16:] != _seal(str(phase), step, seconds, digest[:16]):
         raise DataError("got a step, phase or duration that was changed")
-    return codec.decode(
-        codec.Record(structure=structure, payload=payload, digest=digest[:16]), seconds=seconds
-    )
+    record = codec.Record(structure=structure, payload=payload, digest=digest[:16])
+    return Recorded(row=row_id, step=step, phase=phase, trajectory=codec.decode(record, seconds=seconds))

@@ -21,7 +21,7 @@ from quintain.store.checkpoints import Checkpoint, Checkpoints
 from quintain.store.creation import CONFIG, JOURNAL, METRICS, create_folder, read_settings
 from quintain.store.journal import Journal
 from quintain.store.lock import WriterLock, is_locked
-from quintain.store.rows import finite_metrics
+from quintain.store.rows import Recorded, finite_metrics
 from quintain.types import Trajectory
 
 Status = Literal["running", "done", "interrupted", "failed"]
@@ -185,7 +185,11 @@ class Run:
 
         A row that cannot be read is skipped, counted in `num_quarantined` and reported.
         """
-        return self._journal.trajectories(step=step, phase=phase)
+        return (each.trajectory for each in self.recorded(step, phase))
+
+    def recorded(self, step: int | None = None, phase: str | None = None) -> Iterator[Recorded]:
+        """Yield the same as `trajectories`, each with its row, step and phase."""
+        return self._journal.recorded(step=step, phase=phase)
 
     def finish(self, status: Status = "done") -> None:
         """Record how the run ended."""
