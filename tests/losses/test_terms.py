@@ -14,7 +14,7 @@ from quintain.losses.imitation import imitation, weighted_imitation
 from quintain.losses.importance import masked_importance, truncated_importance
 from quintain.losses.kl import adapted_coefficient, kl_estimate, kl_penalty
 from quintain.losses.policy import clipped, reinforce
-from quintain.losses.value import value_regression
+from quintain.losses.value import value
 from quintain.types import Batch, Loss, Outputs
 
 MakeBatch = Callable[..., Batch]
@@ -135,11 +135,11 @@ def test_adapted_coefficient_fixtures() -> None:
 # value
 
 
-def test_value_regression_by_hand(batch: MakeBatch, outputs: MakeOutputs) -> None:
+def test_value_loss_by_hand(batch: MakeBatch, outputs: MakeOutputs) -> None:
     made = batch([0, 0.5, 0.5], returns=[9, 1.0, 0.0])
     values = torch.tensor([5.0, 0.5, 2.0], dtype=torch.float64, requires_grad=True)
     given = replace(outputs([0, 0, 0]), values=values)
-    report = value_regression()(given, made)
+    report = value()(given, made)
     assert report.loss.item() == pytest.approx((0.5 * 0.25 + 0.5 * 4) / 2)
     assert torch.autograd.grad(report.loss, values)[0].tolist() == [0, -0.25, 1.0]
     assert report.metrics == {"value/squared_error": 2.125, "value/mean": 1.25, "value/clip_fraction": 0}
@@ -149,20 +149,20 @@ def test_value_clip_is_pessimistic(batch: MakeBatch, outputs: MakeOutputs) -> No
     made = batch([1.0, 1.0], returns=[1.0, 1.0])
     made = replace(made, extra=replace(made.extra, values=torch.tensor([0.0, 0.0], dtype=torch.float64)))
     values = torch.tensor([0.9, -0.9], dtype=torch.float64, requires_grad=True)
-    report = value_regression(clip=0.2)(replace(outputs([0, 0]), values=values), made)
+    report = value(clip=0.2)(replace(outputs([0, 0]), values=values), made)
     assert report.loss.item() == pytest.approx((0.8**2 + 1.9**2) / 2)
     assert torch.autograd.grad(report.loss, values)[0].tolist() == pytest.approx([0, -1.9])
     assert report.metrics["value/clip_fraction"] == 0.5
-    wide = value_regression(clip=10.0)(replace(outputs([0, 0]), values=values), made)
+    wide = value(clip=10.0)(replace(outputs([0, 0]), values=values), made)
     assert wide.loss.item() == pytest.approx((0.1**2 + 1.9**2) / 2)
 
 
-def test_value_regression_needs_values(batch: MakeBatch, outputs: MakeOutputs) -> None:
+def test_the_value_loss_needs_values(batch: MakeBatch, outputs: MakeOutputs) -> None:
     with pytest.raises(UsageError, match="value head"):
-        value_regression()(outputs([0.0]), batch([1.0]))
+        value()(outputs([0.0]), batch([1.0]))
     given = replace(outputs([0.0]), values=torch.zeros(1, dtype=torch.float64))
     with pytest.raises(UsageError, match="values at collection"):
-        value_regression(clip=0.2)(given, batch([1.0]))
+        value(clip=0.2)(given, batch([1.0]))
 
 
 # entropy

@@ -12,7 +12,7 @@ from quintain.losses.measure import token_means, weighted_sum
 from quintain.types import Batch, Loss, LossReport, Outputs
 
 
-def value_regression(*, clip: float | None = None) -> Loss:
+def value(*, clip: float | None = None) -> Loss:
     """Return half the weighted squared error; logs `value/squared_error`, `value/mean`,
     `value/clip_fraction`.
 

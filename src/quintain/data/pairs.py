@@ -1,0 +1,46 @@
+"""Groups to preference pairs: within a group the higher outcome is chosen over the lower.
+
+Episodes of one task only are compared, and only where their outcomes differ by more than a margin (ETO,
+arXiv 2403.02502). The result depends on the groups alone: ties go to the lower index, the order is theirs.
+The one rule: a failure is on no side of a pair.
+"""
+
+from collections.abc import Sequence
+from itertools import combinations
+
+from quintain.types import Group, Pair, Score, Trajectory
+
+
+def best_and_worst(groups: Sequence[Group], *, margin: float = 0.0) -> list[Pair]:
+    """Return at most one pair per group: its best against its worst, where they differ by more than `margin`."""
+    pairs: list[Pair] = []
+    for group in groups:
+        ranked = _ranked(group)
+        if ranked and (pair := _pair(ranked[0], ranked[-1], margin)):
+            pairs.append(pair)
+    return pairs
+
+
+def all_pairs(groups: Sequence[Group], *, margin: float = 0.0, limit: int | None = None) -> list[Pair]:
+    """Return every pair of a group that differs by more than `margin`, widest first; at most `limit` per
+    group.
+    """
+    pairs: list[Pair] = []
+    for group in groups:
+        own = [p for better, worse in combinations(_ranked(group), 2) if (p := _pair(better, worse, margin))]
+        pairs += sorted(own, key=lambda pair: -pair.margin)[:limit]
+    return pairs
+
+
+def _ranked(group: Group) -> list[Trajectory]:
+    return sorted(group.scored, key=lambda trajectory: (-_value(trajectory), trajectory.index))
+
+
+def _value(trajectory: Trajectory) -> float:
+    assert isinstance(trajectory.outcome, Score), "scored trajectories have a Score"
+    return trajectory.outcome.value
+
+
+def _pair(better: Trajectory, worse: Trajectory, margin: float) -> Pair | None:
+    difference = _value(better) - _value(worse)
+    return Pair(chosen=better, rejected=worse, margin=difference) if difference > max(margin, 0.0) else None
