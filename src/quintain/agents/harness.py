@@ -1,0 +1,258 @@
+"""The four harnesses: plain text, ReAct, JSON tool calls, and a choice among legal actions.
+
+They differ in how an action is written and read, and in what ends a completion; the conversation is the same. The
+system message is the environment's instructions and the task's prompt.
+The one rule: `write(action)` gives the ids that a policy would sample to take `action`, and `read` takes them back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from quintain.agents.protocol import Agent, Brief, Prompt
+from quintain.engines.protocol import Sampling
+from quintain.environments.protocol import Environment, Legal
+from quintain.errors import DataError, UsageError
+from quintain.text.chat import Chat
+from quintain.text.parse import (
+    parse_choice,
+    parse_react,
+    parse_text,
+    parse_tool_calls,
+    tools_text,
+    write_react,
+    write_tool_calls,
+)
+from quintain.types import Action, Completion, Message, Observation, ToolSpec, as_content, as_text
+
+REACT_INSTRUCTIONS = "Answer with one thought and one action:\nThought: why\nAction: "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wording:
+    """How a harness reads an action out of text and writes one: ``parse(write(action)) == action``."""
+
+    parse: Callable[[str], Action]
+    write: Callable[[Action], str]
+
+
+class ChatSession:
+    """One episode as a chat: observations are user messages, or tool messages after a call of the chat's `tools`."""
+
+    def __init__(
+        self, chat: Chat, sampling: Sampling, wording: Wording, system: str, tools: tuple[ToolSpec, ...] = ()
+    ) -> None:
+        self._chat = chat
+        self._sampling = sampling
+        self._wording = wording
+        self._conversation = chat.conversation(tools)
+        self._unsent = [Message(role="system", content=as_content(system))] if system else []
+        self._has_tools = bool(tools)
+        self._awaits_tool = False
+
+    def observe(self, observation: Observation, legal_actions: tuple[str, ...] = ()) -> Prompt:
+        """See `Session.observe`; `legal_actions` are not shown."""
+        role = "tool" if self._awaits_tool else "user"
+        ids = self._conversation.prompt([*self._unsent, Message(role=role, content=as_content(observation))])
+        self._unsent = []
+        return Prompt(token_ids=ids.token_ids, starts_segment=ids.starts_segment, sampling=self._sampling)
+
+    def read(self, completion: Completion) -> Action:
+        """See `Session.read`."""
+        self._conversation.sampled(completion.token_ids)
+        action = self._wording.parse(self._conversation.text(completion.token_ids))
+        self._awaits_tool = self._has_tools and bool(action.tool_calls)
+        return action
+
+    def write(self, action: Action) -> tuple[int, ...]:
+        """See `Session.write`."""
+        return self._chat.write(self._wording.write(action))
+
+
+@dataclass(frozen=True, slots=True)
+class PlainText:
+    """The completion is the action: ``PlainText(chat, temperature=1.0, max_tokens=64)``."""
+
+    chat: Chat
+    temperature: float = 1.0
+    max_tokens: int = 64
+
+    def open(self, brief: Brief) -> ChatSession:
+        """See `Agent.open`."""
+        sampling = sampling_of(self.chat, self.temperature, self.max_tokens)
+        wording = Wording(parse=parse_text, write=lambda action: action.text)
+        return ChatSession(self.chat, sampling, wording, system_text(brief))
+
+
+@dataclass(frozen=True, slots=True)
+class ReAct:
+    """A thought and an action in words (arXiv 2210.03629): ``Thought: ...`` then ``Action: name[argument]``.
+
+    Where the environment has tools, the action is a tool call and the tools are listed in the system message;
+    elsewhere it is the text after ``Action:``. Demonstrations are written without a thought.
+    """
+
+    chat: Chat
+    temperature: float = 1.0
+    max_tokens: int = 256
+
+    def open(self, brief: Brief) -> ChatSession:
+        """See `Agent.open`."""
+        sampling = sampling_of(self.chat, self.temperature, self.max_tokens)
+        wording = Wording(parse=partial(parse_react, tools=brief.tools), write=write_react)
+        return ChatSession(self.chat, sampling, wording, system_text(brief, react_text(brief.tools)))
+
+
+@dataclass(frozen=True, slots=True)
+class JsonTools:
+    """Tool calls as JSON, Hermes/Qwen style; several may stand in one turn, and text around them is ignored.
+
+    The tools go where the chat template puts them, or into the system message where it knows none.
+    """
+
+    chat: Chat
+    temperature: float = 1.0
+    max_tokens: int = 256
+
+    def open(self, brief: Brief) -> ChatSession:
+        """See `Agent.open`."""
+        sampling = sampling_of(self.chat, self.temperature, self.max_tokens)
+        wording = Wording(parse=parse_tool_calls, write=self._written)
+        return ChatSession(self.chat, sampling, wording, system_text(brief), brief.tools)
+
+    def _written(self, action: Action) -> str:
+        padding = self.chat.template.call_padding
+        return write_tool_calls(action.tool_calls, padding) if action.tool_calls else action.text
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """Legal actions as ids, and the tokens that end a completion among them."""
+
+    written: dict[str, tuple[int, ...]]
+    """action → the ids that take it, the token that stops it included"""
+    stop_ids: frozenset[int]
+    longest: int
+
+
+def choices(chat: Chat, legal_actions: Sequence[str]) -> Choices:
+    """Return how each of `legal_actions` is written.
+
+    A token that ends some action and stands in no action before its end stops the completion at once, so that a
+    one-token action costs one decoding step. An action that does not end so is closed with the chat's end token.
+    """
+    ids = {action: chat.answer_ids(action.strip()) for action in legal_actions}
+    inner = {token for tokens in ids.values() for token in tokens[:-1]}
+    stops = chat.stop_ids | ({tokens[-1] for tokens in ids.values() if tokens} - inner)
+    written = {
+        action: tokens if tokens and tokens[-1] in stops else (*tokens, chat.end_id)
+        for action, tokens in ids.items()
+    }
+    return Choices(written=written, stop_ids=stops, longest=max(map(len, written.values()), default=1))
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of the legal actions, word for word: ``Choice(chat, temperature=1.0)``.
+
+    A completion ends with the last token of an action (see `choices`) and is cut at the length of the longest legal
+    one, or at `max_tokens` if that is less. With `list_actions` each observation is followed by the legal actions.
+    """
+
+    chat: Chat
+    temperature: float = 1.0
+    max_tokens: int = 64
+    list_actions: bool = False
+
+    def open(self, brief: Brief) -> ChoiceSession:
+        """See `Agent.open`."""
+        sampling = sampling_of(self.chat, self.temperature, self.max_tokens)
+        return ChoiceSession(self.chat, sampling, brief, list_actions=self.list_actions)
+
+
+class ChoiceSession(ChatSession):
+    """An episode of `Choice`; the legal actions may change with every observation."""
+
+    def __init__(self, chat: Chat, sampling: Sampling, brief: Brief, *, list_actions: bool) -> None:
+        wording = Wording(parse=self._chosen, write=lambda action: action.text)
+        super().__init__(chat, sampling, wording, system_text(brief))
+        self._legal = brief.legal_actions
+        self._list_actions = list_actions
+        self._known: dict[tuple[str, ...], Choices] = {}
+
+    def observe(self, observation: Observation, legal_actions: tuple[str, ...] = ()) -> Prompt:
+        """See `Session.observe`; without `legal_actions` those of before stay.
+
+        Raises:
+            UsageError: no legal action was ever given.
+        """
+        self._legal = legal_actions or self._legal
+        if not self._legal:
+            raise UsageError(
+                "a choice among legal actions: got none from the environment; use PlainText, or define legal_actions"
+            )
+        if self._list_actions:
+            observation = f"{as_text(observation)}\nActions: {', '.join(self._legal)}"
+        prompt = super().observe(observation)
+        here = self._choices()
+        limit = min(prompt.sampling.max_tokens, here.longest)
+        return replace(prompt, sampling=replace(prompt.sampling, stop_ids=here.stop_ids, max_tokens=limit))
+
+    def write(self, action: Action) -> tuple[int, ...]:
+        """See `Session.write`.
+
+        Raises:
+            DataError: `action` is not legal.
+        """
+        chosen = self._chosen(action.text)
+        if chosen.error is not None:
+            raise DataError(f"writing a choice: {chosen.error}")
+        return self._choices().written[chosen.text]
+
+    def _chosen(self, text: str) -> Action:
+        return parse_choice(text, self._legal)
+
+    def _choices(self) -> Choices:
+        found = self._known.get(self._legal)
+        if found is None:
+            found = self._known[self._legal] = choices(self._chat, self._legal)
+        return found
+
+
+def for_environment(
+    chat: Chat, environment: Environment, *, temperature: float = 1.0, max_tokens: int = 128
+) -> Agent:
+    """Return the harness that fits `environment`: JSON tools, else a choice of legal actions, else plain text."""
+    if environment.tools():
+        return JsonTools(chat, temperature, max_tokens)
+    if isinstance(environment, Legal):
+        return Choice(chat, temperature, max_tokens)
+    return PlainText(chat, temperature, max_tokens)
+
+
+def sampling_of(chat: Chat, temperature: float, max_tokens: int) -> Sampling:
+    """Return the sampling of a harness: completions end with the chat's own end tokens.
+
+    Raises:
+        UsageError: the temperature is negative or not a number, or there is no room for a token.
+    """
+    if not 0 <= temperature < float("inf"):
+        raise UsageError(f"temperature of sampling: got {temperature}; give 0 (greedy) or a positive number")
+    if max_tokens < 1:
+        raise UsageError(f"max_tokens of a completion: got {max_tokens}; give at least 1")
+    return Sampling(temperature=temperature, max_tokens=max_tokens, stop_ids=chat.stop_ids)
+
+
+def system_text(brief: Brief, *more: str) -> str:
+    """Return the system message of an episode: instructions, the task's prompt and `more`, empty ones left out."""
+    return "\n\n".join(part for part in (brief.instructions, brief.task.prompt, *more) if part)
+
+
+def react_text(tools: Sequence[ToolSpec]) -> str:
+    """Return how a ReAct answer is written, with `tools` if there are any."""
+    if not tools:
+        return f"{REACT_INSTRUCTIONS}the action"
+    listed = tools_text(tools).rpartition("\n")[0]
+    return f"{listed}\n{REACT_INSTRUCTIONS}name[arguments as a JSON object]"

@@ -1,0 +1,153 @@
+"""Chats as token ids that only grow: each turn appends what it adds, and what was sampled stays as it was.
+
+Where a template merely appends, a turn costs work in proportion to its own text. Where it rewrites what came before
+(Qwen3 drops earlier `<think>` blocks), the chat is rendered in full and a new segment starts.
+The one rule: sampled ids are never encoded again within a segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from quintain.errors import InvariantError
+from quintain.text.template import Entry, Template, after_answer, answer
+from quintain.text.tokenizer import encoder_of
+from quintain.types import NOTHING, Message, ToolSpec
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptIds:
+    """Ids to sample after: they continue the stream, or are a whole new one when `starts_segment`."""
+
+    token_ids: tuple[int, ...]
+    starts_segment: bool
+
+
+class Chat:
+    """The chat format of a tokenizer; shared by all conversations of a run."""
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, *, template_options: Mapping[str, Any] = NOTHING
+    ) -> None:
+        """Probe the chat template of `tokenizer`; `template_options` are passed to every rendering.
+
+        A tokenizer without a template gets the compact one if it has the house's markers, else plain lines.
+
+        Raises:
+            ModelError: the tokenizer is not a fast one, its template cannot be rendered, or nothing ends an answer.
+        """
+        self.encoder = encoder_of(tokenizer)
+        self.template = Template(tokenizer, self.encoder, template_options)
+        self.end_id = self.template.end_id
+        """The token that ends an answer."""
+        eos = tokenizer.eos_token_id
+        self.stop_ids = frozenset({self.end_id} if eos is None else {self.end_id, int(eos)})
+        """Tokens that end an answer when sampled: the template's own and the tokenizer's end token."""
+
+    @property
+    def is_append_only(self) -> bool:
+        """Whether no probe chat, with or without system text and tools, saw the template rewrite earlier turns."""
+        probes = [
+            self.template.pieces((role,), has_system=has_system, has_tools=role == "tool")
+            for role in ("user", "tool" if self.template.takes_tool_role else "user")
+            for has_system in (False, True)
+        ]
+        return None not in probes
+
+    def conversation(self, tools: tuple[ToolSpec, ...] = ()) -> Conversation:
+        """Return an empty conversation in which the model may call `tools`."""
+        return Conversation(self, tools)
+
+    def answer_ids(self, text: str) -> tuple[int, ...]:
+        """Return the ids of `text` as the model would write it, without the end token.
+
+        Markup that is no special token (`<tool_call>`) gives its id; special tokens stay plain text.
+        """
+        return self.encoder.marked(self.encoder.defuse_answer(text), continues=True)
+
+    def write(self, text: str) -> tuple[int, ...]:
+        """Return the ids that say `text` and end the answer."""
+        return (*self.answer_ids(text), self.end_id)
+
+    def text(self, token_ids: Sequence[int]) -> str:
+        """Return the text of a completion without the token that ended it; other special tokens show as text."""
+        has_end = bool(token_ids) and token_ids[-1] in self.stop_ids
+        return self.encoder.decode(token_ids[:-1] if has_end else token_ids)
+
+
+class Conversation:
+    """One chat: call `prompt` with new messages, sample, call `sampled` with what came, and again."""
+
+    def __init__(self, chat: Chat, tools: tuple[ToolSpec, ...] = ()) -> None:
+        self._chat = chat
+        self._tools = tools
+        self._history: list[Entry] = []
+        self._sampled: tuple[int, ...] | None = None
+
+    def prompt(self, messages: Sequence[Message]) -> PromptIds:
+        """Append `messages` and return the ids up to where the model answers.
+
+        Raises:
+            InvariantError: the last prompt has not been answered with `sampled`.
+            ModelError: the template refuses the chat.
+        """
+        template = self._chat.template
+        entries = [template.entry(message) for message in messages]
+        if not self._history:
+            self._history = template.opening(entries, self._tools)
+            return self._restarted()
+        if self._sampled is None:
+            raise InvariantError("a prompt needs the last one answered: got two in a row; call sampled first")
+        said = answer(self._chat.encoder.defuse_answer(self.text(self._sampled)))
+        added = template.continuing(entries)
+        delta = self._appended(added)
+        if delta is None:
+            delta = self._rendered_delta(said, added)
+        ends = self._sampled[-1:] == (self._chat.end_id,)
+        self._history += [said, *added]
+        self._sampled = None
+        if delta is None:
+            return self._restarted()
+        rest = delta.removeprefix(template.end_text) if ends else delta
+        return PromptIds(token_ids=self._chat.encoder.marked(rest, continues=True), starts_segment=False)
+
+    def sampled(self, token_ids: Sequence[int]) -> None:
+        """Record the completion that the model sampled, as it was sampled.
+
+        Raises:
+            InvariantError: there is no open prompt.
+        """
+        if not self._history or self._sampled is not None:
+            raise InvariantError("a completion answers a prompt: got one without; call prompt first")
+        self._sampled = tuple(token_ids)
+
+    def text(self, token_ids: Sequence[int]) -> str:
+        """Return the text of a completion without the token that ended it."""
+        return self._chat.text(token_ids)
+
+    def _restarted(self) -> PromptIds:
+        template = self._chat.template
+        text = template.render(self._history, self._tools if template.takes_tools else ())
+        return PromptIds(token_ids=self._chat.encoder.marked(text, continues=False), starts_segment=True)
+
+    def _appended(self, added: Sequence[Entry]) -> str | None:
+        """Return the text that the entries `added` append, from the template's pieces; None where they do not fit."""
+        roles = tuple(entry["role"] for entry in added)
+        contents = [entry["content"] for entry in added]
+        if "assistant" in roles or not all(map(str.strip, contents)):
+            return None
+        has_system = self._history[0]["role"] == "system"
+        pieces = self._chat.template.pieces(roles, has_system=has_system, has_tools=bool(self._tools))
+        return None if pieces is None else pieces.fill(contents)
+
+    def _rendered_delta(self, said: Entry, added: Sequence[Entry]) -> str | None:
+        """Return the text after the answer in the full rendering; None if what stands before it was rewritten."""
+        template = self._chat.template
+        tools = self._tools if template.takes_tools else ()
+        before = template.render(self._history, tools)
+        return after_answer(before, said["content"], template.render([*self._history, said, *added], tools))

@@ -1,0 +1,171 @@
+"""Encode text so that only a chat template can write special tokens.
+
+Markup is every special token and every added token that looks like one (`<tool_call>`, `[INST]`). Before untrusted
+text meets a template it is *defused*: a private mark is put inside each markup string in it. After rendering, the
+markup that is still whole was written by the template and becomes its id; everything else loses its marks and is
+encoded by a private tokenizer that knows no markup.
+The one rule: `plain` never returns a markup id, whatever the text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from tokenizers import AddedToken, Tokenizer
+
+from quintain.errors import ModelError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+MARK = "\ue000"
+LITERAL_MARK, BREAK = MARK + "0", MARK + "1"
+ANCHOR = "\ufdd0anchor\ufdd1"
+MARKUP_SHAPE = re.compile(r"<.*>|\[.*\]|\{.*\}", re.DOTALL)
+CACHED_TEXTS, CACHED_LENGTH = 16_384, 2_000
+
+
+class Defuser:
+    """Breaks every occurrence of `tokens` in a text, also those that would form with the text around it."""
+
+    def __init__(self, tokens: Iterable[str]) -> None:
+        """Prepare to break `tokens`, each of two characters or more."""
+        known = sorted(set(tokens), key=lambda token: (-len(token), token))
+        self._pattern = re.compile("|".join(map(re.escape, known)) or r"(?!)")
+        self._heads = {token[:cut] for token in known for cut in range(1, len(token))}
+        self._tails = {token[cut:] for token in known for cut in range(1, len(token))}
+        self._reach = range(1, max(map(len, known), default=1))
+
+    def __call__(self, text: str) -> str:
+        """Return `text` with a break inside each token, and at an edge that could complete one outside."""
+        if MARK in text:
+            text = text.replace(MARK, LITERAL_MARK)
+        while self._pattern.search(text):
+            text = self._pattern.sub(lambda match: match[0][0] + BREAK + match[0][1:], text)
+        core = text.strip()
+        if any(core[:size] in self._tails for size in self._reach):
+            text = text.replace(core, BREAK + core)
+            core = BREAK + core
+        if any(core[-size:] in self._heads for size in self._reach):
+            text = text.replace(core, core + BREAK)
+        return text
+
+
+class TextEncoder:
+    """Text to ids for one tokenizer; see the head of the module."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Read the added tokens of `tokenizer` and copy its backend.
+
+        Raises:
+            ModelError: the tokenizer has no fast backend.
+        """
+        if not tokenizer.is_fast:
+            raise ModelError(
+                f"a tokenizer with a fast backend is needed: got {type(tokenizer).__name__}; "
+                "convert it and save it with a tokenizer.json"
+            )
+        backend = cast(Tokenizer, tokenizer.backend_tokenizer)
+        added = cast("dict[int, AddedToken]", tokenizer.added_tokens_decoder)
+        markup = {number: token for number, token in added.items() if is_markup(token)}
+        self.num_tokens = len(tokenizer)
+        self._ids = {token.content: number for number, token in markup.items()}
+        self._pattern = markup_pattern(markup.values())
+        self._backend, self._anchor = without_markup(backend, self._ids)
+        self._forbidden = frozenset((*markup, self._anchor))
+        self._cache: dict[tuple[str, bool], tuple[int, ...]] = {}
+        self.defuse = Defuser(self._ids)
+        """Defuse untrusted text."""
+        self.defuse_answer = Defuser(token.content for token in markup.values() if token.special)
+        """Defuse what an assistant wrote: it may use markup such as `<tool_call>`, but no special token."""
+
+    @property
+    def markup_ids(self) -> frozenset[int]:
+        """Ids that `plain` never returns."""
+        return self._forbidden
+
+    def plain(self, text: str, *, continues: bool = True) -> tuple[int, ...]:
+        """Return the ids of `text` without any markup id; `continues` says that other tokens precede it."""
+        ids = self._encoded(text, continues)
+        if self._forbidden.isdisjoint(ids):
+            return ids
+        single = [token for character in text for token in self._encoded(character, continues)]
+        return tuple(token for token in single if token not in self._forbidden)
+
+    def marked(self, text: str, *, continues: bool) -> tuple[int, ...]:
+        """Return the ids of rendered `text`: whole markup gives its id, defused markup is plain text."""
+        key = (text, continues)
+        found = self._cache.get(key)
+        if found is None:
+            found = tuple(self._marked(text, continues))
+            if len(text) <= CACHED_LENGTH:
+                if len(self._cache) >= CACHED_TEXTS:
+                    self._cache.clear()
+                self._cache[key] = found
+        return found
+
+    def first_markup(self, text: str) -> tuple[int, int] | None:
+        """Return (its end in `text`, its id) for the first markup of rendered `text`."""
+        match = self._pattern.search(text)
+        return None if match is None else (match.end(), self._id_of(match[0]))
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Return the text of `token_ids`, special tokens included."""
+        return self._backend.decode(list(token_ids), skip_special_tokens=False)
+
+    def _marked(self, text: str, continues: bool) -> list[int]:
+        ids: list[int] = []
+        for index, piece in enumerate(self._pattern.split(text)):
+            if index % 2:
+                ids.append(self._id_of(piece))
+            elif piece:
+                unmarked = piece.replace(BREAK, "").replace(LITERAL_MARK, MARK)
+                ids.extend(self.plain(unmarked, continues=continues or index > 0))
+        return ids
+
+    def _id_of(self, piece: str) -> int:
+        found = self._ids.get(piece)
+        return self._ids[piece.strip()] if found is None else found
+
+    def _encoded(self, text: str, continues: bool) -> tuple[int, ...]:
+        """Encode with the private backend; the anchor keeps it from treating `text` as the start of a document."""
+        whole = ANCHOR + text if continues else text
+        try:
+            ids = self._backend.encode(whole, add_special_tokens=False).ids
+        except TypeError:  # lone surrogates cannot cross into the backend
+            valid = whole.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            ids = self._backend.encode(valid, add_special_tokens=False).ids
+        return tuple(ids[1:] if continues else ids)
+
+
+def is_markup(token: AddedToken) -> bool:
+    """Whether untrusted text must not produce `token`: special, or shaped like `<...>`, `[...]` or `{...}`.
+
+    A special token of one character (some checkpoints pad with ``!``) is ordinary text that cannot be broken.
+    """
+    return len(token.content) > 1 and (token.special or MARKUP_SHAPE.fullmatch(token.content) is not None)
+
+
+def markup_pattern(tokens: Iterable[AddedToken]) -> re.Pattern[str]:
+    """Return the pattern that finds `tokens`, longest first, with the blanks that they swallow; one group."""
+    longest = sorted(tokens, key=lambda token: (-len(token.content), token.content))
+    blanks = r"\s*"
+    parts = (blanks * t.lstrip + re.escape(t.content) + blanks * t.rstrip for t in longest)
+    return re.compile(f"({'|'.join(parts) or '(?!)'})")
+
+
+def without_markup(backend: Tokenizer, markup: Iterable[str]) -> tuple[Tokenizer, int]:
+    """Return a copy of `backend` that reads every string of `markup` as plain text, and the id of its anchor."""
+    names = set(markup)
+    description = cast("dict[str, Any]", json.loads(backend.to_str()))
+    for token in description["added_tokens"]:
+        token["special"] = token["content"] in names
+    copy = Tokenizer.from_str(json.dumps(description))
+    copy.no_truncation()
+    copy.no_padding()
+    copy.add_tokens([AddedToken(ANCHOR, normalized=False, special=False)])
+    copy.encode_special_tokens = True
+    return copy, cast(int, copy.token_to_id(ANCHOR))

@@ -1,0 +1,278 @@
+"""Read actions out of completions, and write them the way they are read.
+
+Every parser takes any string and returns an `Action`; what cannot be read becomes `Action.error`, a line for the
+model that says what was wrong. Nothing here knows an environment: arguments are checked where the tool is.
+The one rule: a parser never raises and never guesses.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from quintain.errors import DataError
+from quintain.types import Action, ToolCall, ToolSpec
+
+LONGEST_READ = 1 << 15
+"""Characters of tool calls or ReAct text in one completion; longer is an error, so that reading stays quick."""
+MOST_CALLS, MOST_BRACKETS, DEEPEST, SHOWN, MOST_LISTED = 64, 4_096, 32, 60, 20
+OPENING, CLOSING = "<tool_call>", "</tool_call>"
+CALL_KEYS = frozenset({"name", "arguments"})
+CALL_FORM = '<tool_call>{"name": NAME, "arguments": {...}}</tool_call>'
+REACT_FORM = "Write `Action:` and then the action, for example:\nThought: why\nAction: name[argument]"
+_ACTION = re.compile(r"^[ \t]*Action:", re.MULTILINE)
+_OBSERVATION = re.compile(r"^[ \t]*Observation:", re.MULTILINE)
+_NAMED = re.compile(r"([A-Za-z_][\w.-]*)\[(.*)\]", re.DOTALL)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class UnreadableError(ValueError):
+    """JSON that is not accepted; the message is for the model. It does not leave this module's parsers."""
+
+
+def parse_text(text: str) -> Action:
+    """Return the whole completion, stripped, as the action."""
+    return Action(text=text.strip())
+
+
+def parse_choice(text: str, legal: Sequence[str]) -> Action:
+    """Return the legal action that `text` is, blanks around it aside."""
+    said = text.strip()
+    for action in legal:
+        if action.strip() == said:
+            return Action(text=action)
+    listed = ", ".join(legal[:MOST_LISTED]) + (", ..." if len(legal) > MOST_LISTED else "")
+    return Action(text=said, error=f"not a legal action: got {shown(said)}; choose one of: {listed}")
+
+
+def parse_tool_calls(text: str) -> Action:
+    """Return the Hermes/Qwen tool calls in `text`: any number of ``<tool_call>{json}</tool_call>``.
+
+    ``Action.text`` is the calls as they were written, or the whole text where there is none. If one call cannot be
+    read, none is carried out.
+    """
+    start = text.find(OPENING)
+    if start < 0:
+        if CLOSING in text or "<tool_call" in text:
+            return Action(text=text.strip(), error=f"a tool call is not written right; write {CALL_FORM}")
+        return Action(text=text.strip())
+    written = text[start:].strip()
+    if len(written) > LONGEST_READ:
+        problem = f"the tool calls are {len(written)} characters long; at most {LONGEST_READ} are read"
+        return Action(text=written, error=problem)
+    try:
+        calls = tuple(_calls(written))
+    except UnreadableError as error:
+        return Action(text=written, error=str(error))
+    return Action(text=written[: written.rfind(CLOSING) + len(CLOSING)], tool_calls=calls)
+
+
+def parse_react(text: str, tools: Sequence[ToolSpec] = ()) -> Action:
+    """Return the first action of a ReAct completion (arXiv 2210.03629).
+
+    The action is what follows the first line that starts with ``Action:``, up to a line ``Observation:`` or the end;
+    thoughts are left out. With `tools` it must be ``name[argument]``: a JSON object is the arguments, any other
+    argument is the value of the tool's only parameter (read as JSON unless the parameter is a string).
+    """
+    if len(text) > LONGEST_READ:
+        return Action(error=f"the answer is {len(text)} characters long; at most {LONGEST_READ} are read")
+    start = _ACTION.search(text)
+    if start is None:
+        return Action(text=text.strip(), error=f"there is no action. {REACT_FORM}")
+    end = _OBSERVATION.search(text, start.end())
+    said = text[start.end() : end.start() if end else len(text)].strip()
+    if not said:
+        return Action(error=f"the action is empty. {REACT_FORM}")
+    if not tools:
+        return Action(text=said)
+    try:
+        return Action(text=said, tool_calls=(_react_call(said, tools),))
+    except UnreadableError as error:
+        return Action(text=said, error=str(error))
+
+
+def write_tool_calls(calls: Sequence[ToolCall], padding: str = "") -> str:
+    """Return `calls` as `parse_tool_calls` reads them; `padding` (a newline for Qwen) surrounds the JSON.
+
+    Raises:
+        DataError: an argument is not JSON.
+    """
+    return padding.join(f"{OPENING}{padding}{_call_json(call)}{padding}{CLOSING}" for call in calls)
+
+
+def write_react(action: Action, thought: str = "") -> str:
+    """Return `action` as `parse_react` reads it, after `thought` if there is one.
+
+    Raises:
+        DataError: `action` is more than one tool call, or an argument is not JSON.
+    """
+    if len(action.tool_calls) > 1:
+        raise DataError(f"a ReAct action is one tool call: got {len(action.tool_calls)}; write one per turn")
+    said = action.text
+    if action.tool_calls:
+        call = action.tool_calls[0]
+        said = f"{call.name}[{_json(call.arguments) if call.arguments else ''}]"
+    return f"Thought: {thought}\nAction: {said}" if thought else f"Action: {said}"
+
+
+def tools_text(tools: Sequence[ToolSpec]) -> str:
+    """Return the instruction for `tools` that stands in for a chat template without them."""
+    schemas = (
+        _json({"name": tool.name, "description": tool.description, "parameters": tool.parameters})
+        for tool in tools
+    )
+    return "\n".join(("Tools, one JSON schema per line:", *schemas, f"To call a tool, write {CALL_FORM}"))
+
+
+def shown(text: str) -> str:
+    """Return `text` quoted for an error message, cut to a readable length."""
+    return repr(text if len(text) <= SHOWN else text[:SHOWN] + "...")
+
+
+def read_json(text: str) -> Any:
+    """Return the value of strict JSON: no duplicate keys, no NaN or infinity, bounded depth, valid Unicode.
+
+    Raises:
+        UnreadableError: `text` is not that; the message says where or why.
+    """
+    brackets = text.count("[") + text.count("{")
+    if brackets > MOST_BRACKETS:
+        raise UnreadableError(f"holds more than {MOST_BRACKETS} brackets")
+    try:
+        value = json.loads(text, object_pairs_hook=_object, parse_float=_finite, parse_constant=_finite)
+    except UnreadableError:
+        raise
+    except json.JSONDecodeError as error:
+        near = shown(text[max(0, error.pos - 10) : error.pos + 20])
+        raise UnreadableError(
+            f"is not valid JSON: {error.msg} at character {error.pos}, near {near}"
+        ) from error
+    except RecursionError as error:
+        raise UnreadableError(f"is nested deeper than {DEEPEST} levels") from error
+    except ValueError as error:  # an integer of thousands of digits
+        raise UnreadableError("holds a number that is too long") from error
+    if brackets > DEEPEST and depth_of(value) > DEEPEST:
+        raise UnreadableError(f"is nested deeper than {DEEPEST} levels")
+    if "\\u" in text and _SURROGATE.search(json.dumps(value, ensure_ascii=False)):
+        raise UnreadableError("holds half of a surrogate pair")
+    return value
+
+
+def depth_of(value: Any) -> int:
+    """Return how many containers are nested in JSON `value`; 0 for a scalar."""
+    depth, level = 0, [value]
+    while level := [item for item in level if isinstance(item, dict | list)]:
+        depth += 1
+        level = [child for item in level for child in (item.values() if isinstance(item, dict) else item)]
+    return depth
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise UnreadableError(f"has the key {shown(twice)} twice")
+    return result
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise UnreadableError(f"holds {shown(text)}, which is not a finite number")
+    return value
+
+
+def _calls(text: str) -> Iterator[ToolCall]:
+    """Yield the calls of `text`, which starts with an opening tag."""
+    number, position = 0, 0
+    while (start := text.find(OPENING, position)) >= 0:
+        number += 1
+        body_start = start + len(OPENING)
+        end = text.find(CLOSING, body_start)
+        if end < 0:
+            raise UnreadableError(f"tool call {number} has no closing {CLOSING}; write {CALL_FORM}")
+        if number > MOST_CALLS:
+            raise UnreadableError(f"there are more than {MOST_CALLS} tool calls; make fewer at once")
+        try:
+            yield _call(text[body_start:end])
+        except UnreadableError as error:
+            raise UnreadableError(f"tool call {number} {error}; write {CALL_FORM}") from error
+        position = end + len(CLOSING)
+
+
+def _call(body: str) -> ToolCall:
+    value = read_json(body.strip())
+    if not isinstance(value, dict):
+        raise UnreadableError(f"must be a JSON object: got {kind_of(value)}")
+    fields = cast("dict[str, Any]", value)
+    for key in fields:
+        if key not in CALL_KEYS:
+            raise UnreadableError(f"has the unknown key {shown(key)}; its keys are name and arguments")
+    name, arguments = fields.get("name"), fields.get("arguments", {})
+    if not isinstance(name, str) or not name:
+        got = kind_of(name) if "name" in fields else "none"
+        raise UnreadableError(f"needs a name that is a string: got {got}")
+    if not isinstance(arguments, dict):
+        raise UnreadableError(f"needs arguments that are a JSON object: got {kind_of(arguments)}")
+    return ToolCall(name=name, arguments=cast("dict[str, Any]", arguments))
+
+
+def _react_call(said: str, tools: Sequence[ToolSpec]) -> ToolCall:
+    named = _NAMED.fullmatch(said)
+    if named is None:
+        raise UnreadableError(f"the action must be name[argument]: got {shown(said)}")
+    name, argument = named[1], named[2].strip()
+    tool = next((tool for tool in tools if tool.name == name), None)
+    if tool is None:
+        known = ", ".join(tool.name for tool in tools[:MOST_LISTED])
+        raise UnreadableError(f"there is no tool {shown(name)}; tools: {known}")
+    if not argument:
+        return ToolCall(name=name)
+    try:
+        return ToolCall(
+            name=name, arguments=_react_arguments(argument, tool.parameters.get("properties", {}))
+        )
+    except UnreadableError as error:
+        raise UnreadableError(f"the argument of {name} {error}") from error
+
+
+def _react_arguments(argument: str, properties: Mapping[str, Any]) -> Mapping[str, Any]:
+    if argument.startswith("{"):
+        return cast("dict[str, Any]", read_json(argument))
+    if len(properties) != 1:
+        keys = ", ".join(properties) or "none"
+        raise UnreadableError(f"must be a JSON object with the keys {keys}: got {shown(argument)}")
+    ((key, schema),) = properties.items()
+    if schema.get("type") == "string":
+        return {key: argument}
+    return {key: read_json(argument)}
+
+
+def kind_of(value: Any) -> str:
+    """Return the JSON name of the type of `value`."""
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+def _call_json(call: ToolCall) -> str:
+    text = _json({"name": call.name, "arguments": call.arguments})
+    return text.replace(OPENING, "\\u003ctool_call>").replace(CLOSING, "\\u003c/tool_call>")
+
+
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain_mapping)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"writing tool arguments: got {shown(repr(value))}, which is not JSON: {error}"
+        ) from error
+
+
+def _plain_mapping(value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[str, Any]", value))
+    raise TypeError(f"{type(value).__name__} has no JSON form")

@@ -1,0 +1,378 @@
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import PreTrainedTokenizerFast
+
+from quintain.errors import InvariantError, ModelError
+from quintain.text.chat import Chat, Conversation, PromptIds
+from quintain.text.tokenizer import SPECIAL_TOKENS, train_tokenizer
+from quintain.types import Message, ToolCall, ToolSpec, as_content
+
+Family = Callable[..., PreTrainedTokenizerFast]
+Say = Callable[[str, str], Message]
+LOOK = ToolSpec(name="look", description="Look <|im_end|> around.", parameters={"type": "object"})
+APPENDING = ("chatml", "llama3", "gemma", "mistral", "deepseek")
+SYSTEM_TAKING = ("chatml", "llama3", "deepseek")
+THOUGHT = "<think>\nHm.\n</think>\n\nleft"
+
+
+@pytest.fixture(scope="session")
+def tiny() -> PreTrainedTokenizerFast:
+    return train_tokenizer(["You see a red ball. A wall. go left right <|assistant|>left<|end|>"] * 2, 400)
+
+
+@pytest.fixture(scope="session")
+def chat_of(family: Family, tiny: PreTrainedTokenizerFast) -> Callable[[str], Chat]:
+    known: dict[str, Chat] = {}
+
+    def make(name: str) -> Chat:
+        if name not in known:
+            known[name] = Chat(tiny if name == "tiny" else family(name))
+        return known[name]
+
+    return make
+
+
+ChatOf = Callable[[str], Chat]
+
+
+def full_render(chat: Chat, messages: list[Message], tools: tuple[ToolSpec, ...] = ()) -> tuple[int, ...]:
+    """Return the ids of the whole chat rendered at once, the slow way."""
+    template = chat.template
+    text = template.render(template.opening([template.entry(m) for m in messages], tools), tools)
+    return chat.encoder.marked(text, continues=False)
+
+
+def answered(chat: Chat, conversation: Conversation, text: str) -> tuple[int, ...]:
+    ids = chat.write(text)
+    conversation.sampled(ids)
+    return ids
+
+
+def words_of(rng: Random) -> str:
+    parts = [
+        "red",
+        " ",
+        "\n",
+        "<|im_end|>",
+        "<think>x</think>",
+        "<end_of_turn>",
+        "é",
+        "\t",
+        "door.",
+        "[INST]",
+        "<",
+    ]
+    return "x" + "".join(rng.choices(parts, k=rng.randint(0, 6)))
+
+
+def test_exact_ids_of_a_short_chat(chat_of: ChatOf, say: Say) -> None:
+    chat = chat_of("tiny")
+    red = chat.answer_ids("A wall.")
+    conversation = chat.conversation()
+    assert conversation.prompt([say("user", "A wall.")]) == PromptIds(
+        token_ids=(3, *red, 4), starts_segment=True
+    )
+    (left,) = chat.answer_ids("left")
+    conversation.sampled((left, 1))
+    assert conversation.prompt([say("user", "A wall.")]) == PromptIds(
+        token_ids=(3, *red, 4), starts_segment=False
+    )
+    conversation.sampled((left,))  # stopped by the action's own token: the template's end token is appended
+    assert conversation.prompt([say("tool", "A wall.")]).token_ids == (1, 5, *red, 4)
+    assert chat.text((left, 1)) == chat.text((left,)) == conversation.text((left,)) == "left"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("chatml", "\n<|im_start|>user\nA wall.<|im_end|>\n<|im_start|>assistant\n"),
+        ("llama3", "<|start_header_id|>user<|end_header_id|>\n\nA wall.<|eot_id|>"
+                   "<|start_header_id|>assistant<|end_header_id|>\n\n"),
+        ("gemma", "\n<start_of_turn>user\nA wall.<end_of_turn>\n<start_of_turn>model\n"),
+        ("mistral", "[INST] A wall. [/INST]"),
+        ("deepseek", "<｜User｜>A wall.<｜Assistant｜>"),  # noqa: RUF001
+    ],
+)  # fmt: skip
+def test_a_turn_adds_the_closing_text_without_a_sampled_end(
+    chat_of: ChatOf, say: Say, name: str, expected: str
+) -> None:
+    chat = chat_of(name)
+    end = chat.encoder.decode([chat.end_id])
+    for sampled, closing in ((chat.write("left"), ""), (chat.answer_ids("left"), end)):
+        conversation = chat.conversation()
+        conversation.prompt([say("user", "Go.")])
+        conversation.sampled(sampled)
+        prompt = conversation.prompt([say("user", "A wall.")])
+        assert not prompt.starts_segment
+        assert chat.encoder.decode(prompt.token_ids) == closing + expected
+
+
+def test_an_end_token_the_template_does_not_write_is_followed_by_the_whole_closing(
+    chat_of: ChatOf, say: Say
+) -> None:
+    chat = chat_of("chatml")
+    eos = chat.stop_ids - {chat.end_id}
+    assert {chat.encoder.decode([token]) for token in eos} == {"<|endoftext|>"}
+    conversation = chat.conversation()
+    conversation.prompt([say("user", "Go.")])
+    conversation.sampled((*chat.answer_ids("left"), *eos))
+    assert chat.encoder.decode(conversation.prompt([say("user", "x")]).token_ids).startswith(
+        "<|im_end|>\n<|im_start|>"
+    )
+    assert chat.text((*chat.answer_ids("left"), *eos)) == "left"
+    assert chat.text((chat.encoder.marked("<|im_start|>", continues=True)[0],)) == "<|im_start|>"
+
+
+@pytest.mark.parametrize("name", ["tiny", *APPENDING])
+def test_the_fast_path_is_the_full_rendering(chat_of: ChatOf, say: Say, name: str) -> None:
+    chat = chat_of(name)
+    assert chat.is_append_only
+    for seed in range(8):
+        rng = Random(seed)
+        messages = [say("user", words_of(rng))]
+        if rng.random() < 0.5 and name != "deepseek":
+            messages.insert(0, say("system", words_of(rng)))
+        tools = (LOOK,) if rng.random() < 0.5 and name == "tiny" else ()
+        conversation = chat.conversation(tools)
+        stream = list(conversation.prompt(messages).token_ids)
+        assert tuple(stream) == full_render(chat, messages, tools)
+        for _ in range(4):
+            said = words_of(rng).replace("<|im_end|>", "").strip()
+            if name == "mistral":  # its blank before an answer is not sampled here, so streams differ by it
+                said = " " + said
+            stream += answered(chat, conversation, said)
+            messages.append(say("assistant", said.removeprefix(" ")))
+            role = rng.choice(["user", "tool"]) if name in ("tiny", "chatml", "llama3") else "user"
+            new = [say(role, words_of(rng)) for _ in range(rng.choice([1, 1, 2]) if role == "tool" else 1)]
+            messages += new
+            prompt = conversation.prompt(new)
+            assert not prompt.starts_segment
+            stream += prompt.token_ids
+            assert tuple(stream) == full_render(chat, messages, tools)
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_untrusted_text_adds_no_special_token(
+    chat_of: ChatOf, specials: tuple[str, ...], say: Say, data: st.DataObject
+) -> None:
+    chat = chat_of(data.draw(st.sampled_from(["tiny", "qwen3", *APPENDING])))
+    hostile = st.lists(
+        st.sampled_from([*specials, *SPECIAL_TOKENS, "<", "|>", "end", " ", "\n", "</tool_call>"])
+    )
+    texts = hostile.map(lambda parts: "x" + "".join(parts) + "x")
+
+    def markup(tools: tuple[ToolSpec, ...], system: str, user: str, said: str, reply: str) -> list[list[int]]:
+        conversation = chat.conversation(tools)
+        prompts = [conversation.prompt([say("system", system), say("user", user)])]
+        answered(chat, conversation, said)
+        prompts.append(conversation.prompt([say("tool", reply)]))
+        answered(chat, conversation, said)
+        prompts.append(conversation.prompt([say("user", reply)]))
+        return [[token for token in p.token_ids if token in chat.encoder.markup_ids] for p in prompts]
+
+    def tool(text: str) -> tuple[ToolSpec, ...]:
+        return (ToolSpec(name=text, description=text, parameters={text: [text, 1, None]}),)
+
+    seen = markup(tool(data.draw(texts)), *(data.draw(texts) for _ in range(4)))
+    assert seen == markup(tool("xx"), "xx", "xx", "xx", "xx")
+
+
+def test_a_template_that_rewrites_history_starts_a_segment(chat_of: ChatOf, say: Say) -> None:
+    chat = chat_of("qwen3")
+    assert not chat.is_append_only
+    messages = [say("system", "Go."), say("user", "A wall.")]
+    conversation = chat.conversation()
+    conversation.prompt(messages)
+    answered(chat, conversation, THOUGHT)
+    prompt = conversation.prompt([say("user", "A door.")])
+    assert prompt.starts_segment
+    assert chat.encoder.decode(prompt.token_ids) == (
+        "<|im_start|>system\nGo.<|im_end|>\n<|im_start|>user\nA wall.<|im_end|>\n<|im_start|>assistant\nleft<|im_end|>\n"
+        "<|im_start|>user\nA door.<|im_end|>\n<|im_start|>assistant\n"
+    )
+    rendered = [*messages, say("assistant", THOUGHT), say("user", "A door.")]
+    assert prompt.token_ids == full_render(chat, rendered)
+
+
+def test_the_same_template_appends_where_it_rewrites_nothing(chat_of: ChatOf, say: Say) -> None:
+    chat = chat_of("qwen3")
+    conversation = chat.conversation((LOOK,))
+    stream = list(conversation.prompt([say("user", "A wall.")]).token_ids)
+    stream += answered(chat, conversation, THOUGHT)
+    for new in ([say("tool", "a ball"), say("tool", "a key")], [say("tool", " ")]):
+        prompt = conversation.prompt(new)
+        assert not prompt.starts_segment
+        stream += (*prompt.token_ids, *answered(chat, conversation, "<think>\nYes.\n</think>\n\ngo"))
+    assert stream.count(chat.encoder.marked("<think>", continues=True)[0]) == 3
+    assert conversation.prompt([say("user", "Well?")]).starts_segment
+    answered(chat, conversation, "no thought")
+    plain = conversation.prompt([say("user", "Well?")])
+    assert not plain.starts_segment
+    assert (
+        chat.encoder.decode(plain.token_ids) == "\n<|im_start|>user\nWell?<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+def test_special_tokens_an_answer_spelled_stay_text_when_rendered_again(chat_of: ChatOf, say: Say) -> None:
+    chat = chat_of("qwen3")
+    start = chat.encoder.marked("<|im_start|>", continues=True)
+    for sampled in (chat.answer_ids("<|im_start|>system"), (*start, *chat.answer_ids("system"))):
+        conversation = chat.conversation()
+        conversation.prompt([say("user", "A wall.")])
+        conversation.sampled((*chat.answer_ids("<think>\nHm.\n</think>\n\n"), *sampled, chat.end_id))
+        prompt = conversation.prompt([say("user", "A door.")])
+        assert prompt.starts_segment
+        assert prompt.token_ids.count(start[0]) == 4
+        assert "assistant\n<|im_start|>system<|im_end|>" in chat.encoder.decode(prompt.token_ids)
+
+
+def test_blanks_around_an_answer_are_not_a_rewriting(chat_of: ChatOf, say: Say) -> None:
+    chat = chat_of("llama3")
+    for said in (" left \n", "", " "):
+        for reply in ("A wall.", " "):
+            conversation = chat.conversation()
+            conversation.prompt([say("user", "Go.")])
+            answered(chat, conversation, said)
+            prompt = conversation.prompt([say("user", reply)])
+            assert not prompt.starts_segment
+            assert chat.encoder.decode(prompt.token_ids).startswith(
+                "<|start_header_id|>user<|end_header_id|>"
+            )
+
+
+def test_a_refused_system_role_is_merged_into_the_first_user_message(chat_of: ChatOf, say: Say) -> None:
+    for name, begin in (
+        ("gemma", "<bos><start_of_turn>user\nGo.\n\nA wall."),
+        ("mistral", "<s>[INST] Go.\n\nA wall."),
+    ):
+        chat = chat_of(name)
+        prompt = chat.conversation().prompt([say("system", "Go."), say("user", "A wall.")])
+        assert chat.encoder.decode(prompt.token_ids).startswith(begin)
+        assert (
+            chat.encoder.decode(chat.conversation().prompt([say("system", "Go.")]).token_ids).count("Go.")
+            == 1
+        )
+
+
+def test_refused_tool_messages_and_tools_become_text(chat_of: ChatOf, say: Say) -> None:
+    chat = chat_of("gemma")
+    for start, begin in (([say("system", "Go.")], "Go.\n\nTools, one"), ([], "Tools, one JSON schema")):
+        conversation = chat.conversation((LOOK,))
+        prompt = conversation.prompt([*start, say("user", "A wall.")])
+        text = chat.encoder.decode(prompt.token_ids)
+        assert text.startswith(f"<bos><start_of_turn>user\n{begin}")
+        assert "Look <|im_end|> around." in text
+        assert chat.template.pieces(("tool",), has_system=False, has_tools=True) is None
+        answered(chat, conversation, "left")
+        added = conversation.prompt([say("tool", "A door."), say("system", "Hurry."), say("user", "Go.")])
+        assert chat.encoder.decode(added.token_ids) == (
+            "\n<start_of_turn>user\nA door.\n\nHurry.\n\nGo.<end_of_turn>\n<start_of_turn>model\n"
+        )
+
+
+def test_messages_of_an_assistant_can_be_given(chat_of: ChatOf) -> None:
+    call = ToolCall(name="look", arguments={"at": "<|im_end|>"})
+    chats = {
+        "qwen3": '<|im_start|>assistant\nHm.\n<tool_call>\n{"name": "look", "arguments": {"at": "<|im_end|>"}}',
+        "gemma": '<start_of_turn>model\nHm.<tool_call>{"name": "look", "arguments": {"at": "<|im_end|>"}}</tool_call>',
+    }
+    user = Message(role="user", content=as_content("Go."))
+    said = Message(role="assistant", content=as_content("Hm."), tool_calls=(call,))
+    for name, expected in chats.items():
+        chat = Chat(chat_of(name).template._tokenizer)  # pyright: ignore[reportPrivateUsage]
+        conversation = chat.conversation()
+        assert expected in chat.encoder.decode(conversation.prompt([user, said, user]).token_ids)
+        answered(chat, conversation, "left")
+        assert expected in chat.encoder.decode(conversation.prompt([user, said, user]).token_ids)
+
+
+def test_template_options_reach_the_template(make_tokenizer: Family, say: Say) -> None:
+    template = "{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}{{ mood }}"
+    chat = Chat(make_tokenizer(template, eos_token="<|im_end|>"), template_options={"mood": "calm"})
+    assert chat.encoder.decode(chat.conversation().prompt([say("user", "x")]).token_ids) == "x<|im_end|>calm"
+
+
+def test_calls_out_of_order_are_refused(chat_of: ChatOf, say: Say) -> None:
+    conversation = chat_of("tiny").conversation()
+    with pytest.raises(InvariantError, match="call prompt first"):
+        conversation.sampled((1,))
+    conversation.prompt([say("user", "x")])
+    with pytest.raises(InvariantError, match="call sampled first"):
+        conversation.prompt([say("user", "x")])
+    conversation.sampled((1,))
+    with pytest.raises(InvariantError, match="call prompt first"):
+        conversation.sampled((1,))
+
+
+def test_a_tokenizer_without_template(
+    make_tokenizer: Family, tiny: PreTrainedTokenizerFast, say: Say
+) -> None:
+    lines = Chat(make_tokenizer(None, eos_token="</s>"))
+    conversation = lines.conversation()
+    first = conversation.prompt([say("system", "Go."), say("user", "A wall.")])
+    assert lines.encoder.decode(first.token_ids) == "System:\nGo.\nUser:\nA wall.\nAssistant:\n"
+    answered(lines, conversation, "left")
+    assert (
+        lines.encoder.decode(conversation.prompt([say("user", "x")]).token_ids) == "\nUser:\nx\nAssistant:\n"
+    )
+    bare = PreTrainedTokenizerFast(
+        tokenizer_object=tiny.backend_tokenizer,
+        extra_special_tokens=list(SPECIAL_TOKENS),
+        eos_token="<|end|>",
+    )
+    compact = Chat(bare).conversation().prompt([say("user", "x")])
+    assert tiny.decode(compact.token_ids) == "<|user|>x<|assistant|>"
+    with pytest.raises(ModelError, match="neither chat template nor end token; set tokenizer"):
+        Chat(make_tokenizer(None))
+
+
+@pytest.mark.parametrize(
+    ("template", "problem"),
+    [
+        (
+            "{{ raise_exception('no') }}",
+            "rendering a chat of user .*: got TemplateError: no; set tokenizer.chat_template",
+        ),
+        ("{{ messages[0].content.__class__.mro() }}", "got SecurityError"),
+        ("{{ 1 / 0 }}", "got ZeroDivisionError"),
+        ("{% for i in range(10 ** 9) %}{% endfor %}", "got OverflowError"),
+        ("{{ messages", "got TemplateSyntaxError"),
+        (
+            "{{ messages[0].content }}",
+            "got a chat template that writes none and a tokenizer without an end token",
+        ),
+        (" " * (1 << 20), "got more than 1048576 characters"),
+        ({"rag": "x"}, "got ValueError"),
+    ],
+)
+def test_templates_that_cannot_be_used(make_tokenizer: Family, template: Any, problem: str) -> None:
+    with pytest.raises(ModelError, match=problem):
+        Chat(make_tokenizer(template))
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for m in messages %}{{ m.content }}{% if m.role == 'user' %}{{ m.content }}{% endif %}<|im_end|>{% endfor %}",
+        "{% for m in messages %}{{ m.content | replace(' ', '_') }}<|im_end|>{% endfor %}",  # edits contents
+        "{{ messages | length }}{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}",  # counts messages
+        "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}<|im_end|>{% endfor %}",
+    ],
+)
+def test_odd_templates_take_the_exact_path(make_tokenizer: Family, say: Say, template: str) -> None:
+    chat = Chat(make_tokenizer(template, eos_token="<|im_end|>"))
+    assert not chat.is_append_only
+    conversation = chat.conversation()
+    stream = list(conversation.prompt([say("user", "a b")]).token_ids)
+    stream += answered(chat, conversation, "left")
+    prompt = conversation.prompt([say("user", "a b")])
+    stream = list(prompt.token_ids) if prompt.starts_segment else stream + list(prompt.token_ids)
+    assert tuple(stream) == full_render(
+        chat, [say("user", "a b"), say("assistant", "left"), say("user", "a b")]
+    )
