@@ -1,0 +1,111 @@
+"""``quintain check E|MODEL|RUN``: is it fit to be used?
+
+A folder is checked as what it holds; everything else is the name of an environment. The one rule: checking
+changes nothing.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from quintain.cli.arguments import Parser, named_folder, whole_number
+from quintain.cli.tables import show
+from quintain.errors import EnvironmentFault, ModelError, QuintainError, StoreError
+
+
+class Line(NamedTuple):
+    """One thing that was looked at; `state` is pass, fail or skip."""
+
+    name: str
+    state: str
+    detail: str
+
+
+def check(argv: Sequence[str]) -> int:
+    """Check an environment, a model folder or a run."""
+    parser = Parser("check", "Check an environment (conformance suite), a model folder or a run.")
+    parser.add_argument(
+        "target", metavar="E|MODEL|RUN", help="environment, model folder, run folder or its name"
+    )
+    parser.flag("--episodes", "episodes per baseline of an environment (default 20)", "N", "20")
+    parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", "runs")
+    parser.switch("--json", "print JSON")
+    arguments = parser.read(argv)
+    episodes = whole_number(arguments.episodes, "--episodes", least=1)
+    folder = named_folder(arguments.target, arguments.runs)
+    if is_run(folder):
+        return report(str(folder), list(run_lines(folder)), arguments.json, StoreError)
+    if (folder / "config.json").is_file() or (folder.is_dir() and "/" in arguments.target):
+        return report(str(folder), list(model_lines(folder)), arguments.json, ModelError)
+    return check_environment(arguments.target, episodes, arguments.json)
+
+
+def is_run(folder: Path) -> bool:
+    """Whether `folder` holds the files of a run, broken or not."""
+    return (folder / "run.db").is_file()
+
+
+def check_environment(spec: str, episodes: int, is_json: bool) -> int:
+    """Run the conformance suite and return the exit status."""
+    from quintain.environments.check import check as conformance
+
+    found = conformance(spec, episodes=episodes)
+    lines = [Line(finding.name, finding.state, finding.detail) for finding in found.findings]
+    return report(spec, lines, is_json, EnvironmentFault, dict(found.measured))
+
+
+def run_lines(folder: Path) -> Iterator[Line]:
+    """Yield what is found of the run in `folder`: settings, journal, metrics, checkpoints, models."""
+    from quintain.store import Run
+    from quintain.store.checkpoints import damage
+
+    with Run.open(folder, writable=False) as run:
+        yield Line("settings", "pass", f"{run.recipe}, {run.status}")
+        num = sum(1 for _ in run.trajectories())
+        unread = f", {run.num_quarantined} cannot be read" if run.num_quarantined else ""
+        yield Line("journal", "fail" if unread else "pass", f"{num} trajectories{unread}")
+        yield Line("metrics", "pass", f"{len(run.metrics())} steps")
+    checkpoints = sorted((folder / "checkpoints").glob("step-*"))
+    if not checkpoints:
+        yield Line("checkpoints", "skip", "there is none yet")
+    for place in checkpoints:
+        reason = damage(place)
+        yield Line(place.name, "fail" if reason else "pass", reason or "intact to the last byte")
+    for place in sorted(child for child in folder.iterdir() if (child / "config.json").is_file()):
+        yield from model_lines(place, place.name)
+
+
+def model_lines(folder: Path, name: str = "model") -> Iterator[Line]:
+    """Yield whether the model in `folder` loads, and what it is."""
+    from quintain.models.load import load
+
+    yield attempt(name, lambda: f"{load(str(folder)).model.num_parameters():,} parameters")
+
+
+def attempt(name: str, probe: Callable[[], str]) -> Line:
+    """Return what `probe` says, or the error of ours that it raised."""
+    try:
+        return Line(name, "pass", probe())
+    except QuintainError as error:
+        return Line(name, "fail", str(error))
+
+
+def report(
+    target: str,
+    lines: Sequence[Line],
+    is_json: bool,
+    fault: type[QuintainError],
+    measured: dict[str, float] | None = None,
+) -> int:
+    """Print the findings and return 0, or the exit status of `fault` when one of them is a failure."""
+    num_failed = sum(line.state == "fail" for line in lines)
+    if is_json:
+        rows = [line._asdict() for line in lines]
+        found = {"target": target, "has_passed": not num_failed, "findings": rows, "measured": measured or {}}
+        print(json.dumps(found, indent=2))
+    else:
+        verdict = f"{num_failed} of {len(lines)} failed" if num_failed else "passed"
+        show(("probe", "state", "detail"), lines, target)
+        print(f"{target}: {verdict}")
+    return fault.exit_code if num_failed else 0

@@ -1,0 +1,157 @@
+"""``quintain eval``, ``quintain compare`` and ``quintain collect``."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quintain.cli.arguments import Parser, named_folder, one_of, positive, whole_number
+from quintain.cli.tables import show
+from quintain.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from quintain.eval.evaluate import Evaluation
+    from quintain.store import Run
+    from quintain.types import Trajectory
+
+RUNS = "runs"
+
+
+def evaluate(argv: Sequence[str]) -> int:
+    """Measure a model or a run on held-out tasks."""
+    parser = Parser("eval", "Measure a model or a run on held-out tasks, one episode each.")
+    parser.add_argument(
+        "target", metavar="MODEL|RUN", help="model folder, hub id, run folder or name of a run"
+    )
+    parser.flag("--environment", "environment; a run knows its own", "E")
+    parser.flag("--episodes", "held-out tasks (default 256)", "N", "256")
+    parser.flag("--seed", "seed of the sampling (default 0); the tasks are always the same", "N", "0")
+    parser.flag("--temperature", "sampling temperature, 0 for greedy (default 1.0)", "X", "1.0")
+    parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", RUNS)
+    parser.switch("--json", "print JSON")
+    arguments = parser.read(argv)
+    episodes = whole_number(arguments.episodes, "--episodes", least=1)
+    seed = whole_number(arguments.seed, "--seed")
+    temperature = positive(arguments.temperature, "--temperature")
+    target = named_folder(arguments.target, arguments.runs)
+
+    from quintain.recipes import launch
+
+    found, _ = launch.evaluate(
+        target, arguments.environment, episodes=episodes, seed=seed, temperature=temperature
+    )
+    print_evaluation(found, arguments.json)
+    return 0
+
+
+def compare(argv: Sequence[str]) -> int:
+    """Compare the last evaluations of runs."""
+    parser = Parser(
+        "compare", "Compare the last evaluations of runs, task by task; the first is the baseline."
+    )
+    parser.add_argument("names", metavar="RUN", nargs="+", help="run folders, or names of runs")
+    parser.flag("--baseline", "the run that the others are compared with (default: the first)", "RUN")
+    parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", RUNS)
+    parser.switch("--json", "print JSON")
+    arguments = parser.read(argv)
+    repeated = {name for name in arguments.names if arguments.names.count(name) > 1}
+    if repeated:
+        raise UsageError(f"quintain compare: got {min(repeated)!r} twice; name different runs")
+
+    from quintain.eval.compare import COLUMNS
+    from quintain.eval.compare import compare as compared
+    from quintain.store import Run
+
+    episodes: dict[str, list[Trajectory]] = {}
+    for name in arguments.names:
+        with Run.open(named_folder(name, arguments.runs), writable=False) as run:
+            episodes[name] = last_evaluation(run)
+    found = compared(episodes, baseline=arguments.baseline)
+    if arguments.json:
+        print(json.dumps(asdict(found), indent=2))
+        return 0
+    show(COLUMNS, [row.cells() for row in found.rows], f"success against {found.baseline}, paired by task")
+    return 0
+
+
+def collect(argv: Sequence[str]) -> int:
+    """Write down episodes."""
+    parser = Parser("collect", "Write down episodes of an environment as chat messages or as a run.")
+    parser.add_argument("environment", metavar="E", help="environment: see quintain environments")
+    parser.flag("--agent", "expert (default), random, or a model folder, hub id or run", "AGENT", "expert")
+    parser.flag("--episodes", "how many (default 100)", "N", "100")
+    parser.flag("--seed", "seed (default 0)", "N", "0")
+    parser.flag("--split", "tasks to act on: train (default) or eval", "SPLIT", "train")
+    parser.flag("--out", "file to write, .jsonl, or folder of a new run", "PATH")
+    parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", RUNS)
+    arguments = parser.read(argv)
+    episodes = whole_number(arguments.episodes, "--episodes", least=1)
+    seed = whole_number(arguments.seed, "--seed")
+    split = one_of(arguments.split, "--split", ("train", "eval"))
+    out = new_path(arguments.out)
+    agent = arguments.agent
+    if agent not in ("expert", "random"):
+        agent = str(named_folder(agent, arguments.runs))
+
+    from quintain.cli.episodes import write_messages, write_run
+    from quintain.eval.evaluate import evaluate as evaluated
+    from quintain.recipes import launch
+
+    trajectories, chat = launch.collect(
+        arguments.environment, agent, episodes=episodes, seed=seed, split=split
+    )
+    if out.suffix == ".jsonl":
+        write_messages(trajectories, chat, out)
+    else:
+        settings = {"environment": arguments.environment, "agent": agent, "seed": seed, "split": split}
+        write_run(trajectories, out, settings)
+    print(f"{out}: {evaluated(trajectories)}")
+    return 0
+
+
+def new_path(text: str | None) -> Path:
+    """Return where to write, which must be given and free."""
+    if text is None:
+        raise UsageError(
+            "quintain collect needs --out: got nothing; give a new file, .jsonl, or a new folder"
+        )
+    path = Path(text)
+    if path.exists():
+        raise UsageError(f"--out: got {text!r}, which exists; choose another name")
+    if path.suffix not in (".jsonl", ""):
+        raise UsageError(f"--out: got {text!r}; give a file that ends in .jsonl, or a folder")
+    return path
+
+
+def last_evaluation(run: "Run") -> "list[Trajectory]":
+    """Return the held-out episodes of the newest evaluation of `run`."""
+    steps = [row["step"] for row in run.metrics() if row.get("eval/success") is not None]
+    if not steps:
+        raise DataError(
+            f"comparing {run.folder}: got a run without an evaluation; train it past its first one"
+        )
+    return list(run.trajectories(step=max(steps), phase="eval"))
+
+
+def print_evaluation(found: "Evaluation", is_json: bool) -> None:
+    """Print an evaluation as JSON or as a table."""
+    if is_json:
+        print(json.dumps(asdict(found), indent=2))
+        return
+    rows: list[tuple[str, Any]] = [
+        ("success", f"{100 * found.success:.1f} %"),
+        ("95 % interval", f"[{100 * found.low:.1f}, {100 * found.high:.1f}]"),
+        ("episodes", found.num),
+        ("failed", counts(found.by_owner) if found.num_failed else 0),
+        ("return", f"{found.mean_return:.3f}"),
+        ("turns", f"{found.mean_turns:.1f}"),
+        ("tokens", f"{found.mean_tokens:.1f}"),
+        ("ended by", counts(found.by_stop)),
+    ]
+    show(("measure", "value"), [(name, str(value)) for name, value in rows])
+
+
+def counts(numbers: "Any") -> str:
+    """Return ``terminated 7, max_turns 3``."""
+    return ", ".join(f"{name} {count}" for name, count in numbers.items())

@@ -1,0 +1,153 @@
+"""``quintain COMMAND …``: finds the command, and turns whatever stops it into one line and an exit status.
+
+The one rule: nothing leaves here as a traceback. An error inside quintain writes its own to a file and names
+it; with QUINTAIN_TRACEBACK=1 it is raised as it is.
+"""
+
+import contextlib
+import errno
+import importlib
+import io
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, cast
+
+from quintain.errors import (
+    EXIT_CODES,
+    INTERRUPTED_EXIT_CODE,
+    QuintainError,
+    StoreError,
+    UsageError,
+    suggestion,
+)
+
+PROBLEM_OF_THE_DISK = frozenset(
+    [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO]
+)
+TRACEBACK_VARIABLE = "QUINTAIN_TRACEBACK"
+
+
+class Command(NamedTuple):
+    """Where a command lives and what it does, in a line."""
+
+    home: str
+    summary: str
+
+
+COMMANDS: dict[str, Command] = {
+    "train": Command("training:train", "train an agent: quintain train grpo --environment guess"),
+    "resume": Command("training:resume", "continue a run where its newest checkpoint ends"),
+    "eval": Command("evaluation:evaluate", "measure a model or a run on held-out tasks"),
+    "compare": Command("evaluation:compare", "compare runs task by task, with intervals and p-values"),
+    "collect": Command(
+        "evaluation:collect", "write down episodes of an expert, of random actions or of a model"
+    ),
+    "check": Command("checking:check", "check an environment, a model folder or a run"),
+    "export": Command("exporting:export", "take a model or episodes out of a run: hf, messages, parquet"),
+    "view": Command("viewing:view", "show where the report of a run lies, and its curve"),
+    "methods": Command("listing:methods", "list the published methods and how far each has come"),
+    "environments": Command("listing:environments", "list the environments"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command in `argv` (the process's own arguments unless given) and return the exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    try:
+        status = dispatch(arguments)
+        sys.stdout.flush()
+        return status
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 0
+    except QuintainError as error:
+        return complain(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        return complain("interrupted", INTERRUPTED_EXIT_CODE)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; the interpreter must not try to flush the rest.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if os.environ.get(TRACEBACK_VARIABLE):
+            raise
+        if isinstance(error, OSError) and error.errno in PROBLEM_OF_THE_DISK:
+            return complain(problem_of_the_disk(error), StoreError.exit_code)
+        return complain(broken(error), QuintainError.exit_code)
+
+
+def dispatch(arguments: Sequence[str]) -> int:
+    """Run the command that the first argument names with the rest."""
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        if len(arguments) > 1 and arguments[0] == "help":
+            return dispatch([arguments[1], "--help"])
+        print(help_text())
+        return 0 if arguments else UsageError.exit_code
+    name, *rest = arguments
+    if name in ("--version", "-V"):
+        print(f"quintain {version()}")
+        return 0
+    if name not in COMMANDS:
+        what = "flag" if name.startswith("-") else "command"
+        hint = "commands come first, see `quintain --help`" if what == "flag" else suggestion(name, COMMANDS)
+        raise UsageError(f"unknown {what}: got {name!r}; {hint}")
+    module, _, function = COMMANDS[name].home.partition(":")
+    found = vars(importlib.import_module(f"quintain.cli.{module}"))[function]
+    return cast(Callable[[Sequence[str]], int], found)(rest)
+
+
+def version() -> str:
+    """Return the version of quintain."""
+    return str(vars(importlib.import_module("quintain"))["__version__"])
+
+
+def help_text() -> str:
+    """Return what ``quintain --help`` prints."""
+    width = max(map(len, COMMANDS))
+    commands = [f"  {name:<{width}}  {command.summary}" for name, command in COMMANDS.items()]
+    codes = [f"  {code:>3}  {meaning}" for code, meaning in EXIT_CODES.items()]
+    return "\n".join(
+        [
+            "usage: quintain COMMAND …          quintain COMMAND --help says more",
+            "",
+            "Train LLM agents: models that act over many turns, call tools and talk to users.",
+            "",
+            "commands:",
+            *commands,
+            "",
+            "exit status:",
+            *codes,
+        ]
+    )
+
+
+def complain(message: str, status: int) -> int:
+    """Print `message` as the one line that ends a command, and return `status`."""
+    print(f"quintain: error: {' '.join(message.split())}", file=sys.stderr)
+    return status
+
+
+def problem_of_the_disk(error: OSError) -> str:
+    """Return the line about a disk that is full, read-only or forbidden."""
+    where = f" {error.filename}" if error.filename else ""
+    return f"writing or reading{where}: got {error.strerror}; free space or choose another place"
+
+
+def broken(error: Exception) -> str:
+    """Write the traceback of `error` to a file and return the line that names it."""
+    import tempfile
+    import traceback
+
+    reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+    lines = "".join(traceback.format_exception(error))
+    try:
+        number, name = tempfile.mkstemp(prefix="quintain-error-", suffix=".txt")
+        with open(number, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(lines)
+    except OSError:
+        return f"an error inside quintain: got {reason}; set {TRACEBACK_VARIABLE}=1 to see where"
+    return f"an error inside quintain: got {reason}; please report it with {name}"

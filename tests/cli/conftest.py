@@ -1,0 +1,113 @@
+"""A command line whose recipe, launcher and runs are small and in the test's hands."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+import pytest
+
+import quintain.recipes
+from quintain.cli.main import main
+from quintain.recipes.names import RECIPES
+
+
+@dataclass(frozen=True)
+class Config:
+    environment: str = "guess"
+    """Where to train: 100 % made up."""
+    steps: int = 10
+    """Steps of training."""
+    rate: float = 1e-3
+    is_fast: bool = False
+    """Whether to hurry."""
+    mode: Literal["outcome", "turn"] = "outcome"
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise ValueError(f"steps: got {self.steps}; give 1 or more")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command left behind."""
+
+    status: int
+    out: str
+    error: str
+
+    @property
+    def line(self) -> str:
+        """The one line of an error."""
+        assert self.error.count("\n") == 1
+        return self.error.removeprefix("quintain: error: ").rstrip("\n")
+
+
+Cli = Callable[..., Result]
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Run a command in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*argv: str) -> Result:
+        status = main(argv)
+        out, error = capsys.readouterr()
+        return Result(status, out, error)
+
+    return call
+
+
+@pytest.fixture
+def recipe(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A recipe called test, with the `Config` above."""
+    module = ModuleType("quintain_test_recipe", "L = 0: a recipe for tests.\n\nMore.")
+    vars(module)["Config"] = Config
+    monkeypatch.setitem(sys.modules, "quintain_test_recipe", module)
+    monkeypatch.setitem(RECIPES, "test", "quintain_test_recipe")
+    return "test"
+
+
+class Launcher:
+    """Stands for `quintain.recipes.launch`: writes down what it is asked for."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.error: BaseException | None = None
+        self.answer: Any = None
+        self.makes: Path | None = None
+
+    def _called(self, *call: Any) -> Any:
+        self.calls.append(call)
+        if self.makes is not None:
+            self.makes.mkdir(parents=True)
+        if self.error is not None:
+            raise self.error
+        return self.answer
+
+    def train(self, recipe: str, **settings: Any) -> Any:
+        return self._called("train", recipe, settings)
+
+    def resume(self, folder: Path) -> Any:
+        return self._called("resume", folder)
+
+    def evaluate(self, target: object, environment: str | None, **settings: Any) -> Any:
+        return self._called("evaluate", target, environment, settings)
+
+    def collect(self, environment: str, agent: str, **settings: Any) -> Any:
+        return self._called("collect", environment, agent, settings)
+
+    def conclude(self, run: Any) -> Any:
+        return self._called("conclude", run.name)
+
+
+@pytest.fixture
+def launcher(monkeypatch: pytest.MonkeyPatch) -> Launcher:
+    """Put a `Launcher` where the real one would be imported from."""
+    fake = Launcher()
+    monkeypatch.setitem(sys.modules, "quintain.recipes.launch", fake)
+    monkeypatch.setattr(quintain.recipes, "launch", fake, raising=False)
+    return fake

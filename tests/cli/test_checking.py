@@ -1,0 +1,137 @@
+"""``quintain check``: what holds is status 0, what does not is the status of its kind."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quintain.store import Run
+from quintain.types import Failure, Stop, Task, Trajectory
+
+Cli = Callable[..., Any]
+
+BROKEN_WORLD = '''
+import quintain
+
+
+class Broken(quintain.Environment):
+    """Never right."""
+
+    def reset(self, task):
+        return "go"
+
+    def step(self, action):
+        return quintain.StepResult(observation="x", reward=float("nan"))
+'''
+
+
+def write_weights(folder: Path) -> None:
+    folder.joinpath("weights").write_bytes(b"12")
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    """Return what the files of a run hold; SQLite's own side files come and go with readers."""
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("run.db-")]
+    return {path: path.read_bytes() for path in files}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run with one trajectory and two checkpoints."""
+    folder = tmp_path / "runs" / "a"
+    trajectory = Trajectory(
+        task=Task(id="t", environment="guess", seed=1),
+        turns=(),
+        outcome=Failure(owner="engine", kind="k", message="m"),
+        stop=Stop.FAILURE,
+        seed=1,
+        group="g",
+        index=0,
+    )
+    with Run.create(folder, recipe="test", config={"environment": "guess"}) as opened:
+        for step in (0, 1):
+            if step == 0:
+                opened.append([trajectory], step=step)
+            opened.commit(step, {"train/loss": 1.0})
+            opened.checkpoint(step, write_weights)
+        opened.finish()
+    return folder
+
+
+def test_a_good_environment_passes(cli: Cli) -> None:
+    found = cli("check", "guess", "--episodes", "4", "--json")
+    report = json.loads(found.out)
+    assert (found.status, report["target"], report["has_passed"]) == (0, "guess", True)
+    assert report["measured"]["expert/success"] == 1.0
+    assert {row["state"] for row in report["findings"]} <= {"pass", "skip"}
+
+
+def test_a_broken_environment_is_status_3(cli: Cli) -> None:
+    Path("world.py").write_text(BROKEN_WORLD)
+    found = cli("check", "world.py:Broken", "--episodes", "2")
+    assert found.status == 3
+    assert "nan" in found.out
+    assert found.out.splitlines()[-1].startswith("world.py:Broken: ")
+    assert "failed" in found.out.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("spec", "hint"),
+    [
+        ("gues", "did you mean 'guess'"),
+        ("guess?hihg=3", "guess?hihg=3"),
+        ("nowhere.py:X", "no file"),
+        ("no.module:X", "no module"),
+    ],
+)
+def test_an_unknown_environment_is_status_2(cli: Cli, spec: str, hint: str) -> None:
+    found = cli("check", spec)
+    assert found.status == 2
+    assert hint in found.line
+
+
+@pytest.mark.parametrize(("text", "came"), [("x", "'x'"), ("0", "0")])
+def test_episodes_must_be_a_positive_integer(cli: Cli, text: str, came: str) -> None:
+    found = cli("check", "guess", "--episodes", text)
+    assert found.status == 2
+    assert found.line.startswith("--episodes must be ")
+    assert f"got {came};" in found.line
+
+
+def test_a_run_is_checked_by_name_or_folder(cli: Cli, run: Path) -> None:
+    for target in ("a", str(run), "runs/a"):
+        found = cli("check", target)
+        assert found.status == 0
+        assert "journal\tpass\t1 trajectories" in found.out
+        assert "metrics\tpass\t2 steps" in found.out
+        assert "step-000001\tpass\tintact to the last byte" in found.out
+
+
+def test_a_damaged_checkpoint_is_status_6(cli: Cli, run: Path) -> None:
+    (run / "checkpoints" / "step-000001" / "weights").write_bytes(b"21")
+    found = cli("check", str(run))
+    assert found.status == 6
+    assert "step-000001\tfail\t" in found.out
+    assert "step-000000\tpass\t" in found.out
+    assert found.out.splitlines()[-1].endswith("1 of 5 failed")
+
+
+def test_a_run_without_checkpoints_says_so(cli: Cli) -> None:
+    Run.create(Path("runs/b"), recipe="test", config={}).close()
+    assert "checkpoints\tskip\tthere is none yet" in cli("check", "b").out
+
+
+def test_a_broken_model_folder_is_status_4(cli: Cli) -> None:
+    Path("m").mkdir()
+    Path("m/config.json").write_text("{}")
+    found = cli("check", "./m")
+    assert found.status == 4
+    assert "model\tfail\t" in found.out
+
+
+def test_checking_changes_nothing(cli: Cli, run: Path) -> None:
+    before = contents(run)
+    cli("check", str(run))
+    assert contents(run) == before

@@ -1,0 +1,104 @@
+"""``quintain methods`` and ``quintain environments``."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from quintain.cli.listing import method_rows
+from quintain.recipes.names import RECIPES
+
+Cli = Callable[..., Any]
+FAMILIES = {
+    "imitation": 18,
+    "selftraining": 8,
+    "preference": 17,
+    "rlhf": 4,
+    "rl": 25,
+    "critic": 6,
+    "toolrl": 10,
+    "horizon": 9,
+    "multiagent": 8,
+    "search": 10,
+    "agents": 13,
+    "synthesis": 2,
+    "safety": 5,
+    "evaluation": 4,
+    "infra": 2,
+    "surveys": 11,
+}
+
+
+def test_there_are_152_methods_in_their_families() -> None:
+    rows = method_rows()
+    assert len(rows) == len({row["name"] for row in rows}) == 152
+    assert Counter(row["family"] for row in rows) == FAMILIES
+
+
+def test_states_and_recipes_are_known() -> None:
+    for row in method_rows():
+        assert set(row) == {"name", "family", "state", "recipe"}
+        assert row["state"] in ("works", "partial", "planned")
+        assert row["recipe"] is None or row["recipe"] in RECIPES
+        assert row["state"] != "planned" or row["recipe"] is None
+
+
+def test_names_are_those_of_the_papers() -> None:
+    names = {row["name"] for row in method_rows()}
+    assert names > {"PG, PPO, GRPO, REINFORCE++", "ReST-MCTS*", "DPO", "ReAct", "The blog's lessons"}
+
+
+def test_methods_as_json(cli: Cli) -> None:
+    rows = json.loads(cli("methods", "--json").out)
+    assert rows == method_rows()
+    assert {"name": "DPO", "family": "preference", "state": "partial", "recipe": "dpo"} in rows
+
+
+def test_methods_in_a_pipe_are_tab_separated(cli: Cli) -> None:
+    lines = cli("methods").out.splitlines()
+    assert len(lines) == 153
+    assert lines[0] == "method\tfamily\tstate\trecipe"
+    assert "DPO\tpreference\tpartial\tdpo" in lines
+
+
+def test_methods_on_a_terminal_are_a_table(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    out = cli("methods").out
+    assert "152 methods: " in out
+    assert "\t" not in out
+
+
+def test_environments_as_json(cli: Cli) -> None:
+    rows = {row["name"]: row for row in json.loads(cli("environments", "--json").out)}
+    assert rows["guess"]["kind"] == "embedded"
+    assert "tools" in rows["guess"]["tags"]
+    assert rows["gymnasium/FrozenLake-v1"]["kind"] == "real"
+    assert rows["guess"]["expert"] is None
+
+
+def test_environments_in_a_pipe(cli: Cli) -> None:
+    lines = cli("environments").out.splitlines()
+    assert lines[0] == "name\tkind\ttags"
+    assert any(line.startswith("keydoor\tembedded\t") for line in lines)
+
+
+@dataclass(frozen=True)
+class Report:
+    measured: dict[str, float]
+
+
+def test_environments_can_be_measured(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = {"noop/success": 0.0, "random/success": 0.25, "steps_per_second": 1234.5}
+
+    def check(spec: str) -> Report:
+        return Report(measured)
+
+    monkeypatch.setattr("quintain.environments.check.check", check)
+    rows = json.loads(cli("environments", "--measure", "--json").out)
+    assert [(row["noop"], row["random"], row["expert"]) for row in rows] == [(0.0, 0.25, None)] * len(rows)
+    lines = cli("environments", "--measure").out.splitlines()
+    assert lines[0].split("\t")[3:] == ["noop", "random", "expert", "steps_per_second"]
+    assert lines[1].split("\t")[3:] == ["0", "0.25", "", "1.23e+03"]
