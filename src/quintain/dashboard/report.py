@@ -1,0 +1,141 @@
+"""The report of a run: one HTML file without scripts, to open, keep and send.
+
+It shows how success grew, what the policy does now and did before, and the configuration. The one rule: it is
+made of the run folder alone, so it can be made again at any time.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from quintain.dashboard.page import escape, page, table
+from quintain.dashboard.series import Rows, points, success
+from quintain.dashboard.svg import curve_svg
+from quintain.dashboard.transcript import Decode, transcript_html
+from quintain.errors import QuintainError
+from quintain.store import files
+from quintain.store.run import Run
+from quintain.types import Failure, Trajectory
+
+REPORT = "report.html"
+LOOKED_AT = 64
+"""Episodes among which the examples of a step are chosen."""
+
+
+def write_report(run: Run, decode: Callable[[Sequence[int]], str] | None) -> Path:
+    """Write ``report.html`` into the folder of `run` and return its path.
+
+    `decode` turns token ids into text; without it transcripts show observations and actions. Raises
+    `StoreError` when the disk fails.
+    """
+    file = run.folder / REPORT
+    content = page(f"{run.name} · {run.recipe}", report_body(run, decode)).encode("utf-8", "replace")
+    try:
+        files.replace_file(file, content)
+    except OSError as error:
+        if isinstance(error, QuintainError):
+            raise
+        raise files.disk_error("writing the report", file, error) from error
+    return file
+
+
+def report_body(run: Run, decode: Decode | None) -> str:
+    """Return the inside of the page."""
+    rows = run.metrics()
+    examples = "".join(
+        transcript_html(trajectory, decode, heading=heading, is_open=i == 0)
+        for i, (heading, trajectory) in enumerate(_examples(run, rows))
+    )
+    parts = [
+        f'<h1>{escape(run.name)}</h1><p class="soft">{escape(run.recipe)} · {escape(run.status)}</p>',
+        _tiles(rows),
+        curve_svg(rows),
+        f"<h2>Episodes</h2>{_LEGEND}{examples}" if examples else "",
+        f"<h2>Configuration</h2>{table(_flat(run.config))}",
+        _latest(rows),
+        _events(run),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+_LEGEND = (
+    '<p class="soft">Grey was given to the model, <span class="sampled">yellow was sampled</span> by it; '
+    'the less likely a token was, the stronger it is <span class="p3">underlined</span>.</p>'
+)
+
+
+def _tiles(rows: Rows) -> str:
+    found = success(rows)
+    tiles: list[tuple[str, str]] = []
+    if found.held_out:
+        band = {step: (low, high) for step, low, high in found.band}
+        for name, (step, value) in (
+            ("held out, first", found.held_out[0]),
+            ("held out, last", found.held_out[-1]),
+        ):
+            low, high = band.get(step, (value, value))
+            tiles.append((f"{name} ({100 * low:.0f} to {100 * high:.0f} %)", f"{100 * value:.1f} %"))
+    elif found.training:
+        tiles.append(("success in training", f"{100 * found.training[-1][1]:.1f} %"))
+    if rows:
+        tiles.append(("steps", str(max(int(row["step"]) for row in rows))))
+    for name, seconds in points(rows, "time/seconds")[-1:]:
+        tiles.append((f"up to step {name}", f"{seconds / 60:.1f} min"))
+    return '<div class="tiles">' + "".join(_tile(name, value) for name, value in tiles) + "</div>"
+
+
+def _tile(name: str, value: str) -> str:
+    return f'<div class="tile"><b>{escape(value)}</b><span class="soft">{escape(name)}</span></div>'
+
+
+def _latest(rows: Rows) -> str:
+    if not rows:
+        return ""
+    shown = [(name, _short(value)) for name, value in rows[-1].items()]
+    return f"<h2>Metrics of the last step</h2>{table(shown)}"
+
+
+def _events(run: Run) -> str:
+    shown: list[tuple[str, object]] = [(str(each["kind"]), each["message"]) for each in run.events()[-50:]]
+    return f"<h2>Events</h2>{table(shown)}" if shown else ""
+
+
+def _short(value: object) -> object:
+    return f"{value:.4g}" if isinstance(value, float) else "not finite" if value is None else value
+
+
+def _flat(config: dict[str, Any]) -> list[tuple[str, object]]:
+    return [
+        (name, json.dumps(value) if isinstance(value, (dict, list)) else value)
+        for name, value in config.items()
+    ]
+
+
+def _examples(run: Run, rows: Rows) -> Iterator[tuple[str, Trajectory]]:
+    """Yield headings and a few episodes of the last and the first evaluation, or of the last step."""
+    evaluated = [step for step, _ in points(rows, "eval/success")]
+    if not evaluated:
+        if rows:
+            step = int(rows[-1]["step"])
+            yield from ((f"Step {step}", each) for each in _chosen(run.trajectories(step)))
+        return
+    yield from (
+        (f"After step {evaluated[-1]}", each) for each in _chosen(run.trajectories(evaluated[-1], "eval"))
+    )
+    if len(evaluated) > 1:
+        yield from (
+            (f"After step {evaluated[0]}", each) for each in _chosen(run.trajectories(evaluated[0], "eval"))
+        )
+
+
+def _chosen(trajectories: Iterator[Trajectory]) -> list[Trajectory]:
+    """Return two solved episodes, two that were not, and a failure, where there are such."""
+    looked_at = list(islice(trajectories, LOOKED_AT))
+    failures = [each for each in looked_at if isinstance(each.outcome, Failure)]
+    solved = [each for each in looked_at if not isinstance(each.outcome, Failure) and each.outcome.is_success]
+    unsolved = [
+        each for each in looked_at if not isinstance(each.outcome, Failure) and not each.outcome.is_success
+    ]
+    return [*solved[:2], *unsolved[:2], *failures[:1]]

@@ -1,0 +1,81 @@
+"""Episodes as a person reads them: what the model was given in grey, what it sampled on yellow.
+
+Sampled tokens are underlined by how unlikely they were. The one rule: the text shown is the tokens that were
+stored, decoded; without a decoder it is the observation and the action.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+from quintain.dashboard.page import escape
+from quintain.types import Failure, Trajectory, Turn, as_text
+
+Decode = Callable[[Sequence[int]], str]
+MAX_TURNS, MAX_CHARACTERS = 40, 4000
+_RARE = (0.9, 0.5, 0.1, 0.01)
+"""Probabilities under which a token gets the next stronger mark."""
+
+
+def transcript_html(
+    trajectory: Trajectory, decode: Decode | None, *, heading: str, is_open: bool = False
+) -> str:
+    """Return `trajectory` as a block that folds out, or `is_open` from the start."""
+    turns = "".join(_turn(turn, decode) for turn in trajectory.turns[:MAX_TURNS])
+    left_out = len(trajectory.turns) - MAX_TURNS
+    more = f'<p class="soft">{left_out} more turns</p>' if left_out > 0 else ""
+    final = as_text(trajectory.final_observation)
+    end = f'<pre><span class="prompt">{_cut(final)}</span></pre>' if final else ""
+    return (
+        f"<details{' open' if is_open else ''}><summary>{escape(heading)} · {_outcome(trajectory)} · "
+        f'<span class="soft">{escape(trajectory.task.id)}, {len(trajectory.turns)} turns, '
+        f"{trajectory.num_sampled} tokens sampled, {escape(trajectory.stop.value)}</span></summary>"
+        f"{turns}{more}{end}</details>"
+    )
+
+
+def _outcome(trajectory: Trajectory) -> str:
+    outcome = trajectory.outcome
+    if isinstance(outcome, Failure):
+        return f'<span class="bad">failure of the {escape(outcome.owner)}: {escape(outcome.kind)}</span>'
+    if outcome.is_success:
+        return f'<span class="good">solved, reward {outcome.value:g}</span>'
+    return f'<span class="bad">not solved, reward {outcome.value:g}</span>'
+
+
+def _turn(turn: Turn, decode: Decode | None) -> str:
+    if decode is None:
+        given, sampled = (
+            _cut(as_text(turn.observation) + "\n"),
+            f'<span class="sampled">{_cut(turn.action.text)}</span>',
+        )
+    else:
+        given, sampled = _cut(decode(turn.prompt_ids)), _sampled(turn, decode)
+    notes = [f"reward {turn.reward:g}"] if turn.reward else []
+    notes += [] if turn.is_valid else ["invalid action"]
+    notes += [turn.action.error] if turn.action.error is not None else []
+    note = f'<div class="reward">{escape(" · ".join(notes))}</div>' if notes else ""
+    return f'<pre><span class="prompt">{given}</span>{sampled}</pre>{note}'
+
+
+def _sampled(turn: Turn, decode: Decode) -> str:
+    """Return the completion token by token where tokens are whole characters, else in one piece."""
+    completion = turn.completion
+    whole = decode(completion.token_ids)
+    pieces = [decode([token]) for token in completion.token_ids]
+    if "".join(pieces) != whole or len(whole) > MAX_CHARACTERS or not completion.logprobs:
+        return f'<span class="sampled">{_cut(whole)}</span>'
+    return "".join(
+        f'<span class="sampled p{_rarity(logprob)}" title="probability {math.exp(min(logprob, 0.0)):.3f}">'
+        f"{escape(piece)}</span>"
+        for piece, logprob in zip(pieces, completion.logprobs, strict=True)
+    )
+
+
+def _rarity(logprob: float) -> int:
+    return sum(math.exp(min(logprob, 0.0)) < limit for limit in _RARE)
+
+
+def _cut(text: str) -> str:
+    if len(text) <= MAX_CHARACTERS:
+        return escape(text)
+    return escape(text[:MAX_CHARACTERS]) + f"… ({len(text) - MAX_CHARACTERS} more characters)"
