@@ -21,6 +21,9 @@ from quintain.models.packed import rms_norm, rotate
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+DENSE_SHARE = 0.6
+"""Share of slots in use from which attention reads the cache in place instead of gathering rows."""
+
 
 class Decoder(Protocol):
     """Cached forward passes over slots."""
@@ -129,7 +132,7 @@ class FastDecoder:
         self._reserve(len(self.lengths), max(ends))
         for slot, end in zip(slots, ends, strict=True):
             self.lengths[slot] = end
-        rows = _Rows(slots, starts, counts, len(self.lengths), self._keys[0].device)
+        rows = _Rows(slots, starts, counts, self._keys[0].device)
         tokens = torch.tensor([token for ids in new_ids for token in ids], device=self._keys[0].device)
         hidden = self._base.embed_tokens(tokens)
         cos, sin = self._cos.index_select(0, rows.positions), self._sin.index_select(0, rows.positions)
@@ -178,59 +181,62 @@ def _rounded(length: int) -> int:
 
 
 class _Rows:
-    """Where the new tokens of one forward pass stand, and the attention over them."""
+    """Where the new tokens of one forward pass stand, and the attention over them.
 
-    def __init__(
-        self, slots: Sequence[int], starts: Sequence[int], counts: Sequence[int], num_slots: int, device: torch.device
-    ) -> None:
-        self.num_rows = len(slots)
+    Rows of attention are slots of the cache, read in place, where most slots up to the highest are in use; the
+    unused ones among them compute something that nobody reads. Otherwise the used slots are gathered first.
+    """
+
+    def __init__(self, slots: Sequence[int], starts: Sequence[int], counts: Sequence[int], device: torch.device) -> None:
+        highest = max(slots) + 1
+        self.is_gathered = len(slots) < DENSE_SHARE * highest
+        self.num_rows = len(slots) if self.is_gathered else highest
         self.width = max(counts)
         self.is_decode = self.width == 1
         self.length = max(start + count for start, count in zip(starts, counts, strict=True))
         self.slots = torch.tensor(slots, device=device)
-        self.is_dense = list(slots) == list(range(num_slots))
+        rows = torch.arange(len(slots), device=device) if self.is_gathered else self.slots
         start = torch.tensor(starts, device=device)
         count = torch.tensor(counts, device=device)
-        if self.is_decode:
-            self.token_slots, self.positions = self.slots, start
-            visible = torch.arange(self.length, device=device) <= start[:, None]
-            self.mask = torch.zeros(visible.shape, device=device).masked_fill_(~visible, float("-inf"))[:, None, None]
-            return
         steps = torch.arange(self.width, device=device)
-        self.is_new = steps < count[:, None]
-        self.positions = (start[:, None] + steps)[self.is_new]
-        self.token_slots = self.slots[:, None].expand(-1, self.width)[self.is_new]
+        is_new = steps < count[:, None]
+        self.positions = (start[:, None] + steps)[is_new]
+        self.token_slots = self.slots[:, None].expand(-1, self.width)[is_new]
         self.last = count.cumsum(0) - 1
-        place = self.is_new.flatten().nonzero().squeeze(1)
-        self.place = place
+        self.place = (rows[:, None] * self.width + steps)[is_new]
         visible = torch.arange(self.length, device=device) <= (start[:, None] + steps)[:, :, None]
-        self.mask = visible[:, None]
+        mask = torch.zeros(self.num_rows, self.width, self.length, device=device)
+        mask[rows] = mask[rows].masked_fill(~visible, float("-inf"))
+        self.mask = mask[:, None]
 
     def attend(self, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Return the attention output [tokens, heads * dimension] of `query` [tokens, heads, dimension]."""
-        if not self.is_dense:
-            keys, values = keys.index_select(0, self.slots), values.index_select(0, self.slots)
-        if self.is_decode:
-            return self._decode(query, keys, values)
         num_heads, dimension = query.shape[1:]
+        if self.is_gathered:
+            keys = keys[:, :, : self.length].index_select(0, self.slots)
+            values = values[:, :, : self.length].index_select(0, self.slots)
+        keys, values = keys[: self.num_rows], values[: self.num_rows]
         padded = query.new_zeros(self.num_rows * self.width, num_heads * dimension)
-        padded[self.place] = query.flatten(1)
-        queries = padded.view(self.num_rows, self.width, num_heads, dimension).transpose(1, 2)
-        mixed = F.scaled_dot_product_attention(
-            queries, keys[:, :, : self.length], values[:, :, : self.length], attn_mask=self.mask, enable_gqa=True
-        )
-        return mixed.transpose(1, 2).reshape(self.num_rows * self.width, -1).index_select(0, self.place)
+        padded.index_copy_(0, self.place, query.flatten(1))
+        if self.is_decode:
+            mixed = self._decode(padded, keys, values, num_heads)
+        else:
+            queries = padded.view(self.num_rows, self.width, num_heads, dimension).transpose(1, 2)
+            keys, values = keys[:, :, : self.length], values[:, :, : self.length]
+            mixed = F.scaled_dot_product_attention(
+                queries, keys, values, attn_mask=self.mask.to(query.dtype), enable_gqa=num_heads != keys.shape[1]
+            ).transpose(1, 2)
+        return mixed.reshape(self.num_rows * self.width, -1).index_select(0, self.place)
 
-    def _decode(self, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Attention of one query per row, as two batched matrix products over the cache."""
-        num_heads, dimension = query.shape[1:]
-        num_kv = keys.shape[1]
+    def _decode(self, query: Tensor, keys: Tensor, values: Tensor, num_heads: int) -> Tensor:
+        """Attention of one query per row, as two batched matrix products over the cache in place."""
+        num_kv, dimension = keys.shape[1], keys.shape[3]
         grouped = query.view(-1, num_heads // num_kv, dimension) * dimension**-0.5
         keys = keys.view(-1, keys.shape[2], dimension)[:, : self.length]
         values = values.view(-1, values.shape[2], dimension)[:, : self.length]
         scores = torch.bmm(grouped, keys.transpose(1, 2)).view(self.num_rows, num_kv, -1, self.length)
-        weights = (scores + self.mask).softmax(dim=-1).view(-1, num_heads // num_kv, self.length)
-        return torch.bmm(weights.to(values.dtype), values).view(self.num_rows, num_heads * dimension)
+        weights = scores.add_(self.mask).softmax(dim=-1).view(-1, num_heads // num_kv, self.length)
+        return torch.bmm(weights.to(values.dtype), values)
 
 
 class _FusedLayer:

@@ -63,7 +63,7 @@ class Local:
         self._max_length = min(limit, max_length or limit)
         self.max_batch = max_batch
         self.fallback_reason = unsupported(model)
-        self._decoder: Decoder = (
+        self.decoder: Decoder = (
             GenericDecoder(model) if self.fallback_reason else FastDecoder(model, max_length=self._max_length)
         )
         self._version = 0
@@ -89,7 +89,7 @@ class Local:
     def sync(self, version: int) -> None:
         """Serve the model's current weights as `version`; every cached key and value is dropped."""
         self._version = version
-        self._decoder.refresh()
+        self.decoder.refresh()
 
     def submit(self, request: Request) -> None:
         """Queue `request`.
@@ -114,7 +114,7 @@ class Local:
         """Forget `session`; its slot is used again. A running request of it is dropped."""
         known = self._sessions.pop(session, None)
         if known is not None:
-            self._decoder.clear(known.slot)
+            self.decoder.clear(known.slot)
             self._free.append(known.slot)
             self._free.sort(reverse=True)
             self._jobs = [job for job in self._jobs if job.session is not known]
@@ -139,7 +139,7 @@ class Local:
             slot = self._free.pop() if self._free else len(self._sessions)
             session = self._sessions[request.session] = _Session(slot, version=self._version)
         if session.version != self._version:
-            self._decoder.clear(session.slot)
+            self.decoder.clear(session.slot)
             session.num_cached, session.version = 0, self._version
         session.ids.extend(request.prompt_ids)
         return session
@@ -158,11 +158,13 @@ class Local:
         rows = sorted(computed, key=lambda index: jobs[index].session.slot)
         sessions = [jobs[index].session for index in rows]
         new_ids = [session.ids[session.num_cached :] for session in sessions]
-        logits = self._decoder.forward([session.slot for session in sessions], new_ids)
-        self.num_prefilled += sum(len(ids) for ids in new_ids) - len(jobs) + len(following)
+        logits = self.decoder.forward([session.slot for session in sessions], new_ids)
+        self.num_prefilled += sum(
+            len(ids) for index, ids in zip(rows, new_ids, strict=True) if not jobs[index].token_ids
+        )
         where = {index: row for row, index in enumerate(rows)}
         for first, members in followers.items():
-            self._decoder.copy(jobs[first].session.slot, [jobs[index].session.slot for index in members])
+            self.decoder.copy(jobs[first].session.slot, [jobs[index].session.slot for index in members])
             where |= dict.fromkeys(members, where[first])
         for job in jobs:
             job.session.num_cached = len(job.session.ids)

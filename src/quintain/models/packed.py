@@ -158,4 +158,4 @@ def rotate(vectors: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 def rms_norm(hidden: Tensor, norm: Norm) -> Tensor:
     """Return `hidden` divided by its root mean square over the last axis, times the norm's weight."""
-    return F.rms_norm(hidden, (hidden.shape[-1],), norm.weight, norm.variance_epsilon)
+    return F.rms_norm(hidden, (hidden.shape[-1],), norm.weight.to(hidden.dtype), norm.variance_epsilon)

@@ -1,0 +1,50 @@
+"""L = -Σ log π(a_t | h_t) over the agent's tokens: imitation of whole episodes (behaviour cloning).
+
+Prompts, observations and tool results are context and carry no loss (the mask is 1 on sampled tokens only).
+This is the supervised step of FireAct (arXiv 2310.05915) and AgentTuning (2310.12823).
+
+Differences to these papers: the teacher is the environment's expert, not a larger model; its failed episodes
+are left out; loss is the mean over the tokens of a step; the learning rate falls linearly to 0.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from quintain.data.samples import imitation_samples
+from quintain.losses.imitation import imitation
+from quintain.recipes.job import Job
+from quintain.recipes.warm_up import successful
+from quintain.recipes.work import opened
+from quintain.store.run import Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(Job):
+    """Configuration of supervised fine-tuning."""
+
+    steps: int = 200
+    learning_rate: float = 1e-3
+    demonstrations: int = 400
+    """Episodes of the expert to imitate."""
+    eval_every: int = 50
+    batch_size: int = 32
+    """Episodes of a step."""
+
+
+def train(config: Config, run: Run) -> None:
+    """Train until `config.steps`, continuing where `run` was left."""
+    with opened(config, run, has_warm_up=False) as work:
+        samples = imitation_samples(successful(work.demonstrations()))
+        for step in work.steps():
+            chosen = [samples[i] for i in _batch(len(samples), config.batch_size, step, work.seed("order"))]
+            scale = 1 - (step - 1) / config.steps
+            report = work.learner.step(work.batches(chosen), imitation(), rate_scale=scale)
+            work.commit(step, (), report)
+
+
+def _batch(total: int, size: int, step: int, seed: int) -> list[int]:
+    """Return the places of the samples of `step`: every epoch in an order of its own."""
+    size = min(size, total)
+    epoch, place = divmod(step - 1, max(total // size, 1))
+    return np.random.default_rng((seed, epoch)).permutation(total)[place * size : (place + 1) * size].tolist()

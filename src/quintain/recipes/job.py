@@ -1,0 +1,44 @@
+"""What every recipe is asked for: the environment, the model, and how often to look at it.
+
+A recipe's `Config` adds its own fields. The one rule: a value that is not given is the default that the
+method's page was measured with.
+"""
+
+from dataclasses import dataclass
+
+from quintain.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """The part of a configuration that all recipes share."""
+
+    environment: str = "babyai/GoToRedBallNoDists"
+    """Name in the catalogue (with knobs: keydoor?rooms=3), or file.py:Class, or package.module:Class."""
+    model: str = "tiny"
+    """tiny, or the folder or hub id of a Hugging Face causal language model."""
+    seed: int = 0
+    """Seed of the run; everything random is derived from it."""
+    steps: int = 100
+    """Steps of training; the evaluation before the first is step 0."""
+    demonstrations: int = 100
+    """Episodes imitated before training (of the expert, or of random valid actions); 0 for none."""
+    imitation_rate: float = 1e-3
+    """Learning rate at which demonstrations are imitated before training; it falls to 0."""
+    learning_rate: float = 3e-4
+    """Learning rate of AdamW in training."""
+    temperature: float = 1.0
+    """Sampling temperature of training rollouts; log-probs are of the same distribution."""
+    eval_every: int = 25
+    """Steps between evaluations; each also saves a checkpoint."""
+    eval_episodes: int = 128
+    """Held-out tasks of an evaluation, one episode each."""
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for values that no run can have."""
+        for name, least in (("steps", 1), ("demonstrations", 0), ("eval_every", 1), ("eval_episodes", 1)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"{name}: got {getattr(self, name)}; give {least} or more")
+        for name in ("imitation_rate", "learning_rate", "temperature"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name}: got {getattr(self, name)}; give a number above 0")

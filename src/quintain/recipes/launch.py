@@ -1,0 +1,187 @@
+"""Starting, resuming and using runs from Python: what the command line calls, too.
+
+``quintain.train("grpo", environment=Guess, model="tiny")`` is `train`. The one rule: a run is never replaced
+or continued unless that was asked for.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from quintain.curriculum.streams import Uniform, held_out
+from quintain.dashboard.curve import learning_curve_png, terminal_curve
+from quintain.dashboard.report import write_report
+from quintain.engines.local import Local
+from quintain.environments.baselines import random_action
+from quintain.environments.catalog import find
+from quintain.environments.protocol import Environment, Factory
+from quintain.errors import UsageError
+from quintain.eval.evaluate import Evaluation, evaluate as evaluated
+from quintain.models.load import LoadedModel, load
+from quintain.recipes.configure import build
+from quintain.recipes.names import recipe_module
+from quintain.recipes.policy import expert_action, harness, new_policy
+from quintain.recipes.progress import Display
+from quintain.recipes.summary import evaluations, summary
+from quintain.recipes.work import MODEL, START
+from quintain.rollout.collect import Limits, Rollout
+from quintain.store.names import run_folder
+from quintain.store.run import Run
+from quintain.text.chat import Chat
+from quintain.types import Trajectory, derive_seed
+
+ROOT = Path("runs")
+
+
+def train(
+    recipe: str,
+    *,
+    environment: str | type[Environment] | None = None,
+    run: str | None = None,
+    root: str | Path = ROOT,
+    replace: bool = False,
+    config: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> Path:
+    """Train with `recipe` and return the folder of the run.
+
+    Args:
+        recipe: name of a recipe, such as ``grpo`` (see ``quintain methods``).
+        environment: name in the catalogue, or an `Environment` class.
+        run: name of the run; recipe and time when None.
+        root: folder that holds the runs.
+        replace: delete an earlier run of this name.
+        config: values of the recipe's `Config`.
+        fields: more of them; ``train("grpo", model="tiny", steps=50)``.
+
+    Raises:
+        UsageError: unknown recipe, environment or configuration key, or a run that exists.
+    """
+    module = recipe_module(recipe)
+    values = {**(config or {}), **fields}
+    if environment is not None:
+        values["environment"] = environment if isinstance(environment, str) else class_name(environment)
+    settings = build(module.Config, values, f"train({recipe!r})")
+    find(settings.environment)
+    name = run or f"{recipe}-{time.strftime('%Y%m%d-%H%M%S')}"
+    folder = run_folder(Path(root), name)
+    with Run.create(folder, recipe=recipe, config=asdict(settings), replace=replace) as opened:
+        module.train(settings, opened)
+        conclude(opened)
+    return folder
+
+
+def resume(folder: str | Path) -> Path:
+    """Continue the run in `folder` after its newest checkpoint and return the folder."""
+    with Run.open(Path(folder)) as run:
+        module = recipe_module(run.recipe)
+        module.train(build(module.Config, run.config, f"{folder}/config.json"), run)
+        conclude(run)
+    return Path(folder)
+
+
+def conclude(run: Run) -> None:
+    """Draw the curve, write the report and print the summary of a finished run."""
+    rows = run.metrics()
+    folder = run.folder / (MODEL if (run.folder / MODEL).exists() else START)
+    learning_curve_png(rows, run.folder / "curve.png")
+    write_report(run, Chat(load(str(folder)).tokenizer).text)
+    if evaluations(run):
+        print(terminal_curve(rows))
+    print(summary(run))
+
+
+def evaluate(
+    target: str | Path,
+    environment: str | type[Environment] | None = None,
+    *,
+    episodes: int = 256,
+    seed: int = 0,
+    temperature: float = 1.0,
+) -> tuple[Evaluation, list[Trajectory]]:
+    """Return what `episodes` held-out tasks say of a model folder, a hub id or a run, and the episodes."""
+    spec = environment if environment is not None else environment_of(target)
+    make_environment = find(spec)
+    loaded = policy_of(target, make_environment)
+    agent = harness(loaded.tokenizer, make_environment, temperature=temperature)
+    with progressing("evaluation", episodes) as display:
+        rollout = Rollout(agent, make_environment, Local(loaded.model))
+        tasks = held_out(make_environment, episodes)
+        groups = rollout.groups(
+            tasks, size=1, seed=derive_seed("evaluation", seed), on_episode=lambda _: display.advance()
+        )
+        rollout.close()
+    trajectories = [t for group in groups for t in group.trajectories]
+    return evaluated(trajectories), trajectories
+
+
+def collect(
+    environment: str | type[Environment], agent: str = "expert", *, episodes: int = 100, seed: int = 0, split: str = "train"
+) -> tuple[list[Trajectory], Chat]:
+    """Return `episodes` episodes of the expert, of random valid actions, or of a model, and the chat they are in."""
+    make_environment = find(environment)
+    if split not in ("train", "eval"):
+        raise UsageError(f"split: got {split!r}; choose train or eval")
+    is_model = agent not in ("expert", "random")
+    if is_model:
+        loaded = policy_of(agent, make_environment)
+    else:
+        model, tokenizer = new_policy("micro", make_environment, seed=seed)
+        loaded = LoadedModel(model=model, tokenizer=tokenizer, name=agent)
+    tasks = Uniform(make_environment, "eval" if split == "eval" else "train").draw(0, episodes)
+    harnessed = harness(loaded.tokenizer, make_environment, temperature=1.0)
+    with progressing("collecting", episodes) as display:
+        rollout = Rollout(harnessed, make_environment, Local(loaded.model), limits=Limits(max_failure_share=0.5))
+        chosen = derive_seed("collect", seed)
+        groups = (
+            rollout.groups(tasks, size=1, seed=chosen, on_episode=lambda _: display.advance())
+            if is_model
+            else rollout.demonstrations(
+                tasks,
+                expert_action if agent == "expert" else random_action,
+                seed=chosen,
+                on_episode=lambda _: display.advance(),
+            )
+        )
+        rollout.close()
+    return [t for group in groups for t in group.trajectories], Chat(loaded.tokenizer)
+
+
+def policy_of(target: str | Path, make_environment: Factory) -> LoadedModel:
+    """Return the model of a run (its last, or the one it started from), or of a folder or hub id."""
+    folder = Path(target)
+    if (folder / "run.db").exists():
+        folder = folder / (MODEL if (folder / MODEL).exists() else START)
+        return load(str(folder))
+    return load(str(target))
+
+
+def environment_of(target: str | Path) -> str:
+    """Return the environment that the run `target` was trained on."""
+    if not (Path(target) / "run.db").exists():
+        raise UsageError(f"evaluating {target}: got no environment; name one with --environment")
+    with Run.open(Path(target), writable=False) as run:
+        return str(run.config["environment"])
+
+
+def class_name(environment: type[Environment]) -> str:
+    """Return a name that finds the class `environment` again: package.module:Class, or file.py:Class."""
+    if environment.__module__ == "__main__":
+        return f"{Path(inspect.getfile(environment)).resolve()}:{environment.__qualname__}"
+    return f"{environment.__module__}:{environment.__qualname__}"
+
+
+@contextmanager
+def progressing(title: str, total: int) -> Iterator[Display]:
+    """Show a bar of `total` episodes."""
+    with Display(title, total) as display:
+        display.phase(title, total)
+        yield display
+
+

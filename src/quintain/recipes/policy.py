@@ -1,0 +1,80 @@
+"""Where a run's policy comes from: a folder, a hub id, or a tiny model made for the environment.
+
+A tiny model knows no language: its tokenizer is trained on what the environment writes, its weights are drawn
+from the seed. The one rule: the policy a run starts from is saved in the run, so that resuming and evaluating
+need nothing from outside.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from quintain.agents.harness import for_environment
+from quintain.agents.protocol import Agent
+from quintain.curriculum.streams import Uniform
+from quintain.environments.baselines import random_action
+from quintain.environments.protocol import Environment, Expert, Factory
+from quintain.models.load import load
+from quintain.models.tiny import SIZES, build_tiny
+from quintain.recipes.corpus import corpus
+from quintain.rollout.collect import Limits, OnEpisode, Rollout
+from quintain.rollout.policies import Demonstrator
+from quintain.text.chat import Chat
+from quintain.text.tokenizer import train_tokenizer
+from quintain.types import Action, Trajectory, derive_seed
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+def new_policy(
+    model: str, make_environment: Factory, *, seed: int
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Return the model and tokenizer that `model` names: a size of tiny model, a folder or a hub id."""
+    if model in SIZES:
+        tokenizer = train_tokenizer(corpus(make_environment, seed))
+        return build_tiny(tokenizer, size=model, seed=seed), tokenizer
+    loaded = load(model)
+    return loaded.model, loaded.tokenizer
+
+
+def harness(
+    tokenizer: PreTrainedTokenizerBase, make_environment: Factory, *, temperature: float, max_tokens: int = 128
+) -> Agent:
+    """Return the harness that fits the environment: JSON tools, a choice of legal actions, or plain text."""
+    environment = make_environment()
+    try:
+        return for_environment(Chat(tokenizer), environment, temperature=temperature, max_tokens=max_tokens)
+    finally:
+        environment.close()
+
+
+def teacher(make_environment: Factory) -> Demonstrator:
+    """Return the environment's expert, or random valid actions (which teach the form only) where it has none."""
+    environment = make_environment()
+    try:
+        return expert_action if isinstance(environment, Expert) else random_action
+    finally:
+        environment.close()
+
+
+def expert_action(environment: Environment, rng: Random) -> Action:
+    """Return the next action of the environment's expert."""
+    assert isinstance(environment, Expert), "asked only where there is an expert"
+    return environment.expert_action()
+
+
+def demonstrate(
+    agent: Agent, make_environment: Factory, *, count: int, seed: int, on_episode: OnEpisode | None = None
+) -> list[Trajectory]:
+    """Return the scored ones of `count` episodes of the teacher on training tasks, as the policy's tokens."""
+    rollout = Rollout(agent, make_environment, None, limits=Limits(max_failure_share=0.5))
+    try:
+        tasks = Uniform(make_environment).draw(0, count)
+        groups = rollout.demonstrations(
+            tasks, teacher(make_environment), seed=derive_seed(seed, "demonstrations"), on_episode=on_episode
+        )
+    finally:
+        rollout.close()
+    return [trajectory for group in groups for trajectory in group.scored]

@@ -1,0 +1,1 @@
+"""Preference: learning from what is better and what is worse."""

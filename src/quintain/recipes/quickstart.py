@@ -1,0 +1,23 @@
+"""The first run of a newcomer: BabyAI as text, a tiny model, 100 demonstrations, then GRPO.
+
+`rl.grpo` with the settings that fit three minutes on two cores; the loop is that of GRPO.
+"""
+
+from dataclasses import dataclass
+
+from quintain.recipes.rl import grpo
+from quintain.store.run import Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(grpo.Config):
+    """Configuration of the quickstart."""
+
+    steps: int = 120
+    eval_every: int = 30
+    eval_episodes: int = 256
+
+
+def train(config: Config, run: Run) -> None:
+    """Train as GRPO does."""
+    grpo.train(config, run)

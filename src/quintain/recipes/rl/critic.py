@@ -1,0 +1,30 @@
+"""What the critic says of the episodes of a step, before it is trained on them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from quintain.credit.gae import Critic
+from quintain.data.samples import imitation_samples
+from quintain.recipes.work import Work
+from quintain.types import Group
+
+
+def critic(work: Work, groups: Sequence[Group]) -> Critic:
+    """Return the values of the sampled tokens, and one per trajectory for the state after a truncation.
+
+    A token's value is that of the state before it is sampled. The state after the last turn has no token; the
+    value before the last sampled one stands for it.
+    """
+    trajectories = [trajectory for group in groups for trajectory in group.scored]
+    parts: list[torch.Tensor] = []
+    for batch in work.batches(imitation_samples(trajectories)):
+        values = work.learner.infer(batch).values
+        assert values is not None, "a learner with a critic has values"
+        parts.append(values[batch.turn_id >= 0])
+    counts = [[len(turn.completion.token_ids) for turn in t.turns] for t in trajectories]
+    ends = np.cumsum([sum(turns) for turns in counts])
+    chains = np.split(torch.cat(parts).numpy(), ends[:-1])
+    nested = [np.split(chain, np.cumsum(turns)[:-1]) for chain, turns in zip(chains, counts, strict=True)]
+    return Critic(values=nested, final=[float(chain[-1]) for chain in chains])

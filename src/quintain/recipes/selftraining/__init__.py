@@ -1,0 +1,1 @@
+"""Self-training: learning from one's own successes."""

@@ -1,0 +1,48 @@
+"""Imitation before training: a policy that already knows how an action is written.
+
+The teacher is the environment's expert; where there is none, random valid actions teach the form of an action
+and nothing about the task. The learning rate falls to 0 over the epochs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from quintain.data.pack import micro_batches
+from quintain.data.samples import imitation_samples
+from quintain.losses.imitation import imitation
+from quintain.recipes.progress import Display
+from quintain.trainers.learner import Learner, Optimization
+from quintain.types import Score, Trajectory, derive_seed
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+EPOCHS = 24
+UPDATES_PER_EPOCH = 4
+MICRO_TOKENS = 16_384
+
+
+def warm_up(
+    model: PreTrainedModel, trajectories: list[Trajectory], optimization: Optimization, *, seed: int, display: Display
+) -> None:
+    """Train `model` to write what is written in `trajectories`."""
+    samples = imitation_samples(trajectories)
+    learner = Learner(model, optimization)
+    total = EPOCHS * UPDATES_PER_EPOCH
+    display.phase("warm-up", total)
+    for update in range(total):
+        epoch, part = divmod(update, UPDATES_PER_EPOCH)
+        order = np.random.default_rng(derive_seed(seed, "warm-up", epoch)).permutation(len(samples))
+        chosen = [samples[i] for i in order[part::UPDATES_PER_EPOCH]]
+        if chosen:
+            batches = micro_batches(chosen, max_tokens=MICRO_TOKENS)
+            learner.step(batches, imitation(), rate_scale=1 - update / total)
+        display.advance()
+
+
+def successful(trajectories: list[Trajectory]) -> list[Trajectory]:
+    """Return the trajectories that solved their task."""
+    return [t for t in trajectories if isinstance(t.outcome, Score) and t.outcome.is_success]

@@ -1,0 +1,205 @@
+"""What every recipe does around a step: set up, show progress, record, evaluate, save, stop when asked.
+
+`Work` holds the parts that a loop names (rollout, learner, engine, curriculum) and `steps` yields the steps
+that are still to do. The one rule: what happens *in* a step is written in the recipe, not here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from quintain.curriculum.streams import Uniform, held_out
+from quintain.data.pack import micro_batches
+from quintain.engines.local import Local
+from quintain.environments.catalog import find
+from quintain.environments.protocol import Factory
+from quintain.eval.evaluate import Evaluation, evaluate
+from quintain.models.heads import ValueHead
+from quintain.models.load import load
+from quintain.models.save import save
+from quintain.recipes.interrupt import Interruption
+from quintain.recipes.job import Job
+from quintain.recipes.policy import demonstrate, harness, new_policy
+from quintain.recipes.progress import Display
+from quintain.recipes.report import report_metrics, rollout_metrics
+from quintain.recipes.warm_up import MICRO_TOKENS, warm_up
+from quintain.rollout.collect import Rollout
+from quintain.store.run import Run
+from quintain.trainers.learner import Learner, Optimization, StepReport
+from quintain.types import Batch, Group, Sample, Trajectory, derive_seed
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+START, MODEL = "start", "model"
+"""Folders of a run: the policy it starts from (after the warm-up), and the one it ends with."""
+
+
+class Work:
+    """The parts of a run of `job`, set up and ready; made by `opened`."""
+
+    def __init__(self, job: Job, run: Run, display: Display, *, has_critic: bool, has_reference: bool) -> None:
+        self.job, self.run, self.display = job, run, display
+        self.make_environment = find(job.environment)
+        loaded = load(str(run.folder / START))
+        self.model, self.tokenizer = loaded.model, loaded.tokenizer
+        self.agent = harness(self.tokenizer, self.make_environment, temperature=job.temperature)
+        self.engine = Local(self.model)
+        self.learner = Learner(
+            self.model,
+            optimization(job),
+            value_head=ValueHead(self.model.config.hidden_size) if has_critic else None,
+            has_reference=has_reference,
+        )
+        self.rollout = Rollout(self.agent, self.make_environment, self.engine)
+        self.curriculum = Uniform(self.make_environment)
+        self.held_out = held_out(self.make_environment, job.eval_episodes)
+        self.interruption = Interruption()
+        rows = run.metrics()
+        self._seconds_before = float(rows[-1].get("time/seconds", 0.0)) if rows else 0.0
+        self._started = self._step_started = time.monotonic()
+        self._num_tokens = 0
+
+    def seed(self, *parts: int | str) -> int:
+        """Return the seed of this run that `parts` name."""
+        return derive_seed("run", self.job.seed, *parts)
+
+    def steps(self) -> Iterator[int]:
+        """Yield the steps still to do, from 1 on; before the first, evaluate as step 0.
+
+        Raises:
+            KeyboardInterrupt: the user asked to stop; what was done is saved.
+        """
+        if self.run.next_step == 0:
+            self.commit(0, (), None)
+        for step in range(self.run.next_step, self.job.steps + 1):
+            self._stop_if_asked(step - 1)
+            self._step_started = time.monotonic()
+            self._num_tokens = self._num_computed()
+            yield step
+        save(self.model, self.tokenizer, self.run.folder / MODEL)
+
+    def groups(self, step: int, *, tasks: int, size: int) -> list[Group]:
+        """Return `size` episodes of each of the step's `tasks` training tasks, recorded in the journal."""
+        self.display.phase("episodes", tasks * size)
+        groups = self.rollout.groups(
+            self.curriculum.draw(step, tasks),
+            size=size,
+            seed=self.seed("step", step),
+            on_episode=lambda _: self.display.advance(),
+        )
+        self.run.append([t for group in groups for t in group.trajectories], step=step)
+        return groups
+
+    def starting_groups(self, *, tasks: int, size: int) -> list[Group]:
+        """Return `size` episodes of each of `tasks` tasks by the starting policy; a resumed run reads its journal."""
+        known = list(self.run.trajectories(step=0, phase="train"))
+        if self.run.next_step == 0 or not known:
+            return self.groups(0, tasks=tasks, size=size)
+        names = dict.fromkeys(trajectory.group for trajectory in known)
+        members = {name: tuple(t for t in known if t.group == name) for name in names}
+        return [Group(task=group[0].task, trajectories=group) for group in members.values()]
+
+    def demonstrations(self) -> list[Trajectory]:
+        """Return the episodes of the teacher; a resumed run repeats them exactly."""
+        return demonstrations(self.job, self.make_environment, self.tokenizer, self.run, self.display)
+
+    def batches(self, samples: Sequence[Sample]) -> list[Batch]:
+        """Return `samples` as micro-batches whose loss weights are a mean over the tokens of all of them."""
+        return micro_batches(samples, max_tokens=MICRO_TOKENS)
+
+    def commit(
+        self, step: int, groups: Sequence[Group], report: StepReport | None, metrics: Mapping[str, float] | None = None
+    ) -> None:
+        """Serve the new weights, record `step` with its metrics, and evaluate and save where that is due."""
+        self.engine.sync(self.learner.version)
+        row = {**rollout_metrics(groups), **(report_metrics(report) if report else {}), **(metrics or {})}
+        row["time/step"] = time.monotonic() - self._step_started
+        row["tokens_per_second"] = (self._num_computed() - self._num_tokens) / max(row["time/step"], 1e-9)
+        is_due = step % self.job.eval_every == 0 or step == self.job.steps
+        if is_due:
+            row |= self.evaluate(step).metrics()
+        row["time/seconds"] = self._seconds_before + time.monotonic() - self._started
+        self.run.commit(step, row)
+        if is_due:
+            self.run.checkpoint(step, self.learner.save)
+        self.display.step(step, row)
+
+    def evaluate(self, step: int) -> Evaluation:
+        """Return what held-out tasks say of the policy; the same tasks and seeds at every step."""
+        self.display.phase("evaluation", len(self.held_out))
+        groups = self.rollout.groups(
+            self.held_out, size=1, seed=self.seed("evaluation"), on_episode=lambda _: self.display.advance()
+        )
+        trajectories = [t for group in groups for t in group.trajectories]
+        self.run.append(trajectories, step=step, phase="eval")
+        return evaluate(trajectories)
+
+    def _num_computed(self) -> int:
+        """Return the tokens that the engine has read and sampled so far."""
+        return self.engine.num_prefilled + self.engine.num_sampled
+
+    def _stop_if_asked(self, step: int) -> None:
+        """Save what was done up to `step` and stop, if the user asked to."""
+        if not self.interruption.is_asked:
+            return
+        if self.run.next_step <= step:
+            self.run.checkpoint(step, self.learner.save)
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def opened(
+    job: Job, run: Run, *, has_warm_up: bool = True, has_critic: bool = False, has_reference: bool = False
+) -> Iterator[Work]:
+    """Yield the parts of a run of `job`; a run that was begun continues after its newest checkpoint."""
+    job.check()
+    with ExitStack() as stack:
+        display = stack.enter_context(Display(run.recipe, job.steps, max(run.next_step - 1, 0)))
+        if not (run.folder / START / "config.json").exists():
+            prepare(job, run, display, has_warm_up=has_warm_up)
+        work = Work(job, run, display, has_critic=has_critic, has_reference=has_reference)
+        stack.callback(work.rollout.close)
+        checkpoint = run.latest_checkpoint()
+        if checkpoint is not None:
+            work.learner.load(Path(checkpoint.folder))
+        work.engine.sync(work.learner.version)
+        stack.enter_context(work.interruption)
+        yield work
+    run.finish("done")
+
+
+def prepare(job: Job, run: Run, display: Display, *, has_warm_up: bool) -> None:
+    """Make the policy that the run starts from and save it in the run."""
+    make_environment = find(job.environment)
+    model, tokenizer = new_policy(job.model, make_environment, seed=job.seed)
+    if has_warm_up and job.demonstrations:
+        trajectories = demonstrations(job, make_environment, tokenizer, run, display)
+        imitating = Optimization(learning_rate=job.imitation_rate, temperature=job.temperature)
+        warm_up(model, trajectories, imitating, seed=job.seed, display=display)
+    save(model, tokenizer, run.folder / START)
+
+
+def demonstrations(
+    job: Job, make_environment: Factory, tokenizer: PreTrainedTokenizerBase, run: Run, display: Display
+) -> list[Trajectory]:
+    """Return the episodes of the teacher, recorded in the journal by a new run."""
+    display.phase("demonstrations", job.demonstrations)
+    agent = harness(tokenizer, make_environment, temperature=job.temperature)
+    trajectories = demonstrate(
+        agent, make_environment, count=job.demonstrations, seed=job.seed, on_episode=lambda _: display.advance()
+    )
+    if run.next_step == 0:
+        run.append(trajectories, step=0, phase="demonstrations")
+    return trajectories
+
+
+def optimization(job: Job) -> Optimization:
+    """Return how `job` updates weights."""
+    return Optimization(learning_rate=job.learning_rate, temperature=job.temperature)
+
+

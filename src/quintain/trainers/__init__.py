@@ -1,0 +1,1 @@
+"""Trainers: packed batches in, optimizer steps and weights out. `learner.Learner` knows no method."""
