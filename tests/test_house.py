@@ -18,7 +18,7 @@ VAGUE_MODULES = {"util", "utils", "helper", "helpers", "misc", "common"}
 MAY_SWALLOW = {"rollout/stepper.py", "cli/main.py"}
 """Where any exception may end: the boundary around an environment, and the command line."""
 MAY_PICKLE = {"environments/probes.py"}
-"""Where a pickle may be opened: the checker opens what it has just written, to see that a task survives it."""
+"""Where a pickle may be opened: the checker opens what it has just written, to see that tasks survive it."""
 HEAVY = ("torch", "transformers", "numpy", "pydantic", "gymnasium", "matplotlib")
 
 Found = Iterator[tuple[int, str]]
