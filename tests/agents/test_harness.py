@@ -54,7 +54,7 @@ def read(session: Session, ids: tuple[int, ...]) -> Action:
 
 
 def sampled_under(prompt: Prompt, wanted: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the prefix of `wanted` that sampling would give: it ends at the first stop token or the limit."""
+    """Return the prefix of `wanted` that sampling gives: it ends at the first stop token or the limit."""
     for index, token in enumerate(wanted[: prompt.sampling.max_tokens]):
         if token in prompt.sampling.stop_ids:
             return wanted[: index + 1]
@@ -165,7 +165,8 @@ def test_a_choice_needs_legal_actions(chat: Chat) -> None:
 def test_golden_ids_of_json_tools(chat: Chat) -> None:
     session = JsonTools(chat).open(brief(tools=(GUESS,)))
     first = session.observe("A wall.")
-    listed = '{"name": "guess", "description": "Guess.", "parameters": {"properties": {"number": {"type": "integer"}}}}'
+    parameters = '{"properties": {"number": {"type": "integer"}}}'
+    listed = f'{{"name": "guess", "description": "Guess.", "parameters": {parameters}}}'
     assert chat.encoder.decode(first.token_ids) == (
         f"<|system|>Go.\nTools:\n{listed}<|user|>A wall.<|assistant|>"
     )
@@ -201,7 +202,8 @@ def test_tool_calls_are_written_the_way_the_template_shows_them(tokenizer: PreTr
     action = Action(tool_calls=(ToolCall(name="guess", arguments={"number": 1}),))
     ids = session.write(action)
     assert (
-        other.decode(ids) == '<tool_call>\n{"name": "guess", "arguments": {"number": 1}}\n</tool_call><|end|>'
+        other.decode(list(ids))
+        == '<tool_call>\n{"name": "guess", "arguments": {"number": 1}}\n</tool_call><|end|>'
     )
     assert read(session, ids).tool_calls == action.tool_calls
 

@@ -193,7 +193,8 @@ def test_a_template_that_rewrites_history_starts_a_segment(chat_of: ChatOf, say:
     prompt = conversation.prompt([say("user", "A door.")])
     assert prompt.starts_segment
     assert chat.encoder.decode(prompt.token_ids) == (
-        "<|im_start|>system\nGo.<|im_end|>\n<|im_start|>user\nA wall.<|im_end|>\n<|im_start|>assistant\nleft<|im_end|>\n"
+        "<|im_start|>system\nGo.<|im_end|>\n<|im_start|>user\nA wall.<|im_end|>\n"
+        "<|im_start|>assistant\nleft<|im_end|>\n"
         "<|im_start|>user\nA door.<|im_end|>\n<|im_start|>assistant\n"
     )
     rendered = [*messages, say("assistant", THOUGHT), say("user", "A door.")]
@@ -278,9 +279,10 @@ def test_refused_tool_messages_and_tools_become_text(chat_of: ChatOf, say: Say) 
 
 def test_messages_of_an_assistant_can_be_given(chat_of: ChatOf) -> None:
     call = ToolCall(name="look", arguments={"at": "<|im_end|>"})
+    body = '{"name": "look", "arguments": {"at": "<|im_end|>"}}'
     chats = {
-        "qwen3": '<|im_start|>assistant\nHm.\n<tool_call>\n{"name": "look", "arguments": {"at": "<|im_end|>"}}',
-        "gemma": '<start_of_turn>model\nHm.<tool_call>{"name": "look", "arguments": {"at": "<|im_end|>"}}</tool_call>',
+        "qwen3": f"<|im_start|>assistant\nHm.\n<tool_call>\n{body}\n</tool_call>",
+        "gemma": f"<start_of_turn>model\nHm.<tool_call>{body}</tool_call>",
     }
     user = Message(role="user", content=as_content("Go."))
     said = Message(role="assistant", content=as_content("Hm."), tool_calls=(call,))
@@ -327,7 +329,7 @@ def test_a_tokenizer_without_template(
         eos_token="<|end|>",
     )
     compact = Chat(bare).conversation().prompt([say("user", "x")])
-    assert tiny.decode(compact.token_ids) == "<|user|>x<|assistant|>"
+    assert tiny.decode(list(compact.token_ids)) == "<|user|>x<|assistant|>"
     with pytest.raises(ModelError, match="neither chat template nor end token; set tokenizer"):
         Chat(make_tokenizer(None))
 
@@ -337,7 +339,7 @@ def test_a_tokenizer_without_template(
     [
         (
             "{{ raise_exception('no') }}",
-            "rendering a chat of user .*: got TemplateError: no; set tokenizer.chat_template",
+            "rendering a chat of user .*: got TemplateError: no; set a tokenizer.chat_template",
         ),
         ("{{ messages[0].content.__class__.mro() }}", "got SecurityError"),
         ("{{ 1 / 0 }}", "got ZeroDivisionError"),
@@ -359,9 +361,9 @@ def test_templates_that_cannot_be_used(make_tokenizer: Family, template: Any, pr
 @pytest.mark.parametrize(
     "template",
     [
-        "{% for m in messages %}{{ m.content }}{% if m.role == 'user' %}{{ m.content }}{% endif %}<|im_end|>{% endfor %}",
+        "{% for m in messages %}{{ m.content * (2 if m.role == 'user' else 1) }}<|im_end|>{% endfor %}",
         "{% for m in messages %}{{ m.content | replace(' ', '_') }}<|im_end|>{% endfor %}",  # edits contents
-        "{{ messages | length }}{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}",  # counts messages
+        "{{ messages | length }}{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}",
         "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}<|im_end|>{% endfor %}",
     ],
 )

@@ -18,11 +18,32 @@ from quintain.text.tokenizer import encode_text, encoder_of
 Family = Callable[..., PreTrainedTokenizerFast]
 FAMILIES = ("chatml", "qwen3", "llama3", "gemma", "mistral", "deepseek")
 FRAGMENTS = (
-    "<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|begin_of_text|>", "<|start_header_id|>", "<|eot_id|>", "<bos>",
-    "<start_of_turn>", "<end_of_turn>", "<s>", "</s>", "[INST]", "[/INST]", "<｜User｜>", "<｜end▁of▁sentence｜>",  # noqa: RUF001
-    "<think>", "</tool_call>", "<tool_response>", "<", "<|", "|>", "]", "[", "im_end|>", " ", "\n", "system", MARK,
-    BREAK, MARK + "0",
-)  # fmt: skip
+    *(
+        "<|im_start|>",
+        "<|im_end|>",
+        "<|endoftext|>",
+        "<|begin_of_text|>",
+        "<|start_header_id|>",
+        "<|eot_id|>",
+    ),
+    *("<bos>", "<start_of_turn>", "<end_of_turn>", "<s>", "</s>", "[INST]", "[/INST]"),
+    *("<｜User｜>", "<｜end▁of▁sentence｜>"),  # noqa: RUF001
+    *(
+        "<think>",
+        "</tool_call>",
+        "<tool_response>",
+        "<",
+        "<|",
+        "|>",
+        "]",
+        "[",
+        "im_end|>",
+        " ",
+        "\n",
+        "system",
+    ),
+    *(MARK, BREAK, MARK + "0"),
+)
 hostile = st.lists(st.one_of(st.sampled_from(FRAGMENTS), st.text(max_size=4)), max_size=8).map("".join)
 
 

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
@@ -9,7 +10,8 @@ from quintain.text.tokenizer import CALL_TOKENS, SPECIAL_TOKENS, corpus_pieces, 
 from quintain.types import Message, as_content
 
 CORPUS = (
-    "<|system|>Reach the goal.<|user|>You see a red ball.<|assistant|>left<|end|><|user|>A wall.<|assistant|>go on<|end|>",
+    "<|system|>Reach the goal.<|user|>You see a red ball.<|assistant|>left<|end|>"
+    "<|user|>A wall.<|assistant|>go on<|end|>",
     "forward",
     "You see a red ball. You see a door.",
 )
@@ -64,13 +66,13 @@ def test_saved_and_loaded_it_is_the_same(tmp_path: Path) -> None:
         assert loaded.chat_template == tokenizer.chat_template
         assert (loaded.pad_token_id, loaded.eos_token_id) == (0, 1)
         assert Chat(loaded).conversation().prompt(messages).token_ids == wanted
-        assert loaded.decode(wanted) == "<|user|>A wall.<|assistant|>"
+        assert loaded.decode(list(wanted)) == "<|user|>A wall.<|assistant|>"
 
 
 def test_the_compact_template_writes_what_it_says() -> None:
     tokenizer = train_tokenizer(CORPUS, 300)
     call = {"type": "function", "function": {"name": "look", "arguments": {"at": "é"}}}
-    chat = [
+    chat: list[dict[str, Any]] = [
         {"role": "system", "content": "Go."},
         {"role": "user", "content": "A wall."},
         {"role": "assistant", "content": "", "tool_calls": [call]},
@@ -78,7 +80,9 @@ def test_the_compact_template_writes_what_it_says() -> None:
         {"role": "system", "content": "Hurry."},
         {"role": "assistant", "content": "left"},
     ]
-    tools = [{"type": "function", "function": {"name": "look", "description": "Look.", "parameters": {}}}]
+    tools: list[Any] = [
+        {"type": "function", "function": {"name": "look", "description": "Look.", "parameters": {}}}
+    ]
     listed = 'Tools:\n{"name": "look", "description": "Look.", "parameters": {}}'
     body = (
         '<|user|>A wall.<|assistant|><tool_call>{"name": "look", "arguments": {"at": "é"}}</tool_call><|end|>'

@@ -1,8 +1,8 @@
 """The four harnesses: plain text, ReAct, JSON tool calls, and a choice among legal actions.
 
-They differ in how an action is written and read, and in what ends a completion; the conversation is the same. The
-system message is the environment's instructions and the task's prompt.
-The one rule: `write(action)` gives the ids that a policy would sample to take `action`, and `read` takes them back.
+They differ in how an action is written and read, and in what ends a completion; the conversation is the same.
+The system message is the environment's instructions and the task's prompt. The one rule: `write(action)`
+gives the ids that a policy would sample to take `action`, and `read` takes them back.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ class Wording:
 
 
 class ChatSession:
-    """One episode as a chat: observations are user messages, or tool messages after a call of the chat's `tools`."""
+    """One episode as a chat: observations are user messages, tool messages after a call of its `tools`."""
 
     def __init__(
         self, chat: Chat, sampling: Sampling, wording: Wording, system: str, tools: tuple[ToolSpec, ...] = ()
     ) -> None:
+        """Open the chat with the message `system`, unless it is empty."""
         self._chat = chat
         self._sampling = sampling
         self._wording = wording
@@ -140,8 +141,9 @@ class Choices:
 def choices(chat: Chat, legal_actions: Sequence[str]) -> Choices:
     """Return how each of `legal_actions` is written.
 
-    A token that ends some action and stands in no action before its end stops the completion at once, so that a
-    one-token action costs one decoding step. An action that does not end so is closed with the chat's end token.
+    A token that ends some action and stands in no action before its end stops the completion at once, so that
+    a one-token action costs one decoding step. An action that does not end so is closed with the chat's end
+    token.
     """
     ids = {action: chat.answer_ids(action.strip()) for action in legal_actions}
     inner = {token for tokens in ids.values() for token in tokens[:-1]}
@@ -157,8 +159,9 @@ def choices(chat: Chat, legal_actions: Sequence[str]) -> Choices:
 class Choice:
     """One of the legal actions, word for word: ``Choice(chat, temperature=1.0)``.
 
-    A completion ends with the last token of an action (see `choices`) and is cut at the length of the longest legal
-    one, or at `max_tokens` if that is less. With `list_actions` each observation is followed by the legal actions.
+    A completion ends with the last token of an action (see `choices`) and is cut at the length of the longest
+    legal one, or at `max_tokens` if that is less. With `list_actions` each observation is followed by the
+    legal actions.
     """
 
     chat: Chat
@@ -176,6 +179,7 @@ class ChoiceSession(ChatSession):
     """An episode of `Choice`; the legal actions may change with every observation."""
 
     def __init__(self, chat: Chat, sampling: Sampling, brief: Brief, *, list_actions: bool) -> None:
+        """Begin with the legal actions of `brief`."""
         wording = Wording(parse=self._chosen, write=lambda action: action.text)
         super().__init__(chat, sampling, wording, system_text(brief))
         self._legal = brief.legal_actions
@@ -191,7 +195,8 @@ class ChoiceSession(ChatSession):
         self._legal = legal_actions or self._legal
         if not self._legal:
             raise UsageError(
-                "a choice among legal actions: got none from the environment; use PlainText, or define legal_actions"
+                "a choice among legal actions: got none from the environment; "
+                "use PlainText, or define legal_actions"
             )
         if self._list_actions:
             observation = f"{as_text(observation)}\nActions: {', '.join(self._legal)}"
@@ -224,7 +229,7 @@ class ChoiceSession(ChatSession):
 def for_environment(
     chat: Chat, environment: Environment, *, temperature: float = 1.0, max_tokens: int = 128
 ) -> Agent:
-    """Return the harness that fits `environment`: JSON tools, else a choice of legal actions, else plain text."""
+    """Return the harness that fits `environment`: JSON tools, else a choice, else plain text."""
     if environment.tools():
         return JsonTools(chat, temperature, max_tokens)
     if isinstance(environment, Legal):
@@ -246,7 +251,7 @@ def sampling_of(chat: Chat, temperature: float, max_tokens: int) -> Sampling:
 
 
 def system_text(brief: Brief, *more: str) -> str:
-    """Return the system message of an episode: instructions, the task's prompt and `more`, empty ones left out."""
+    """Return the system message: instructions, the task's prompt and `more`, empty ones left out."""
     return "\n\n".join(part for part in (brief.instructions, brief.task.prompt, *more) if part)
 
 

@@ -35,15 +35,15 @@ class Session(Protocol):
     """One episode's conversation."""
 
     def observe(self, observation: Observation, legal_actions: tuple[str, ...] = ()) -> Prompt:
-        """Append `observation` and return the prompt of the next turn (the first one always starts a segment)."""
+        """Append `observation` and return the next turn's prompt (the first always starts a segment)."""
         ...
 
     def read(self, completion: Completion) -> Action:
-        """Record `completion` in the history and return the action in it; malformed text gives `Action.error`."""
+        """Record `completion` in the history and return its action; malformed text gives `Action.error`."""
         ...
 
     def write(self, action: Action) -> tuple[int, ...]:
-        """Return the ids the policy should have sampled to take `action` (for demonstrations), stop token included."""
+        """Return the ids the policy should have sampled to take `action`, stop token included."""
         ...
 
 

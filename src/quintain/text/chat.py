@@ -1,15 +1,15 @@
 """Chats as token ids that only grow: each turn appends what it adds, and what was sampled stays as it was.
 
-Where a template merely appends, a turn costs work in proportion to its own text. Where it rewrites what came before
-(Qwen3 drops earlier `<think>` blocks), the chat is rendered in full and a new segment starts.
-The one rule: sampled ids are never encoded again within a segment.
+Where a template merely appends, a turn costs work in proportion to its own text. Where it rewrites what came
+before (Qwen3 drops earlier `<think>` blocks), the chat is rendered in full and a new segment starts. The one
+rule: sampled ids are never encoded again within a segment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from quintain.errors import InvariantError
 from quintain.text.template import Entry, Template, after_answer, answer
@@ -39,19 +39,20 @@ class Chat:
         A tokenizer without a template gets the compact one if it has the house's markers, else plain lines.
 
         Raises:
-            ModelError: the tokenizer is not a fast one, its template cannot be rendered, or nothing ends an answer.
+            ModelError: the tokenizer is not a fast one, its template cannot be rendered, or nothing ends an
+            answer.
         """
         self.encoder = encoder_of(tokenizer)
         self.template = Template(tokenizer, self.encoder, template_options)
         self.end_id = self.template.end_id
         """The token that ends an answer."""
-        eos = tokenizer.eos_token_id
-        self.stop_ids = frozenset({self.end_id} if eos is None else {self.end_id, int(eos)})
+        eos = cast("int | None", tokenizer.eos_token_id)
+        self.stop_ids = frozenset({self.end_id} if eos is None else {self.end_id, eos})
         """Tokens that end an answer when sampled: the template's own and the tokenizer's end token."""
 
     @property
     def is_append_only(self) -> bool:
-        """Whether no probe chat, with or without system text and tools, saw the template rewrite earlier turns."""
+        """Whether no probe chat, with or without system text, saw the template rewrite earlier turns."""
         probes = [
             self.template.pieces((role,), has_system=has_system, has_tools=role == "tool")
             for role in ("user", "tool" if self.template.takes_tool_role else "user")
@@ -75,7 +76,7 @@ class Chat:
         return (*self.answer_ids(text), self.end_id)
 
     def text(self, token_ids: Sequence[int]) -> str:
-        """Return the text of a completion without the token that ended it; other special tokens show as text."""
+        """Return the text of a completion without its end token; other special tokens show as text."""
         has_end = bool(token_ids) and token_ids[-1] in self.stop_ids
         return self.encoder.decode(token_ids[:-1] if has_end else token_ids)
 
@@ -84,6 +85,7 @@ class Conversation:
     """One chat: call `prompt` with new messages, sample, call `sampled` with what came, and again."""
 
     def __init__(self, chat: Chat, tools: tuple[ToolSpec, ...] = ()) -> None:
+        """See `Chat.conversation`."""
         self._chat = chat
         self._tools = tools
         self._history: list[Entry] = []
@@ -136,7 +138,7 @@ class Conversation:
         return PromptIds(token_ids=self._chat.encoder.marked(text, continues=False), starts_segment=True)
 
     def _appended(self, added: Sequence[Entry]) -> str | None:
-        """Return the text that the entries `added` append, from the template's pieces; None where they do not fit."""
+        """Return the text that `added` appends, from the template's pieces; None where they do not fit."""
         roles = tuple(entry["role"] for entry in added)
         contents = [entry["content"] for entry in added]
         if "assistant" in roles or not all(map(str.strip, contents)):
@@ -146,7 +148,7 @@ class Conversation:
         return None if pieces is None else pieces.fill(contents)
 
     def _rendered_delta(self, said: Entry, added: Sequence[Entry]) -> str | None:
-        """Return the text after the answer in the full rendering; None if what stands before it was rewritten."""
+        """Return the text after the answer in the full rendering; None if what precedes it was rewritten."""
         template = self._chat.template
         tools = self._tools if template.takes_tools else ()
         before = template.render(self._history, tools)

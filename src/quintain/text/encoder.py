@@ -1,10 +1,10 @@
 """Encode text so that only a chat template can write special tokens.
 
-Markup is every special token and every added token that looks like one (`<tool_call>`, `[INST]`). Before untrusted
-text meets a template it is *defused*: a private mark is put inside each markup string in it. After rendering, the
-markup that is still whole was written by the template and becomes its id; everything else loses its marks and is
-encoded by a private tokenizer that knows no markup.
-The one rule: `plain` never returns a markup id, whatever the text.
+Markup is every special token and every added token that looks like one (`<tool_call>`, `[INST]`). Before
+untrusted text meets a template it is *defused*: a private mark is put inside each markup string in it. After
+rendering, the markup that is still whole was written by the template and becomes its id; everything else
+loses its marks and is encoded by a private tokenizer that knows no markup. The one rule: `plain` never
+returns a markup id, whatever the text.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class TextEncoder:
         return self._ids[piece.strip()] if found is None else found
 
     def _encoded(self, text: str, continues: bool) -> tuple[int, ...]:
-        """Encode with the private backend; the anchor keeps it from treating `text` as the start of a document."""
+        """Encode with the private backend; the anchor keeps `text` from looking like a document's start."""
         whole = ANCHOR + text if continues else text
         try:
             ids = self._backend.encode(whole, add_special_tokens=False).ids
@@ -158,7 +158,7 @@ def markup_pattern(tokens: Iterable[AddedToken]) -> re.Pattern[str]:
 
 
 def without_markup(backend: Tokenizer, markup: Iterable[str]) -> tuple[Tokenizer, int]:
-    """Return a copy of `backend` that reads every string of `markup` as plain text, and the id of its anchor."""
+    """Return a copy of `backend` that reads `markup` as plain text, and the id of its anchor."""
     names = set(markup)
     description = cast("dict[str, Any]", json.loads(backend.to_str()))
     for token in description["added_tokens"]:

@@ -1,8 +1,8 @@
 """Read actions out of completions, and write them the way they are read.
 
-Every parser takes any string and returns an `Action`; what cannot be read becomes `Action.error`, a line for the
-model that says what was wrong. Nothing here knows an environment: arguments are checked where the tool is.
-The one rule: a parser never raises and never guesses.
+Every parser takes any string and returns an `Action`; what cannot be read becomes `Action.error`, a line for
+the model that says what was wrong. Nothing here knows an environment: arguments are checked where the tool
+is. The one rule: a parser never raises and never guesses.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from quintain.errors import DataError
 from quintain.types import Action, ToolCall, ToolSpec
 
 LONGEST_READ = 1 << 15
-"""Characters of tool calls or ReAct text in one completion; longer is an error, so that reading stays quick."""
+"""Characters of tool calls or ReAct text in a completion; longer is an error, so that reading is quick."""
 MOST_CALLS, MOST_BRACKETS, DEEPEST, SHOWN, MOST_LISTED = 64, 4_096, 32, 60, 20
 OPENING, CLOSING = "<tool_call>", "</tool_call>"
 CALL_KEYS = frozenset({"name", "arguments"})
@@ -51,8 +51,8 @@ def parse_choice(text: str, legal: Sequence[str]) -> Action:
 def parse_tool_calls(text: str) -> Action:
     """Return the Hermes/Qwen tool calls in `text`: any number of ``<tool_call>{json}</tool_call>``.
 
-    ``Action.text`` is the calls as they were written, or the whole text where there is none. If one call cannot be
-    read, none is carried out.
+    ``Action.text`` is the calls as they were written, or the whole text where there is none. If one call
+    cannot be read, none is carried out.
     """
     start = text.find(OPENING)
     if start < 0:
@@ -73,9 +73,10 @@ def parse_tool_calls(text: str) -> Action:
 def parse_react(text: str, tools: Sequence[ToolSpec] = ()) -> Action:
     """Return the first action of a ReAct completion (arXiv 2210.03629).
 
-    The action is what follows the first line that starts with ``Action:``, up to a line ``Observation:`` or the end;
-    thoughts are left out. With `tools` it must be ``name[argument]``: a JSON object is the arguments, any other
-    argument is the value of the tool's only parameter (read as JSON unless the parameter is a string).
+    The action is what follows the first line that starts with ``Action:``, up to a line ``Observation:`` or
+    the end; thoughts are left out. With `tools` it must be ``name[argument]``: a JSON object is the
+    arguments, any other argument is the value of the tool's only parameter (read as JSON unless the parameter
+    is a string).
     """
     if len(text) > LONGEST_READ:
         return Action(error=f"the answer is {len(text)} characters long; at most {LONGEST_READ} are read")

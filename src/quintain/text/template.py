@@ -1,9 +1,9 @@
 """Render a chat template as marked text, learn what it accepts, and find the text that a new turn adds.
 
-Templates run only in transformers' sandbox (`apply_chat_template`). What they take (a system role, tools, several
-user messages in a row) is found by rendering small probe chats, never by reading their source; what a template
-refuses is folded into what it takes.
-The one rule: `Pieces` are used only where every probe chat showed that the template merely appends.
+Templates run only in transformers' sandbox (`apply_chat_template`). What they take (a system role, tools,
+several user messages in a row) is found by rendering small probe chats, never by reading their source; what a
+template refuses is folded into what it takes. The one rule: `Pieces` are used only where every probe chat
+showed that the template merely appends.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PLAIN_TEMPLATE = (
     "{%- if message.role == 'assistant' -%}{{ eos_token }}{%- endif -%}{{ '\n' }}{%- endfor -%}"
     "{%- if add_generation_prompt -%}{{ 'Assistant:\n' }}{%- endif -%}"
 )
-"""For a tokenizer without chat template and markers: ``User:`` and the content on the next line, answers closed by the end token."""
+"""For a tokenizer without template and markers: ``User:``, content on the next line, eos after answers."""
 
 
 def answer(text: str) -> Entry:
@@ -61,7 +61,7 @@ def answer(text: str) -> Entry:
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """What a turn adds: template text around the new contents, and which of their edges the template trims."""
+    """What a turn adds: template text around the new contents, and which of their edges are trimmed."""
 
     texts: tuple[str, ...]
     trims: tuple[tuple[bool, bool], ...]
@@ -119,8 +119,8 @@ class Template:
         except RENDER_ERRORS as error:
             roles = ", ".join(entry["role"] for entry in entries)
             raise ModelError(
-                f"rendering a chat of {roles} with the model's template: got {type(error).__name__}: {error}; "
-                "set tokenizer.chat_template to one that renders these roles"
+                f"rendering a chat of {roles} with the model's template: "
+                f"got {type(error).__name__}: {error}; set a tokenizer.chat_template that renders these roles"
             ) from error
         return cast(str, text)
 
@@ -174,7 +174,7 @@ class Template:
         return adapted
 
     def pieces(self, roles: tuple[str, ...], *, has_system: bool, has_tools: bool) -> Pieces | None:
-        """Return what new messages of `roles` add after an answer; None where the template may rewrite history."""
+        """Return what new messages of `roles` add after an answer; None where history may be rewritten."""
         key = (roles, has_system, has_tools)
         if key not in self._pieces:
             self._pieces[key] = self._probed(*key)
@@ -200,7 +200,7 @@ class Template:
     def _added(
         self, context: list[Entry], said: Entry, roles: tuple[str, ...], tools: Sequence[ToolSpec]
     ) -> Pieces | None:
-        """Return what messages of `roles` add to `context` and the answer `said`; None if anything else changes."""
+        """Return what messages of `roles` add after `said`; None if anything before changes."""
         names = [f"{NEW}{index}" for index in range(len(roles))]
         before = self.render(context, tools)
         deltas: list[str] = []
@@ -230,13 +230,13 @@ class Template:
         end = cast("int | None", self._tokenizer.eos_token_id)
         if end is None:
             raise ModelError(
-                "finding the token that ends an answer: got a chat template that writes none and a tokenizer without "
-                "an end token; set tokenizer.eos_token"
+                "finding the token that ends an answer: got a chat template that writes none and "
+                "a tokenizer without an end token; set tokenizer.eos_token"
             )
         return "", end
 
     def _call_padding(self) -> str:
-        """Return what the template writes between the tags of a tool call and its JSON: a newline or nothing."""
+        """Return what the template writes between a tool call's tags and its JSON: a newline or nothing."""
         shown = self._attempt([USER], (PROBE_TOOL,)) if self.takes_tools else None
         return "\n" if shown is not None and "<tool_call>\n" in shown else ""
 
@@ -263,8 +263,8 @@ class Template:
 def template_of(tokenizer: PreTrainedTokenizerBase) -> str | None:
     """Return the template to pass on; None means the tokenizer's own.
 
-    Without one, a tokenizer that has the house's markers gets the compact template and any other with an end token
-    gets plain ``User:`` and ``Assistant:`` lines.
+    Without one, a tokenizer that has the house's markers gets the compact template and any other with an end
+    token gets plain ``User:`` and ``Assistant:`` lines.
 
     Raises:
         ModelError: the template is longer than a mebibyte, or there is none and no end token either.
@@ -273,10 +273,11 @@ def template_of(tokenizer: PreTrainedTokenizerBase) -> str | None:
     if own is not None:
         if len(json.dumps(own)) > LONGEST_TEMPLATE:
             raise ModelError(
-                f"the chat template of the model: got more than {LONGEST_TEMPLATE} characters; set a shorter one"
+                f"the chat template of the model: got more than {LONGEST_TEMPLATE} characters; "
+                "set a shorter one"
             )
         return None
-    if set(SPECIAL_TOKENS) <= set(cast("dict[str, int]", tokenizer.get_added_vocab())):
+    if set(SPECIAL_TOKENS) <= set(cast("dict[str, int]", tokenizer.added_tokens_encoder)):
         return COMPACT_TEMPLATE
     if cast("str | None", tokenizer.eos_token) is None:
         raise ModelError(
@@ -287,9 +288,10 @@ def template_of(tokenizer: PreTrainedTokenizerBase) -> str | None:
 
 
 def after_answer(before: str, said: str, after: str) -> str | None:
-    """Return what follows `before` and the answer `said` in `after`, or None where they are not its beginning.
+    """Return what follows `before` and the answer `said` in `after`; None where it begins otherwise.
 
-    Blanks that a template puts or trims around answers are not a rewriting: the stream keeps what was sampled.
+    Blanks that a template puts or trims around answers are not a rewriting: the stream keeps what was
+    sampled.
     """
     if not after.startswith(before):
         return None
@@ -314,7 +316,7 @@ def split_at(text: str, names: Sequence[str]) -> list[str] | None:
 def trimmed_edges(
     text: str, texts: Sequence[str], names: Sequence[str]
 ) -> tuple[tuple[bool, bool], ...] | None:
-    """Return which edges of the padded `names` the template trimmed in `text`; None if it did something else."""
+    """Return which edges of the padded `names` were trimmed in `text`; None if something else was done."""
     trims: list[tuple[bool, bool]] = []
     rest = text.removeprefix(texts[0])
     for name, after in zip(names, texts[1:], strict=True):

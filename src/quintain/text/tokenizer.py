@@ -1,9 +1,8 @@
 """A small byte-level BPE tokenizer trained on given texts, with the house's compact chat template.
 
-One turn costs two markers: ``<|user|>content<|assistant|>`` sampled ``<|end|>``, no newlines, because the length of
-prompts decides how fast a small model rolls out.
-The one rule: training is deterministic, and a word the corpus shows as a whole answer is one token where there is
-room for it.
+One turn costs two markers: ``<|user|>content<|assistant|>`` sampled ``<|end|>``, no newlines, because the
+length of prompts decides how fast a small model rolls out. The one rule: training is deterministic, and a
+word the corpus shows as a whole answer is one token where there is room for it.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ SPECIAL_TOKENS = ("<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>
 CALL_TOKENS = ("<tool_call>", "</tool_call>")
 SMALLEST_VOCABULARY = 256 + len(SPECIAL_TOKENS) + len(CALL_TOKENS)
 MOST_ANSWERS, LONGEST_ANSWER = 64, 32
-ANSWER_REPEATS = (0, 16, 256, 4096)
+ANSWER_REPEATS = (16, 256, 4096)
 """How often the words that must be one token are repeated in the corpus, tried until they are."""
 
 COMPACT_TEMPLATE = (
@@ -50,7 +49,7 @@ COMPACT_TEMPLATE = (
     "{%- endif -%}{%- endfor -%}"
     "{%- if add_generation_prompt -%}{{ '<|assistant|>' }}{%- endif -%}"
 )
-"""Append-only chat template over `SPECIAL_TOKENS`; tools are listed in the system message, calls as Hermes writes them."""
+"""Append-only template over `SPECIAL_TOKENS`: tools in the system message, calls as Hermes writes them."""
 
 _MARKERS = re.compile(f"({'|'.join(map(re.escape, (*SPECIAL_TOKENS, *CALL_TOKENS)))})")
 _ENCODERS: WeakKeyDictionary[PreTrainedTokenizerBase, TextEncoder] = WeakKeyDictionary()
@@ -59,9 +58,9 @@ _ENCODERS: WeakKeyDictionary[PreTrainedTokenizerBase, TextEncoder] = WeakKeyDict
 def train_tokenizer(corpus: Iterable[str], vocab_size: int = 1024) -> PreTrainedTokenizerFast:
     """Return a byte-level BPE tokenizer of at most `vocab_size` tokens, trained on the texts of `corpus`.
 
-    Special tokens may appear in the corpus; they only separate its texts. A word that is a whole text, or stands
-    between ``<|assistant|>`` and the next marker, becomes one token if the vocabulary has room for it. The same
-    corpus always gives the same tokenizer; it saves and loads as any `PreTrainedTokenizerFast`.
+    Special tokens may appear in the corpus; they only separate its texts. A word that is a whole text, or
+    stands between ``<|assistant|>`` and the next marker, becomes one token if the vocabulary has room for it.
+    The same corpus always gives the same tokenizer; it saves and loads as any `PreTrainedTokenizerFast`.
 
     Raises:
         UsageError: `vocab_size` has no room for the bytes and markers.
@@ -69,15 +68,17 @@ def train_tokenizer(corpus: Iterable[str], vocab_size: int = 1024) -> PreTrained
     """
     if vocab_size < SMALLEST_VOCABULARY:
         raise UsageError(
-            f"vocab_size of the tokenizer: got {vocab_size}; give at least {SMALLEST_VOCABULARY} (bytes and markers)"
+            f"vocab_size of the tokenizer: got {vocab_size}; "
+            f"give at least {SMALLEST_VOCABULARY} (bytes and markers)"
         )
     pieces, answers = corpus_pieces(corpus)
     if not pieces:
         raise DataError("the corpus of the tokenizer: got no text; give at least one text that is not empty")
+    tokenizer = _trained(pieces, vocab_size)
     for repeats in ANSWER_REPEATS:
-        tokenizer = _trained([*pieces, *answers * repeats], vocab_size)
         if all(len(tokenizer.encode(word).ids) == 1 for word in answers):
             break
+        tokenizer = _trained([*pieces, *answers * repeats], vocab_size)
     return _wrapped(tokenizer)
 
 
@@ -98,7 +99,7 @@ def encoder_of(tokenizer: PreTrainedTokenizerBase) -> TextEncoder:
 
 
 def corpus_pieces(corpus: Iterable[str]) -> tuple[list[str], tuple[str, ...]]:
-    """Return the texts of `corpus` between markers, and the words that stand as a whole answer (commonest first)."""
+    """Return the texts of `corpus` between markers, and words that are a whole answer, commonest first."""
     pieces: list[str] = []
     answers: Counter[str] = Counter()
     split = ByteLevel(add_prefix_space=False)
