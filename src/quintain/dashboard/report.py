@@ -14,7 +14,6 @@ from quintain.dashboard.page import escape, page, table
 from quintain.dashboard.series import Rows, points, success
 from quintain.dashboard.svg import curve_svg
 from quintain.dashboard.transcript import Decode, transcript_html
-from quintain.errors import QuintainError
 from quintain.store import files
 from quintain.store.run import Run
 from quintain.types import Failure, Trajectory
@@ -35,8 +34,6 @@ def write_report(run: Run, decode: Callable[[Sequence[int]], str] | None) -> Pat
     try:
         files.replace_file(file, content)
     except OSError as error:
-        if isinstance(error, QuintainError):
-            raise
         raise files.disk_error("writing the report", file, error) from error
     return file
 
