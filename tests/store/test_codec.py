@@ -97,7 +97,7 @@ trajectories = st.builds(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(trajectories)
 def test_decoding_gives_back_what_was_encoded(trajectory: Trajectory) -> None:
     record = encode(trajectory)
@@ -107,7 +107,7 @@ def test_decoding_gives_back_what_was_encoded(trajectory: Trajectory) -> None:
     assert [t.completion.logprobs for t in back.turns] == [t.completion.logprobs for t in trajectory.turns]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(trajectories, st.data())
 def test_every_changed_byte_is_found(trajectory: Trajectory, data: st.DataObject) -> None:
     record = encode(trajectory)
