@@ -42,7 +42,7 @@ def trajectory(
     )
 
 
-@pytest.fixture(name="trajectory")
+@pytest.fixture(name="trajectory", scope="session")
 def _trajectory() -> Callable[..., Trajectory]:  # pyright: ignore[reportUnusedFunction]
     return trajectory
 

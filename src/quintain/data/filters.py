@@ -58,7 +58,7 @@ def distinct(groups: Sequence[Group]) -> list[Group]:
 
 
 def with_variance(groups: Sequence[Group]) -> list[Group]:
-    """Keep whole groups whose outcomes differ: the others have no group-relative gradient (DAPO, 2503.14476)."""
+    """Keep whole groups whose outcomes differ: the others teach nothing (DAPO, 2503.14476)."""
     return [group for group in groups if _spread(group) > 1e-8]
 
 

@@ -12,7 +12,7 @@ from quintain.types import Group, Pair, Score, Trajectory
 
 
 def best_and_worst(groups: Sequence[Group], *, margin: float = 0.0) -> list[Pair]:
-    """Return at most one pair per group: its best against its worst, where they differ by more than `margin`."""
+    """Return the best against the worst of each group, where they differ by more than `margin`."""
     pairs: list[Pair] = []
     for group in groups:
         ranked = _ranked(group)

@@ -1,0 +1,66 @@
+"""How the episode went: the environment's own reward, success, format, validity, new states.
+
+Penalties are measured per turn as -1 and weighed by the caller (RAGEN: 0.1 per turn whose format is broken,
+arXiv 2504.20073; GiGPO: 0.1 per invalid action, 2505.10978). The one rule: what could not be read
+(`Action.error`) and what could not be carried out (`Turn.is_valid`) are two things; a turn that could not be
+read is not counted again as invalid.
+"""
+
+from quintain.rewards.terms import Term
+from quintain.types import Score, Trajectory
+
+
+def environment_reward(weight: float = 1.0) -> Term:
+    """Return the term "environment": the turn rewards as they came."""
+    return Term(name="environment", measure=lambda t: [turn.reward for turn in t.turns], weight=weight)
+
+
+def success(weight: float = 1.0) -> Term:
+    """Return the term "success": 1 on the last turn of an episode that solved its task."""
+    return Term(name="success", measure=_is_solved, weight=weight)
+
+
+def format_penalty(weight: float = 0.1) -> Term:
+    """Return the term "format": -1 for every turn whose completion could not be read."""
+    return Term(
+        name="format",
+        measure=lambda t: [-float(turn.action.error is not None) for turn in t.turns],
+        weight=weight,
+    )
+
+
+def well_formed(weight: float = 1.0) -> Term:
+    """Return the term "well_formed": the share of turns that could be read, in [0, 1], on the last turn."""
+    return Term(
+        name="well_formed",
+        measure=lambda t: sum(turn.action.error is None for turn in t.turns) / max(len(t.turns), 1),
+        weight=weight,
+    )
+
+
+def invalid_action_penalty(weight: float = 0.1) -> Term:
+    """Return the term "invalid": -1 for every readable action that the environment could not carry out."""
+    return Term(
+        name="invalid",
+        measure=lambda t: [-float(not turn.is_valid and turn.action.error is None) for turn in t.turns],
+        weight=weight,
+    )
+
+
+def new_state_bonus(weight: float = 0.1) -> Term:
+    """Return the term "new_state": 1 for every turn after which a state is met for the first time in the
+    episode.
+
+    The state before the first action and turns without a state key count nothing.
+    """
+    return Term(name="new_state", measure=_new_states, weight=weight)
+
+
+def _is_solved(trajectory: Trajectory) -> float:
+    return float(isinstance(trajectory.outcome, Score) and trajectory.outcome.is_success)
+
+
+def _new_states(trajectory: Trajectory) -> list[float]:
+    keys = [turn.state_key for turn in trajectory.turns]
+    after = [*keys[1:], None]
+    return [float(key is not None and key not in keys[: index + 1]) for index, key in enumerate(after)]

@@ -1,0 +1,53 @@
+"""Hand-made episodes: what each turn did, and the outcome."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from quintain.types import Action, Completion, Outcome, Score, Stop, Task, ToolCall, Trajectory, Turn
+
+
+def turn(
+    *,
+    reward: float = 0.0,
+    text: str = "",
+    error: str | None = None,
+    is_valid: bool = True,
+    state: str | None = None,
+    calls: int = 0,
+    tokens: int = 2,
+) -> Turn:
+    return Turn(
+        observation=(),
+        prompt_ids=(1,),
+        completion=Completion(token_ids=(5,) * tokens, logprobs=(), stop="stop"),
+        action=Action(text=text, error=error, tool_calls=(ToolCall(name="look"),) * calls),
+        reward=reward,
+        reward_terms={"own": reward},
+        is_valid=is_valid,
+        state_key=state,
+    )
+
+
+def episode(
+    turns: Sequence[Turn], *, outcome: Outcome | None = None, answers: Sequence[str] = ("x",)
+) -> Trajectory:
+    return Trajectory(
+        task=Task(id="t", environment="e", seed=0, data={"answers": answers}),
+        turns=tuple(turns),
+        outcome=outcome or Score(value=sum(t.reward for t in turns), is_success=False),
+        stop=Stop.TERMINATED,
+        seed=0,
+        group="g",
+        index=0,
+    )
+
+
+@pytest.fixture(name="turn")
+def _turn() -> Callable[..., Turn]:  # pyright: ignore[reportUnusedFunction]
+    return turn
+
+
+@pytest.fixture(name="episode")
+def _episode() -> Callable[..., Trajectory]:  # pyright: ignore[reportUnusedFunction]
+    return episode
