@@ -74,8 +74,8 @@ def start_level(name: str, seed: int) -> Level:
 def copied(level: Level, bot: Bot | None = None) -> tuple[Level, Bot | None]:
     """Return an independent copy of `level` and of the bot that plays it.
 
-    What no step changes is shared: spaces, rooms, walls and the generator's random numbers, which no level draws
-    from once it is made.
+    What no step changes is shared: spaces, rooms, walls and the generator's random numbers, which no
+    level draws from once it is made.
     """
     twin = object.__new__(type(level))
     grid = object.__new__(type(level.grid))

@@ -1,7 +1,7 @@
 """What the agent of a BabyAI level sees, as a short line of text: ``red ball 3 ahead 2 left, wall 4 ahead``.
 
 The view is minigrid's own: 7 by 7 cells, the agent in the middle of the near edge; walls and closed doors
-hide what is behind them. Objects come nearest first. It is computed from the level's cells, without the picture.
+hide what is behind them. Objects come nearest first. It is computed from the cells, without the picture.
 """
 
 from collections.abc import Sequence

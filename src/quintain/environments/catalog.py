@@ -1,8 +1,8 @@
 """Names of environments: what a spec such as ``keydoor?rooms=3`` or ``worlds.py:Guess`` builds.
 
 A spec is a name of the catalogue, ``file.py:Class`` or ``package.module:Class``; adapters take what they
-adapt after a slash, knobs follow a question mark. The one rule: an unknown name or knob is an error that names
-the nearest one, before anything is built.
+adapt after a slash, knobs follow a question mark. The one rule: an unknown name or knob is an error that
+names the nearest one, before anything is built.
 """
 
 import hashlib

@@ -4,6 +4,7 @@ Every probe is a small function; what an environment raises, and how long it han
 error of the checker. The one rule: a probe that did not run says so; it has not passed.
 """
 
+import contextlib
 import sys
 import threading
 import traceback
@@ -90,7 +91,7 @@ def check(spec: str | type[Environment], *, episodes: int = 20, deadline: float 
         UsageError: there is no such environment.
     """
     recipe = find(spec)
-    subject = Subject(build=recipe, num_episodes=episodes)
+    subject = Subject(make=recipe, num_episodes=episodes)
     findings: list[Finding] = []
     stopped = ""
     for name, probe in PROBES.items():
@@ -130,7 +131,7 @@ def _probed(
     outcome = _Outcome()
 
     def work() -> None:
-        with outcome:
+        with outcome, contextlib.closing(subject):
             outcome.detail = probe(subject)
 
     # A daemon, because a hanging environment cannot be stopped and must not keep the process alive.

@@ -123,7 +123,8 @@ WORDINGS: dict[str, Wording] = {
         succeeds=_is_positive,
     ),
     "Taxi": Wording(
-        instructions="Bring the passenger to the destination. Act: south, north, east, west, pickup, dropoff.",
+        instructions="Bring the passenger to the destination. "
+        "Act: south, north, east, west, pickup or dropoff.",
         actions=("south", "north", "east", "west", "pickup", "dropoff"),
         observe=taxi_view,
         succeeds=_is_positive,
@@ -142,7 +143,8 @@ WORDINGS: dict[str, Wording] = {
         succeeds=_is_positive,
     ),
     "CartPole": Wording(
-        instructions="Keep the pole upright. You see place, speed, angle and turning speed. Act: left or right.",
+        instructions="Keep the pole upright. You see position, speed, angle and turning speed. "
+        "Act: left or right.",
         actions=("left", "right"),
     ),
     "MountainCar": Wording(

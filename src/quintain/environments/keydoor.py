@@ -37,8 +37,8 @@ class KeyDoor(Environment):
     ) -> None:
         """Lay out `rooms` rooms of `length` by `height` cells (0: square; 1: a corridor).
 
-        `distractors` things that open nothing lie about. With `dense`, half of the reward is paid for keys and
-        doors on the way. The turn limit is half as much again as the longest way of the expert.
+        `distractors` things that open nothing lie about. With `dense`, half of the reward is paid for
+        keys and doors on the way. The turn limit is half as much again as the longest way of the expert.
 
         Raises:
             UsageError: the knobs leave no room for the things, or there are more doors than colors.

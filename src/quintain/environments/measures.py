@@ -77,7 +77,7 @@ def closing(subject: Subject) -> str:
     tasks_played = subject.tasks(1)
 
     def round_trip() -> None:
-        environment = subject.build()
+        environment = subject.make()
         play(environment, tasks_played[0], random_policy(1), 5)
         environment.close()
         environment.close()

@@ -8,7 +8,7 @@ from quintain.environments.protocol import Environment, advance
 from quintain.errors import QuintainError
 from quintain.types import Observation, Split, Task
 
-SHORT = 40
+SHORT = 30
 """Turns of the episodes that are compared step by step."""
 
 
@@ -24,17 +24,31 @@ class Skipped(QuintainError):
 class Subject:
     """The environment under examination, and what was measured of it."""
 
-    build: Callable[[], Environment]
-    """Return a fresh instance."""
+    make: Callable[[], Environment]
     num_episodes: int
+    built: list[Environment] = field(default_factory=list[Environment])
+    """Instances that are still open."""
     measured: dict[str, float] = field(default_factory=dict[str, float])
+    known_tasks: dict[Split, list[Task]] = field(default_factory=dict[Split, list[Task]])
+
+    def build(self) -> Environment:
+        """Return a fresh instance, which lives until the end of the probe."""
+        self.built.append(self.make())
+        return self.built[-1]
+
+    def close(self) -> None:
+        """Close the instances that the probe built."""
+        while self.built:
+            self.built.pop().close()
 
     def tasks(self, count: int, split: Split = "train") -> list[Task]:
-        """Return the first tasks of a split."""
-        environment = self.build()
-        found = [environment.task(split, index) for index in range(count)]
-        environment.close()
-        return found
+        """Return the first tasks of a split, as one instance names them."""
+        known = self.known_tasks.get(split, [])
+        if len(known) < count:
+            environment = self.build()
+            known = [environment.task(split, index) for index in range(count)]
+            self.known_tasks[split] = known
+        return known[:count]
 
 
 def carry_on(environment: Environment, seed: int, max_turns: int = SHORT) -> Episode:

@@ -1,0 +1,149 @@
+import importlib.util
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from quintain.environments.catalog import ADAPTERS, CATALOG, find
+from quintain.environments.guess import Guess
+from quintain.environments.gym import Gymnasium
+from quintain.environments.keydoor import KeyDoor
+from quintain.environments.protocol import Environment, advance, begin, tool_action
+from quintain.errors import UsageError
+from quintain.types import Task
+
+README_EXAMPLE = '''\
+import quintain
+
+class Guess(quintain.Environment):
+    """Find the hidden number between 1 and 32."""
+
+    def reset(self, task):
+        self.secret = task.rng.randint(1, 32)
+        return "Find the hidden number between 1 and 32."
+
+    @quintain.tool
+    def guess(self, number: int) -> str:
+        """Guess the hidden number."""
+        if number == self.secret:
+            return self.finish("correct", reward=1.0)
+        return "higher" if self.secret > number else "lower"
+'''
+
+
+class Knobbed(Environment):
+    """Has knobs."""
+
+    def __init__(
+        self,
+        size: int = 1,
+        *,
+        rate: float = 0.5,
+        mode: Literal["a", "b"] = "a",
+        word: str = "",
+        deep: bool = False,
+    ) -> None:
+        self.knobs = (size, rate, mode, word, deep)
+
+    def reset(self, task: Task) -> str:
+        return ""
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Path:
+    path = tmp_path / "worlds.py"
+    path.write_text(README_EXAMPLE)
+    return path
+
+
+def test_every_name_of_the_catalogue_leads_somewhere() -> None:
+    for place in CATALOG.values():
+        assert importlib.util.find_spec(place.partition(":")[0]) is not None
+    assert set(ADAPTERS) <= set(CATALOG)
+
+
+def test_names_build_fresh_environments() -> None:
+    recipe = find("keydoor?rooms=3&irreversible=true")
+    world = recipe()
+    assert isinstance(world, KeyDoor) and world is not recipe()
+    assert world.max_turns == KeyDoor(rooms=3, irreversible=True).max_turns
+    assert isinstance(find("guess")(), Guess) and isinstance(find(Guess)(), Guess)
+    lake = find("gymnasium/FrozenLake-v1?is_slippery=false&map_name=8x8")()
+    assert isinstance(lake, Gymnasium) and lake.name == "gymnasium/FrozenLake-v1"
+    assert "FFFFFFFF" in str(begin(lake, lake.task("train", 0)))
+
+
+def test_the_thirty_line_example_runs_from_its_file(example: Path) -> None:
+    recipe = find(f"{example}:Guess")
+    world = recipe()
+    assert type(recipe()) is type(world), "the file is read once"
+    assert [spec.name for spec in world.tools()] == ["guess"]
+    assert world.instructions() == "Find the hidden number between 1 and 32."
+    assert begin(world, world.task("train", 0)) == "Find the hidden number between 1 and 32."
+    answers = [advance(world, tool_action("guess", number=number)) for number in range(1, 33)]
+    said = [str(answer.observation) for answer in answers]
+    secret = said.index("correct")
+    assert set(said[:secret]) <= {"higher"} and set(said[secret + 1 :]) <= {"lower"}
+    assert (answers[secret].reward, answers[secret].is_terminated, answers[secret].is_success) == (
+        1.0,
+        True,
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "knobs"),
+    [
+        ("", (1, 0.5, "a", "", False)),
+        ("?size=3&rate=1&mode=b&word=hi&deep=true", (3, 1, "b", "hi", True)),
+        ("?word=3&deep=False", (1, 0.5, "a", "3", False)),
+    ],
+)
+def test_knobs_by_value(query: str, knobs: tuple[object, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CATALOG, "knobbed", f"{__name__}:Knobbed")
+    world = find(f"knobbed{query}")()
+    assert vars(world)["knobs"] == knobs
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("gues", "got 'gues'; did you mean 'guess'"),
+        ("keydor?rooms=3", "did you mean 'keydoor'"),
+        ("gymnasium/", "write it as gymnasium/FrozenLake-v1"),
+        ("babyai", "write it as babyai/GoToRedBallNoDists"),
+        ("guess/hard", "guess takes nothing after a slash"),
+        ("guess/", "guess takes nothing after a slash"),
+        ("gymnasim/Taxi-v4", "gymnasium/FrozenLake-v1"),
+        ("keydoor?room=3", "got 'room'; did you mean 'rooms'"),
+        ("keydoor?rooms=many", "got 'many'; give int"),
+        ("keydoor?rooms=2.5", "got '2.5'; give int"),
+        ("keydoor?rooms=true", "got 'true'; give int"),
+        ("keydoor?dense=1", "got '1'; give bool"),
+        ("babyai/GoToLocal?reward=dense", "got 'dense'; give 'binary' or 'package'"),
+        ("keydoor?rooms", "write them as name=value"),
+        ("nowhere.py:World", "there is no file nowhere.py"),
+        ("no_such_module:World", "there is no module no_such_module"),
+        ("quintain.environments.gues:Guess", "there is no module quintain.environments.gues"),
+        ("quintain.environments.guess:Gues", "has no Gues; did you mean 'Guess'"),
+        ("quintain.environments.guess:WRITTEN", "which is no quintain.Environment"),
+        (":World", "write it as file.py:Class"),
+        ("", "got ''"),
+    ],
+)
+def test_what_does_not_exist_is_named(spec: str, said: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        find(spec)
+    assert said in str(raised.value)
+
+
+def test_a_class_that_is_no_environment_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"which is no quintain.Environment"):
+        find(str)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+
+
+def test_what_breaks_inside_a_users_file_is_shown_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("import a_module_that_is_not_there\n")
+    for _ in range(2):
+        with pytest.raises(ModuleNotFoundError, match="a_module_that_is_not_there"):
+            find(f"{tmp_path / 'broken.py'}:World")

@@ -1,0 +1,34 @@
+import subprocess
+import sys
+
+import pytest
+
+import quintain
+
+
+def test_importing_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, quintain; quintain.Environment, quintain.tool, quintain.Task;"
+        "print([name for name in ('numpy', 'pydantic', 'torch', 'gymnasium') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_names_are_those_of_their_homes() -> None:
+    from quintain.environments.protocol import Environment
+    from quintain.environments.tools import tool
+    from quintain.types import Action, Image, StepResult, Task, Text, ToolCall
+
+    assert (quintain.Environment, quintain.tool, quintain.Task) == (Environment, tool, Task)
+    assert (quintain.Action, quintain.StepResult, quintain.ToolCall) == (Action, StepResult, ToolCall)
+    assert (quintain.Text, quintain.Image) == (Text, Image)
+    assert quintain.__version__ == "0.1.0"
+    assert set(dir(quintain)) >= {"Environment", "train"}
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Enviroment'"):
+        getattr(quintain, "Enviroment")  # noqa: B009 (a type checker would refuse the attribute)
