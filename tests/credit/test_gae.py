@@ -184,3 +184,9 @@ def test_a_critic_that_does_not_fit_is_refused(
 def test_nothing_scored_is_an_empty_credit() -> None:
     credit: Credit = gae_tokens([], Critic(values=[]))
     assert credit.advantages == () and credit.returns == ()
+
+
+def test_bilevel_below_lambda_one_reads_the_values_at_turn_ends(trajectory: Make, group: MakeGroup) -> None:
+    critic = Critic(values=arrays([[0.1, 0.5], [0.2, 1.0]]))
+    credit = gae_bilevel([group(trajectory([0, 2]))], critic, turn_discount=0.5, decay=0.5)
+    assert flat(credit.advantages) == pytest.approx([0.525, 0.25, 1.3, 1])
