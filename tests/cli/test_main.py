@@ -2,9 +2,9 @@
 
 import errno
 import importlib
+import resource
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -143,6 +143,12 @@ def run(*argv: str, code: str = "", **options: Any) -> subprocess.CompletedProce
     return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
 
+def seconds_of_children() -> float:
+    """Return the processor time of all ended child processes: unlike the clock, it does not count waiting."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 @pytest.fixture
 def on_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2] / "src"))
@@ -168,12 +174,10 @@ def test_help_lists_and_errors_import_nothing_heavy() -> None:
 @pytest.mark.parametrize("argv", [["--help"], ["methods"], ["trian"]])
 def test_it_starts_fast(argv: list[str]) -> None:
     seconds: list[float] = []
-    for _ in range(8):
-        before = time.perf_counter()
+    for _ in range(3):
+        before = seconds_of_children()
         run(*argv)
-        seconds.append(time.perf_counter() - before)
-        if seconds[-1] <= MOST_SECONDS:
-            break
+        seconds.append(seconds_of_children() - before)
     assert min(seconds) <= MOST_SECONDS
 
 

@@ -98,9 +98,14 @@ def one_of(text: str, what: str, options: Iterable[str]) -> str:
 
 
 def named_folder(text: str, root: str) -> Path:
-    """Return the folder that `text` is, or the run of that name under `root`."""
-    path = Path(text)
-    return path if path.exists() or len(path.parts) != 1 else Path(root) / path
+    """Return the folder that `text` is, or the one of the run of that name under `root`."""
+    return Path(text) if "/" in text or Path(text).exists() else Path(root) / text
+
+
+def named_model(text: str, root: str) -> str:
+    """Return the folder of the run `text` under `root` if there is one, else `text`: a folder or a hub id."""
+    folder = named_folder(text, root)
+    return str(folder) if folder.is_dir() else text
 
 
 def positive(text: str, flag: str) -> float:

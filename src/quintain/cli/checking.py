@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from quintain.cli.arguments import Parser, named_folder, whole_number
 from quintain.cli.tables import show
-from quintain.errors import EnvironmentFault, ModelError, QuintainError, StoreError
+from quintain.errors import EnvironmentFault, ModelError, QuintainError, StoreError, UsageError
 
 
 class Line(NamedTuple):
@@ -38,6 +38,8 @@ def check(argv: Sequence[str]) -> int:
         return report(str(folder), list(run_lines(folder)), arguments.json, StoreError)
     if (folder / "config.json").is_file() or (folder.is_dir() and "/" in arguments.target):
         return report(str(folder), list(model_lines(folder)), arguments.json, ModelError)
+    if arguments.target.startswith((".", "/", "~")) and ":" not in arguments.target:
+        raise UsageError(f"quintain check: got {arguments.target!r}, which is no folder; check the path")
     return check_environment(arguments.target, episodes, arguments.json)
 
 

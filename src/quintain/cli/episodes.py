@@ -1,19 +1,79 @@
-"""Episodes to a place of their own: a run folder."""
+"""Episodes to a place of their own: a run folder, or a file of chat messages.
 
-from collections.abc import Mapping, Sequence
+The one rule: an episode that failed is kept in a run and left out of messages, which are there to learn from.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from quintain.data import messages
+from quintain.environments.catalog import find
+from quintain.errors import DataError
 from quintain.eval.evaluate import evaluate
+from quintain.models.load import load_tokenizer
 from quintain.store import Run
-from quintain.types import Trajectory
+from quintain.text.chat import Chat
+from quintain.types import Score, Trajectory
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 PHASE = "collect"
+TOKENIZERS = ("tokenizer", "model", "start")
+"""Folders of a run that may hold its tokenizer, first to last."""
 
 
-def write_run(trajectories: Sequence[Trajectory], folder: Path, settings: Mapping[str, Any]) -> None:
-    """Write `trajectories` as step 0 of the new run `folder`, whose configuration is `settings`."""
+def write_run(
+    trajectories: Sequence[Trajectory],
+    tokenizer: PreTrainedTokenizerBase,
+    folder: Path,
+    settings: Mapping[str, Any],
+) -> None:
+    """Write `trajectories` as step 0 of the new run `folder`, with the tokenizer of their ids."""
     with Run.create(folder, recipe="collect", config=settings) as run:
         run.append(trajectories, step=0, phase=PHASE)
         run.commit(0, evaluate(trajectories).metrics(f"{PHASE}/"), phase=PHASE)
+        tokenizer.save_pretrained(str(folder / TOKENIZERS[0]))
         run.finish()
+
+
+def write_messages(
+    trajectories: Iterable[Trajectory], tokenizer: PreTrainedTokenizerBase, file: Path, environment: str
+) -> int:
+    """Write the scored of `trajectories` to `file`, one a line, and return how many there are.
+
+    The system message is the instruction of `environment`. The file appears under its name when it is
+    complete.
+
+    Raises:
+        DataError: there is none.
+    """
+    world = find(environment)()
+    instructions = world.instructions()
+    world.close()
+    scored = (t for t in trajectories if isinstance(t.outcome, Score))
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    count = 0
+    try:
+        with open(temporary, "x", encoding="utf-8", errors="replace") as stream:
+            for line in messages.write_messages(scored, Chat(tokenizer).text, system=instructions):
+                stream.write(line)
+                count += 1
+        if not count:
+            raise DataError(f"messages for {file}: got no scored episode; collect or train first")
+        temporary.replace(file)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return count
+
+
+def tokenizer_of(folder: Path) -> PreTrainedTokenizerBase:
+    """Return the tokenizer that the ids in the run `folder` are of."""
+    for name in TOKENIZERS:
+        if (folder / name).is_dir():
+            return load_tokenizer(folder / name)
+    raise DataError(f"tokenizer of the run {folder}: got a run without one; take another run")

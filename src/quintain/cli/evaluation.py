@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quintain.cli.arguments import Parser, named_folder, one_of, positive, whole_number
+from quintain.cli.arguments import Parser, named_folder, named_model, one_of, positive, whole_number
 from quintain.cli.tables import show
 from quintain.errors import DataError, UsageError
 
@@ -34,9 +34,9 @@ def evaluate(argv: Sequence[str]) -> int:
     episodes = whole_number(arguments.episodes, "--episodes", least=1)
     seed = whole_number(arguments.seed, "--seed")
     temperature = positive(arguments.temperature, "--temperature")
-    target = named_folder(arguments.target, arguments.runs)
+    target = named_model(arguments.target, arguments.runs)
 
-    from quintain.recipes import launch
+    from quintain.cli import launch
 
     found, _ = launch.evaluate(
         target, arguments.environment, episodes=episodes, seed=seed, temperature=temperature
@@ -72,6 +72,9 @@ def compare(argv: Sequence[str]) -> int:
         print(json.dumps(asdict(found), indent=2))
         return 0
     show(COLUMNS, [row.cells() for row in found.rows], f"success against {found.baseline}, paired by task")
+    for row in found.rows:
+        if row.difference is None and row.name != found.baseline:
+            print(f"{row.name} shares no scored task with {found.baseline}")
     return 0
 
 
@@ -92,20 +95,20 @@ def collect(argv: Sequence[str]) -> int:
     out = new_path(arguments.out)
     agent = arguments.agent
     if agent not in ("expert", "random"):
-        agent = str(named_folder(agent, arguments.runs))
+        agent = named_model(agent, arguments.runs)
 
+    from quintain.cli import launch
     from quintain.cli.episodes import write_messages, write_run
     from quintain.eval.evaluate import evaluate as evaluated
-    from quintain.recipes import launch
 
-    trajectories, chat = launch.collect(
+    trajectories, tokenizer = launch.collect(
         arguments.environment, agent, episodes=episodes, seed=seed, split=split
     )
     if out.suffix == ".jsonl":
-        write_messages(trajectories, chat, out)
+        write_messages(trajectories, tokenizer, out, arguments.environment)
     else:
         settings = {"environment": arguments.environment, "agent": agent, "seed": seed, "split": split}
-        write_run(trajectories, out, settings)
+        write_run(trajectories, tokenizer, out, settings)
     print(f"{out}: {evaluated(trajectories)}")
     return 0
 

@@ -28,26 +28,22 @@ def export(argv: Sequence[str]) -> int:
 
 def export_model(folder: Path, out: Path) -> str:
     """Write the model of the run `folder` as a Hugging Face folder."""
-    from quintain.environments.catalog import find
+    from quintain.cli import launch
     from quintain.models.save import save
-    from quintain.recipes import launch
 
-    loaded = launch.policy_of(folder, find(launch.environment_of(folder)))
+    loaded = launch.policy_of(folder)
     save(loaded.model, loaded.tokenizer, out)
     return f"{loaded.model.num_parameters():,} parameters"
 
 
 def export_messages(folder: Path, out: Path) -> str:
     """Write the episodes of the run `folder` as chat messages, one episode a line."""
-    from quintain.cli.episodes import write_messages
-    from quintain.environments.catalog import find
-    from quintain.recipes import launch
+    from quintain.cli.episodes import tokenizer_of, write_messages
     from quintain.store import Run
-    from quintain.text.chat import Chat
 
-    loaded = launch.policy_of(folder, find(launch.environment_of(folder)))
     with Run.open(folder, writable=False) as run:
-        return f"{write_messages(run.trajectories(), Chat(loaded.tokenizer), out)} episodes"
+        written = write_messages(run.trajectories(), tokenizer_of(folder), out, run.config["environment"])
+    return f"{written} episodes"
 
 
 def export_rows(folder: Path, out: Path) -> str:

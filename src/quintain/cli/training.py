@@ -43,7 +43,7 @@ def train(argv: Sequence[str]) -> int:
     values = configuration(recipe, module.Config, arguments.config, arguments)
     name = free_name(Path(arguments.runs), recipe) if arguments.run is None else arguments.run
 
-    from quintain.recipes import launch
+    from quintain.cli import launch
     from quintain.store import run_folder
 
     folder = run_folder(Path(arguments.runs), name)
@@ -64,7 +64,7 @@ def resume(argv: Sequence[str]) -> int:
     arguments = parser.read(argv)
     folder = named_folder(arguments.run, arguments.runs)
 
-    from quintain.recipes import launch
+    from quintain.cli import launch
 
     try:
         launch.resume(folder)

@@ -1,8 +1,13 @@
 """``quintain view RUN``: the report of a run, and its curve in the terminal."""
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quintain.cli.arguments import Parser, named_folder
+
+if TYPE_CHECKING:
+    from quintain.store import Run
 
 
 def view(argv: Sequence[str]) -> int:
@@ -16,15 +21,25 @@ def view(argv: Sequence[str]) -> int:
     arguments = parser.read(argv)
     folder = named_folder(arguments.run, arguments.runs)
 
-    from quintain.recipes import launch
     from quintain.store import Run
 
     with Run.open(folder, writable=False) as run:
-        launch.conclude(run)
-    report = folder / "report.html"
+        report = written(run)
     print(report)
     if arguments.open:
         import webbrowser
 
         webbrowser.open(report.resolve().as_uri())
     return 0
+
+
+def written(run: "Run") -> Path:
+    """Write the report of `run`, print its curve if a policy was trained, and return the report."""
+    if (run.folder / "start").is_dir():
+        from quintain.cli import launch
+
+        launch.conclude(run)
+        return run.folder / "report.html"
+    from quintain.dashboard.report import write_report
+
+    return write_report(run, None)

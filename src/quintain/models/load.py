@@ -69,6 +69,16 @@ def load(path_or_id: str, *, dtype: str = "float32") -> LoadedModel:
     return LoadedModel(model=model.eval(), tokenizer=tokenizer, name=name)
 
 
+def load_tokenizer(folder: str | Path) -> "PreTrainedTokenizerBase":
+    """Load the tokenizer in `folder` alone, which need not hold a model.
+
+    Raises:
+        ModelError: there is none, or it is broken.
+    """
+    with quiet_transformers():
+        return _read_tokenizer(Path(folder), str(folder))
+
+
 def find_folder(path_or_id: str) -> Path:
     """Return the local folder of `path_or_id`, fetched from the hub if it is no folder but looks like an id.
 

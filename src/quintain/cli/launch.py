@@ -1,4 +1,4 @@
-"""Starting, resuming and using runs from Python: what the command line calls, too.
+"""Starting, resuming and using runs: what the command line and `quintain.train` call.
 
 ``quintain.train("grpo", environment=Guess, model="tiny")`` is `train`. The one rule: a run is never replaced
 or continued unless that was asked for.
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quintain.curriculum.streams import Uniform, held_out
 from quintain.dashboard.curve import learning_curve_png, terminal_curve
@@ -20,21 +20,29 @@ from quintain.dashboard.report import write_report
 from quintain.engines.local import Local
 from quintain.environments.baselines import random_action
 from quintain.environments.catalog import find
-from quintain.environments.protocol import Environment, Factory
-from quintain.errors import UsageError
-from quintain.eval.evaluate import Evaluation, evaluate as evaluated
-from quintain.models.load import LoadedModel, load
+from quintain.environments.protocol import Environment
+from quintain.errors import ModelError, UsageError
+from quintain.eval.evaluate import Evaluation
+from quintain.eval.evaluate import evaluate as evaluated
+from quintain.models.load import LoadedModel, check_folder, find_folder, load, load_tokenizer
+from quintain.models.tiny import SIZES
 from quintain.recipes.configure import build
+from quintain.recipes.job import Job
 from quintain.recipes.names import recipe_module
 from quintain.recipes.policy import expert_action, harness, new_policy
 from quintain.recipes.progress import Display
 from quintain.recipes.summary import evaluations, summary
 from quintain.recipes.work import MODEL, START
 from quintain.rollout.collect import Limits, Rollout
+from quintain.store.creation import JOURNAL
 from quintain.store.names import run_folder
 from quintain.store.run import Run
 from quintain.text.chat import Chat
+from quintain.trainers.learner import Learner
 from quintain.types import Trajectory, derive_seed
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 ROOT = Path("runs")
 
@@ -68,13 +76,20 @@ def train(
     if environment is not None:
         values["environment"] = environment if isinstance(environment, str) else class_name(environment)
     settings = build(module.Config, values, f"train({recipe!r})")
-    find(settings.environment)
+    check_parts(settings)
     name = run or f"{recipe}-{time.strftime('%Y%m%d-%H%M%S')}"
     folder = run_folder(Path(root), name)
     with Run.create(folder, recipe=recipe, config=asdict(settings), replace=replace) as opened:
         module.train(settings, opened)
         conclude(opened)
     return folder
+
+
+def check_parts(job: Job) -> None:
+    """Raise the error of an environment that cannot be built, or of a model that is not there."""
+    find(job.environment)().close()
+    if job.model not in SIZES:
+        check_folder(find_folder(job.model), job.model)
 
 
 def resume(folder: str | Path) -> Path:
@@ -91,7 +106,7 @@ def conclude(run: Run) -> None:
     rows = run.metrics()
     folder = run.folder / (MODEL if (run.folder / MODEL).exists() else START)
     learning_curve_png(rows, run.folder / "curve.png")
-    write_report(run, Chat(load(str(folder)).tokenizer).text)
+    write_report(run, Chat(load_tokenizer(folder)).text)
     if evaluations(run):
         print(terminal_curve(rows))
     print(summary(run))
@@ -108,7 +123,7 @@ def evaluate(
     """Return what `episodes` held-out tasks say of a model folder, a hub id or a run, and the episodes."""
     spec = environment if environment is not None else environment_of(target)
     make_environment = find(spec)
-    loaded = policy_of(target, make_environment)
+    loaded = policy_of(target)
     agent = harness(loaded.tokenizer, make_environment, temperature=temperature)
     with progressing("evaluation", episodes) as display:
         rollout = Rollout(agent, make_environment, Local(loaded.model))
@@ -122,22 +137,29 @@ def evaluate(
 
 
 def collect(
-    environment: str | type[Environment], agent: str = "expert", *, episodes: int = 100, seed: int = 0, split: str = "train"
-) -> tuple[list[Trajectory], Chat]:
-    """Return `episodes` episodes of the expert, of random valid actions, or of a model, and the chat they are in."""
+    environment: str | type[Environment],
+    agent: str = "expert",
+    *,
+    episodes: int = 100,
+    seed: int = 0,
+    split: str = "train",
+) -> tuple[list[Trajectory], PreTrainedTokenizerBase]:
+    """Return episodes of the expert, of random valid actions or of a model, and their tokenizer."""
     make_environment = find(environment)
     if split not in ("train", "eval"):
         raise UsageError(f"split: got {split!r}; choose train or eval")
     is_model = agent not in ("expert", "random")
     if is_model:
-        loaded = policy_of(agent, make_environment)
+        loaded = policy_of(agent)
     else:
         model, tokenizer = new_policy("micro", make_environment, seed=seed)
         loaded = LoadedModel(model=model, tokenizer=tokenizer, name=agent)
     tasks = Uniform(make_environment, "eval" if split == "eval" else "train").draw(0, episodes)
     harnessed = harness(loaded.tokenizer, make_environment, temperature=1.0)
     with progressing("collecting", episodes) as display:
-        rollout = Rollout(harnessed, make_environment, Local(loaded.model), limits=Limits(max_failure_share=0.5))
+        rollout = Rollout(
+            harnessed, make_environment, Local(loaded.model), limits=Limits(max_failure_share=0.5)
+        )
         chosen = derive_seed("collect", seed)
         groups = (
             rollout.groups(tasks, size=1, seed=chosen, on_episode=lambda _: display.advance())
@@ -150,21 +172,29 @@ def collect(
             )
         )
         rollout.close()
-    return [t for group in groups for t in group.trajectories], Chat(loaded.tokenizer)
+    return [t for group in groups for t in group.trajectories], loaded.tokenizer
 
 
-def policy_of(target: str | Path, make_environment: Factory) -> LoadedModel:
-    """Return the model of a run (its last, or the one it started from), or of a folder or hub id."""
+def policy_of(target: str | Path) -> LoadedModel:
+    """Return the newest model of a run (last, of a checkpoint, first), or that of a folder or hub id."""
     folder = Path(target)
-    if (folder / "run.db").exists():
-        folder = folder / (MODEL if (folder / MODEL).exists() else START)
-        return load(str(folder))
-    return load(str(target))
+    if not (folder / JOURNAL).exists():
+        return load(str(target))
+    if (folder / MODEL).exists():
+        return load(str(folder / MODEL))
+    if not (folder / START).exists():
+        raise ModelError(f"model of the run {folder}: got a run without one; name a run that was trained")
+    loaded = load(str(folder / START))
+    with Run.open(folder, writable=False) as run:
+        checkpoint = run.latest_checkpoint()
+    if checkpoint is not None:
+        Learner(loaded.model).load(checkpoint.folder)
+    return loaded
 
 
 def environment_of(target: str | Path) -> str:
     """Return the environment that the run `target` was trained on."""
-    if not (Path(target) / "run.db").exists():
+    if not (Path(target) / JOURNAL).exists():
         raise UsageError(f"evaluating {target}: got no environment; name one with --environment")
     with Run.open(Path(target), writable=False) as run:
         return str(run.config["environment"])
@@ -178,10 +208,8 @@ def class_name(environment: type[Environment]) -> str:
 
 
 @contextmanager
-def progressing(title: str, total: int) -> Iterator[Display]:
+def progressing(title: str, total: int) -> Generator[Display]:
     """Show a bar of `total` episodes."""
     with Display(title, total) as display:
         display.phase(title, total)
         yield display
-
-

@@ -1,0 +1,219 @@
+"""``quintain eval``, ``compare`` and ``collect``."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import PreTrainedTokenizerFast
+
+from quintain.eval.evaluate import evaluate
+from quintain.store import Run
+from quintain.text.tokenizer import train_tokenizer
+from quintain.types import Action, Completion, Failure, Outcome, Score, Stop, Task, Trajectory, Turn
+
+Cli = Callable[..., Any]
+Launcher = Any
+BROKEN = Failure(owner="environment", kind="timeout", message="too slow")
+
+
+def episode(name: str, outcome: Outcome) -> Trajectory:
+    turn = Turn(
+        observation=(),
+        prompt_ids=(1,),
+        completion=Completion(token_ids=(2, 3), logprobs=(-0.5, -0.5), stop="stop"),
+        action=Action(text="go"),
+    )
+    return Trajectory(
+        task=Task(id=name, environment="w", seed=1, split="eval"),
+        turns=(turn,),
+        outcome=outcome,
+        stop=Stop.FAILURE if isinstance(outcome, Failure) else Stop.TERMINATED,
+        seed=1,
+        group=name,
+        index=0,
+    )
+
+
+def episodes(results: str, prefix: str = "t") -> list[Trajectory]:
+    """Return one episode per letter: 1 solved, 0 not, x broken."""
+    outcomes: dict[str, Outcome] = {
+        "0": Score(value=0.0, is_success=False),
+        "1": Score(value=1.0, is_success=True),
+        "x": BROKEN,
+    }
+    return [episode(f"{prefix}{place}", outcomes[letter]) for place, letter in enumerate(results)]
+
+
+def tokenizer() -> PreTrainedTokenizerFast:
+    """Return a tokenizer whose ids 2 and 3 mean something."""
+    return train_tokenizer(["go on then"], vocab_size=300)
+
+
+def make_run(name: str, results: str, prefix: str = "t") -> None:
+    """Write a run whose first evaluation solved nothing and whose last one has `results`."""
+    with Run.create(Path("runs", name), recipe="test", config={}) as run:
+        for step, letters in enumerate(("0" * len(results), results)):
+            trajectories = episodes(letters, prefix)
+            run.append(trajectories, step=step, phase="eval")
+            run.commit(step, evaluate(trajectories).metrics())
+        run.commit(2, {"train/loss": 1.0})
+
+
+@pytest.fixture
+def answer(launcher: Launcher) -> Launcher:
+    """A launcher whose evaluation solved 8 of 10, with 2 failures."""
+    trajectories = episodes("1111111100xx")
+    launcher.answer = (evaluate(trajectories), trajectories)
+    return launcher
+
+
+def test_eval_passes_everything_on(cli: Cli, answer: Launcher) -> None:
+    argv = ["--environment", "guess", "--episodes", "12", "--seed", "3", "--temperature", "0"]
+    assert cli("eval", "model", *argv).status == 0
+    settings = {"episodes": 12, "seed": 3, "temperature": 0.0}
+    assert answer.calls == [("evaluate", "model", "guess", settings)]
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [("a", "runs/a"), ("runs/a", "runs/a"), ("gpt2", "gpt2"), ("Qwen/Qwen3", "Qwen/Qwen3")],
+)
+def test_eval_takes_a_run_by_name_and_leaves_hub_ids(
+    cli: Cli, answer: Launcher, text: str, target: str
+) -> None:
+    Path("runs/a").mkdir(parents=True)
+    cli("eval", text)
+    assert answer.calls[0][1:3] == (target, None)
+
+
+def test_eval_prints_rates_with_failures_beside_them(cli: Cli, answer: Launcher) -> None:
+    lines = cli("eval", "model").out.splitlines()
+    assert "success\t80.0 %" in lines
+    assert "95 % interval\t[49.0, 94.3]" in lines
+    assert "episodes\t10" in lines
+    assert "failed\tenvironment 2" in lines
+    assert "ended by\tfailure 2, terminated 10" in lines
+
+
+def test_eval_as_json(cli: Cli, answer: Launcher) -> None:
+    found = json.loads(cli("eval", "model", "--json").out)
+    assert (found["num"], found["num_failed"], found["success"]) == (10, 2, 0.8)
+    assert found["by_owner"] == {"environment": 2}
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        (["--episodes", "0"], "--episodes must be at least 1: got 0; give 1 or more"),
+        (["--seed", "x"], "--seed must be an integer: got 'x'; give 0 or more"),
+        (
+            ["--temperature", "hot"],
+            "--temperature must be a number of 0 or more: got 'hot'; give one such as 1.0",
+        ),
+        (
+            ["--temperature", "-1"],
+            "--temperature must be a number of 0 or more: got '-1'; give one such as 1.0",
+        ),
+        (["--enviroment", "x"], "flag of quintain eval: got '--enviroment'; did you mean '--environment'?"),
+    ],
+)
+def test_eval_refuses_what_is_wrong(cli: Cli, launcher: Launcher, argv: list[str], line: str) -> None:
+    found = cli("eval", "model", *argv)
+    assert (found.status, found.line) == (2, line)
+    assert launcher.calls == []
+
+
+def test_compare_takes_the_last_evaluation_of_each_run(cli: Cli) -> None:
+    make_run("old", "1000000011")
+    make_run("new", "0111110011")
+    found = json.loads(cli("compare", "old", "runs/new", "--json").out)
+    assert found["baseline"] == "old"
+    old, new = found["rows"]
+    assert (old["evaluation"]["success"], old["difference"]) == (0.3, None)
+    assert new["name"] == "runs/new"
+    assert new["difference"]["mean"] == pytest.approx(0.4)
+    assert new["p_value"] == pytest.approx(14 / 64)
+
+
+def test_compare_as_a_table(cli: Cli) -> None:
+    make_run("old", "0000000000")
+    make_run("new", "111111110x")
+    lines = cli("compare", "new", "old", "--baseline", "old").out.splitlines()
+    assert lines[0].startswith("run\tsuccess\t95 % interval")
+    cells = lines[1].split("\t")
+    assert cells[:2] == ["new", "88.9 %"]
+    assert cells[5:7] == ["1", "9"]
+    assert cells[7].startswith("+88.9 [")
+
+
+def test_compare_says_when_nothing_is_shared(cli: Cli) -> None:
+    make_run("old", "01")
+    make_run("new", "01", prefix="other")
+    assert "new shares no scored task with old" in cli("compare", "old", "new").out
+
+
+def test_compare_refuses_what_is_wrong(cli: Cli) -> None:
+    make_run("old", "01")
+    with Run.create(Path("runs/empty"), recipe="test", config={}) as run:
+        run.commit(0, {"train/loss": 1.0})
+    assert cli("compare", "old").line == "a comparison needs two runs or more: got 1; name another run"
+    assert cli("compare", "old", "old").line.startswith("quintain compare: got 'old' twice")
+    assert "the runs in runs are empty, old" in cli("compare", "old", "odl").line
+    assert cli("compare", "old", "empty").status == 5
+
+
+def test_collect_writes_a_run(cli: Cli, launcher: Launcher) -> None:
+    launcher.answer = (episodes("110x"), tokenizer())
+    found = cli(
+        "collect", "guess", "--agent", "random", "--episodes", "4", "--out", "data", "--split", "eval"
+    )
+    assert (found.status, found.out) == (0, "data: success 66.7 % [20.8, 93.9], 3 episodes, 1 failed\n")
+    settings = {"episodes": 4, "seed": 0, "split": "eval"}
+    assert launcher.calls == [("collect", "guess", "random", settings)]
+    with Run.open(Path("data"), writable=False) as run:
+        assert list(run.trajectories()) == episodes("110x")
+        assert (run.recipe, run.status) == ("collect", "done")
+        assert run.config == {"environment": "guess", "agent": "random", "seed": 0, "split": "eval"}
+
+
+def test_collect_writes_messages_without_failures(cli: Cli, launcher: Launcher) -> None:
+    launcher.answer = (episodes("10x"), tokenizer())
+    assert cli("collect", "guess", "--out", "data.jsonl").status == 0
+    records = [json.loads(line) for line in Path("data.jsonl").read_text().splitlines()]
+    assert [record["reward"] for record in records] == [1.0, 0.0]
+    assert [message["role"] for message in records[0]["messages"]] == ["system", "user", "assistant"]
+    assert records[0]["messages"][0]["content"].startswith("Find the hidden number")
+    assert [path.name for path in Path().iterdir()] == ["data.jsonl"]
+
+
+def test_collect_with_nothing_to_learn_from_leaves_no_file(cli: Cli, launcher: Launcher) -> None:
+    launcher.answer = (episodes("x"), tokenizer())
+    found = cli("collect", "guess", "--out", "data.jsonl")
+    assert (found.status, list(Path().iterdir())) == (5, [])
+    assert found.line.startswith("messages for data.jsonl: got no scored episode")
+
+
+def test_a_collected_run_can_be_exported_as_messages(cli: Cli, launcher: Launcher) -> None:
+    launcher.answer = (episodes("10x"), tokenizer())
+    cli("collect", "guess", "--out", "data")
+    found = cli("export", "data", "--to", "messages", "--out", "data.jsonl")
+    assert (found.status, found.out) == (0, "data.jsonl: 2 episodes\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        ([], "quintain collect needs --out: got nothing; give a new file, .jsonl, or a new folder"),
+        (["--out", "a.csv"], "--out: got 'a.csv'; give a file that ends in .jsonl, or a folder"),
+        (["--out", "there"], "--out: got 'there', which exists; choose another name"),
+        (["--out", "new", "--split", "tran"], "--split: got 'tran'; did you mean 'train'?"),
+        (["--out", "new", "--episodes", "0"], "--episodes must be at least 1: got 0; give 1 or more"),
+    ],
+)
+def test_collect_refuses_what_is_wrong(cli: Cli, launcher: Launcher, argv: list[str], line: str) -> None:
+    Path("there").mkdir()
+    found = cli("collect", "guess", *argv)
+    assert (found.status, found.line) == (2, line)
+    assert launcher.calls == []

@@ -1,0 +1,90 @@
+"""``quintain export`` and ``quintain view``."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quintain.store import Run
+from quintain.types import Action, Completion, Score, Stop, Task, Trajectory, Turn
+
+Cli = Callable[..., Any]
+Launcher = Any
+
+
+@pytest.fixture
+def collected(cli: Cli) -> Path:
+    """A run of one episode without a policy."""
+    turn = Turn(
+        observation=(),
+        prompt_ids=(1,),
+        completion=Completion(token_ids=(2, 3), logprobs=(-0.5, -0.5), stop="stop"),
+        action=Action(text="go"),
+    )
+    trajectory = Trajectory(
+        task=Task(id="t", environment="guess", seed=1),
+        turns=(turn,),
+        outcome=Score(value=1.0, is_success=True),
+        stop=Stop.TERMINATED,
+        seed=1,
+        group="g",
+        index=0,
+    )
+    folder = Path("runs/a")
+    with Run.create(folder, recipe="collect", config={"environment": "guess"}) as run:
+        run.append([trajectory], step=0)
+        run.commit(0, {"train/success": 1.0})
+        run.finish()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        (["--out", "x"], "quintain export needs --to: got nothing; see `quintain export --help`"),
+        (["--to", "hf"], "quintain export needs --out: got nothing; see `quintain export --help`"),
+        (["--to", "parqet", "--out", "x"], "--to: got 'parqet'; did you mean 'parquet'?"),
+        (["--to", "hf", "--out", "runs"], "--out: got 'runs', which exists; choose another name"),
+    ],
+)
+@pytest.mark.usefixtures("collected")
+def test_export_refuses_what_is_wrong(cli: Cli, argv: list[str], line: str) -> None:
+    found = cli("export", "a", *argv)
+    assert (found.status, found.line) == (2, line)
+
+
+def test_export_of_no_run_names_the_runs_there_are(cli: Cli, collected: Path) -> None:
+    found = cli("export", "b", "--to", "parquet", "--out", "x.parquet")
+    assert found.status == 2
+    assert found.line.endswith("the runs in runs are a")
+    assert not Path("x.parquet").exists()
+
+
+def test_export_to_parquet(cli: Cli, collected: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    found = cli("export", "a", "--to", "parquet", "--out", "x.parquet")
+    assert (found.status, found.out) == (0, "x.parquet: 1 episodes\n")
+    assert parquet.read_table("x.parquet").column("task").to_pylist() == ["t"]
+
+
+def test_view_of_a_run_without_a_policy_writes_its_report(cli: Cli, collected: Path) -> None:
+    found = cli("view", "a")
+    assert (found.status, found.out) == (0, "runs/a/report.html\n")
+    assert "<html" in Path("runs/a/report.html").read_text()
+
+
+def test_view_of_a_trained_run_concludes_it(
+    cli: Cli, collected: Path, launcher: Launcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    (collected / "start").mkdir()
+    found = cli("view", "a", "--open")
+    assert (found.status, found.out) == (0, "runs/a/report.html\n")
+    assert launcher.calls == [("conclude", "a")]
+    assert opened == [(collected / "report.html").resolve().as_uri()]
+
+
+def test_view_of_no_run_is_status_2(cli: Cli) -> None:
+    assert cli("view", "nothing").status == 2
