@@ -128,6 +128,19 @@ def test_rewards_and_limits() -> None:
     assert BabyAI(max_turns=1000).max_turns == 64
 
 
+def test_an_end_without_reward_is_no_success() -> None:
+    world = BabyAI("PickupDistDebug")  # a level that ends when the wrong thing is picked up
+    results = []
+    for index in range(40):
+        begin(world, world.task("train", index))
+        for word in ("pickup", "left", "pickup", "left", "pickup", "left", "pickup"):
+            result = advance(world, Action(text=word))
+            if result.is_terminated:
+                results.append((result.reward, result.is_success))
+                break
+    assert (0.0, False) in results and set(results) <= {(0.0, False), (1.0, True)}
+
+
 @pytest.mark.parametrize("text", ["", "jump", "left right", "turn left"])
 def test_other_words_change_nothing(text: str) -> None:
     world = BabyAI()

@@ -87,6 +87,13 @@ def test_walls_and_closed_doors_hide_open_doors_do_not() -> None:
     assert see(corridor.format("#"), 1, 1, RIGHT) == "wall 1 ahead"
 
 
+def test_half_a_row_may_be_hidden() -> None:
+    # What is seen spreads sideways along a row until a wall; the agent stands between two walls.
+    assert see("b.#.#.k\n###.###", 3, 1, UP) == "wall 2 ahead"
+    assert see("b.#...k\n###.###", 3, 1, UP) == "blue key 1 ahead 3 right, wall 2 ahead"
+    assert see("b...#.k\n###.###", 3, 1, UP) == "red ball 1 ahead 3 left, wall 2 ahead"
+
+
 def test_objects_do_not_hide_and_floor_and_ones_own_cell_are_not_told() -> None:
     assert see("#######\n#.kf.b#\n#######", 1, 1, RIGHT) == "blue key 1 ahead, red ball 4 ahead, wall 5 ahead"
     assert see("#######\n#o.#..#\n#######", 1, 1, RIGHT) == "wall 2 ahead"

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 import quintain
 from quintain.environments.check import CheckReport, check
 from quintain.environments.protocol import Environment
-from quintain.errors import UsageError
+from quintain.errors import EnvironmentFault, UsageError
 from quintain.types import Action, StepResult, Task
 
 
@@ -197,6 +198,81 @@ class Unbuildable(Coin):
         raise OSError("no display")
 
 
+class NoTurns(Coin):
+    """Has no turns."""
+
+    max_turns = 0
+
+
+class OwnTasks(Coin):
+    """Names other tasks in every instance."""
+
+    def __init__(self) -> None:
+        self.salt = random.random()
+
+    def task(self, split: Any, index: int) -> Task:
+        return replace(super().task(split, index), data={"salt": self.salt})
+
+
+class SameIds(Coin):
+    """Names all tasks alike."""
+
+    def task(self, split: Any, index: int) -> Task:
+        return replace(super().task(split, index), id="coin")
+
+
+class Unpicklable(Coin):
+    """Puts a function into its tasks."""
+
+    def task(self, split: Any, index: int) -> Task:
+        return replace(super().task(split, index), data={"judge": SECRET})
+
+
+class Illegal(Coin):
+    """Lists an action twice."""
+
+    def legal_actions(self) -> tuple[str, ...]:
+        return ("heads", "heads")
+
+
+class Drifts(Coin):
+    """Has keys that differ between instances."""
+
+    def __init__(self) -> None:
+        self.salt = str(random.random())
+
+    def state_key(self) -> str:
+        return self.salt
+
+
+class GivesUp(Coin):
+    """Has an expert that gives up on every fourth task or so."""
+
+    def reset(self, task: Task) -> str:
+        self.is_hard = (task.seed >> 1) % 4 == 0
+        return super().reset(task)
+
+    def expert_action(self) -> Action:
+        if self.is_hard:
+            raise EnvironmentFault("expert has no action")
+        return super().expert_action()
+
+
+class NeverTries(Coin):
+    """Has an expert that always gives up."""
+
+    def expert_action(self) -> Action:
+        raise EnvironmentFault("expert has no action")
+
+
+class Pays(Coin):
+    """Pays late."""
+
+    def step(self, action: Action) -> StepResult:
+        return replace(super().step(action), reward=random.random())
+
+
+SECRET = threading.Lock()
 CHILDREN: list["subprocess.Popen[bytes]"] = []
 FILES: list[Any] = []
 DONE = threading.Event()
@@ -257,6 +333,15 @@ def test_a_good_world_by_value() -> None:
         (Keys, "state keys", "the same text twice"),
         (NoTool, "tools", "tool act has no description"),
         (Breaks, "nonsense", "raised JSONDecodeError"),
+        (NoTurns, "builds", "max_turns must be a positive integer: got 0"),
+        (type("Silent", (Coin,), {}), "builds", "it has no instructions"),
+        (OwnTasks, "tasks", "two instances name different tasks"),
+        (SameIds, "tasks", "two tasks have the same id"),
+        (Unpicklable, "tasks", "cannot pickle"),
+        (Illegal, "legal actions", "different texts"),
+        (Drifts, "state keys", "different keys in two instances"),
+        (NeverTries, "baselines", "expert has no action"),
+        (Pays, "determinism", "rewards are"),
         (Unbuildable, "builds", "raised OSError: no display"),
     ],
 )
@@ -275,6 +360,12 @@ def test_a_broken_world_is_a_named_failure(world: type[Environment], probe: str,
     DONE.clear()
     assert not report.has_passed and states(report)[probe] == "fail", "\n".join(report.lines())
     assert said in detail(report, probe)
+
+
+def test_an_expert_may_give_up_now_and_then() -> None:
+    report = check(GivesUp, episodes=12)
+    assert states(report)["baselines"] == "pass" and "; the expert gave up " in detail(report, "baselines")
+    assert report.measured["expert/success"] == 1.0 and report.measured["expert/num_episodes"] < 12
 
 
 def test_a_hanging_world_is_told_where_it_hangs_and_the_rest_is_skipped() -> None:
