@@ -191,8 +191,9 @@ def test_golden_ids_of_json_tools(chat: Chat) -> None:
 
 def test_tool_calls_are_written_the_way_the_template_shows_them(tokenizer: PreTrainedTokenizerFast) -> None:
     template = (
-        "{% if tools %}{{ tools[0].function | tojson }}<tool_call>\n{}\n</tool_call><|end|>{% endif %}"
-        "{% for m in messages %}{{ m.content }}<|end|>{% endfor %}"
+        "{% if tools %}{{ tools[0].function | tojson }}<|end|>{% endif %}"
+        "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}"
+        "{{ '<tool_call>\n' + (c.function | tojson) + '\n</tool_call>' }}{% endfor %}<|end|>{% endfor %}"
     )
     other = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer.backend_tokenizer, eos_token="<|end|>", chat_template=template

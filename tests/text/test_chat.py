@@ -269,7 +269,7 @@ def test_refused_tool_messages_and_tools_become_text(chat_of: ChatOf, say: Say) 
         text = chat.encoder.decode(prompt.token_ids)
         assert text.startswith(f"<bos><start_of_turn>user\n{begin}")
         assert "Look <|im_end|> around." in text
-        assert chat.template.pieces(("tool",), has_system=False, has_tools=True) is None
+        assert not chat.template.appends(("tool",), has_system=False, has_tools=True)
         answered(chat, conversation, "left")
         added = conversation.prompt([say("tool", "A door."), say("system", "Hurry."), say("user", "Go.")])
         assert chat.encoder.decode(added.token_ids) == (
@@ -359,22 +359,75 @@ def test_templates_that_cannot_be_used(make_tokenizer: Family, template: Any, pr
 
 
 @pytest.mark.parametrize(
-    "template",
+    ("template", "appends"),
     [
-        "{% for m in messages %}{{ m.content * (2 if m.role == 'user' else 1) }}<|im_end|>{% endfor %}",
-        "{% for m in messages %}{{ m.content | replace(' ', '_') }}<|im_end|>{% endfor %}",  # edits contents
-        "{{ messages | length }}{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}",
-        "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}<|im_end|>{% endfor %}",
+        (
+            "{% for m in messages %}{{ m.content * (2 if m.role == 'user' else 1) }}<|im_end|>{% endfor %}",
+            True,
+        ),
+        ("{% for m in messages %}{{ m.content | replace(' ', '_') }}<|im_end|>{% endfor %}", True),
+        ("{{ messages | length }}{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}", False),
+        (
+            "{% for m in messages %}{{ m.content if m.role == 'user' }}<|im_end|>{% endfor %}",
+            False,
+        ),
+        ("{% for m in messages %}{{ m.content }}<|im_end|>{{ loop.index }}{% endfor %}", False),
     ],
 )
-def test_odd_templates_take_the_exact_path(make_tokenizer: Family, say: Say, template: str) -> None:
+def test_odd_templates_are_rendered_exactly(
+    make_tokenizer: Family, say: Say, template: str, appends: bool
+) -> None:
     chat = Chat(make_tokenizer(template, eos_token="<|im_end|>"))
-    assert not chat.is_append_only
+    assert chat.is_append_only is appends
     conversation = chat.conversation()
-    stream = list(conversation.prompt([say("user", "a b")]).token_ids)
-    stream += answered(chat, conversation, "left")
-    prompt = conversation.prompt([say("user", "a b")])
-    stream = list(prompt.token_ids) if prompt.starts_segment else stream + list(prompt.token_ids)
-    assert tuple(stream) == full_render(
-        chat, [say("user", "a b"), say("assistant", "left"), say("user", "a b")]
+    messages = [say("user", "a b")]
+    stream = conversation.prompt(messages).token_ids
+    for said in ("left", "right"):
+        stream += answered(chat, conversation, said)
+        messages += [say("assistant", said), say("user", "a b")]
+        prompt = conversation.prompt(messages[-1:])
+        stream = prompt.token_ids if prompt.starts_segment else stream + prompt.token_ids
+        assert stream == full_render(chat, messages)
+
+
+def test_a_marker_that_begins_a_message_ends_an_answer_that_nothing_closes(
+    make_tokenizer: Family, say: Say
+) -> None:
+    bare = (
+        "{% for m in messages %}{{ '[INST]' if m.role == 'user' else '[/INST]' }}{{ m.content }}{% endfor %}"
+    )
+    chat = Chat(make_tokenizer(bare + "{{ '[/INST]' if add_generation_prompt }}", eos_token="<|endoftext|>"))
+    assert chat.encoder.decode([chat.end_id]) == "[INST]"
+    conversation = chat.conversation()
+    conversation.prompt([say("user", "Go.")])
+    answered(chat, conversation, "left")
+    assert chat.encoder.decode(conversation.prompt([say("user", "A wall.")]).token_ids) == "A wall.[/INST]"
+
+
+def test_tools_go_into_the_system_text_where_the_template_has_another_call_format(
+    make_tokenizer: Family, say: Say
+) -> None:
+    calls = "{% for c in m.tool_calls or [] %}[TOOL_CALLS]{{ c.function | tojson }}{% endfor %}"
+    template = (
+        "{{ tools[0].function.description if tools }}"
+        "{% for m in messages %}{{ m.content }}" + calls + "<|im_end|>{% endfor %}"
+    )
+    chat = Chat(make_tokenizer(template, eos_token="<|im_end|>"))
+    assert not chat.template.takes_tools
+    text = chat.encoder.decode(chat.conversation((LOOK,)).prompt([say("user", "Go.")]).token_ids)
+    assert text.startswith("Tools, one JSON schema per line:")
+
+
+def test_contents_that_a_template_quotes_are_rendered_after_a_probe_chat(
+    make_tokenizer: Family, say: Say
+) -> None:
+    quoted = "{{ m.content | tojson if m.role == 'tool' else m.content }}"
+    template = f"{{% for m in messages %}}{quoted}<|im_end|>{{% endfor %}}"
+    chat = Chat(make_tokenizer(template, eos_token="<|im_end|>"))
+    assert chat.is_append_only
+    conversation = chat.conversation()
+    conversation.prompt([say("system", "Go."), say("user", "A wall.")])
+    answered(chat, conversation, "left")
+    assert (
+        chat.encoder.decode(conversation.prompt([say("tool", 'a "b"')]).token_ids) == '"a \\"b\\""<|im_end|>'
     )

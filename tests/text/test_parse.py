@@ -88,13 +88,14 @@ def test_one_call_and_several_calls() -> None:
         ('{"name": "a", "name": "b"}', "tool call 1 has the key 'name' twice"),
         ('{"name": "a", "arguments": {"x": NaN}}', "holds 'NaN', which is not a finite number"),
         ('{"name": "a", "arguments": {"x": -Infinity}}', "holds '-Infinity', which is not a finite number"),
+        ('{"name": "a", "arguments": {"x": ' + "9" * 250 + ".0e99}}", "which is not a finite number"),
         ('{"name": "a", "arguments": {"x": 1e999}}', "holds '1e999', which is not a finite number"),
         ('{"name": "a", "arguments": {"x": ' + "9" * 5000 + "}}", "holds a number that is too long"),
         (
-            '{"name": "a", "arguments": {"x": ' + "[" * 4000 + "]" * 4000 + "}}",
+            '{"name": "a", "arguments": {"x": ' + "[" * 2000 + "]" * 2000 + "}}",
             "is nested deeper than 32 levels",
         ),
-        ('{"name": "a", "arguments": {"x": [' + "[]," * 5000 + "0]}}", "holds more than 4096 brackets"),
+        ('{"name": "a", "arguments": {"x": [' + "[]," * 5000 + "0]}}", "holds more than 2048 brackets"),
         ('{"name": "a", "arguments": {"x": ' + "[" * 40 + "]" * 40 + "}}", "is nested deeper than 32 levels"),
         ('{"name": "a", "arguments": {"x": "\\ud800"}}', "holds half of a surrogate pair"),
         ('{"name": "a"', "is not valid JSON: Expecting ',' delimiter at character 12, near 'name\": \"a\"'"),
@@ -219,7 +220,8 @@ HUGE = (
     "<tool_call>" + '{"a":' * (MEGABYTE // 5),
     "<tool_call>" + "[" * 16_000 + "]" * 16_000 + "</tool_call>",
     "<tool_call>[" + "{}," * 10_000 + "{}]</tool_call>",
-    "<tool_call>[" + "{}," * 4_000 + "{}]</tool_call>",
+    "<tool_call>[" + "{}," * 2_000 + "{}]</tool_call>",
+    "<tool_call>[" + "1.5e10," * 4_000 + "1]</tool_call>",
     "<tool_call>[" + "1.5," * 8_000 + "1]</tool_call>",
     "<tool_call>{" + ",".join(f'"{number}":0' for number in range(3_000)) + "}</tool_call>",
     "Action:" * (MEGABYTE // 7),
@@ -241,10 +243,10 @@ def test_a_megabyte_is_read_quickly(index: int) -> None:
 
     def fastest(parse: Any) -> float:
         laps: list[float] = []
-        for _ in range(5):
-            start = time.perf_counter()
+        for _ in range(7):
+            start = time.process_time()
             parse(text)
-            laps.append(time.perf_counter() - start)
+            laps.append(time.process_time() - start)
         return min(laps)
 
     limit = 0.01 if sys.gettrace() is None else 0.1  # measuring coverage slows every line

@@ -124,7 +124,7 @@ class JsonTools:
         return ChatSession(self.chat, sampling, wording, system_text(brief), brief.tools)
 
     def _written(self, action: Action) -> str:
-        padding = self.chat.template.call_padding
+        padding = self.chat.template.call_padding or ""
         return write_tool_calls(action.tool_calls, padding) if action.tool_calls else action.text
 
 

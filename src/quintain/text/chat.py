@@ -54,11 +54,11 @@ class Chat:
     def is_append_only(self) -> bool:
         """Whether no probe chat, with or without system text, saw the template rewrite earlier turns."""
         probes = [
-            self.template.pieces((role,), has_system=has_system, has_tools=role == "tool")
+            self.template.appends((role,), has_system=has_system, has_tools=role == "tool")
             for role in ("user", "tool" if self.template.takes_tool_role else "user")
             for has_system in (False, True)
         ]
-        return None not in probes
+        return all(probes)
 
     def conversation(self, tools: tuple[ToolSpec, ...] = ()) -> Conversation:
         """Return an empty conversation in which the model may call `tools`."""
@@ -107,7 +107,8 @@ class Conversation:
             raise InvariantError("a prompt needs the last one answered: got two in a row; call sampled first")
         said = answer(self._chat.encoder.defuse_answer(self.text(self._sampled)))
         added = template.continuing(entries)
-        delta = self._appended(added)
+        has_system = self._history[0]["role"] == "system"
+        delta = template.added(added, has_system=has_system, has_tools=bool(self._tools))
         if delta is None:
             delta = self._rendered_delta(said, added)
         ends = self._sampled[-1:] == (self._chat.end_id,)
@@ -136,16 +137,6 @@ class Conversation:
         template = self._chat.template
         text = template.render(self._history, self._tools if template.takes_tools else ())
         return PromptIds(token_ids=self._chat.encoder.marked(text, continues=False), starts_segment=True)
-
-    def _appended(self, added: Sequence[Entry]) -> str | None:
-        """Return the text that `added` appends, from the template's pieces; None where they do not fit."""
-        roles = tuple(entry["role"] for entry in added)
-        contents = [entry["content"] for entry in added]
-        if "assistant" in roles or not all(map(str.strip, contents)):
-            return None
-        has_system = self._history[0]["role"] == "system"
-        pieces = self._chat.template.pieces(roles, has_system=has_system, has_tools=bool(self._tools))
-        return None if pieces is None else pieces.fill(contents)
 
     def _rendered_delta(self, said: Entry, added: Sequence[Entry]) -> str | None:
         """Return the text after the answer in the full rendering; None if what precedes it was rewritten."""

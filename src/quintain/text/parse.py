@@ -18,7 +18,7 @@ from quintain.types import Action, ToolCall, ToolSpec
 
 LONGEST_READ = 1 << 15
 """Characters of tool calls or ReAct text in a completion; longer is an error, so that reading is quick."""
-MOST_CALLS, MOST_BRACKETS, DEEPEST, SHOWN, MOST_LISTED = 64, 4_096, 32, 60, 20
+MOST_CALLS, MOST_BRACKETS, DEEPEST, SHOWN, MOST_LISTED = 64, 2_048, 32, 60, 20
 OPENING, CLOSING = "<tool_call>", "</tool_call>"
 CALL_KEYS = frozenset({"name", "arguments"})
 CALL_FORM = '<tool_call>{"name": NAME, "arguments": {...}}</tool_call>'
@@ -26,6 +26,7 @@ REACT_FORM = "Write `Action:` and then the action, for example:\nThought: why\nA
 _ACTION = re.compile(r"^[ \t]*Action:", re.MULTILINE)
 _OBSERVATION = re.compile(r"^[ \t]*Observation:", re.MULTILINE)
 _NAMED = re.compile(r"([A-Za-z_][\w.-]*)\[(.*)\]", re.DOTALL)
+_LARGE = re.compile(r"[eE]\+?\d{2}|\d{200}")  # without either, a number is below 1e209
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -142,8 +143,9 @@ def read_json(text: str) -> Any:
     brackets = text.count("[") + text.count("{")
     if brackets > MOST_BRACKETS:
         raise UnreadableError(f"holds more than {MOST_BRACKETS} brackets")
+    parse_float = _finite if _LARGE.search(text) else None
     try:
-        value = json.loads(text, object_pairs_hook=_object, parse_float=_finite, parse_constant=_finite)
+        value = json.loads(text, object_pairs_hook=_object, parse_float=parse_float, parse_constant=_finite)
     except UnreadableError:
         raise
     except json.JSONDecodeError as error:

@@ -17,9 +17,10 @@ import jinja2
 
 from quintain.errors import ModelError
 from quintain.text.encoder import Defuser, TextEncoder
-from quintain.text.parse import tools_text, write_tool_calls
+from quintain.text.parse import parse_tool_calls, tools_text, write_tool_calls
+from quintain.text.pieces import PAD, Pieces, after_answer, pieces_of
 from quintain.text.tokenizer import COMPACT_TEMPLATE, SPECIAL_TOKENS
-from quintain.types import Message, ToolSpec, as_text
+from quintain.types import Message, ToolCall, ToolSpec, as_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -39,7 +40,6 @@ RENDER_ERRORS = (
 """What a template can raise; jinja2's own errors include those of its sandbox."""
 LONGEST_TEMPLATE = 1 << 20
 NEW = "quintainnew"
-PAD = " \n "
 ANSWERS = ("quintainanswer", "<think>\nquintainthought\n</think>\n\nquintainanswer")
 SYSTEM: Entry = {"role": "system", "content": "quintainsystem"}
 USER: Entry = {"role": "user", "content": "quintainuser"}
@@ -60,19 +60,11 @@ def answer(text: str) -> Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
-    """What a turn adds: template text around the new contents, and which of their edges are trimmed."""
+class ProbedTurn:
+    """What probe chats showed of new messages: whether the template only appends, its pieces if fixed."""
 
-    texts: tuple[str, ...]
-    trims: tuple[tuple[bool, bool], ...]
-
-    def fill(self, contents: Sequence[str]) -> str:
-        """Return the text that new messages of `contents` add."""
-        parts = [self.texts[0]]
-        for content, (left, right), text in zip(contents, self.trims, self.texts[1:], strict=True):
-            trimmed = content.lstrip() if left else content
-            parts += (trimmed.rstrip() if right else trimmed, text)
-        return "".join(parts)
+    appends: bool
+    pieces: Pieces | None = None
 
 
 class Template:
@@ -90,16 +82,21 @@ class Template:
         self._encoder = encoder
         self._options = dict(options)
         self._source = template_of(tokenizer)
-        self._pieces: dict[tuple[tuple[str, ...], bool, bool], Pieces | None] = {}
+        self._turns: dict[tuple[tuple[str, ...], bool, bool], ProbedTurn] = {}
         self.render([USER])
         self.takes_system = self._shows([SYSTEM, USER], "quintainsystem")
         self.takes_repeats = self._shows([USER, OTHER_USER], "quintainother")
         context = [USER, answer(ANSWERS[0])]
         self.takes_late_system = self._shows([*context, SYSTEM, OTHER_USER], "quintainsystem")
         self.takes_tool_role = self._shows([*context, TOOL], "quintaintool")
-        self.takes_tools = self._shows([USER], "quintainlook", (PROBE_TOOL,))
         self.end_text, self.end_id = self._ending()
         self.call_padding = self._call_padding()
+        """What the template writes between a tool call's tags and its JSON; None if it takes no tools."""
+
+    @property
+    def takes_tools(self) -> bool:
+        """Whether tools are shown and calls written as they are read; else the system text shows them."""
+        return self.call_padding is not None
 
     def render(self, entries: Sequence[Entry], tools: Sequence[ToolSpec] = (), *, opens: bool = True) -> str:
         """Return the marked text of the chat; with `opens` it ends with the header of the next answer.
@@ -173,60 +170,79 @@ class Template:
             joins = is_late_system
         return adapted
 
-    def pieces(self, roles: tuple[str, ...], *, has_system: bool, has_tools: bool) -> Pieces | None:
-        """Return what new messages of `roles` add after an answer; None where history may be rewritten."""
-        key = (roles, has_system, has_tools)
-        if key not in self._pieces:
-            self._pieces[key] = self._probed(*key)
-        return self._pieces[key]
+    def appends(self, roles: tuple[str, ...], *, has_system: bool, has_tools: bool) -> bool:
+        """Whether new messages of `roles` left all probe chats before them as they were."""
+        return self._turn(roles, has_system, has_tools).appends
 
-    def _probed(self, roles: tuple[str, ...], has_system: bool, has_tools: bool) -> Pieces | None:
-        tools = (PROBE_TOOL,) if has_tools and self.takes_tools else ()
-        start = [SYSTEM, USER] if has_system and self.takes_system else [USER]
-        contexts = [start, [*start, answer(ANSWERS[0]), OTHER_USER], [*start, answer(ANSWERS[1]), OTHER_USER]]
+    def added(self, entries: Sequence[Entry], *, has_system: bool, has_tools: bool) -> str | None:
+        """Return the text that new `entries` add after any answer; None where history may be rewritten.
+
+        The work is that of the new entries alone: their pieces are filled, or they are rendered after a probe
+        chat.
+        """
+        if any(entry["role"] == "assistant" for entry in entries):
+            return None
+        roles = tuple(entry["role"] for entry in entries)
+        turn = self._turn(roles, has_system, has_tools)
+        contents = [entry["content"] for entry in entries]
+        if not turn.appends:
+            return None
+        if turn.pieces is not None and all(map(str.strip, contents)):
+            return turn.pieces.fill(contents)
+        context = [SYSTEM, USER] if has_system else [USER]
+        return self._delta(context, ANSWERS[0], entries, (PROBE_TOOL,) if has_tools else ())
+
+    def _turn(self, roles: tuple[str, ...], has_system: bool, has_tools: bool) -> ProbedTurn:
+        key = (roles, has_system and self.takes_system, has_tools and self.takes_tools)
+        if key not in self._turns:
+            self._turns[key] = self._probed(*key)
+        return self._turns[key]
+
+    def _probed(self, roles: tuple[str, ...], has_system: bool, has_tools: bool) -> ProbedTurn:
+        """Add messages of `roles` to several chats, after several answers, and compare what that adds."""
+        tools = (PROBE_TOOL,) if has_tools else ()
+        start = [SYSTEM, USER] if has_system else [USER]
+        contexts = [start, *([*start, answer(said), OTHER_USER] for said in ANSWERS)]
         if has_tools and self.takes_tool_role:
             contexts.append([*start, answer(ANSWERS[1]), TOOL])
-        try:
-            found = {
-                pieces
-                for context in contexts
-                for said in ANSWERS
-                for pieces in (self._added(context, answer(said), roles, tools),)
-            }
-        except ModelError:
-            return None
-        return found.pop() if len(found) == 1 else None
-
-    def _added(
-        self, context: list[Entry], said: Entry, roles: tuple[str, ...], tools: Sequence[ToolSpec]
-    ) -> Pieces | None:
-        """Return what messages of `roles` add after `said`; None if anything before changes."""
         names = [f"{NEW}{index}" for index in range(len(roles))]
-        before = self.render(context, tools)
-        deltas: list[str] = []
+        found: dict[str, str] = {}
         for pad in ("", PAD):
             new = [
                 {"role": role, "content": pad + name + pad} for role, name in zip(roles, names, strict=True)
             ]
-            after = self.render([*context, said, *new], tools)
-            delta = after_answer(before, said["content"], after)
-            if delta is None:
-                return None
-            deltas.append(delta)
-        texts = split_at(deltas[0], names)
-        if texts is None:
-            return None
-        trims = trimmed_edges(deltas[1], texts, names)
-        return None if trims is None else Pieces(tuple(texts), trims)
+            try:
+                deltas = {self._delta(chat, said, new, tools) for chat in contexts for said in ANSWERS}
+            except ModelError:
+                return ProbedTurn(appends=False)
+            delta = deltas.pop()
+            if deltas or delta is None:
+                return ProbedTurn(appends=False)
+            found[pad] = delta
+        return ProbedTurn(appends=True, pieces=pieces_of(found[""], found[PAD], names))
+
+    def _delta(
+        self, context: Sequence[Entry], said: str, new: Sequence[Entry], tools: Sequence[ToolSpec]
+    ) -> str | None:
+        """Return what `new` adds after `context` and the answer `said`; None if anything before changes."""
+        return after_answer(
+            self.render(context, tools), said, self.render([*context, answer(said), *new], tools)
+        )
 
     def _ending(self) -> tuple[str, int]:
-        """Return the text that closes an answer, up to its end token, and the id of that token."""
+        """Return the text that closes an answer, up to its end token, and the id of that token.
+
+        Where nothing closes an answer but a message begins with a marker (GLM), that marker ends it.
+        """
         chat = [USER, answer(ANSWERS[0])]
         closing = self.render(chat, opens=False).partition(ANSWERS[0])[2]
-        found = self._encoder.first_markup(closing)
         following = self.render([*chat, OTHER_USER]).partition(ANSWERS[0])[2]
+        found = self._encoder.first_markup(closing)
         if found is not None and following.startswith(closing[: found[0]]):
             return closing[: found[0]], found[1]
+        begins = self._encoder.first_markup(following.partition(OTHER_USER["content"])[0])
+        if not closing and begins is not None:
+            return following[: begins[0]], begins[1]
         end = cast("int | None", self._tokenizer.eos_token_id)
         if end is None:
             raise ModelError(
@@ -235,10 +251,16 @@ class Template:
             )
         return "", end
 
-    def _call_padding(self) -> str:
-        """Return what the template writes between a tool call's tags and its JSON: a newline or nothing."""
-        shown = self._attempt([USER], (PROBE_TOOL,)) if self.takes_tools else None
-        return "\n" if shown is not None and "<tool_call>\n" in shown else ""
+    def _call_padding(self) -> str | None:
+        """Return what stands between a call's tags and its JSON; None where calls have another form."""
+        call = {"type": "function", "function": {"name": PROBE_TOOL.name, "arguments": {"at": 1}}}
+        shown = self._attempt([USER, {**answer(""), "tool_calls": [call]}, OTHER_USER])
+        if shown is None or not self._shows([USER], PROBE_TOOL.description, (PROBE_TOOL,)):
+            return None
+        written = shown.partition(USER["content"])[2].partition(OTHER_USER["content"])[0]
+        if parse_tool_calls(written).tool_calls != (ToolCall(name=PROBE_TOOL.name, arguments={"at": 1}),):
+            return None
+        return "\n" if "<tool_call>\n" in written else ""
 
     def _shows(self, entries: Sequence[Entry], text: str, tools: Sequence[ToolSpec] = ()) -> bool:
         shown = self._attempt(entries, tools)
@@ -285,48 +307,6 @@ def template_of(tokenizer: PreTrainedTokenizerBase) -> str | None:
             "set tokenizer.chat_template and tokenizer.eos_token"
         )
     return PLAIN_TEMPLATE
-
-
-def after_answer(before: str, said: str, after: str) -> str | None:
-    """Return what follows `before` and the answer `said` in `after`; None where it begins otherwise.
-
-    Blanks that a template puts or trims around answers are not a rewriting: the stream keeps what was
-    sampled.
-    """
-    if not after.startswith(before):
-        return None
-    tail = after[len(before) :]
-    for text, spoken in ((tail, said), (tail.lstrip(), said.lstrip()), (tail.lstrip(), said.strip())):
-        if text.startswith(spoken):
-            return text[len(spoken) :]
-    return None
-
-
-def split_at(text: str, names: Sequence[str]) -> list[str] | None:
-    """Return the texts around `names`, or None unless each stands in `text` exactly once, in order."""
-    texts: list[str] = []
-    for name in names:
-        before, found, text = text.partition(name)
-        if not found or name in text:
-            return None
-        texts.append(before)
-    return [*texts, text]
-
-
-def trimmed_edges(
-    text: str, texts: Sequence[str], names: Sequence[str]
-) -> tuple[tuple[bool, bool], ...] | None:
-    """Return which edges of the padded `names` were trimmed in `text`; None if something else was done."""
-    trims: list[tuple[bool, bool]] = []
-    rest = text.removeprefix(texts[0])
-    for name, after in zip(names, texts[1:], strict=True):
-        left = not rest.startswith(PAD)
-        rest = rest.removeprefix(PAD).removeprefix(name)
-        right = not rest.startswith(PAD)
-        rest = rest.removeprefix(PAD).removeprefix(after)
-        trims.append((left, right))
-    padded = [PAD + name + PAD for name in names]
-    return tuple(trims) if Pieces(tuple(texts), tuple(trims)).fill(padded) == text else None
 
 
 def defused(value: Any, defuse: Defuser) -> Any:
