@@ -13,7 +13,7 @@ import pytest
 import quintain.store
 from quintain.errors import DataError, StoreError, UsageError
 from quintain.store import faults
-from quintain.store.run import Run, RunInfo, runs_in
+from quintain.store.run import Run
 
 
 def weights(step: int) -> Callable[[Path], None]:
@@ -128,6 +128,23 @@ def test_a_repeated_step_with_other_trajectories_is_reported_once(folder: Path, 
         do(run, make, 1, 2, text="right")
         assert [event["kind"] for event in run.events()] == ["resume", "drift"]
         assert "step 1 of 'train' saw other trajectories" in run.events()[-1]["message"]
+
+
+def test_a_journal_that_ends_before_its_checkpoint_is_reported(folder: Path, make: Any) -> None:
+    with Run.create(folder, recipe="r", config={}) as run:
+        do(run, make, 0)
+        run.checkpoint(0, weights(0))
+    with Run.open(folder) as run:
+        assert [event["kind"] for event in run.events()] == ["resume"]
+    raw = sqlite3.connect(folder / "run.db")
+    raw.execute("DELETE FROM trajectories WHERE id = 2")
+    raw.commit()
+    raw.close()
+    with Run.open(folder) as run:
+        assert run.next_step == 1
+        assert [event["kind"] for event in run.events()] == ["resume", "journal behind", "resume"]
+        message = run.events()[1]["message"]
+    assert message == "trajectories end at row 1, and the checkpoint of step 0 has seen row 2"
 
 
 def test_a_damaged_checkpoint_is_reported_and_set_aside(
@@ -303,29 +320,6 @@ def test_a_missing_run_is_a_usage_error(tmp_path: Path) -> None:
     for writable in (True, False):
         with pytest.raises(UsageError, match="which is no folder"):
             Run.open(tmp_path / "x", writable=writable)
-
-
-def test_runs_are_listed_newest_first(folder: Path, make: Any) -> None:
-    assert runs_in(folder.parent) == []
-    with Run.create(folder, recipe="rl/grpo", config={}) as run:
-        do(run, make, 0, 1)
-        run.finish()
-    with Run.create(folder.with_name("two"), recipe="rl/ppo", config={}) as two:
-        Run.create(folder.with_name("broken"), recipe="r", config={}).close()
-        (folder.with_name("broken") / "run.db").write_bytes(b"x")
-        (folder.parent / "no run").mkdir()
-        two_info, one_info, broken = runs_in(folder.parent)
-        created = two.created
-    assert two_info == RunInfo(
-        name="two",
-        folder=folder.with_name("two"),
-        recipe="rl/ppo",
-        status="running",
-        created=created,
-        last_step=None,
-    )
-    assert (one_info.name, one_info.status, one_info.last_step) == ("one", "done", 1)
-    assert (broken.name, broken.status) == ("broken", "damaged")
 
 
 def test_the_room_offers_its_nouns() -> None:

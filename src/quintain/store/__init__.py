@@ -6,7 +6,8 @@ folder opens to the last state that was promised, never to a mixture.
 """
 
 from quintain.store.checkpoints import Checkpoint
+from quintain.store.listing import RunInfo, runs_in
 from quintain.store.names import run_folder
-from quintain.store.run import Run, RunInfo, runs_in
+from quintain.store.run import Run
 
 __all__ = ["Checkpoint", "Run", "RunInfo", "run_folder", "runs_in"]

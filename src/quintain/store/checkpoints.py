@@ -169,6 +169,11 @@ class Checkpoints:
         return checkpoint.step in self._verified
 
 
+def journal_offset(folder: Path) -> dict[str, int]:
+    """Return where the journal ended when the intact checkpoint in `folder` was made: table to last row."""
+    return _unsealed((folder / MANIFEST).read_bytes())["journal"] or {}
+
+
 def damage(folder: Path) -> str | None:
     """Return why the checkpoint in `folder` cannot be used, or None if it is intact."""
     try:

@@ -10,15 +10,14 @@ import logging
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from quintain.errors import QuintainError, StoreError, UsageError
+from quintain.errors import StoreError, UsageError
 from quintain.store import files
-from quintain.store.checkpoints import Checkpoint, Checkpoints
-from quintain.store.creation import CONFIG, JOURNAL, METRICS, create_folder, read_settings
+from quintain.store.checkpoints import Checkpoint, Checkpoints, journal_offset
+from quintain.store.creation import JOURNAL, METRICS, create_folder, read_settings
 from quintain.store.journal import Journal
 from quintain.store.lock import WriterLock, is_locked
 from quintain.store.rows import Recorded, finite_metrics
@@ -27,20 +26,6 @@ from quintain.types import Trajectory
 Status = Literal["running", "done", "interrupted", "failed"]
 _STATUSES: tuple[Status, ...] = ("running", "done", "interrupted", "failed")
 _log = logging.getLogger("quintain.store")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunInfo:
-    """A line of a list of runs: ``RunInfo(name="quickstart", recipe="rl/grpo", status="done", …)``."""
-
-    name: str
-    folder: Path
-    recipe: str
-    status: str
-    created: float
-    """seconds since 1970"""
-    last_step: int | None
-    """newest committed step, None before the first"""
 
 
 class Run:
@@ -227,6 +212,7 @@ class Run:
         with _on_disk("resuming", self.folder):
             self._checkpoints.recover()
             first = self.next_step
+            self._compare_with_journal(first - 1)
             num_abandoned = self._journal.abandon(first)
             self._checkpoints.set_aside(newer_than=first - 1)
             rows = [json.dumps(row) + "\n" for row in self._journal.metrics()]
@@ -234,6 +220,15 @@ class Run:
             self._journal.set_meta("status", "running")
             self._journal.add_event("resume", f"at step {first}", {"abandoned_trajectories": num_abandoned})
         self._may_drift = True
+
+    def _compare_with_journal(self, step: int) -> None:
+        """Say so if the checkpoint of `step` has seen more of the journal than there is (an old copy)."""
+        saved = [each for each in self._checkpoints.all() if each.step == step]
+        ends = self._journal.last_ids()
+        for table, row in journal_offset(saved[0].folder).items() if saved else ():
+            if row > ends[table]:
+                seen = f"the checkpoint of step {step} has seen row {row}"
+                self._report("journal behind", f"{table} end at row {ends[table]}, and {seen}")
 
     def _compare_with_abandoned(self, step: int, phase: str, batch_hash: str) -> None:
         """Say once after resuming whether the repeated step saw the very trajectories it saw before."""
@@ -243,8 +238,7 @@ class Run:
         if before is not None and before != batch_hash:
             self._may_drift = False
             self._report(
-                "drift",
-                f"step {step} of {phase!r} saw other trajectories than before it was interrupted",
+                "drift", f"step {step} of {phase!r} saw other trajectories than before the interruption"
             )
 
     def _hear(self, kind: str, message: str) -> None:
@@ -264,32 +258,6 @@ class Run:
             raise UsageError(
                 f"writing to the run {self.name}: got a run opened for reading; open it with writable=True"
             )
-
-
-def runs_in(root: Path) -> list[RunInfo]:
-    """Return the runs in `root`, newest first; one that cannot be read has the status ``damaged``."""
-    if not root.is_dir():
-        return []
-    found = [_info(folder.parent) for folder in root.glob(f"[!.]*/{CONFIG}")]
-    return sorted(found, key=lambda info: (-info.created, info.name))
-
-
-def _info(folder: Path) -> RunInfo:
-    try:
-        with Run.open(folder, writable=False) as run:
-            return RunInfo(
-                name=run.name,
-                folder=folder,
-                recipe=run.recipe,
-                status=run.status,
-                created=run.created,
-                last_step=run.last_step,
-            )
-    except QuintainError as error:
-        _log.warning("damaged run: %s", error)
-        return RunInfo(
-            name=folder.name, folder=folder, recipe="", status="damaged", created=0.0, last_step=None
-        )
 
 
 def _lock(folder: Path) -> WriterLock:
