@@ -189,3 +189,10 @@ def test_settings_are_checked() -> None:
             efficiency(RIGHT, num_tokens, **{"budget": 1, **options})
     with pytest.raises(UsageError, match="overlong"):
         overlong_penalty(10, buffer=0)
+
+
+def test_a_wrong_answer_with_a_penalty_keeps_all_of_it(turn: MakeTurn, episode: Make) -> None:
+    strict = Term(name="right", measure=lambda t: 1.0 if t.turns[-1].action.text == "x" else -1.0)
+    term = efficiency(strict, num_tokens, budget=1, strength=10)
+    assert reward(episode([turn(text="y", tokens=50)]), strict, term) == -1
+    assert reward(episode([turn(text="x", tokens=50)]), strict, term) == 0.5
