@@ -1,11 +1,10 @@
 import importlib.util
-import json
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
-from quintain.environments.catalog import ADAPTERS, CATALOG, find, rows
+from quintain.environments.catalog import ADAPTERS, CATALOG, find
 from quintain.environments.guess import Guess
 from quintain.environments.gym import Gymnasium
 from quintain.environments.keydoor import KeyDoor
@@ -61,21 +60,6 @@ def test_every_name_of_the_catalogue_leads_somewhere() -> None:
     for place in CATALOG.values():
         assert importlib.util.find_spec(place.partition(":")[0]) is not None
     assert set(ADAPTERS) <= set(CATALOG)
-
-
-def test_the_rows_of_the_catalogue_are_plain_data() -> None:
-    listed = {row["name"]: row for row in json.loads(json.dumps(rows()))}
-    assert list(listed) == sorted(CATALOG)
-    assert listed["guess"] == {
-        "name": "guess",
-        "example": "guess",
-        "summary": listed["guess"]["summary"],
-        "tags": ["planning", "reasoning", "tools"],
-        "capabilities": ["snapshot", "expert", "statekey"],
-        "knobs": {"low": 1, "high": 32, "max_turns": 10},
-    }
-    assert listed["guess"]["summary"].startswith('Guess a hidden number from "higher" and "lower"')
-    assert listed["babyai"]["example"] == "babyai/GoToRedBallNoDists"
 
 
 def test_names_build_fresh_environments() -> None:

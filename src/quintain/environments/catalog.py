@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import parse_qsl
 
-from quintain.environments.protocol import Environment, Expert, Legal, Snapshot, StateKey
+from quintain.environments.protocol import Environment
 from quintain.errors import UsageError, suggestion
 
 CATALOG: dict[str, str] = {
@@ -33,7 +33,6 @@ ADAPTERS: dict[str, str] = {
     "gymnasium": "gymnasium/FrozenLake-v1",
 }
 """Names that are followed by ``/`` and what to adapt, with an example of each."""
-CAPABILITIES = (Snapshot, Expert, Legal, StateKey)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,26 +76,6 @@ def find(spec: str | type[Environment]) -> Recipe:
         raise UsageError(f"environment: got {spec!r}; {suggestion(place, names)}, or give file.py:Class")
     kind = _load(place, spec)
     return Recipe(spec=spec, kind=kind, knobs=_knobs(kind, spec, query))
-
-
-def rows() -> list[dict[str, Any]]:
-    """Return what the catalogue holds as plain data, a row per name, in alphabetical order."""
-    found: list[dict[str, Any]] = []
-    for name, place in sorted(CATALOG.items()):
-        kind = _load(place, name)
-        parameters = inspect.signature(kind).parameters.values()
-        knobs = {knob.name: knob.default for knob in parameters if knob.kind is knob.KEYWORD_ONLY}
-        found.append(
-            {
-                "name": name,
-                "example": ADAPTERS.get(name, name),
-                "summary": " ".join((sys.modules[kind.__module__].__doc__ or "").split("\n\n")[0].split()),
-                "tags": sorted(kind.tags),
-                "capabilities": [each.__name__.lower() for each in CAPABILITIES if issubclass(kind, each)],
-                "knobs": knobs,
-            }
-        )
-    return found
 
 
 def _misplaced_subject(spec: str, name: str) -> str:
