@@ -84,6 +84,17 @@ def test_the_batch_hash_names_the_trajectories_not_their_order_or_duration(opene
     assert all(len(each) == 32 for each in hashes)
 
 
+def test_a_commit_is_synced_and_rows_wait_for_it(opened: Opened, make: Any) -> None:
+    journal, _ = opened
+    said: list[str] = []
+    journal._connection.set_trace_callback(said.append)  # pyright: ignore[reportPrivateUsage]
+    journal.append([make(0)], step=0, phase="train")
+    assert said[0] == "PRAGMA synchronous=NORMAL" and said[-1] == "COMMIT"
+    said.clear()
+    journal.commit(step=0, phase="train", metrics={}, seconds=0.0)
+    assert said[0] == "PRAGMA synchronous=FULL" and said[-1] == "COMMIT"
+
+
 def test_abandoned_steps_are_kept_but_not_returned(opened: Opened, make: Any) -> None:
     journal, _ = opened
     hashes: list[str] = []
