@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,28 +22,14 @@ Owner = Literal["policy", "environment", "tool", "judge", "engine"]
 Split = Literal["train", "eval"]
 
 
-class Nothing(Mapping[str, Any]):
-    """The empty mapping as a default: hashable, as dataclasses ask of defaults, and picklable."""
+class Nothing(dict[str, Any]):
+    """The empty mapping as a default: hashable, as dataclasses ask of one, and closed to assignment."""
 
-    __slots__ = ()
+    __hash__ = object.__hash__  # type: ignore[assignment] # pyright: ignore[reportAssignmentType]
 
-    def __getitem__(self, key: str) -> Any:
-        raise KeyError(key)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
-
-    def __hash__(self) -> int:
-        return 0
-
-    def __repr__(self) -> str:
-        return "{}"
-
-    def __reduce__(self) -> str:
-        return "NOTHING"
+    def __setitem__(self, key: str, value: Any) -> None:
+        """Refuse: the default is one object for all."""
+        raise TypeError("the empty default is shared: give a mapping of your own")
 
 
 NOTHING: Mapping[str, Any] = Nothing()
