@@ -431,3 +431,14 @@ def test_contents_that_a_template_quotes_are_rendered_after_a_probe_chat(
     assert (
         chat.encoder.decode(conversation.prompt([say("tool", 'a "b"')]).token_ids) == '"a \\"b\\""<|im_end|>'
     )
+
+
+def test_blank_contents_are_rendered_because_templates_ask_for_them(make_tokenizer: Family, say: Say) -> None:
+    template = "{% for m in messages %}{{ m.content or 'nothing' }}<|im_end|>{% endfor %}"
+    chat = Chat(make_tokenizer(template, eos_token="<|im_end|>"))
+    conversation = chat.conversation()
+    conversation.prompt([say("user", "Go.")])
+    answered(chat, conversation, "left")
+    prompt = conversation.prompt([say("user", "")])
+    assert not prompt.starts_segment
+    assert chat.encoder.decode(prompt.token_ids) == "nothing<|im_end|>"
