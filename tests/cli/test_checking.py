@@ -131,6 +131,11 @@ def test_a_broken_model_folder_is_status_4(cli: Cli) -> None:
     assert "model\tfail\t" in found.out
 
 
+@pytest.mark.parametrize("target", ["./nothing", "/no/such/model"])
+def test_a_folder_that_is_not_there_is_status_2(cli: Cli, target: str) -> None:
+    assert cli("check", target).line == f"quintain check: got {target!r}, which is no folder; check the path"
+
+
 def test_checking_changes_nothing(cli: Cli, run: Path) -> None:
     before = contents(run)
     cli("check", str(run))

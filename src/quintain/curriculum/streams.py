@@ -85,8 +85,8 @@ class Fixed(Curriculum):
 class Mixture(Curriculum):
     """Several streams in fixed proportions: ``Mixture(((easy, 3.0), (hard, 1.0)))``.
 
-    Spread evenly, without randomness: after n tasks each of two streams is within half a task of its share
-    (further streams split what is left by the same rule). Every stream is read in order, with no gaps.
+    Spread evenly, without randomness: each of two streams is always within half a task of its share, each of
+    k streams within (k - 1) / 2 tasks. Every stream is read in order, with no gaps.
     """
 
     def __init__(self, parts: Sequence[tuple[Curriculum, float]]) -> None:
