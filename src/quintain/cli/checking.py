@@ -50,8 +50,10 @@ def is_run(folder: Path) -> bool:
 
 def check_environment(spec: str, episodes: int, is_json: bool) -> int:
     """Run the conformance suite and return the exit status."""
+    from quintain.cli.rehearsal import named
     from quintain.environments.check import check as conformance
 
+    named(spec)
     found = conformance(spec, episodes=episodes)
     lines = [Line(finding.name, finding.state, finding.detail) for finding in found.findings]
     return report(spec, lines, is_json, EnvironmentFault, dict(found.measured))

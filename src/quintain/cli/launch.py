@@ -14,12 +14,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from quintain.cli.rehearsal import ready
 from quintain.curriculum.streams import Uniform, held_out
 from quintain.dashboard.curve import learning_curve_png, terminal_curve
 from quintain.dashboard.report import write_report
 from quintain.engines.local import Local
 from quintain.environments.baselines import random_action
-from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment
 from quintain.errors import ModelError, UsageError
 from quintain.eval.evaluate import Evaluation
@@ -86,8 +86,8 @@ def train(
 
 
 def check_parts(job: Job) -> None:
-    """Raise the error of an environment that cannot be built, or of a model that is not there."""
-    find(job.environment)().close()
+    """Raise the error of an environment that does not work, or of a model that is not there."""
+    ready(job.environment)
     if job.model not in SIZES:
         check_folder(find_folder(job.model), job.model)
 
@@ -122,7 +122,7 @@ def evaluate(
 ) -> tuple[Evaluation, list[Trajectory]]:
     """Return what `episodes` held-out tasks say of a model folder, a hub id or a run, and the episodes."""
     spec = environment if environment is not None else environment_of(target)
-    make_environment = find(spec)
+    make_environment = ready(spec)
     loaded = policy_of(target)
     agent = harness(loaded.tokenizer, make_environment, temperature=temperature)
     with progressing("evaluation", episodes) as display:
@@ -145,7 +145,7 @@ def collect(
     split: str = "train",
 ) -> tuple[list[Trajectory], PreTrainedTokenizerBase]:
     """Return episodes of the expert, of random valid actions or of a model, and their tokenizer."""
-    make_environment = find(environment)
+    make_environment = ready(environment)
     if split not in ("train", "eval"):
         raise UsageError(f"split: got {split!r}; choose train or eval")
     is_model = agent not in ("expert", "random")
