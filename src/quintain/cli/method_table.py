@@ -146,7 +146,7 @@ METHODS: dict[str, tuple[tuple[str, State, str | None], ...]] = {
         ("RLM blueprint / x1", "planned", None),
     ),
     "agents": (
-        ("ReAct", "planned", None),
+        ("ReAct", "partial", None),
         ("CodeAct", "planned", None),
         ("CaveAgent", "planned", None),
         ("DynaSaur", "planned", None),
