@@ -8,9 +8,9 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from quintain.cli.launch import train
     from quintain.environments.protocol import Environment
     from quintain.environments.tools import tool
-    from quintain.recipes.launch import train
     from quintain.types import Action, Image, StepResult, Task, Text, ToolCall
 
 __version__ = "0.1.0"
@@ -37,7 +37,7 @@ _HOMES = {
     "Text": "quintain.types",
     "ToolCall": "quintain.types",
     "tool": "quintain.environments.tools",
-    "train": "quintain.recipes.launch",
+    "train": "quintain.cli.launch",
 }
 
 

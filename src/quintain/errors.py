@@ -77,7 +77,9 @@ class MissingExtra(QuintainError, ImportError):
     @classmethod
     def named(cls, package: str, extra: str, feature: str) -> "MissingExtra":
         """Return the error for `feature`, which needs `package` from the extra `extra`."""
-        return cls(f'{feature} needs the package {package}: it is not installed; pip install "quintain[{extra}]"')
+        return cls(
+            f'{feature} needs the package {package}: it is not installed; pip install "quintain[{extra}]"'
+        )
 
 
 INTERRUPTED_EXIT_CODE = 130

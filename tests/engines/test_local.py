@@ -2,6 +2,7 @@ from typing import Any, cast
 
 import pytest
 import torch
+from tests.engines.conftest import small_model
 from transformers import PreTrainedModel
 
 from quintain.engines.decoder import FastDecoder
@@ -9,8 +10,6 @@ from quintain.engines.local import Local
 from quintain.engines.protocol import Request, Sampling
 from quintain.errors import EngineFault
 from quintain.types import Completion, Failure
-
-from tests.engines.conftest import small_model
 
 STOP = frozenset({3, 4})
 
@@ -31,7 +30,9 @@ def collect(engine: Local, names: list[str]) -> dict[str, Completion]:
     raise AssertionError(f"only {sorted(replies)} of {names} came")
 
 
-def reference(model: PreTrainedModel, stream: list[int], completion: Completion, temperature: float) -> list[float]:
+def reference(
+    model: PreTrainedModel, stream: list[int], completion: Completion, temperature: float
+) -> list[float]:
     logits = cast(Any, model)(torch.tensor([[*stream, *completion.token_ids]])).logits[0]
     logprobs = torch.log_softmax(logits / temperature, dim=-1)
     return [float(logprobs[len(stream) + i - 1, token]) for i, token in enumerate(completion.token_ids)]

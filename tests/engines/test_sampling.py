@@ -58,5 +58,7 @@ def test_frequencies_follow_the_probabilities() -> None:
 
 
 def test_a_row_that_is_not_finite_has_a_log_prob_that_is_not_finite() -> None:
-    _, logprobs = sample(torch.tensor([[float("nan"), 0.0]]), torch.ones(1), torch.zeros(1, dtype=torch.float64))
+    _, logprobs = sample(
+        torch.tensor([[float("nan"), 0.0]]), torch.ones(1), torch.zeros(1, dtype=torch.float64)
+    )
     assert not logprobs.isfinite().any()

@@ -37,7 +37,9 @@ def plain(model: PreTrainedModel, ids: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("model", [QWEN, LLAMA], ids=["qwen3", "llama"])
 @given(lengths=st.lists(st.integers(1, 30), min_size=1, max_size=6), seed=st.integers(0, 99))
 @settings(max_examples=15, deadline=None)
-def test_packed_streams_equal_the_plain_forward(model: PreTrainedModel, lengths: list[int], seed: int) -> None:
+def test_packed_streams_equal_the_plain_forward(
+    model: PreTrainedModel, lengths: list[int], seed: int
+) -> None:
     torch.manual_seed(seed)
     streams = [torch.randint(0, 40, (length,)) for length in lengths]
     starts = [sum(lengths[:i]) for i in range(len(lengths))]

@@ -46,7 +46,10 @@ def streams(seed: int, num: int = 6, shared: int = 10) -> list[Sample]:
     """Streams of random turns; the first half of them opens with the same prompt."""
     rng = np.random.default_rng(seed)
     prompt = rng.integers(0, 40, shared)
-    return [sample(rng, i, prompt if i < num // 2 else rng.integers(0, 40, int(rng.integers(1, 14)))) for i in range(num)]
+    return [
+        sample(rng, i, prompt if i < num // 2 else rng.integers(0, 40, int(rng.integers(1, 14))))
+        for i in range(num)
+    ]
 
 
 def sample(rng: np.random.Generator, index: int, prompt: np.ndarray[Any, Any]) -> Sample:
@@ -88,7 +91,9 @@ def test_gradients_of_every_layout_equal_the_padded_one(seed: int, shared: int, 
     expected = gradient(padded, [pack(samples)], clipped())
     for optimization in (PLAIN, SHARED):
         for batches in ([pack(samples)], micro_batches(samples, max_tokens=limit)):
-            for got, want in zip(gradient(Learner(model, optimization), batches, clipped()), expected, strict=True):
+            for got, want in zip(
+                gradient(Learner(model, optimization), batches, clipped()), expected, strict=True
+            ):
                 torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-4)
 
 

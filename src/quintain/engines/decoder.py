@@ -58,7 +58,9 @@ class GenericDecoder:
         rows: list[Tensor] = []
         for slot, ids in zip(slots, new_ids, strict=True):
             inputs = torch.tensor([list(ids)], device=self.model.device)
-            output: Any = cast(Any, self.model)(input_ids=inputs, past_key_values=self._caches.get(slot), use_cache=True)
+            output: Any = cast(Any, self.model)(
+                input_ids=inputs, past_key_values=self._caches.get(slot), use_cache=True
+            )
             self._caches[slot] = output.past_key_values
             rows.append(output.logits[0, -1])
         return torch.stack(rows)
@@ -158,7 +160,9 @@ class FastDecoder:
         weight = self._layers[0].qkv_weight
         for caches in (self._keys, self._values):
             for index, old in enumerate(caches):
-                new = torch.zeros(slots, self.num_kv, capacity, self.dimension, dtype=weight.dtype, device=weight.device)
+                new = torch.zeros(
+                    slots, self.num_kv, capacity, self.dimension, dtype=weight.dtype, device=weight.device
+                )
                 if old.numel():
                     new[: old.shape[0], :, : old.shape[2]] = old
                 caches[index] = new
@@ -187,7 +191,9 @@ class _Rows:
     unused ones among them compute something that nobody reads. Otherwise the used slots are gathered first.
     """
 
-    def __init__(self, slots: Sequence[int], starts: Sequence[int], counts: Sequence[int], device: torch.device) -> None:
+    def __init__(
+        self, slots: Sequence[int], starts: Sequence[int], counts: Sequence[int], device: torch.device
+    ) -> None:
         highest = max(slots) + 1
         self.is_gathered = len(slots) < DENSE_SHARE * highest
         self.num_rows = len(slots) if self.is_gathered else highest
@@ -224,7 +230,11 @@ class _Rows:
             queries = padded.view(self.num_rows, self.width, num_heads, dimension).transpose(1, 2)
             keys, values = keys[:, :, : self.length], values[:, :, : self.length]
             mixed = F.scaled_dot_product_attention(
-                queries, keys, values, attn_mask=self.mask.to(query.dtype), enable_gqa=num_heads != keys.shape[1]
+                queries,
+                keys,
+                values,
+                attn_mask=self.mask.to(query.dtype),
+                enable_gqa=num_heads != keys.shape[1],
             ).transpose(1, 2)
         return mixed.reshape(self.num_rows * self.width, -1).index_select(0, self.place)
 
@@ -250,10 +260,14 @@ class _FusedLayer:
         self.norms = (layer.input_layernorm, layer.post_attention_layernorm)
         self.head_norms = (attention.q_norm, attention.k_norm) if hasattr(attention, "q_norm") else None
 
-    def project(self, hidden: Tensor, num_heads: int, num_kv: int, dimension: int) -> tuple[Tensor, Tensor, Tensor]:
+    def project(
+        self, hidden: Tensor, num_heads: int, num_kv: int, dimension: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Return query [T, heads, d], key [T, kv heads, d] and value [T, kv heads * d] of `hidden` [T, D]."""
         joined = F.linear(rms_norm(hidden, self.norms[0]), self.qkv_weight, self.qkv_bias)
-        query, key, value = joined.split([num_heads * dimension, num_kv * dimension, num_kv * dimension], dim=-1)
+        query, key, value = joined.split(
+            [num_heads * dimension, num_kv * dimension, num_kv * dimension], dim=-1
+        )
         query, key = query.view(-1, num_heads, dimension), key.view(-1, num_kv, dimension)
         if self.head_norms is not None:
             query, key = rms_norm(query, self.head_norms[0]), rms_norm(key, self.head_norms[1])
@@ -262,7 +276,9 @@ class _FusedLayer:
     def finish(self, hidden: Tensor, mixed: Tensor) -> Tensor:
         """Add the attention output and the feed-forward to the residual stream [T, D]."""
         hidden = hidden + self.output(mixed)
-        gate, up = F.linear(rms_norm(hidden, self.norms[1]), self.gate_up_weight, self.gate_up_bias).chunk(2, dim=-1)
+        gate, up = F.linear(rms_norm(hidden, self.norms[1]), self.gate_up_weight, self.gate_up_bias).chunk(
+            2, dim=-1
+        )
         return hidden + self.down(F.silu(gate) * up)
 
 

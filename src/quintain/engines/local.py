@@ -57,7 +57,9 @@ class Local:
         max_batch: streams that are advanced together.
     """
 
-    def __init__(self, model: PreTrainedModel, *, max_length: int | None = None, max_batch: int = 256) -> None:
+    def __init__(
+        self, model: PreTrainedModel, *, max_length: int | None = None, max_batch: int = 256
+    ) -> None:
         limit = int(getattr(model.config, "max_position_embeddings", 1 << 20))
         self.model = model
         self._max_length = min(limit, max_length or limit)
@@ -187,14 +189,20 @@ class Local:
             name = job.request.session
             if not math.isfinite(logprob):
                 message = f"the log-prob of token {len(job.token_ids)} is {logprob}"
-                replies.append(Reply(session=name, result=Failure(owner="engine", kind="not_finite", message=message)))
+                replies.append(
+                    Reply(session=name, result=Failure(owner="engine", kind="not_finite", message=message))
+                )
                 continue
             job.token_ids.append(token)
             job.logprobs.append(logprob)
             job.session.ids.append(token)
             sampling = job.request.sampling
             is_stop = token in sampling.stop_ids
-            if is_stop or len(job.token_ids) >= sampling.max_tokens or len(job.session.ids) >= self._max_length:
+            if (
+                is_stop
+                or len(job.token_ids) >= sampling.max_tokens
+                or len(job.session.ids) >= self._max_length
+            ):
                 replies.append(Reply(session=name, result=self._completion(job, is_stop)))
             else:
                 running.append(job)

@@ -81,7 +81,8 @@ def unsupported(model: PreTrainedModel) -> str | None:
 
 def backbone(model: PreTrainedModel) -> Backbone:
     """Return the part of `model` below its head, also when adapters wrap it."""
-    base: Any = model.get_base_model() if hasattr(model, "peft_config") and hasattr(model, "get_base_model") else model
+    wrapped: Any = model
+    base: Any = wrapped.get_base_model() if hasattr(model, "peft_config") else model
     return cast(Backbone, base.model)
 
 

@@ -56,12 +56,19 @@ class Stream:
 
 def plan(streams: Sequence[Stream], *, waste: float = 0.25, device: torch.device | str = "cpu") -> Plan:
     """Return the attention plan of `streams`; rows in a bucket differ in length by at most the share `waste`."""
-    order = sorted(range(len(streams)), key=lambda i: (streams[i].prefix_length > 0, streams[i].prefix_length, streams[i].length))
+    order = sorted(
+        range(len(streams)),
+        key=lambda i: (streams[i].prefix_length > 0, streams[i].prefix_length, streams[i].length),
+    )
     groups: list[list[Stream]] = []
     for i in order:
         stream = streams[i]
         first = groups[-1][0] if groups else None
-        if first and first.prefix_length == stream.prefix_length and stream.length <= max(first.length * (1 + waste), first.length + 8):
+        if (
+            first
+            and first.prefix_length == stream.prefix_length
+            and stream.length <= max(first.length * (1 + waste), first.length + 8)
+        ):
             groups[-1].append(stream)
         else:
             groups.append([stream])
@@ -77,7 +84,9 @@ def plan(streams: Sequence[Stream], *, waste: float = 0.25, device: torch.device
         offset += len(rows) * width
         buckets.append(bucket)
     moved = tuple(
-        Bucket(b.query.to(device), b.key.to(device), b.num_rows, None if b.mask is None else b.mask.to(device))
+        Bucket(
+            b.query.to(device), b.key.to(device), b.num_rows, None if b.mask is None else b.mask.to(device)
+        )
         for b in buckets
     )
     return Plan(moved, gather.to(device))
@@ -106,7 +115,9 @@ def hidden_states(model: PreTrainedModel, token_ids: Tensor, position_ids: Tenso
     cos, sin = cast(Any, base.rotary_emb)(hidden[None], position_ids[None])
     sizes = head_sizes(model)
     for layer in base.layers:
-        hidden = hidden + _attend(layer, rms_norm(hidden, layer.input_layernorm), (cos[0], sin[0]), sizes, attention)
+        hidden = hidden + _attend(
+            layer, rms_norm(hidden, layer.input_layernorm), (cos[0], sin[0]), sizes, attention
+        )
         normed = rms_norm(hidden, layer.post_attention_layernorm)
         mlp = layer.mlp
         hidden = hidden + mlp.down_proj(F.silu(mlp.gate_proj(normed)) * mlp.up_proj(normed))
@@ -119,7 +130,11 @@ def logits_of(model: PreTrainedModel, hidden: Tensor) -> Tensor:
 
 
 def _attend(
-    layer: Layer, normed: Tensor, rotation: tuple[Tensor, Tensor], sizes: tuple[int, int, int], attention: Plan
+    layer: Layer,
+    normed: Tensor,
+    rotation: tuple[Tensor, Tensor],
+    sizes: tuple[int, int, int],
+    attention: Plan,
 ) -> Tensor:
     """Return the attention output [N, D] of one layer."""
     num_heads, num_kv, dimension = sizes
@@ -136,7 +151,9 @@ def _attend(
     return module.o_proj(joined.index_select(0, attention.gather))
 
 
-def _attend_bucket(bucket: Bucket, query: Tensor, key: Tensor, value: Tensor, sizes: tuple[int, int, int]) -> Tensor:
+def _attend_bucket(
+    bucket: Bucket, query: Tensor, key: Tensor, value: Tensor, sizes: tuple[int, int, int]
+) -> Tensor:
     """Return the attention outputs [R * Lq, heads * dimension] of one bucket."""
     num_heads, num_kv, dimension = sizes
     rows = bucket.num_rows
@@ -144,7 +161,12 @@ def _attend_bucket(bucket: Bucket, query: Tensor, key: Tensor, value: Tensor, si
     keys = key.index_select(0, bucket.key).view(rows, -1, num_kv, dimension).transpose(1, 2)
     values = value.index_select(0, bucket.key).view(rows, -1, num_kv, dimension).transpose(1, 2)
     mixed = F.scaled_dot_product_attention(
-        queries, keys, values, attn_mask=bucket.mask, is_causal=bucket.mask is None, enable_gqa=num_heads != num_kv
+        queries,
+        keys,
+        values,
+        attn_mask=bucket.mask,
+        is_causal=bucket.mask is None,
+        enable_gqa=num_heads != num_kv,
     )
     return mixed.transpose(1, 2).reshape(-1, num_heads * dimension)
 

@@ -17,14 +17,16 @@ NUM_EPISODES = 96
 def corpus(make_environment: Factory, seed: int) -> Iterator[str]:
     """Yield texts of training episodes, instructions and tool schemas first."""
     environment = make_environment()
+    has_expert = isinstance(environment, Expert)
     try:
         yield environment.instructions()
         for tool in environment.tools():
-            yield json.dumps({"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)})
+            yield json.dumps(
+                {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
+            )
         for index in range(NUM_EPISODES):
-            for by_expert in (False, True):
-                if not by_expert or isinstance(environment, Expert):
-                    yield from _episode(environment, index, Random(derive_seed(seed, "corpus", index)), by_expert)
+            for by_expert in (False, True) if has_expert else (False,):
+                yield from _episode(environment, index, Random(derive_seed(seed, "corpus", index)), by_expert)
     finally:
         environment.close()
 

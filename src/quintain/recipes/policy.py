@@ -40,7 +40,11 @@ def new_policy(
 
 
 def harness(
-    tokenizer: PreTrainedTokenizerBase, make_environment: Factory, *, temperature: float, max_tokens: int = 128
+    tokenizer: PreTrainedTokenizerBase,
+    make_environment: Factory,
+    *,
+    temperature: float,
+    max_tokens: int = 128,
 ) -> Agent:
     """Return the harness that fits the environment: JSON tools, a choice of legal actions, or plain text."""
     environment = make_environment()

@@ -30,8 +30,7 @@ def summary(run: Run) -> str:
         f"{int(last['eval/episodes'])} unseen tasks)",
         f"time              {float(last['time/seconds']):.0f} s of training",
         f"run               {run.folder}   (curve.png, report.html, metrics.jsonl, model/)",
-        "next              "
-        f"quintain view {run.folder}",
+        f"next              quintain view {run.folder}",
         f"                  quintain eval {run.folder} --episodes 512",
         "                  quintain train grpo --environment guess --model tiny",
     ]

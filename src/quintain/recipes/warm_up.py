@@ -26,7 +26,12 @@ MICRO_TOKENS = 16_384
 
 
 def warm_up(
-    model: PreTrainedModel, trajectories: list[Trajectory], optimization: Optimization, *, seed: int, display: Display
+    model: PreTrainedModel,
+    trajectories: list[Trajectory],
+    optimization: Optimization,
+    *,
+    seed: int,
+    display: Display,
 ) -> None:
     """Train `model` to write what is written in `trajectories`."""
     samples = imitation_samples(trajectories)

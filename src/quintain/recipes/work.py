@@ -7,7 +7,7 @@ that are still to do. The one rule: what happens *in* a step is written in the r
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,7 +42,9 @@ START, MODEL = "start", "model"
 class Work:
     """The parts of a run of `job`, set up and ready; made by `opened`."""
 
-    def __init__(self, job: Job, run: Run, display: Display, *, has_critic: bool, has_reference: bool) -> None:
+    def __init__(
+        self, job: Job, run: Run, display: Display, *, has_critic: bool, has_reference: bool
+    ) -> None:
         self.job, self.run, self.display = job, run, display
         self.make_environment = find(job.environment)
         loaded = load(str(run.folder / START))
@@ -113,7 +115,11 @@ class Work:
         return micro_batches(samples, max_tokens=MICRO_TOKENS)
 
     def commit(
-        self, step: int, groups: Sequence[Group], report: StepReport | None, metrics: Mapping[str, float] | None = None
+        self,
+        step: int,
+        groups: Sequence[Group],
+        report: StepReport | None,
+        metrics: Mapping[str, float] | None = None,
     ) -> None:
         """Serve the new weights, record `step` with its metrics, and evaluate and save where that is due."""
         self.engine.sync(self.learner.version)
@@ -155,7 +161,7 @@ class Work:
 @contextmanager
 def opened(
     job: Job, run: Run, *, has_warm_up: bool = True, has_critic: bool = False, has_reference: bool = False
-) -> Iterator[Work]:
+) -> Generator[Work]:
     """Yield the parts of a run of `job`; a run that was begun continues after its newest checkpoint."""
     job.check()
     with ExitStack() as stack:
@@ -191,7 +197,11 @@ def demonstrations(
     display.phase("demonstrations", job.demonstrations)
     agent = harness(tokenizer, make_environment, temperature=job.temperature)
     trajectories = demonstrate(
-        agent, make_environment, count=job.demonstrations, seed=job.seed, on_episode=lambda _: display.advance()
+        agent,
+        make_environment,
+        count=job.demonstrations,
+        seed=job.seed,
+        on_episode=lambda _: display.advance(),
     )
     if run.next_step == 0:
         run.append(trajectories, step=0, phase="demonstrations")
@@ -201,5 +211,3 @@ def demonstrations(
 def optimization(job: Job) -> Optimization:
     """Return how `job` updates weights."""
     return Optimization(learning_rate=job.learning_rate, temperature=job.temperature)
-
-

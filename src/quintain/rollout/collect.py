@@ -15,7 +15,7 @@ from quintain.agents.protocol import Agent
 from quintain.engines.protocol import Engine
 from quintain.environments.protocol import Environment, Factory
 from quintain.errors import FailureRateError, InvariantError
-from quintain.rollout.episode import Answer, Episode, View, act, start
+from quintain.rollout.episode import Answer, Episode, Looks, View
 from quintain.rollout.policies import Demonstrator, DemonstratorPolicy, EnginePolicy, Policy
 from quintain.rollout.stepper import Stepper, guarded
 from quintain.types import Completion, Failure, Group, Outcome, Stop, Task, Trajectory, derive_seed
@@ -39,6 +39,8 @@ class Limits:
     """Episodes alive at once."""
     num_workers: int = 1
     """Threads that step environments."""
+    has_state_keys: bool = False
+    """Record the identity of every state, for credit that compares actions in equal states."""
 
 
 class Rollout:
@@ -52,6 +54,7 @@ class Rollout:
         self.engine = engine
         self.limits = limits or Limits()
         self.stepper = Stepper(timeout=self.limits.step_timeout, num_workers=self.limits.num_workers)
+        self.looks = Looks(has_state_keys=self.limits.has_state_keys)
         self._idle: list[Environment] = []
 
     def groups(
@@ -69,7 +72,12 @@ class Rollout:
         return self._run(tasks, size, seed, EnginePolicy(self.engine), on_episode)
 
     def demonstrations(
-        self, tasks: Sequence[Task], demonstrator: Demonstrator, *, seed: int, on_episode: OnEpisode | None = None
+        self,
+        tasks: Sequence[Task],
+        demonstrator: Demonstrator,
+        *,
+        seed: int,
+        on_episode: OnEpisode | None = None,
     ) -> list[Group]:
         """Run each of `tasks` once with the actions of `demonstrator`, written as the policy's tokens."""
         return self._run(tasks, 1, seed, DemonstratorPolicy(demonstrator, self.stepper), on_episode)
@@ -90,7 +98,9 @@ class Rollout:
         wanted = [(place, task, index) for place, task in enumerate(tasks) for index in range(size)]
         seeds = [derive_seed(seed, task.id, place, index) for place, task, index in wanted]
         if len(set(seeds)) != len(seeds):
-            raise InvariantError(f"seeds of {len(seeds)} episodes: got {len(set(seeds))} distinct; report this")
+            raise InvariantError(
+                f"seeds of {len(seeds)} episodes: got {len(set(seeds))} distinct; report this"
+            )
         queue = [
             partial(self._episode, task, f"{place}:{task.id}", index, episode_seed)
             for (place, task, index), episode_seed in zip(wanted, seeds, strict=True)
@@ -153,7 +163,9 @@ class _Round:
 
     def _start(self, episodes: list[Episode]) -> None:
         """Reset the environments of `episodes` and open their conversations."""
-        views = self.rollout.stepper.run([partial(start, e.environment, e.task) for e in episodes])
+        views = self.rollout.stepper.run(
+            [partial(self.rollout.looks.start, e.environment, e.task) for e in episodes]
+        )
         for episode, view in zip(episodes, views, strict=True):
             if isinstance(view, Failure):
                 self._fail(episode, view)
@@ -186,6 +198,7 @@ class _Round:
             else:
                 playing.append((episode, completion))
         actions = [episode.read(completion) for episode, completion in playing]
+        act = self.rollout.looks.act
         calls = [partial(act, e.environment, action) for (e, _), action in zip(playing, actions, strict=True)]
         answers = self.rollout.stepper.run(calls)
         for (episode, completion), action, answer in zip(playing, actions, answers, strict=True):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from typing import cast
 
 from quintain.agents.protocol import Agent, Brief, Prompt, Session
 from quintain.environments.protocol import Environment, Legal, StateKey, advance, begin
@@ -43,26 +44,39 @@ class Answer:
     view: View
 
 
-def look(environment: Environment, observation: Observation) -> View:
-    """Return the view of `environment` after `observation`."""
-    return View(
-        observation=observation,
-        legal_actions=environment.legal_actions() if isinstance(environment, Legal) else (),
-        state_key=environment.state_key() if isinstance(environment, StateKey) else None,
-    )
+class Looks:
+    """What is looked at before every action; capabilities are found once per environment class.
 
+    State keys are left out unless `has_state_keys`: they cost time, and only some kinds of credit read them.
+    """
 
-def start(environment: Environment, task: Task) -> View:
-    """Reset `environment` to `task` and return the first view."""
-    return look(environment, begin(environment, task))
+    def __init__(self, *, has_state_keys: bool) -> None:
+        self.has_state_keys = has_state_keys
+        self._known: dict[type[Environment], tuple[bool, bool]] = {}
 
+    def look(self, environment: Environment, observation: Observation) -> View:
+        """Return the view of `environment` after `observation`."""
+        kind = type(environment)
+        if kind not in self._known:
+            has_key = self.has_state_keys and isinstance(environment, StateKey)
+            self._known[kind] = isinstance(environment, Legal), has_key
+        is_legal, has_key = self._known[kind]
+        return View(
+            observation=observation,
+            legal_actions=cast(Legal, environment).legal_actions() if is_legal else (),
+            state_key=cast(StateKey, environment).state_key() if has_key else None,
+        )
 
-def act(environment: Environment, action: Action) -> Answer:
-    """Carry out `action` and return the answer."""
-    result = advance(environment, action)
-    if result.is_terminated or result.is_truncated:
-        return Answer(result=result, view=View(observation=result.observation))
-    return Answer(result=result, view=look(environment, result.observation))
+    def start(self, environment: Environment, task: Task) -> View:
+        """Reset `environment` to `task` and return the first view."""
+        return self.look(environment, begin(environment, task))
+
+    def act(self, environment: Environment, action: Action) -> Answer:
+        """Carry out `action` and return the answer."""
+        result = advance(environment, action)
+        if result.is_terminated or result.is_truncated:
+            return Answer(result=result, view=View(observation=result.observation))
+        return Answer(result=result, view=self.look(environment, result.observation))
 
 
 @dataclass(slots=True, kw_only=True)

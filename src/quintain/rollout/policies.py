@@ -52,7 +52,9 @@ class EnginePolicy:
             name = episode.name
             self._waiting[name] = episode
             seed = derive_seed(episode.seed, len(episode.turns))
-            self.engine.submit(Request(session=name, prompt_ids=prompt.token_ids, seed=seed, sampling=sampling))
+            self.engine.submit(
+                Request(session=name, prompt_ids=prompt.token_ids, seed=seed, sampling=sampling)
+            )
         return [(self._waiting.pop(reply.session), reply.result) for reply in self.engine.advance()]
 
     def forget(self, stream: str) -> None:
@@ -71,7 +73,9 @@ class DemonstratorPolicy:
     def choose(self, asked: Sequence[Episode]) -> list[Choice]:
         """See `Policy.choose`."""
         actions = self.stepper.run([self._call(episode) for episode in asked])
-        return [(episode, self._written(episode, action)) for episode, action in zip(asked, actions, strict=True)]
+        return [
+            (episode, self._written(episode, action)) for episode, action in zip(asked, actions, strict=True)
+        ]
 
     def _call(self, episode: Episode) -> Callable[[], Action]:
         """Return the call that asks for the action of `episode`."""

@@ -48,7 +48,9 @@ def load_state(
         raise StoreError(f"checkpoint {folder}: got {error}; resume from another checkpoint") from error
     for place, parameter in enumerate(_parameters(optimizer)):
         prefix = f"{place}."
-        entries = {key.removeprefix(prefix): value for key, value in moments.items() if key.startswith(prefix)}
+        entries = {
+            key.removeprefix(prefix): value for key, value in moments.items() if key.startswith(prefix)
+        }
         if entries:
             optimizer.state[parameter] = {key: value.to(parameter.device) for key, value in entries.items()}
     return {str(key): int(value) for key, value in numbers.items()}

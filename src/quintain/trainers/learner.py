@@ -80,7 +80,9 @@ class Learner:
         self.reference = deepcopy(model).requires_grad_(False).eval() if has_reference else None
         trained = [p for module in self._modules() for p in module.parameters() if p.requires_grad]
         if not trained:
-            raise UsageError("learner: got a model without trainable parameters; unfreeze it or add an adapter")
+            raise UsageError(
+                "learner: got a model without trainable parameters; unfreeze it or add an adapter"
+            )
         self.parameters = trained
         self.optimizer = self._new_optimizer()
 
@@ -151,7 +153,12 @@ class Learner:
 
     def save(self, folder: Path) -> None:
         """Write weights, value head and optimizer state into `folder` as safetensors and JSON."""
-        save_state(folder, self._modules(), self.optimizer, {"version": self.version, "num_skipped": self.num_skipped})
+        save_state(
+            folder,
+            self._modules(),
+            self.optimizer,
+            {"version": self.version, "num_skipped": self.num_skipped},
+        )
 
     def load(self, folder: Path) -> None:
         """Take over what `save` wrote."""
@@ -219,7 +226,9 @@ def _padded_predictions(model: PreTrainedModel, batch: Batch) -> tuple[Tensor, T
     device = batch.token_ids.device
     num_rows, width = len(batch.lengths), max(batch.lengths)
     places = batch.sequence_id * width + batch.position_ids
-    padded = torch.zeros(num_rows * width, dtype=torch.int64, device=device).index_copy(0, places, batch.token_ids)
+    padded = torch.zeros(num_rows * width, dtype=torch.int64, device=device).index_copy(
+        0, places, batch.token_ids
+    )
     mask = torch.zeros(num_rows * width, dtype=torch.int64, device=device).index_fill(0, places, 1)
     output: Any = cast(Any, model)(
         input_ids=padded.view(num_rows, width),

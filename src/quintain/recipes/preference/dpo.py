@@ -45,8 +45,12 @@ def train(config: Config, run: Run) -> None:
     with opened(config, run, has_reference=True) as work:
         pairs = preferences(work, config)
         for step in work.steps():
-            chosen = np.random.default_rng(work.seed("pairs", step)).permutation(len(pairs))[: config.batch_size]
-            batches = [work.learner.with_reference(b) for b in work.batches(pair_samples([pairs[i] for i in chosen]))]
+            chosen = np.random.default_rng(work.seed("pairs", step)).permutation(len(pairs))[
+                : config.batch_size
+            ]
+            batches = [
+                work.learner.with_reference(b) for b in work.batches(pair_samples([pairs[i] for i in chosen]))
+            ]
             report = work.learner.step(batches, loss)
             work.commit(step, (), report, {"dpo/pairs": float(len(pairs))})
 

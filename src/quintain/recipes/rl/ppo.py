@@ -50,6 +50,5 @@ def train(config: Config, run: Run) -> None:
             estimates = gae_tokens(groups, critic(work, groups), discount=config.discount, decay=config.decay)
             credit = whitened(estimates)
             batches = work.batches(samples_from(credit))
-            for _ in range(config.updates):
-                report = work.learner.step(batches, loss)
-            work.commit(step, groups, report, credit.metrics)
+            reports = [work.learner.step(batches, loss) for _ in range(config.updates)]
+            work.commit(step, groups, reports[-1], credit.metrics)

@@ -43,5 +43,7 @@ def train(config: Config, run: Run) -> None:
 
 def accepted(group: Group, keep: int) -> list[Trajectory]:
     """Return at most `keep` different successful trajectories of `group`, shortest first."""
-    different = {tuple(turn.completion.token_ids for turn in t.turns): t for t in successful(list(group.scored))}
+    different = {
+        tuple(turn.completion.token_ids for turn in t.turns): t for t in successful(list(group.scored))
+    }
     return sorted(different.values(), key=lambda t: (len(t.turns), t.index))[:keep]
