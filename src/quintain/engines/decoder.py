@@ -9,6 +9,7 @@ rule: `refresh` must follow every change of the weights; it drops every cached k
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import torch
@@ -21,8 +22,8 @@ from quintain.models.packed import rms_norm, rotate
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-DENSE_SHARE = 0.6
-"""Share of slots in use from which attention reads the cache in place instead of gathering rows."""
+CHUNK_TOKENS, MIN_ROWS = 384, 8
+"""Attention runs over as many streams at once as have this many new tokens, and at least so many."""
 
 
 class Decoder(Protocol):
@@ -184,69 +185,87 @@ def _rounded(length: int) -> int:
     return -(-(length + length // 4) // 64) * 64
 
 
-class _Rows:
-    """Where the new tokens of one forward pass stand, and the attention over them.
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """A few streams whose attention is computed together: R rows, at most W new tokens each, L keys."""
 
-    Rows of attention are slots of the cache, read in place, where most slots up to the highest are in use; the
-    unused ones among them compute something that nobody reads. Otherwise the used slots are gathered first.
+    tokens: slice
+    """their place among the new tokens"""
+    slots: slice | Tensor
+    """their slots; a slice where they are neighbours, so that the cache is read in place"""
+    place: Tensor | None
+    """int64 [tokens], where each token stands in the rows padded to W; None where nothing is padded"""
+    mask: Tensor
+    """float [R, 1, W, L], 0 where a token may look and -inf elsewhere"""
+
+    def attend(self, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Return the attention output [tokens, heads * dimension] of `query` [tokens, heads, dimension]."""
+        num_heads, dimension = query.shape[1:]
+        num_rows, _, width, length = self.mask.shape
+        keys, values = keys[self.slots], values[self.slots]
+        num_kv, capacity = keys.shape[1], keys.shape[2]
+        padded = query
+        if self.place is not None:
+            padded = query.new_zeros(num_rows * width, num_heads, dimension).index_copy_(0, self.place, query)
+        rows = padded.view(num_rows, width, num_kv, -1, dimension).permute(0, 2, 3, 1, 4)
+        grouped = (rows * dimension**-0.5).reshape(num_rows * num_kv, -1, dimension)
+        keys = keys.view(-1, capacity, dimension)[:, :length]
+        values = values.view(-1, capacity, dimension)[:, :length]
+        scores = torch.bmm(grouped, keys.transpose(1, 2)).view(num_rows, num_heads, width, length)
+        weights = scores.add_(self.mask).softmax(dim=-1).view(num_rows * num_kv, -1, length)
+        mixed = torch.bmm(weights.to(values.dtype), values).view(num_rows, num_heads, width, dimension)
+        joined = mixed.transpose(1, 2).reshape(-1, num_heads * dimension)
+        return joined if self.place is None else joined.index_select(0, self.place)
+
+
+class _Rows:
+    """Where the new tokens of one forward pass stand, and the attention over them, a chunk at a time.
+
+    A chunk's scores fit the processor's cache, and it is padded only to its own longest row.
     """
 
     def __init__(
         self, slots: Sequence[int], starts: Sequence[int], counts: Sequence[int], device: torch.device
     ) -> None:
-        highest = max(slots) + 1
-        self.is_gathered = len(slots) < DENSE_SHARE * highest
-        self.num_rows = len(slots) if self.is_gathered else highest
-        self.width = max(counts)
-        self.is_decode = self.width == 1
-        self.length = max(start + count for start, count in zip(starts, counts, strict=True))
-        self.slots = torch.tensor(slots, device=device)
-        rows = torch.arange(len(slots), device=device) if self.is_gathered else self.slots
-        start = torch.tensor(starts, device=device)
+        self.is_decode = max(counts) == 1
+        self.device = device
         count = torch.tensor(counts, device=device)
-        steps = torch.arange(self.width, device=device)
-        is_new = steps < count[:, None]
-        self.positions = (start[:, None] + steps)[is_new]
-        self.token_slots = self.slots[:, None].expand(-1, self.width)[is_new]
-        self.last = count.cumsum(0) - 1
-        self.place = (rows[:, None] * self.width + steps)[is_new]
-        visible = torch.arange(self.length, device=device) <= (start[:, None] + steps)[:, :, None]
-        mask = torch.zeros(self.num_rows, self.width, self.length, device=device)
-        mask[rows] = mask[rows].masked_fill(~visible, float("-inf"))
-        self.mask = mask[:, None]
+        ends = count.cumsum(0)
+        self.last = ends - 1
+        self.token_slots = torch.tensor(slots, device=device).repeat_interleave(count)
+        offsets = torch.tensor(starts, device=device) - ends + count
+        self.positions = torch.arange(int(ends[-1]), device=device) + offsets.repeat_interleave(count)
+        rows = max(MIN_ROWS, CHUNK_TOKENS // max(counts))
+        first = 0
+        self.chunks: list[_Chunk] = []
+        for begin in range(0, len(slots), rows):
+            part = slice(begin, begin + rows)
+            self.chunks.append(self._chunk(slots[part], starts[part], counts[part], first))
+            first += sum(counts[part])
+
+    def _chunk(self, slots: Sequence[int], starts: Sequence[int], counts: Sequence[int], first: int) -> _Chunk:
+        """Return the chunk of a few rows whose new tokens begin at `first`."""
+        width = max(counts)
+        length = max(start + count for start, count in zip(starts, counts, strict=True))
+        steps = torch.arange(width, device=self.device)
+        start, count = (torch.tensor(numbers, device=self.device)[:, None] for numbers in (starts, counts))
+        hidden = torch.arange(length, device=self.device) > (start + steps)[:, :, None]
+        place = None
+        if min(counts) < width:
+            index = torch.arange(len(slots), device=self.device)[:, None] * width + steps
+            place = index[steps < count]
+        are_neighbours = slots[-1] - slots[0] == len(slots) - 1
+        return _Chunk(
+            tokens=slice(first, first + sum(counts)),
+            slots=slice(slots[0], slots[-1] + 1) if are_neighbours else torch.tensor(slots, device=self.device),
+            place=place,
+            mask=torch.zeros(hidden.shape, device=self.device).masked_fill_(hidden, float("-inf"))[:, None],
+        )
 
     def attend(self, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Return the attention output [tokens, heads * dimension] of `query` [tokens, heads, dimension]."""
-        num_heads, dimension = query.shape[1:]
-        if self.is_gathered:
-            keys = keys[:, :, : self.length].index_select(0, self.slots)
-            values = values[:, :, : self.length].index_select(0, self.slots)
-        keys, values = keys[: self.num_rows], values[: self.num_rows]
-        padded = query.new_zeros(self.num_rows * self.width, num_heads * dimension)
-        padded.index_copy_(0, self.place, query.flatten(1))
-        if self.is_decode:
-            mixed = self._decode(padded, keys, values, num_heads)
-        else:
-            queries = padded.view(self.num_rows, self.width, num_heads, dimension).transpose(1, 2)
-            keys, values = keys[:, :, : self.length], values[:, :, : self.length]
-            mixed = F.scaled_dot_product_attention(
-                queries,
-                keys,
-                values,
-                attn_mask=self.mask.to(query.dtype),
-                enable_gqa=num_heads != keys.shape[1],
-            ).transpose(1, 2)
-        return mixed.reshape(self.num_rows * self.width, -1).index_select(0, self.place)
-
-    def _decode(self, query: Tensor, keys: Tensor, values: Tensor, num_heads: int) -> Tensor:
-        """Attention of one query per row, as two batched matrix products over the cache in place."""
-        num_kv, dimension = keys.shape[1], keys.shape[3]
-        grouped = query.view(-1, num_heads // num_kv, dimension) * dimension**-0.5
-        keys = keys.view(-1, keys.shape[2], dimension)[:, : self.length]
-        values = values.view(-1, values.shape[2], dimension)[:, : self.length]
-        scores = torch.bmm(grouped, keys.transpose(1, 2)).view(self.num_rows, num_kv, -1, self.length)
-        weights = scores.add_(self.mask).softmax(dim=-1).view(-1, num_heads // num_kv, self.length)
-        return torch.bmm(weights.to(values.dtype), values)
+        outputs = [chunk.attend(query[chunk.tokens], keys, values) for chunk in self.chunks]
+        return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
 
 class _FusedLayer:

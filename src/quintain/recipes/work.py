@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quintain.curriculum.streams import Uniform, held_out
-from quintain.data.pack import micro_batches
+from quintain.data.pack import Aggregation, micro_batches
 from quintain.engines.local import Local
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Factory
@@ -110,9 +110,9 @@ class Work:
         """Return the episodes of the teacher; a resumed run repeats them exactly."""
         return demonstrations(self.job, self.make_environment, self.tokenizer, self.run, self.display)
 
-    def batches(self, samples: Sequence[Sample]) -> list[Batch]:
-        """Return `samples` as micro-batches whose loss weights are a mean over the tokens of all of them."""
-        return micro_batches(samples, max_tokens=MICRO_TOKENS)
+    def batches(self, samples: Sequence[Sample], *, aggregation: Aggregation = "token_mean") -> list[Batch]:
+        """Return `samples` as micro-batches, weighted over all of them as `data.pack` says."""
+        return micro_batches(samples, max_tokens=MICRO_TOKENS, aggregation=aggregation)
 
     def commit(
         self,

@@ -1,7 +1,8 @@
 """A small byte-level BPE tokenizer trained on given texts, with the house's compact chat template.
 
 One turn costs two markers: ``<|user|>content<|assistant|>`` sampled ``<|end|>``, no newlines, because the
-length of prompts decides how fast a small model rolls out. The one rule: training is deterministic, and a
+length of prompts decides how fast a small model rolls out. For the same reason tokens may span a few words:
+worlds repeat their phrases ("red ball", "3 ahead 2 left"). The one rule: training is deterministic, and a
 word the corpus shows as a whole answer is one token where there is room for it.
 """
 
@@ -13,10 +14,11 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from tokenizers import AddedToken, Tokenizer
+from tokenizers import AddedToken, Regex, Tokenizer
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
-from tokenizers.pre_tokenizers import ByteLevel
+from tokenizers.pre_tokenizers import ByteLevel, Split
+from tokenizers.pre_tokenizers import Sequence as Sequence_
 from tokenizers.trainers import BpeTrainer
 
 from quintain.errors import DataError, UsageError
@@ -50,6 +52,9 @@ COMPACT_TEMPLATE = (
     "{%- if add_generation_prompt -%}{{ '<|assistant|>' }}{%- endif -%}"
 )
 """Append-only template over `SPECIAL_TOKENS`: tools in the system message, calls as Hermes writes them."""
+
+PHRASES = r" ?\p{L}+(?: \p{L}+){0,3}| ?\d+(?: [\p{L}\d]+){0,4}| ?[^\s\p{L}\d]+|\s+"
+"""What a token may span: up to four words, a number and the words after it, or punctuation."""
 
 _MARKERS = re.compile(f"({'|'.join(map(re.escape, (*SPECIAL_TOKENS, *CALL_TOKENS)))})")
 _ENCODERS: WeakKeyDictionary[PreTrainedTokenizerBase, TextEncoder] = WeakKeyDictionary()
@@ -102,7 +107,7 @@ def corpus_pieces(corpus: Iterable[str]) -> tuple[list[str], tuple[str, ...]]:
     """Return the texts of `corpus` between markers, and words that are a whole answer, commonest first."""
     pieces: list[str] = []
     answers: Counter[str] = Counter()
-    split = ByteLevel(add_prefix_space=False)
+    split = _phrases()
     for text in corpus:
         parts = _MARKERS.split(text)
         for index in range(0, len(parts), 2):
@@ -117,9 +122,14 @@ def corpus_pieces(corpus: Iterable[str]) -> tuple[list[str], tuple[str, ...]]:
     return pieces, tuple(word for word, _ in ranked[:MOST_ANSWERS])
 
 
+def _phrases() -> Sequence_:
+    """Return the pre-tokenizer that cuts text into `PHRASES`, as bytes."""
+    return Sequence_([Split(Regex(PHRASES), "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)])
+
+
 def _trained(pieces: Sequence[str], vocab_size: int) -> Tokenizer:
     tokenizer = Tokenizer(BPE())
-    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    tokenizer.pre_tokenizer = _phrases()
     tokenizer.decoder = ByteLevelDecoder()
     trainer = BpeTrainer(
         vocab_size=vocab_size - len(CALL_TOKENS),

@@ -41,5 +41,6 @@ def train(config: Config, run: Run) -> None:
             groups = work.groups(step, tasks=config.tasks, size=config.group_size)
             credit = group_relative(groups)
             samples = informative(samples_from(credit))
-            report = work.learner.step(work.batches(samples), loss) if samples else None
+            batches = work.batches(samples, aggregation="sequence_mean") if samples else []
+            report = work.learner.step(batches, loss) if batches else None
             work.commit(step, groups, report, credit.metrics)
