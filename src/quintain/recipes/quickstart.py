@@ -1,4 +1,4 @@
-"""The first run of a newcomer: BabyAI as text, a tiny model, 100 demonstrations, then GRPO.
+"""The first run of a newcomer: BabyAI as text, a tiny model, 12 demonstrations, then GRPO.
 
 `rl.grpo` with the settings that fit three minutes on two cores; the loop is that of GRPO.
 """
@@ -13,9 +13,13 @@ from quintain.store.run import Run
 class Config(grpo.Config):
     """Configuration of the quickstart."""
 
-    steps: int = 120
-    eval_every: int = 30
+    environment: str = "babyai/GoToRedBallNoDists?max_turns=20"
+    steps: int = 60
+    demonstrations: int = 12
+    learning_rate: float = 2e-4
+    eval_every: int = 20
     eval_episodes: int = 256
+    tasks: int = 16
 
 
 def train(config: Config, run: Run) -> None:

@@ -2,7 +2,7 @@
 
 One turn costs two markers: ``<|user|>content<|assistant|>`` sampled ``<|end|>``, no newlines, because the
 length of prompts decides how fast a small model rolls out. For the same reason tokens may span a few words:
-worlds repeat their phrases ("red ball", "3 ahead 2 left"). The one rule: training is deterministic, and a
+worlds repeat their phrases ("red ball", "3 ahead"). The one rule: training is deterministic, and a
 word the corpus shows as a whole answer is one token where there is room for it.
 """
 
@@ -53,8 +53,8 @@ COMPACT_TEMPLATE = (
 )
 """Append-only template over `SPECIAL_TOKENS`: tools in the system message, calls as Hermes writes them."""
 
-PHRASES = r" ?\p{L}+(?: \p{L}+){0,3}| ?\d+(?: [\p{L}\d]+){0,4}| ?[^\s\p{L}\d]+|\s+"
-"""What a token may span: up to four words, a number and the words after it, or punctuation."""
+PHRASES = r" ?\p{L}+(?: \p{L}+){0,3}| ?\d+(?: \p{L}+)?| ?[^\s\p{L}\d]+|\s+"
+"""What a token may span: up to four words, a number with the word after it, or punctuation."""
 
 _MARKERS = re.compile(f"({'|'.join(map(re.escape, (*SPECIAL_TOKENS, *CALL_TOKENS)))})")
 _ENCODERS: WeakKeyDictionary[PreTrainedTokenizerBase, TextEncoder] = WeakKeyDictionary()

@@ -10,7 +10,7 @@ A step whose groups are all equal has no gradient and takes no optimizer step.
 
 from dataclasses import dataclass
 
-from quintain.credit.group import group_relative
+from quintain.credit.group import Std, group_relative
 from quintain.data.samples import samples_from
 from quintain.losses.policy import clipped
 from quintain.recipes.job import Job
@@ -27,6 +27,8 @@ class Config(Job):
     """Tasks of a step."""
     group_size: int = 8
     """Episodes of a task."""
+    std: Std = "unbiased"
+    """Standard deviation that advantages are divided by; none leaves them undivided (Dr. GRPO, 2503.20783)."""
     clip_low: float = 0.2
     """The ratio is clipped below at 1 - this."""
     clip_high: float = 0.28
@@ -39,7 +41,7 @@ def train(config: Config, run: Run) -> None:
     with opened(config, run) as work:
         for step in work.steps():
             groups = work.groups(step, tasks=config.tasks, size=config.group_size)
-            credit = group_relative(groups)
+            credit = group_relative(groups, std=config.std)
             samples = informative(samples_from(credit))
             batches = work.batches(samples, aggregation="sequence_mean") if samples else []
             report = work.learner.step(batches, loss) if batches else None
