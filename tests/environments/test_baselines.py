@@ -3,7 +3,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from quintain.environments.baselines import noop, play, random_action, random_policy
+from quintain.environments.baselines import noop, play, random_action, random_policy, telling
 from quintain.environments.guess import Guess
 from quintain.environments.keydoor import KeyDoor
 from quintain.environments.protocol import Environment, begin
@@ -87,3 +87,10 @@ def test_an_episode_is_cut_at_the_lower_limit() -> None:
     world = KeyDoor()
     assert len(play(world, world.task("train", 0), noop, 3).rewards) == 3
     assert len(play(world, world.task("train", 0), noop, 10_000).rewards) == world.max_turns
+
+
+def test_the_text_to_draw_from_is_the_last_that_names_a_range() -> None:
+    assert telling(("between 1 and 32", "higher")) == "between 1 and 32"
+    assert telling(("between 1 and 32", "between 5 and 9", "no")) == "between 5 and 9"
+    assert telling(("look", "a ball", "3 doors")) == "3 doors"
+    assert telling(()) == ""

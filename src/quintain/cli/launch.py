@@ -19,7 +19,6 @@ from quintain.curriculum.streams import Uniform, held_out
 from quintain.dashboard.curve import learning_curve_png, terminal_curve
 from quintain.dashboard.report import write_report
 from quintain.engines.local import Local
-from quintain.environments.baselines import random_action
 from quintain.environments.protocol import Environment
 from quintain.errors import ModelError, UsageError
 from quintain.eval.evaluate import Evaluation
@@ -29,7 +28,7 @@ from quintain.models.tiny import SIZES
 from quintain.recipes.configure import build
 from quintain.recipes.job import Job
 from quintain.recipes.names import recipe_module
-from quintain.recipes.policy import expert_action, harness, new_policy
+from quintain.recipes.policy import expert_action, harness, new_policy, valid_action
 from quintain.recipes.progress import Display
 from quintain.recipes.summary import evaluations, summary
 from quintain.recipes.work import MODEL, START
@@ -166,7 +165,7 @@ def collect(
             if is_model
             else rollout.demonstrations(
                 tasks,
-                expert_action if agent == "expert" else random_action,
+                expert_action if agent == "expert" else valid_action,
                 seed=chosen,
                 on_episode=lambda _: display.advance(),
             )

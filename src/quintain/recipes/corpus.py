@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from random import Random
 
-from quintain.environments.baselines import random_action
+from quintain.environments.baselines import random_action, telling
 from quintain.environments.protocol import Environment, Expert, Factory, advance, begin
 from quintain.errors import EnvironmentFault
 from quintain.text.parse import write_tool_calls
@@ -35,25 +35,27 @@ def _episode(environment: Environment, index: int, rng: Random, by_expert: bool)
     """Yield what is written in one episode; an expert that gives up ends it."""
     task = environment.task("train", index)
     yield task.prompt
-    yield as_text(begin(environment, task))
+    told = as_text(begin(environment, task))
+    yield told
     for _ in range(environment.max_turns):
         try:
-            action = _action(environment, rng, by_expert)
+            action = _action(environment, rng, told, by_expert)
         except EnvironmentFault:
             return
         yield written(action)
         result = advance(environment, action)
         yield as_text(result.observation)
+        told = telling((told, result.observation))
         if result.is_terminated or result.is_truncated:
             return
 
 
-def _action(environment: Environment, rng: Random, by_expert: bool) -> Action:
+def _action(environment: Environment, rng: Random, told: str, by_expert: bool) -> Action:
     """Return the next action of the expert or of chance."""
     if by_expert:
         assert isinstance(environment, Expert), "asked only where there is an expert"
         return environment.expert_action()
-    return random_action(environment, rng)
+    return random_action(environment, rng, told)
 
 
 def written(action: Action) -> str:

@@ -7,14 +7,15 @@ need nothing from outside.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
 from quintain.agents.harness import for_environment
 from quintain.agents.protocol import Agent
 from quintain.curriculum.streams import Uniform
-from quintain.environments.baselines import random_action
-from quintain.environments.protocol import Environment, Expert, Factory
+from quintain.environments.baselines import random_action, telling
+from quintain.environments.protocol import Environment, Expert, Factory, Legal
 from quintain.models.load import load
 from quintain.models.tiny import SIZES, build_tiny
 from quintain.recipes.corpus import corpus
@@ -22,7 +23,7 @@ from quintain.rollout.collect import Limits, OnEpisode, Rollout
 from quintain.rollout.policies import Demonstrator
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
-from quintain.types import Action, Trajectory, derive_seed
+from quintain.types import Action, Observation, Trajectory, derive_seed
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -58,15 +59,20 @@ def teacher(make_environment: Factory) -> Demonstrator:
     """Return the environment's expert, or random valid actions (which teach the form only) where it has none."""
     environment = make_environment()
     try:
-        return expert_action if isinstance(environment, Expert) else random_action
+        return expert_action if isinstance(environment, Expert) else valid_action
     finally:
         environment.close()
 
 
-def expert_action(environment: Environment, rng: Random) -> Action:
+def expert_action(environment: Environment, _rng: Random, _seen: Sequence[Observation]) -> Action:
     """Return the next action of the environment's expert."""
     assert isinstance(environment, Expert), "asked only where there is an expert"
     return environment.expert_action()
+
+
+def valid_action(environment: Environment, rng: Random, seen: Sequence[Observation]) -> Action:
+    """Return a random valid action; integers come from the range that the observations `seen` name."""
+    return random_action(environment, rng, "" if isinstance(environment, Legal) else telling(seen))
 
 
 def demonstrate(

@@ -14,11 +14,12 @@ from typing import Protocol
 from quintain.engines.protocol import Engine, Request
 from quintain.environments.protocol import Environment
 from quintain.rollout.episode import Episode
-from quintain.rollout.stepper import Stepper
-from quintain.types import Action, Completion, Failure, derive_seed
+from quintain.rollout.stepper import Stepper, guarded
+from quintain.types import Action, Completion, Failure, Observation, derive_seed
 
 Choice = tuple[Episode, Completion | Failure]
-Demonstrator = Callable[[Environment, Random], Action]
+Demonstrator = Callable[[Environment, Random, Sequence[Observation]], Action]
+"""(environment, source of chance, observations of the episode so far) → action"""
 
 
 class Policy(Protocol):
@@ -80,14 +81,16 @@ class DemonstratorPolicy:
     def _call(self, episode: Episode) -> Callable[[], Action]:
         """Return the call that asks for the action of `episode`."""
         rng = Random(derive_seed(episode.seed, len(episode.turns)))
-        return lambda: self.demonstrator(episode.environment, rng)
+        seen = (*(turn.observation for turn in episode.turns), episode.view.observation)
+        return lambda: self.demonstrator(episode.environment, rng, seen)
 
     def _written(self, episode: Episode, action: Action | Failure) -> Completion | Failure:
-        """Return `action` as a completion."""
+        """Return `action` as a completion; one that cannot be written is the demonstrator's failure."""
         if isinstance(action, Failure):
             return action
-        assert episode.session is not None, "an asked episode is open"
-        return Completion(token_ids=episode.session.write(action), logprobs=(), stop="stop")
+        session = episode.session
+        assert session is not None, "an asked episode is open"
+        return guarded(lambda: Completion(token_ids=session.write(action), logprobs=(), stop="stop"))
 
     def forget(self, stream: str) -> None:
         """See `Policy.forget`: nothing is held."""
