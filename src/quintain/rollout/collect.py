@@ -14,10 +14,10 @@ from functools import partial
 from quintain.agents.protocol import Agent
 from quintain.engines.protocol import Engine
 from quintain.environments.protocol import Environment, Factory
-from quintain.errors import FailureRateError, InvariantError
-from quintain.rollout.episode import Answer, Episode, Looks, View
+from quintain.errors import EnvironmentFault, FailureRateError, InvariantError, QuintainError
+from quintain.rollout.episode import Answer, Episode, Looks, Start
 from quintain.rollout.policies import Demonstrator, DemonstratorPolicy, EnginePolicy, Policy
-from quintain.rollout.stepper import Stepper, guarded
+from quintain.rollout.stepper import Stepper
 from quintain.types import Completion, Failure, Group, Outcome, Stop, Task, Trajectory, derive_seed
 
 OnEpisode = Callable[[Trajectory], None]
@@ -62,11 +62,12 @@ class Rollout:
     ) -> list[Group]:
         """Sample `size` episodes of each of `tasks`.
 
-        `seed` names the occasion (run and step); episode `index` of a task samples from
-        ``derive_seed(seed, task.id, index)`` whatever else runs beside it.
+        `seed` names the occasion (run and step); episode `index` of the task at `place` samples from
+        ``derive_seed(seed, task.id, place, index)`` whatever else runs beside it.
 
         Raises:
             FailureRateError: more than the allowed share of episodes failed.
+            EnvironmentFault: an environment could not be made.
         """
         assert self.engine is not None, "a rollout without an engine only makes demonstrations"
         return self._run(tasks, size, seed, EnginePolicy(self.engine), on_episode)
@@ -85,6 +86,23 @@ class Rollout:
     def reuse(self, environment: Environment) -> None:
         """Keep `environment` for a later episode."""
         self._idle.append(environment)
+
+    def make(self) -> Environment:
+        """Return a new environment.
+
+        Raises:
+            EnvironmentFault: its constructor raised.
+        """
+        try:
+            return self.make_environment()
+        except QuintainError:
+            raise
+        except Exception as error:  # the rollout boundary: a constructor may raise anything
+            make = self.make_environment
+            name = getattr(make, "spec", None) or getattr(make, "__name__", repr(make))
+            raise EnvironmentFault(
+                f"making environment {name}: got {type(error).__name__}: {one_line(str(error))}; mend __init__"
+            ) from error
 
     def close(self) -> None:
         """Close the idle environments."""
@@ -126,7 +144,7 @@ class Rollout:
 
     def _take(self) -> Environment:
         """Return an idle environment, or a new one."""
-        return self._idle.pop() if self._idle else self.make_environment()
+        return self._idle.pop() if self._idle else self.make()
 
     def _check_failures(self, trajectories: Sequence[Trajectory]) -> None:
         """Raise when too many of `trajectories` failed."""
@@ -136,7 +154,8 @@ class Rollout:
             first = failures[0]
             raise FailureRateError(
                 f"{len(trajectories)} episodes: got {len(failures)} failures, more than "
-                f"{self.limits.max_failure_share:.0%}; the first, by the {first.owner} ({first.kind}): {first.message}"
+                f"{self.limits.max_failure_share:.0%}; the first, by the {first.owner} ({first.kind}): "
+                f"{one_line(first.message)}"
             )
 
 
@@ -163,18 +182,18 @@ class _Round:
 
     def _start(self, episodes: list[Episode]) -> None:
         """Reset the environments of `episodes` and open their conversations."""
-        views = self.rollout.stepper.run(
+        starts = self.rollout.stepper.run(
             [partial(self.rollout.looks.start, e.environment, e.task) for e in episodes]
         )
-        for episode, view in zip(episodes, views, strict=True):
-            if isinstance(view, Failure):
-                self._fail(episode, view)
+        for episode, start in zip(episodes, starts, strict=True):
+            if isinstance(start, Failure):
+                self._fail(episode, start)
             else:
-                self._open(episode, view)
+                self._open(episode, start)
 
-    def _open(self, episode: Episode, view: View) -> None:
+    def _open(self, episode: Episode, start: Start) -> None:
         """Open the conversation of `episode`."""
-        episode.open(self.rollout.agent, view)
+        episode.open(self.rollout.agent, start)
         self._ready.append(episode)
 
     def _ask(self, episode: Episode) -> bool:
@@ -222,7 +241,7 @@ class _Round:
         """Try `episode` again in a fresh environment, or record its failure."""
         self.policy.forget(episode.name)
         if failure.kind != "timeout":
-            guarded(episode.environment.close)
+            self.rollout.stepper.run([episode.environment.close])
         if episode.attempt + 1 >= self.rollout.limits.attempts:
             self.num_live -= 1
             self._finished.append(episode.finish(Stop.FAILURE, failure))
@@ -232,7 +251,7 @@ class _Round:
             group=episode.group,
             index=episode.index,
             seed=episode.seed,
-            environment=self.rollout.make_environment(),
+            environment=self.rollout.make(),
             attempt=episode.attempt + 1,
         )
         self._start([again])
@@ -243,3 +262,8 @@ class _Round:
         self.num_live -= 1
         self.rollout.reuse(episode.environment)
         self._finished.append(episode.finish(stop, outcome))
+
+
+def one_line(text: str) -> str:
+    """Return `text` as one line."""
+    return " ".join(text.split())

@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import cast
 
 from quintain.agents.protocol import Agent, Brief, Prompt, Session
 from quintain.environments.protocol import Environment, Legal, StateKey, advance, begin
+from quintain.errors import EnvironmentFault
 from quintain.types import (
     Action,
     Completion,
@@ -34,6 +36,14 @@ class View:
     observation: Observation
     legal_actions: tuple[str, ...] = ()
     state_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """The first view of an episode, and what the agent is told of it."""
+
+    view: View
+    brief: Brief
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +73,20 @@ class Looks:
         is_legal, has_key = self._known[kind]
         return View(
             observation=observation,
-            legal_actions=cast(Legal, environment).legal_actions() if is_legal else (),
+            legal_actions=checked_actions(cast(Legal, environment)) if is_legal else (),
             state_key=cast(StateKey, environment).state_key() if has_key else None,
         )
 
-    def start(self, environment: Environment, task: Task) -> View:
-        """Reset `environment` to `task` and return the first view."""
-        return self.look(environment, begin(environment, task))
+    def start(self, environment: Environment, task: Task) -> Start:
+        """Reset `environment` to `task` and return the first view and what the agent is told."""
+        view = self.look(environment, begin(environment, task))
+        brief = Brief(
+            task=task,
+            instructions=environment.instructions(),
+            tools=environment.tools(),
+            legal_actions=view.legal_actions,
+        )
+        return Start(view=view, brief=brief)
 
     def act(self, environment: Environment, action: Action) -> Answer:
         """Carry out `action` and return the answer."""
@@ -77,6 +94,21 @@ class Looks:
         if result.is_terminated or result.is_truncated:
             return Answer(result=result, view=View(observation=result.observation))
         return Answer(result=result, view=self.look(environment, result.observation))
+
+
+def checked_actions(environment: Legal) -> tuple[str, ...]:
+    """Return the legal actions of `environment`.
+
+    Raises:
+        EnvironmentFault: one of them is not a text.
+    """
+    actions = tuple(cast("Iterable[object]", environment.legal_actions()))
+    texts = tuple(action for action in actions if isinstance(action, str))
+    if len(texts) != len(actions):
+        raise EnvironmentFault(
+            f"{type(environment).__name__}.legal_actions must return texts: got {actions!r}; return str only"
+        )
+    return texts
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,16 +136,10 @@ class Episode:
         """Name of the current token stream, unique among live ones."""
         return f"{self.group}/{self.index}/{self.attempt}/{self.stream}"
 
-    def open(self, agent: Agent, view: View) -> None:
-        """Begin the conversation with the first `view`."""
-        self.view = view
-        brief = Brief(
-            task=self.task,
-            instructions=self.environment.instructions(),
-            tools=self.environment.tools(),
-            legal_actions=view.legal_actions,
-        )
-        self.session = agent.open(brief)
+    def open(self, agent: Agent, start: Start) -> None:
+        """Begin the conversation."""
+        self.view = start.view
+        self.session = agent.open(start.brief)
 
     def ask(self) -> Prompt:
         """Return the prompt of the next turn."""

@@ -10,8 +10,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
+from quintain.environments.tools import ToolFault
 from quintain.errors import EnvironmentFault
 from quintain.types import Failure
 
@@ -55,7 +56,7 @@ class Stepper:
         results: list[T | Failure | None] = [None] * len(calls)
         for worker, batch in enumerate(batches):
             results[worker::width] = batch.results
-        return [result for result in results if result is not None]
+        return cast("list[T | Failure]", results)
 
     def _start(self, calls: Sequence[Callable[[], T]]) -> _Batch[T]:
         """Hand `calls` to a thread."""
@@ -97,6 +98,8 @@ def guarded(call: Callable[[], T]) -> T | Failure:
     """Return the result of `call`, or the `Failure` that what it raised stands for."""
     try:
         return call()
+    except ToolFault as fault:
+        return Failure(owner=fault.owner, kind="contract", message=str(fault))
     except EnvironmentFault as fault:
         return Failure(owner="environment", kind="contract", message=str(fault))
     except Exception as error:  # the rollout boundary: environment code may raise anything
