@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from quintain.data.samples import imitation_samples
+from quintain.errors import DataError
 from quintain.losses.imitation import imitation
 from quintain.recipes.job import Job
 from quintain.recipes.warm_up import successful
@@ -36,6 +37,11 @@ def train(config: Config, run: Run) -> None:
     """Train until `config.steps`, continuing where `run` was left."""
     with opened(config, run, has_warm_up=False) as work:
         samples = imitation_samples(successful(work.demonstrations()))
+        if not samples:
+            raise DataError(
+                f"imitating {config.demonstrations} demonstrations: got none that solved its task; "
+                "raise demonstrations, or give the environment an expert_action"
+            )
         for step in work.steps():
             chosen = [samples[i] for i in _batch(len(samples), config.batch_size, step, work.seed("order"))]
             scale = 1 - (step - 1) / config.steps

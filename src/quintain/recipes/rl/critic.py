@@ -18,6 +18,8 @@ def critic(work: Work, groups: Sequence[Group]) -> Critic:
     value before the last sampled one stands for it.
     """
     trajectories = [trajectory for group in groups for trajectory in group.scored]
+    if not trajectories:
+        return Critic(values=[], final=[])
     parts: list[torch.Tensor] = []
     for batch in work.batches(imitation_samples(trajectories)):
         values = work.learner.infer(batch).values

@@ -49,6 +49,7 @@ def train(config: Config, run: Run) -> None:
             groups = work.groups(step, tasks=config.episodes, size=1)
             estimates = gae_tokens(groups, critic(work, groups), discount=config.discount, decay=config.decay)
             credit = whitened(estimates)
-            batches = work.batches(samples_from(credit))
-            reports = [work.learner.step(batches, loss) for _ in range(config.updates)]
-            work.commit(step, groups, reports[-1], credit.metrics)
+            samples = samples_from(credit)
+            batches = work.batches(samples) if samples else []
+            reports = [work.learner.step(batches, loss) for _ in range(config.updates) if batches]
+            work.commit(step, groups, reports[-1] if reports else None, credit.metrics)
