@@ -1,0 +1,143 @@
+"""Batches of calls under a deadline, and what becomes of what they raise."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from quintain.environments.protocol import Environment, advance, tool_action
+from quintain.environments.tools import ToolFault, tool
+from quintain.errors import EnvironmentFault
+from quintain.rollout.stepper import Stepper, guarded
+from quintain.types import Failure
+
+
+def raising(error: BaseException) -> Callable[[], int]:
+    def call() -> int:
+        raise error
+
+    return call
+
+
+def hanging(seconds: float) -> Callable[[], int]:
+    """A call that outlives its deadline by far, yet ends so that no thread stays behind the tests."""
+
+    def call() -> int:
+        time.sleep(seconds)
+        return -1
+
+    return call
+
+
+class Broken(Environment):
+    """Use the tool."""
+
+    @tool
+    def saw(self) -> str:
+        """Saw."""
+        raise RuntimeError("no blade")
+
+
+@pytest.mark.parametrize("num_workers", [1, 2, 3, 7, 20])
+def test_results_come_in_order(num_workers: int) -> None:
+    stepper = Stepper(timeout=5, num_workers=num_workers)
+    assert stepper.run([partial(int, str(n)) for n in range(10)]) == list(range(10))
+    assert stepper.run([]) == []
+
+
+def test_a_call_that_returns_nothing_keeps_its_place() -> None:
+    calls: list[Callable[[], object]] = [lambda: None, lambda: 1, lambda: None]
+    assert Stepper(timeout=5, num_workers=2).run(calls) == [None, 1, None]
+
+
+def test_calls_run_off_the_main_thread_and_the_workers_share_them() -> None:
+    meet = threading.Barrier(3, timeout=5)
+
+    def call() -> bool:
+        meet.wait()
+        return threading.current_thread() is threading.main_thread()
+
+    assert Stepper(timeout=5, num_workers=3).run([call, call, call]) == [False] * 3
+
+
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [
+        (ValueError("bad"), Failure(owner="environment", kind="ValueError", message="bad")),
+        (KeyError("k"), Failure(owner="environment", kind="KeyError", message="'k'")),
+        (
+            SystemExit(3),
+            Failure(owner="environment", kind="SystemExit", message="called sys.exit(3)"),
+        ),
+        (EnvironmentFault("w: no"), Failure(owner="environment", kind="contract", message="w: no")),
+        (
+            ToolFault.of("saw", "raised"),
+            Failure(owner="tool", kind="contract", message="tool saw raised"),
+        ),
+    ],
+)
+def test_what_is_raised_becomes_a_failure_with_its_owner(error: BaseException, failure: Failure) -> None:
+    assert guarded(raising(error)) == failure
+    assert Stepper(timeout=5).run([lambda: 1, raising(error), lambda: 2]) == [1, failure, 2]
+
+
+def test_an_exception_in_a_tool_is_the_tool_s() -> None:
+    result = guarded(lambda: advance(Broken(), tool_action("saw")))
+    assert isinstance(result, Failure)
+    assert (result.owner, result.kind) == ("tool", "contract")
+    assert result.message.startswith("tool saw raised RuntimeError: no blade")
+
+
+def test_leaving_the_process_ends_the_call_alone() -> None:
+    (result,) = Stepper(timeout=5).run([lambda: sys.exit("bye")])
+    assert result == Failure(owner="environment", kind="SystemExit", message="called sys.exit('bye')")
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_a_call_that_hangs_is_given_up_and_the_others_complete(num_workers: int) -> None:
+    stepper = Stepper(timeout=0.2, num_workers=num_workers)
+    calls = [lambda: 0, lambda: 1, hanging(4), lambda: 3, lambda: 4, lambda: 5]
+    started = time.monotonic()
+    results = stepper.run(calls)
+    assert time.monotonic() - started < 0.2 + 2
+    late = Failure(owner="environment", kind="timeout", message="a call took longer than 0.2 s")
+    assert results == [0, 1, late, 3, 4, 5]
+    assert stepper.num_abandoned == 1
+
+
+def test_the_last_call_may_hang_too_and_several_may() -> None:
+    stepper = Stepper(timeout=0.1)
+    results = stepper.run([hanging(2), lambda: 1, hanging(2)])
+    assert [isinstance(r, Failure) for r in results] == [True, False, True]
+    assert stepper.num_abandoned == 2
+
+
+def test_what_an_abandoned_call_returns_later_is_lost() -> None:
+    finished = threading.Event()
+    after = threading.Event()
+
+    def late() -> int:
+        time.sleep(0.3)
+        finished.set()
+        return 7
+
+    def twice() -> int:
+        if after.is_set():
+            raise AssertionError("called a second time")
+        after.set()
+        return 1
+
+    results = Stepper(timeout=0.1).run([late, twice])
+    assert finished.wait(5)
+    time.sleep(0.05)
+    assert isinstance(results[0], Failure)
+    assert results[1:] == [1]
+
+
+def test_the_deadline_is_that_of_a_call_and_not_of_the_batch() -> None:
+    stepper = Stepper(timeout=0.4)
+    assert stepper.run([partial(time.sleep, 0.1)] * 6) == [None] * 6
+    assert stepper.num_abandoned == 0
