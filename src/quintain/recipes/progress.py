@@ -90,8 +90,8 @@ class Display:
         is_due = now - self._last_line >= LINE_SECONDS or "eval/success" in metrics or step == self._total
         if not self.console.is_terminal and is_due:
             self._last_line = now
-            self.console.print(f"{self._title}: step {step}/{self._total}  {text}", highlight=False)
+            self.say(f"{self._title}: step {step}/{self._total}  {text}")
 
     def say(self, text: str) -> None:
         """Print a line above the bars."""
-        self.console.print(text, highlight=False)
+        self.console.print(text, highlight=False, soft_wrap=True)

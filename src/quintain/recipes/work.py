@@ -63,7 +63,7 @@ class Work:
         self.interruption = Interruption()
         rows = run.metrics()
         self._seconds_before = float(rows[-1].get("time/seconds", 0.0)) if rows else 0.0
-        self._started = self._step_started = time.monotonic()
+        self.started = self._step_started = time.monotonic()
         self._num_tokens = 0
 
     def seed(self, *parts: int | str) -> int:
@@ -129,7 +129,7 @@ class Work:
         is_due = step % self.job.eval_every == 0 or step == self.job.steps
         if is_due:
             row |= self.evaluate(step).metrics()
-        row["time/seconds"] = self._seconds_before + time.monotonic() - self._started
+        row["time/seconds"] = self._seconds_before + time.monotonic() - self.started
         self.run.commit(step, row)
         if is_due:
             self.run.checkpoint(step, self.learner.save)
@@ -164,11 +164,13 @@ def opened(
 ) -> Generator[Work]:
     """Yield the parts of a run of `job`; a run that was begun continues after its newest checkpoint."""
     job.check()
+    started = time.monotonic()
     with ExitStack() as stack:
         display = stack.enter_context(Display(run.recipe, job.steps, max(run.next_step - 1, 0)))
         if not (run.folder / START / "config.json").exists():
             prepare(job, run, display, has_warm_up=has_warm_up)
         work = Work(job, run, display, has_critic=has_critic, has_reference=has_reference)
+        work.started = started
         stack.callback(work.rollout.close)
         checkpoint = run.latest_checkpoint()
         if checkpoint is not None:
