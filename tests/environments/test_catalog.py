@@ -1,10 +1,13 @@
 import importlib.util
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Literal
 
 import pytest
 
-from quintain.environments.catalog import ADAPTERS, CATALOG, find
+import quintain
+from quintain.environments.catalog import ADAPTERS, CATALOG, find, is_importing
 from quintain.environments.guess import Guess
 from quintain.environments.gym import Gymnasium
 from quintain.environments.keydoor import KeyDoor
@@ -147,3 +150,34 @@ def test_what_breaks_inside_a_users_file_is_shown_as_it_is(tmp_path: Path) -> No
     for _ in range(2):
         with pytest.raises(ModuleNotFoundError, match="a_module_that_is_not_there"):
             find(f"{tmp_path / 'broken.py'}:World")
+
+
+def test_a_file_that_trains_when_it_is_run_does_not_while_it_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+    monkeypatch.setattr(
+        quintain, "train", lambda *_args, **_fields: seen.append(is_importing()), raising=False
+    )
+    (tmp_path / "world_in_a_file.py").write_text(
+        f"{README_EXAMPLE}\nquintain.train('grpo', environment=Guess)\n"
+    )
+    (tmp_path / "world_in_a_module.py").write_text((tmp_path / "world_in_a_file.py").read_text())
+    monkeypatch.syspath_prepend(str(tmp_path))
+    find(f"{tmp_path}/world_in_a_file.py:Guess")
+    find("world_in_a_module:Guess")
+    assert (seen, is_importing()) == ([True, True], False)
+
+
+def test_a_file_that_breaks_does_not_leave_the_mark_behind(tmp_path: Path) -> None:
+    (tmp_path / "breaks.py").write_text("1 / 0\n")
+    with pytest.raises(ZeroDivisionError):
+        find(f"{tmp_path}/breaks.py:World")
+    assert not is_importing()
+
+
+def test_the_program_that_runs_is_not_imported_again(example: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = ModuleType("__main__")
+    vars(program).update(__file__=str(example), Guess=Guess)
+    monkeypatch.setitem(sys.modules, "__main__", program)
+    assert find(f"{example}:Guess").kind is Guess

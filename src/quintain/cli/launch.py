@@ -6,7 +6,8 @@ or continued unless that was asked for.
 
 from __future__ import annotations
 
-import inspect
+import logging
+import sys
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from quintain.curriculum.streams import Uniform, held_out
 from quintain.dashboard.curve import learning_curve_png, terminal_curve
 from quintain.dashboard.report import write_report
 from quintain.engines.local import Local
+from quintain.environments.catalog import is_importing
 from quintain.environments.protocol import Environment
 from quintain.errors import ModelError, UsageError
 from quintain.eval.evaluate import Evaluation
@@ -43,6 +45,7 @@ from quintain.types import Trajectory, derive_seed
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+LOG = logging.getLogger(__name__)
 ROOT = Path("runs")
 
 
@@ -58,6 +61,9 @@ def train(
 ) -> Path:
     """Train with `recipe` and return the folder of the run.
 
+    A module may call this at its end and still be named as ``file.py:Class``: while a command imports it for
+    its environments, nothing is trained.
+
     Args:
         recipe: name of a recipe, such as ``grpo`` (see ``quintain methods``).
         environment: name in the catalogue, or an `Environment` class.
@@ -70,14 +76,17 @@ def train(
     Raises:
         UsageError: unknown recipe, environment or configuration key, or a run that exists.
     """
+    name = run or f"{recipe}-{time.strftime('%Y%m%d-%H%M%S')}"
+    folder = run_folder(Path(root), name)
+    if is_importing():
+        LOG.info("train(%r) is not carried out: the module is imported for its environments", recipe)
+        return folder
     module = recipe_module(recipe)
     values = {**(config or {}), **fields}
     if environment is not None:
         values["environment"] = environment if isinstance(environment, str) else class_name(environment)
     settings = build(module.Config, values, f"train({recipe!r})")
     check_parts(settings)
-    name = run or f"{recipe}-{time.strftime('%Y%m%d-%H%M%S')}"
-    folder = run_folder(Path(root), name)
     with Run.create(folder, recipe=recipe, config=asdict(settings), replace=replace) as opened:
         module.train(settings, opened)
         conclude(opened)
@@ -200,10 +209,20 @@ def environment_of(target: str | Path) -> str:
 
 
 def class_name(environment: type[Environment]) -> str:
-    """Return a name that finds the class `environment` again: package.module:Class, or file.py:Class."""
-    if environment.__module__ == "__main__":
-        return f"{Path(inspect.getfile(environment)).resolve()}:{environment.__qualname__}"
-    return f"{environment.__module__}:{environment.__qualname__}"
+    """Return a name that finds the class `environment` again: package.module:Class, or file.py:Class.
+
+    Raises:
+        UsageError: it cannot be found again, because it is in a function or a class, or typed in a shell.
+    """
+    home, name = environment.__module__, environment.__qualname__
+    if "." in name:
+        raise UsageError(f"environment: got the class {name}; define it at the top of a module")
+    if home != "__main__":
+        return f"{home}:{name}"
+    file = vars(sys.modules[home]).get("__file__")
+    if not file:
+        raise UsageError(f"environment: got the class {name} of no file; write it to one, and import it")
+    return f"{Path(file).resolve()}:{name}"
 
 
 @contextmanager

@@ -13,7 +13,9 @@ import json
 import sys
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -33,6 +35,22 @@ ADAPTERS: dict[str, str] = {
     "gymnasium": "gymnasium/FrozenLake-v1",
 }
 """Names that are followed by ``/`` and what to adapt, with an example of each."""
+_importing: ContextVar[bool] = ContextVar("importing", default=False)
+
+
+def is_importing() -> bool:
+    """Whether a user's module is being imported for its environments: it must not start to train."""
+    return _importing.get()
+
+
+@contextmanager
+def _importing_now() -> Generator[None]:
+    """Make `is_importing` true within."""
+    token = _importing.set(True)
+    try:
+        yield
+    finally:
+        _importing.reset(token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +123,8 @@ def _load(place: str, spec: str) -> type[Environment]:
 def _named_module(name: str, spec: str) -> types.ModuleType:
     """Import module `name`; what breaks inside it is raised as it is."""
     try:
-        return importlib.import_module(name)
+        with _importing_now():
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
@@ -115,10 +134,13 @@ def _named_module(name: str, spec: str) -> types.ModuleType:
 
 
 def _file_module(path: Path, spec: str) -> types.ModuleType:
-    """Import the file at `path` once, under a name of its own."""
+    """Import the file at `path` once, under a name of its own; the program that runs is there already."""
     if not path.is_file():
         raise UsageError(f"environment: got {spec!r}, but there is no file {path}; check the path")
     resolved = path.resolve()
+    program = sys.modules["__main__"]
+    if Path(vars(program).get("__file__") or "").resolve() == resolved:
+        return program
     name = (
         f"quintain_user_{resolved.stem}_{hashlib.blake2b(str(resolved).encode(), digest_size=6).hexdigest()}"
     )
@@ -130,7 +152,8 @@ def _file_module(path: Path, spec: str) -> types.ModuleType:
     # Tools' annotations are resolved through sys.modules, so the module must be there while it runs.
     sys.modules[name] = module
     try:
-        found.loader.exec_module(module)
+        with _importing_now():
+            found.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
