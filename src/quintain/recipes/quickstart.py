@@ -1,4 +1,4 @@
-"""The first run of a newcomer: BabyAI as text, a tiny model, 6 demonstrations, then GRPO.
+"""The first run of a newcomer: BabyAI as text, a tiny model, 8 demonstrations, then GRPO.
 
 `rl.grpo` with the settings that fit three minutes on two cores; the loop is that of GRPO.
 """
@@ -15,7 +15,7 @@ class Config(grpo.Config):
 
     environment: str = "babyai/GoToRedBallNoDists?max_turns=20"
     steps: int = 80
-    demonstrations: int = 6
+    demonstrations: int = 8
     learning_rate: float = 2e-4
     eval_every: int = 20
     eval_episodes: int = 256

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from quintain.errors import InvariantError, UsageError
 from quintain.models.families import head, unsupported
 from quintain.models.packed import hidden_states
+from quintain.trainers import gap
 from quintain.trainers.checkpoint import load_state, save_state
 from quintain.trainers.layout import layout
 from quintain.types import NOTHING, Batch, Loss, Outputs
@@ -106,27 +107,39 @@ class Learner:
         """Return `batch` with the log-probs of the frozen reference."""
         return replace(batch, extra=replace(batch.extra, reference_logprobs=self.reference_logprobs(batch)))
 
-    def step(self, batches: Sequence[Batch], loss: Loss, *, rate_scale: float = 1.0) -> StepReport:
+    def step(
+        self, batches: Sequence[Batch], loss: Loss, *, rate_scale: float = 1.0, is_on_policy: bool = False
+    ) -> StepReport:
         """Take one optimizer step on the micro-batches of one batch.
 
         Args:
             batches: micro-batches whose loss weights are normalised over all of them.
             loss: additive over micro-batches.
             rate_scale: factor on the learning rate, from a schedule that is a function of the step.
+            is_on_policy: the batch was sampled with the current weights, so that the log-probs must agree.
 
         Raises:
-            InvariantError: loss or gradient was not finite for the third time in a row.
+            InvariantError: loss or gradient was not finite for the third time in a row, or the log-probs of a
+                batch that is on-policy differ from those at sampling.
         """
         started = time.monotonic()
         self.optimizer.zero_grad(set_to_none=True)
         total = 0.0
         metrics: dict[str, float] = {}
+        gaps: list[tuple[float, float]] = []
         for batch in batches:
-            report = loss(self.forward(batch), batch)
+            outputs = self.forward(batch)
+            if is_on_policy:
+                gaps.append(gap.gap(outputs, batch))
+            report = loss(outputs, batch)
             report.loss.backward()
             total += float(report.loss.detach())
             for name, value in report.metrics.items():
                 metrics[name] = metrics.get(name, 0.0) + float(value)
+        if gaps:
+            metrics["gap/mean"] = sum(part for part, _ in gaps) / batches[0].extra.num_trained
+            metrics["gap/max"] = max(largest for _, largest in gaps)
+            gap.check(metrics["gap/mean"], metrics["gap/max"])
         norm = float(nn.utils.clip_grad_norm_(self.parameters, self.optimization.max_grad_norm))
         is_finite = torch.tensor([total, norm]).isfinite().all().item()
         if is_finite:

@@ -15,6 +15,7 @@ from quintain.data.samples import samples_from
 from quintain.losses.policy import clipped
 from quintain.recipes.job import Job
 from quintain.recipes.rl.informative import informative
+from quintain.recipes.rl.rate import warming
 from quintain.recipes.work import opened
 from quintain.store.run import Run
 
@@ -44,5 +45,7 @@ def train(config: Config, run: Run) -> None:
             credit = group_relative(groups, std=config.std)
             samples = informative(samples_from(credit))
             batches = work.batches(samples, aggregation="sequence_mean") if samples else []
-            report = work.learner.step(batches, loss) if batches else None
+            report = (
+                work.learner.step(batches, loss, rate_scale=warming(step), is_on_policy=True) if batches else None
+            )
             work.commit(step, groups, report, credit.metrics)

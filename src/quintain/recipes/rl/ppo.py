@@ -19,6 +19,7 @@ from quintain.losses.policy import clipped
 from quintain.losses.value import value
 from quintain.recipes.job import Job
 from quintain.recipes.rl.critic import critic
+from quintain.recipes.rl.rate import warming
 from quintain.recipes.work import opened
 from quintain.store.run import Run
 
@@ -51,5 +52,8 @@ def train(config: Config, run: Run) -> None:
             credit = whitened(estimates)
             samples = samples_from(credit)
             batches = work.batches(samples) if samples else []
-            reports = [work.learner.step(batches, loss) for _ in range(config.updates) if batches]
+            reports = [
+                work.learner.step(batches, loss, rate_scale=warming(step), is_on_policy=update == 0)
+                for update in range(config.updates if batches else 0)
+            ]
             work.commit(step, groups, reports[-1] if reports else None, credit.metrics)

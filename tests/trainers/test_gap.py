@@ -1,0 +1,48 @@
+import logging
+from dataclasses import replace
+
+import pytest
+import torch
+
+from quintain.data.pack import pack
+from quintain.errors import InvariantError
+from quintain.trainers import gap
+from quintain.trainers.learner import Learner
+from tests.trainers.test_learner import SHARED, nll, qwen, streams
+
+
+def test_the_gap_is_the_difference_over_trained_tokens_only() -> None:
+    learner = Learner(qwen(), SHARED)
+    batch = pack(streams(1))
+    outputs = learner.infer(batch)
+    trained = batch.turn_id >= 0
+    shifted = replace(batch, logprobs=torch.where(trained, outputs.logprobs - 0.5, 7.0))
+    total, largest = gap.gap(outputs, shifted)
+    assert total == pytest.approx(0.5 * int(trained.sum()), rel=1e-4)
+    assert largest == pytest.approx(0.5, rel=1e-4)
+
+
+def test_a_step_on_what_was_sampled_reports_no_gap() -> None:
+    learner = Learner(qwen(), SHARED)
+    batch = pack(streams(1))
+    batch = replace(batch, logprobs=learner.infer(batch).logprobs)
+    metrics = learner.step([batch], nll, is_on_policy=True).metrics
+    assert metrics["gap/mean"] < 1e-6
+    assert metrics["gap/max"] < 1e-5
+
+
+def test_a_step_on_something_else_stops_before_the_weights_change() -> None:
+    learner = Learner(qwen(), replace(SHARED, learning_rate=1e-2))
+    before = learner.parameters[0].detach().clone()
+    batch = pack(streams(1))
+    with pytest.raises(InvariantError, match="serves other weights"):
+        learner.step([replace(batch, logprobs=batch.logprobs - 1)], nll, is_on_policy=True)
+    assert torch.equal(learner.parameters[0], before)
+
+
+def test_a_small_difference_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="quintain.trainers"):
+        gap.check(0.01, 0.3)
+        assert not caplog.records
+        gap.check(0.05, 0.3)
+    assert "0.050 nats" in caplog.text
