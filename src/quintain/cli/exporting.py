@@ -30,7 +30,9 @@ def export_model(folder: Path, out: Path) -> str:
     """Write the model of the run `folder` as a Hugging Face folder."""
     from quintain.cli import launch
     from quintain.models.save import save
+    from quintain.store.creation import read_settings
 
+    read_settings(folder)
     loaded = launch.policy_of(folder)
     save(loaded.model, loaded.tokenizer, out)
     return f"{loaded.model.num_parameters():,} parameters"

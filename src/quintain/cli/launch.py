@@ -10,7 +10,7 @@ import logging
 import sys
 import time
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +20,8 @@ from quintain.curriculum.streams import Uniform, held_out
 from quintain.dashboard.curve import learning_curve_png, terminal_curve
 from quintain.dashboard.report import write_report
 from quintain.engines.local import Local
-from quintain.environments.catalog import is_importing
-from quintain.environments.protocol import Environment
+from quintain.environments.catalog import Recipe, is_importing
+from quintain.environments.protocol import Environment, Expert
 from quintain.errors import ModelError, UsageError
 from quintain.eval.evaluate import Evaluation
 from quintain.eval.evaluate import evaluate as evaluated
@@ -156,6 +156,8 @@ def collect(
     make_environment = ready(environment)
     if split not in ("train", "eval"):
         raise UsageError(f"split: got {split!r}; choose train or eval")
+    if agent == "expert":
+        require_expert(make_environment)
     is_model = agent not in ("expert", "random")
     if is_model:
         loaded = policy_of(agent)
@@ -181,6 +183,15 @@ def collect(
         )
         rollout.close()
     return [t for group in groups for t in group.trajectories], loaded.tokenizer
+
+
+def require_expert(make_environment: Recipe) -> None:
+    """Raise a `UsageError` if the environment has no expert."""
+    with closing(make_environment()) as environment:
+        if not isinstance(environment, Expert):
+            raise UsageError(
+                f"agent: got 'expert', but {make_environment.spec} has no expert_action; take random or a model"
+            )
 
 
 def policy_of(target: str | Path) -> LoadedModel:

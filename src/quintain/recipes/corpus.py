@@ -2,52 +2,71 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
+from itertools import product
 from random import Random
 
 from quintain.environments.baselines import random_action, telling
 from quintain.environments.protocol import Environment, Expert, Factory, advance, begin
 from quintain.errors import EnvironmentFault
+from quintain.rollout.stepper import Stepper
 from quintain.text.parse import write_tool_calls
-from quintain.types import Action, as_text, derive_seed
+from quintain.types import Action, Failure, as_text, derive_seed
 
 NUM_EPISODES = 96
 """Episodes of random valid actions, and as many of the expert."""
+TIMEOUT = 60.0
+"""Seconds that an episode may take."""
+MOST_FAILURES = 4
+"""Failed episodes that are left out; one more stops the run."""
 
 
 def corpus(make_environment: Factory, seed: int) -> Iterator[str]:
     """Yield texts of training episodes, instructions and tool schemas first."""
-    environment = make_environment()
-    has_expert = isinstance(environment, Expert)
-    try:
+    with closing(make_environment()) as environment:
         yield environment.instructions()
         for tool in environment.tools():
             yield json.dumps(
                 {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
             )
-        for index in range(NUM_EPISODES):
-            for by_expert in (False, True) if has_expert else (False,):
-                yield from _episode(environment, index, Random(derive_seed(seed, "corpus", index)), by_expert)
-    finally:
-        environment.close()
+        players = (False, True) if isinstance(environment, Expert) else (False,)
+    stepper = Stepper(timeout=TIMEOUT)
+    environment, num_failed = make_environment(), 0
+    for index, by_expert in product(range(NUM_EPISODES), players):
+        rng = Random(derive_seed(seed, "corpus", index))
+        (texts,) = stepper.run([partial(_episode, environment, index, rng, by_expert)])
+        if not isinstance(texts, Failure):
+            yield from texts
+            continue
+        num_failed += 1
+        if num_failed > MOST_FAILURES:
+            raise EnvironmentFault(
+                f"reading what the environment writes: got {num_failed} failed episodes, the last by "
+                f"{texts.kind}: {texts.message}; repair it, then `quintain check` it"
+            )
+        stepper.run([environment.close])
+        environment = make_environment()
+    stepper.run([environment.close])
 
 
-def _episode(environment: Environment, index: int, rng: Random, by_expert: bool) -> Iterator[str]:
-    """Yield what is written in one episode; an expert that gives up ends it."""
+def _episode(environment: Environment, index: int, rng: Random, by_expert: bool) -> list[str]:
+    """Return what is written in one episode; an expert that gives up ends it."""
     task = environment.task("train", index)
-    yield task.prompt
     told = as_text(begin(environment, task))
-    yield told
+    texts = [task.prompt, told]
     for _ in range(environment.max_turns):
         try:
             action = _action(environment, rng, told, by_expert)
         except EnvironmentFault:
-            return
-        yield written(action)
+            break
+        texts.append(written(action))
         result = advance(environment, action)
-        yield as_text(result.observation)
+        texts.append(as_text(result.observation))
         told = telling((told, result.observation))
         if result.is_terminated or result.is_truncated:
-            return
+            break
+    return texts
 
 
 def _action(environment: Environment, rng: Random, told: str, by_expert: bool) -> Action:

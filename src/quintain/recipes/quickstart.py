@@ -14,10 +14,10 @@ class Config(grpo.Config):
     """Configuration of the quickstart."""
 
     environment: str = "babyai/GoToRedBallNoDists?max_turns=20"
-    steps: int = 80
+    steps: int = 64
     demonstrations: int = 8
     learning_rate: float = 2e-4
-    eval_every: int = 20
+    eval_every: int = 16
     eval_episodes: int = 256
     tasks: int = 16
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from quintain.data.samples import imitation_samples
-from quintain.errors import DataError
+from quintain.errors import ConfigError, DataError
 from quintain.losses.imitation import imitation
 from quintain.recipes.job import Job
 from quintain.recipes.warm_up import successful
@@ -31,6 +31,12 @@ class Config(Job):
     eval_every: int = 50
     batch_size: int = 32
     """Episodes of a step."""
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for values that no run can have."""
+        Job.check(self)
+        if not self.demonstrations:
+            raise ConfigError("demonstrations: got 0, which leaves nothing to imitate; give 1 or more")
 
 
 def train(config: Config, run: Run) -> None:
