@@ -1,0 +1,31 @@
+"""Values that no run can have are refused before anything is made."""
+
+from typing import Any
+
+import pytest
+
+from quintain.errors import ConfigError
+from quintain.recipes.job import Job
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("steps", 0, "steps: got 0; give 1 or more"),
+        ("demonstrations", -1, "demonstrations: got -1; give 0 or more"),
+        ("eval_every", 0, "eval_every: got 0; give 1 or more"),
+        ("eval_episodes", 0, "eval_episodes: got 0; give 1 or more"),
+        ("imitation_rate", 0.0, "imitation_rate: got 0.0; give a number above 0"),
+        ("learning_rate", -1.0, "learning_rate: got -1.0; give a number above 0"),
+        ("temperature", float("nan"), "temperature: got nan; give a number above 0"),
+    ],
+)
+def test_a_value_that_makes_no_sense(field: str, value: Any, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Job(**{field: value}).check()
+    assert str(caught.value) == message
+
+
+def test_the_defaults_and_no_demonstrations_are_fine() -> None:
+    Job().check()
+    Job(demonstrations=0).check()
