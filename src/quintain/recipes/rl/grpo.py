@@ -3,9 +3,10 @@
 Several episodes of one task are a group; an episode is as good as it is better than its group. Every token
 the policy sampled in it, over all turns, gets the same advantage.
 
-Differences to the paper: outcome supervision over multi-turn episodes; loss averaged over all tokens of the
-step and clip-higher 0.28, as in DAPO (2503.14476); no KL term; one update per step, so the ratio stays near 1.
-A step whose groups are all equal has no gradient and takes no optimizer step.
+Differences to the paper: outcome supervision over multi-turn episodes; clip-higher 0.28, as in DAPO (2503.14476);
+no KL term; one update per step, so the ratio stays near 1. Groups that are all equal have no gradient: they are
+left out, also of the mean over sequences, and a step of only such groups takes no optimizer step. The learning
+rate rises over the first steps.
 """
 
 from dataclasses import dataclass
