@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -15,7 +16,7 @@ STOP = frozenset({3, 4})
 
 
 def ask(engine: Local, name: str, prompt: tuple[int, ...], seed: int = 1, **sampling: Any) -> None:
-    settings = Sampling(**{"max_tokens": 8, "stop_ids": STOP, "temperature": 0.8, **sampling})
+    settings = replace(Sampling(max_tokens=8, stop_ids=STOP, temperature=0.8), **sampling)
     engine.submit(Request(session=name, prompt_ids=prompt, seed=seed, sampling=settings))
 
 

@@ -83,10 +83,10 @@ def test_unsupported_says_why() -> None:
     model.config.layer_types = None
     model.config.rope_parameters = {"rope_type": "dynamic", "rope_theta": 1e4}
     assert "rope type 'dynamic'" in (unsupported(model) or "")
-    model.config.model_type = "gpt2"
+    vars(model.config)["model_type"] = "gpt2"
     assert "model type 'gpt2'" in (unsupported(model) or "")
     mistral = built("llama")
-    mistral.config.model_type, mistral.config.sliding_window = "mistral", 128
+    vars(mistral.config).update(model_type="mistral", sliding_window=128)
     assert unsupported(mistral) == "sliding-window attention"
 
 

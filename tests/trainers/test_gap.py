@@ -3,12 +3,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.trainers.test_learner import SHARED, nll, qwen, streams
 
 from quintain.data.pack import pack
 from quintain.errors import InvariantError
 from quintain.trainers import gap
 from quintain.trainers.learner import Learner
-from tests.trainers.test_learner import SHARED, nll, qwen, streams
 
 
 def test_the_gap_is_the_difference_over_trained_tokens_only() -> None:

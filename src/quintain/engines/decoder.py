@@ -243,7 +243,9 @@ class _Rows:
             self.chunks.append(self._chunk(slots[part], starts[part], counts[part], first))
             first += sum(counts[part])
 
-    def _chunk(self, slots: Sequence[int], starts: Sequence[int], counts: Sequence[int], first: int) -> _Chunk:
+    def _chunk(
+        self, slots: Sequence[int], starts: Sequence[int], counts: Sequence[int], first: int
+    ) -> _Chunk:
         """Return the chunk of a few rows whose new tokens begin at `first`."""
         width = max(counts)
         length = max(start + count for start, count in zip(starts, counts, strict=True))
@@ -257,7 +259,9 @@ class _Rows:
         are_neighbours = slots[-1] - slots[0] == len(slots) - 1
         return _Chunk(
             tokens=slice(first, first + sum(counts)),
-            slots=slice(slots[0], slots[-1] + 1) if are_neighbours else torch.tensor(slots, device=self.device),
+            slots=slice(slots[0], slots[-1] + 1)
+            if are_neighbours
+            else torch.tensor(slots, device=self.device),
             place=place,
             mask=torch.zeros(hidden.shape, device=self.device).masked_fill_(hidden, float("-inf"))[:, None],
         )

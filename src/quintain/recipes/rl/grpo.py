@@ -47,6 +47,8 @@ def train(config: Config, run: Run) -> None:
             samples = informative(samples_from(credit))
             batches = work.batches(samples, aggregation="sequence_mean") if samples else []
             report = (
-                work.learner.step(batches, loss, rate_scale=warming(step), is_on_policy=True) if batches else None
+                work.learner.step(batches, loss, rate_scale=warming(step), is_on_policy=True)
+                if batches
+                else None
             )
             work.commit(step, groups, report, credit.metrics)
