@@ -36,16 +36,16 @@ def test_a_word_that_is_a_whole_answer_is_one_token_even_in_a_tight_vocabulary()
 
 def test_answers_are_found_between_markers_and_as_whole_texts() -> None:
     pieces, answers = corpus_pieces(
-        ["<|assistant|>left<|end|>", "<|user|>see<|assistant|>go on", "up", "up", "a long one"]
+        ["<|assistant|>left<|end|>", "<|user|>see<|assistant|>go on", "up", "up", "a long one", "too, long"]
     )
-    assert pieces == ["left", "see", "go on", "up", "up", "a long one"]
-    assert answers == ("up", "left")
+    assert pieces == ["left", "see", "go on", "up", "up", "a long one", "too, long"]
+    assert answers == ("up", "a long one", "go on", "left")
 
 
 def test_training_is_deterministic() -> None:
     first, second = train_tokenizer(CORPUS, 320), train_tokenizer(iter(CORPUS), 320)
     assert first.backend_tokenizer.to_str() == second.backend_tokenizer.to_str()
-    assert encode_text(first, "You see a red ball.") == [269, 267, 266, 276, 275, 19]
+    assert encode_text(first, "You see a red ball.") == [279, 278, 19]
 
 
 def test_any_text_comes_back_from_its_ids() -> None:

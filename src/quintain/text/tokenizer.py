@@ -2,8 +2,8 @@
 
 One turn costs two markers: ``<|user|>content<|assistant|>`` sampled ``<|end|>``, no newlines, because the
 length of prompts decides how fast a small model rolls out. For the same reason tokens may span a few words:
-worlds repeat their phrases ("red ball", "3 ahead"). The one rule: training is deterministic, and a
-word the corpus shows as a whole answer is one token where there is room for it.
+worlds repeat their phrases ("red ball", "3 ahead"). The one rule: training is deterministic, and a word or
+phrase the corpus shows as a whole answer is one token where there is room for it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _ENCODERS: WeakKeyDictionary[PreTrainedTokenizerBase, TextEncoder] = WeakKeyDict
 def train_tokenizer(corpus: Iterable[str], vocab_size: int = 1024) -> PreTrainedTokenizerFast:
     """Return a byte-level BPE tokenizer of at most `vocab_size` tokens, trained on the texts of `corpus`.
 
-    Special tokens may appear in the corpus; they only separate its texts. A word that is a whole text, or
+    Special tokens may appear in the corpus; they only separate its texts. A word or phrase that is a whole text, or
     stands between ``<|assistant|>`` and the next marker, becomes one token if the vocabulary has room for it.
     The same corpus always gives the same tokenizer; it saves and loads as any `PreTrainedTokenizerFast`.
 
