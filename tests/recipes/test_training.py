@@ -17,7 +17,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from quintain.environments.protocol import Environment
-from quintain.errors import DataError
+from quintain.errors import ConfigError, DataError
 from quintain.recipes.names import RECIPES, recipe_module
 from quintain.recipes.rl import ppo
 from quintain.recipes.rl.critic import critic
@@ -212,7 +212,7 @@ def test_pairs_need_outcomes_that_differ(tmp_path: Path) -> None:
 
 
 def test_imitation_needs_an_episode_that_succeeded(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="imitating 0 demonstrations: got none that solved its task"):
+    with pytest.raises(ConfigError, match="demonstrations: got 0, which leaves nothing to imitate"):
         train("sft", tmp_path / "none", demonstrations=0)
     with pytest.raises(DataError, match="imitating 4 demonstrations: got none"):
         train("sft", tmp_path / "hopeless", environment=f"{__file__}:Hopeless")

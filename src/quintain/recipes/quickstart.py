@@ -1,4 +1,4 @@
-"""The first run of a newcomer: BabyAI as text, a tiny model, 6 demonstrations, then GRPO.
+"""The first run of a newcomer: BabyAI as text, a tiny model, 5 demonstrations, then GRPO.
 
 `rl.grpo` with the settings that fit three minutes on two cores; the loop is that of GRPO.
 """
@@ -15,8 +15,8 @@ class Config(grpo.Config):
 
     environment: str = "babyai/GoToRedBallNoDists?max_turns=16"
     steps: int = 96
-    demonstrations: int = 6
-    learning_rate: float = 3e-4
+    demonstrations: int = 5
+    learning_rate: float = 2e-4
     eval_every: int = 24
     eval_episodes: int = 256
     tasks: int = 16
