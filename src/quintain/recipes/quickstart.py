@@ -1,4 +1,4 @@
-"""The first run of a newcomer: BabyAI as text, a tiny model, 5 demonstrations, then GRPO.
+"""The first run of a newcomer: BabyAI as text, a tiny model, 8 demonstrations, then GRPO.
 
 `rl.grpo` with the settings that fit three minutes on two cores; the loop is that of GRPO.
 """
@@ -13,11 +13,11 @@ from quintain.store.run import Run
 class Config(grpo.Config):
     """Configuration of the quickstart."""
 
-    environment: str = "babyai/GoToRedBallNoDists?max_turns=16"
-    steps: int = 96
-    demonstrations: int = 5
+    environment: str = "babyai/GoToRedBallNoDists?max_turns=20"
+    steps: int = 64
+    demonstrations: int = 8
     learning_rate: float = 2e-4
-    eval_every: int = 24
+    eval_every: int = 16
     eval_episodes: int = 256
     tasks: int = 16
 
