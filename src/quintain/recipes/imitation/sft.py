@@ -42,12 +42,13 @@ class Config(Job):
 def train(config: Config, run: Run) -> None:
     """Train until `config.steps`, continuing where `run` was left."""
     with opened(config, run, has_warm_up=False) as work:
-        samples = imitation_samples(successful(work.demonstrations()))
-        if not samples:
+        kept = successful(work.demonstrations())
+        if not kept:
             raise DataError(
                 f"imitating {config.demonstrations} demonstrations: got none that solved its task; "
                 "raise demonstrations, or give the environment an expert_action"
             )
+        samples = imitation_samples(kept)
         for step in work.steps():
             chosen = [samples[i] for i in _batch(len(samples), config.batch_size, step, work.seed("order"))]
             scale = 1 - (step - 1) / config.steps
