@@ -40,6 +40,12 @@ def reference(
 
 
 @torch.no_grad()
+def change(model: PreTrainedModel) -> None:
+    for parameter in model.parameters():
+        parameter.add_(0.05 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(3)))
+
+
+@torch.no_grad()
 def test_log_probs_over_three_turns_are_those_of_the_plain_model(model: PreTrainedModel) -> None:
     engine = Local(model)
     prompts = {"a": (10, 11, 12), "b": (20,), "c": (30, 31, 32, 33, 34, 35)}
@@ -101,9 +107,7 @@ def test_new_weights_are_served_after_sync_and_no_old_key_is_used() -> None:
     engine = Local(model)
     ask(engine, "a", (10, 11, 12))
     first = collect(engine, ["a"])["a"]
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.05 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(3)))
+    change(model)
     engine.sync(1)
     ask(engine, "a", (13,))
     second = collect(engine, ["a"])["a"]
@@ -118,9 +122,7 @@ def test_a_deliberately_stale_cache_is_seen_in_the_log_probs() -> None:
     engine = Local(model)
     ask(engine, "a", (10, 11, 12))
     first = collect(engine, ["a"])["a"]
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.05 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(3)))
+    change(model)
     decoder = cast(FastDecoder, engine.decoder)
     lengths = list(decoder.lengths)
     decoder.refresh()

@@ -85,7 +85,13 @@ class Learner:
                 "learner: got a model without trainable parameters; unfreeze it or add an adapter"
             )
         self.parameters = trained
-        self.optimizer = self._new_optimizer()
+        self.optimizer = torch.optim.AdamW(
+            trained,
+            lr=self.optimization.learning_rate,
+            betas=self.optimization.betas,
+            weight_decay=self.optimization.weight_decay,
+            fused=True,
+        )
 
     def forward(self, batch: Batch) -> Outputs:
         """Return log-probs, entropies and values of the trained tokens of `batch`, with gradients."""
@@ -160,10 +166,6 @@ class Learner:
             metrics=metrics,
         )
 
-    def reset_optimizer(self) -> None:
-        """Forget the optimizer's moments, as between imitation and reinforcement."""
-        self.optimizer = self._new_optimizer()
-
     def save(self, folder: Path) -> None:
         """Write weights, value head and optimizer state into `folder` as safetensors and JSON."""
         save_state(
@@ -181,16 +183,6 @@ class Learner:
     def _modules(self) -> list[nn.Module]:
         """Return the trained modules."""
         return [self.model] if self.value_head is None else [self.model, self.value_head]
-
-    def _new_optimizer(self) -> torch.optim.Optimizer:
-        """Return a fresh optimizer over the trained parameters."""
-        return torch.optim.AdamW(
-            self.parameters,
-            lr=self.optimization.learning_rate,
-            betas=self.optimization.betas,
-            weight_decay=self.optimization.weight_decay,
-            fused=True,
-        )
 
     def _skip(self, loss: float, norm: float) -> None:
         """Count a step that would have made the weights non-finite."""
