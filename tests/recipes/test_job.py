@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from quintain.errors import ConfigError
+from quintain.errors import ConfigError, UsageError
 from quintain.recipes.job import Job
 
 
@@ -29,3 +29,9 @@ def test_a_value_that_makes_no_sense(field: str, value: Any, message: str) -> No
 def test_the_defaults_and_no_demonstrations_are_fine() -> None:
     Job().check()
     Job(demonstrations=0).check()
+
+
+def test_an_agent_that_does_not_exist() -> None:
+    with pytest.raises(UsageError, match=r"agent: got 'reakt', in which .*; did you mean 'react'\?"):
+        Job(agent="reakt").check()
+    Job(agent="react?max_tokens=8").check()

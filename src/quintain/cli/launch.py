@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from quintain.agents.catalog import AUTO
 from quintain.cli.rehearsal import ready
 from quintain.curriculum.streams import Uniform, held_out
 from quintain.dashboard.curve import learning_curve_png, terminal_curve
@@ -132,7 +133,7 @@ def evaluate(
     spec = environment if environment is not None else environment_of(target)
     make_environment = ready(spec)
     loaded = policy_of(target)
-    agent = harness(loaded.tokenizer, make_environment, temperature=temperature)
+    agent = harness(loaded.tokenizer, make_environment, temperature=temperature, agent=harness_of(target))
     with progressing("evaluation", episodes) as display:
         rollout = Rollout(agent, make_environment, Local(loaded.model))
         tasks = held_out(make_environment, episodes)
@@ -165,7 +166,7 @@ def collect(
         model, tokenizer = new_policy("micro", make_environment, seed=seed)
         loaded = LoadedModel(model=model, tokenizer=tokenizer, name=agent)
     tasks = Uniform(make_environment, "eval" if split == "eval" else "train").draw(0, episodes)
-    harnessed = harness(loaded.tokenizer, make_environment, temperature=1.0)
+    harnessed = harness(loaded.tokenizer, make_environment, temperature=1.0, agent=harness_of(agent))
     with progressing("collecting", episodes) as display:
         rollout = Rollout(
             harnessed, make_environment, Local(loaded.model), limits=Limits(max_failure_share=0.5)
@@ -217,6 +218,14 @@ def environment_of(target: str | Path) -> str:
         raise UsageError(f"evaluating {target}: got no environment; name one with --environment")
     with Run.open(Path(target), writable=False) as run:
         return str(run.config["environment"])
+
+
+def harness_of(target: str | Path) -> str:
+    """Return the name of the harness that the run `target` was trained with; ``auto`` for what is no run."""
+    if not (Path(target) / JOURNAL).exists():
+        return AUTO
+    with Run.open(Path(target), writable=False) as run:
+        return str(run.config.get("agent", AUTO))
 
 
 def class_name(environment: type[Environment]) -> str:

@@ -6,6 +6,7 @@ method's page was measured with.
 
 from dataclasses import dataclass
 
+from quintain.agents.catalog import check as check_agent
 from quintain.errors import ConfigError
 
 
@@ -17,6 +18,8 @@ class Job:
     """Name in the catalogue (with knobs: keydoor?rooms=3), or file.py:Class, or package.module:Class."""
     model: str = "tiny"
     """tiny, or the folder or hub id of a Hugging Face causal language model."""
+    agent: str = "auto"
+    """Harness the model acts through: tools, choice, react, text..., with wrappers in front: window+react."""
     seed: int = 0
     """Seed of the run; everything random is derived from it."""
     steps: int = 100
@@ -42,3 +45,4 @@ class Job:
         for name in ("imitation_rate", "learning_rate", "temperature"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name}: got {getattr(self, name)}; give a number above 0")
+        check_agent(self.agent)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
-from quintain.agents.harness import for_environment
+from quintain.agents.catalog import AUTO, build
 from quintain.agents.protocol import Agent
 from quintain.curriculum.streams import Uniform
 from quintain.environments.baselines import random_action, telling
@@ -46,11 +46,12 @@ def harness(
     *,
     temperature: float,
     max_tokens: int = 128,
+    agent: str = AUTO,
 ) -> Agent:
-    """Return the harness that fits the environment: JSON tools, a choice of legal actions, or plain text."""
+    """Return the harness that `agent` names; by default the one that fits the environment."""
     environment = make_environment()
     try:
-        return for_environment(Chat(tokenizer), environment, temperature=temperature, max_tokens=max_tokens)
+        return build(agent, Chat(tokenizer), environment, temperature=temperature, max_tokens=max_tokens)
     finally:
         environment.close()
 

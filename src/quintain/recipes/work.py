@@ -49,7 +49,9 @@ class Work:
         self.make_environment = find(job.environment)
         loaded = load(str(run.folder / START))
         self.model, self.tokenizer = loaded.model, loaded.tokenizer
-        self.agent = harness(self.tokenizer, self.make_environment, temperature=job.temperature)
+        self.agent = harness(
+            self.tokenizer, self.make_environment, temperature=job.temperature, agent=job.agent
+        )
         self.engine = Local(self.model)
         self.learner = Learner(
             self.model,
@@ -197,7 +199,7 @@ def demonstrations(
 ) -> list[Trajectory]:
     """Return the episodes of the teacher, recorded in the journal by a new run."""
     display.phase("demonstrations", job.demonstrations)
-    agent = harness(tokenizer, make_environment, temperature=job.temperature)
+    agent = harness(tokenizer, make_environment, temperature=job.temperature, agent=job.agent)
     trajectories = demonstrate(
         agent,
         make_environment,

@@ -1,0 +1,171 @@
+"""Names of harnesses: what ``agent="react"`` or ``agent="window?turns=4+tools?calls=llama"`` builds.
+
+A spec is a harness, and in front of it, each with a ``+``, what it is wrapped in, outermost first; knobs
+follow a question mark and are the fields of its class. The one rule: an unknown name or knob, or a harness
+that the environment has nothing for, is an error that names the nearest one, before anything is sampled.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import parse_qsl
+
+from quintain.errors import UsageError, suggestion
+
+if TYPE_CHECKING:
+    from quintain.agents.protocol import Agent
+    from quintain.environments.protocol import Environment
+    from quintain.text.chat import Chat
+
+AUTO = "auto"
+"""JSON tools where there are tools, else a choice where legal actions are listed, else plain text."""
+HARNESSES: dict[str, str] = {
+    "choice": "quintain.agents.harness:Choice",
+    "react": "quintain.agents.harness:ReAct",
+    "text": "quintain.agents.harness:PlainText",
+    "tools": "quintain.agents.harness:JsonTools",
+}
+"""Harnesses, by name."""
+WRAPPERS: dict[str, str] = {}
+"""What a harness can be wrapped in, by name."""
+PRESETS: dict[str, tuple[str, Mapping[str, Any]]] = {}
+"""Names that stand for a harness with knobs."""
+NEEDS: dict[str, tuple[str, str]] = {
+    "choice": ("legal_actions", "text"),
+    "tools": ("tools", "react"),
+}
+"""harness → (what an environment must have for it, the harness to take where it has not)"""
+GIVEN = ("agent", "chat", "temperature")
+"""Fields that are filled by other things than knobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One part of a spec: ``Layer("tools", {"calls": "llama"})``."""
+
+    name: str
+    knobs: Mapping[str, str]
+
+
+def names() -> tuple[str, ...]:
+    """Return every name that a spec may hold, sorted."""
+    return tuple(sorted({AUTO, *HARNESSES, *WRAPPERS, *PRESETS}))
+
+
+def build(
+    spec: str, chat: Chat, environment: Environment, *, temperature: float = 1.0, max_tokens: int = 128
+) -> Agent:
+    """Return the agent that `spec` names for `environment`.
+
+    `max_tokens` bounds a completion unless the spec says otherwise.
+
+    Raises:
+        UsageError: see `check`; or the environment has no tools or legal actions, which the harness needs.
+    """
+    *wrappers, innermost = check(spec)
+    agent = _harness(spec, innermost, chat, environment, temperature, max_tokens)
+    for layer in reversed(wrappers):
+        kind = _class(WRAPPERS[layer.name])
+        given = {"agent": agent, "chat": chat}
+        fields = {field.name for field in dataclasses.fields(kind)}
+        knobs = _values(spec, layer, kind)
+        agent = cast("Agent", kind(**{key: given[key] for key in given if key in fields}, **knobs))
+    return agent
+
+
+def check(spec: str) -> tuple[Layer, ...]:
+    """Return the parts of `spec`, the harness last; ``auto`` is added to wrappers that wrap nothing.
+
+    Raises:
+        UsageError: an unknown name or knob, a value that does not fit, or parts in an impossible order.
+    """
+    layers = tuple(_layer(spec, part) for part in spec.split("+"))
+    for layer in layers[:-1]:
+        if layer.name not in WRAPPERS:
+            raise UsageError(
+                f"agent: got {spec!r}, in which {layer.name} wraps nothing; put the harness last, after "
+                f"{', '.join(sorted(WRAPPERS)) or 'nothing'}"
+            )
+    if layers[-1].name in WRAPPERS:
+        layers = (*layers, Layer(AUTO, {}))
+    for layer in layers:
+        if layer.name != AUTO:
+            _values(spec, layer, _class(_place(layer.name)))
+        elif layer.knobs:
+            raise UsageError(f"agent: got {spec!r}; {AUTO} has no knobs, name the harness instead")
+    return layers
+
+
+def _harness(
+    spec: str, layer: Layer, chat: Chat, environment: Environment, temperature: float, max_tokens: int
+) -> Agent:
+    """Return the harness that `layer` names."""
+    if layer.name == AUTO:
+        from quintain.agents.harness import for_environment
+
+        return for_environment(chat, environment, temperature=temperature, max_tokens=max_tokens)
+    name = layer.name
+    needed, instead = NEEDS.get(_base(name), ("", ""))
+    if needed and not _has(environment, needed):
+        who = type(environment).__name__
+        raise UsageError(f"agent {name!r} needs {needed}: got {who}, which has none; take {instead}, or auto")
+    kind = _class(_place(name))
+    values: dict[str, Any] = {"max_tokens": max_tokens, **PRESETS.get(name, ("", {}))[1]}
+    values |= _values(spec, layer, kind)
+    return cast("Agent", kind(chat=chat, temperature=temperature, **values))
+
+
+def _has(environment: Environment, what: str) -> bool:
+    """Whether `environment` has tools, or lists its legal actions."""
+    return bool(environment.tools()) if what == "tools" else hasattr(environment, what)
+
+
+def _layer(spec: str, part: str) -> Layer:
+    """Read one part of `spec`."""
+    name, _, query = part.strip().partition("?")
+    if name not in names():
+        raise UsageError(f"agent: got {spec!r}, in which {name!r} is unknown; {suggestion(name, names())}")
+    try:
+        knobs = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=True)) if query else {}
+    except ValueError as error:
+        raise UsageError(f"agent: got {spec!r}; write knobs as {name}?name=value&name=value") from error
+    return Layer(name, knobs)
+
+
+def _base(name: str) -> str:
+    """Return the harness that `name` is, or is a preset of."""
+    return PRESETS[name][0] if name in PRESETS else name
+
+
+def _place(name: str) -> str:
+    """Return where the class of `name` is."""
+    return WRAPPERS[name] if name in WRAPPERS else HARNESSES[_base(name)]
+
+
+def _class(place: str) -> type[Any]:
+    """Import the class at ``module:Class``."""
+    module, _, name = place.partition(":")
+    return cast("type[Any]", getattr(importlib.import_module(module), name))
+
+
+def _values(spec: str, layer: Layer, kind: type[Any]) -> dict[str, Any]:
+    """Return the knobs of `layer` as the fields of `kind` want them."""
+    from pydantic import TypeAdapter, ValidationError
+
+    hints = typing.get_type_hints(kind)
+    known: Sequence[str] = [field.name for field in dataclasses.fields(kind) if field.name not in GIVEN]
+    values: dict[str, Any] = {}
+    for key, text in layer.knobs.items():
+        if key not in known:
+            raise UsageError(f"agent: got {spec!r}; {layer.name} has no {key!r}, {suggestion(key, known)}")
+        try:
+            values[key] = TypeAdapter[Any](hints[key]).validate_strings(text)
+        except ValidationError as error:
+            problem = error.errors()[0]["msg"]
+            raise UsageError(f"agent: got {spec!r}; {key} of {layer.name}: {problem}") from error
+    return values

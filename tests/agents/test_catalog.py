@@ -1,0 +1,74 @@
+"""Names of harnesses: every name builds, and what does not fit is refused with the nearest name."""
+
+import pytest
+from transformers import PreTrainedTokenizerFast
+
+from quintain.agents import catalog
+from quintain.agents.catalog import Layer, build, check, names
+from quintain.agents.harness import Choice, JsonTools, PlainText, ReAct
+from quintain.environments.guess import Guess
+from quintain.environments.keydoor import KeyDoor
+from quintain.environments.protocol import Environment
+from quintain.errors import UsageError
+from quintain.text.chat import Chat
+from quintain.text.tokenizer import train_tokenizer
+from quintain.types import Observation, Task
+
+
+class Bare(Environment):
+    """Do nothing."""
+
+    def reset(self, task: Task) -> Observation:
+        return ""
+
+
+@pytest.fixture(scope="module")
+def chat() -> Chat:
+    tokenizer: PreTrainedTokenizerFast = train_tokenizer(["<|user|>wall<|assistant|>left<|end|>"], 280)
+    return Chat(tokenizer)
+
+
+def test_the_harness_that_fits_is_auto(chat: Chat) -> None:
+    assert build("auto", chat, Guess()) == JsonTools(chat, max_tokens=128)
+    assert build("auto", chat, KeyDoor(), temperature=0.5) == Choice(chat, 0.5, 128)
+    assert build("auto", chat, Bare(), max_tokens=7) == PlainText(chat, 1.0, 7)
+
+
+def test_a_harness_by_name_with_knobs(chat: Chat) -> None:
+    assert build("react", chat, Guess(), temperature=0.0) == ReAct(chat, 0.0, 128)
+    assert build("react?max_tokens=9", chat, Bare()) == ReAct(chat, 1.0, 9)
+    assert build("choice?list_actions=true", chat, KeyDoor()) == Choice(chat, 1.0, 128, list_actions=True)
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_name_names_something_that_is_there(name: str) -> None:
+    layers = check(name)
+    assert layers[0] == Layer(name, {})
+    assert layers[-1].name not in catalog.WRAPPERS
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("raect", "agent: got 'raect', in which 'raect' is unknown; did you mean 'react'?"),
+        ("", "in which '' is unknown; choose from auto, "),
+        ("react?max_token=3", "agent: got 'react?max_token=3'; react has no 'max_token', did you mean 'max_tokens'?"),
+        ("react?chat=3", "react has no 'chat'"),
+        ("react?max_tokens=many", "max_tokens of react: Input should be a valid integer"),
+        ("react?max_tokens", "write knobs as react?name=value&name=value"),
+        ("react+tools", "in which react wraps nothing; put the harness last, after "),
+        ("auto?max_tokens=3", "auto has no knobs, name the harness instead"),
+    ],
+)  # fmt: skip
+def test_a_spec_that_is_wrong_is_refused(spec: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        check(spec)
+    assert message in str(caught.value)
+
+
+def test_a_harness_that_the_environment_has_nothing_for(chat: Chat) -> None:
+    with pytest.raises(UsageError) as caught:
+        build("tools", chat, KeyDoor())
+    assert str(caught.value) == "agent 'tools' needs tools: got KeyDoor, which has none; take react, or auto"
+    with pytest.raises(UsageError, match="agent 'choice' needs legal_actions: got Guess, which has none"):
+        build("choice", chat, Guess())
