@@ -1,4 +1,4 @@
-"""The four harnesses: plain text, ReAct, JSON tool calls, and a choice among legal actions.
+"""The four basic harnesses: plain text, ReAct, JSON tool calls, and a choice among legal actions.
 
 They differ in how an action is written and read, and in what ends a completion; the conversation is the same.
 The system message is the environment's instructions and the task's prompt. The one rule: `write(action)`
@@ -20,11 +20,10 @@ from quintain.text.parse import (
     parse_choice,
     parse_react,
     parse_text,
-    parse_tool_calls,
     tools_text,
     write_react,
-    write_tool_calls,
 )
+from quintain.text.tool_formats import FORMATS, CallFormat, format_named
 from quintain.types import Action, Completion, Message, Observation, ToolSpec, as_content, as_text
 
 REACT_INSTRUCTIONS = "Answer with one thought and one action:\nThought: why\nAction: "
@@ -42,15 +41,25 @@ class ChatSession:
     """One episode as a chat: observations are user messages, tool messages after a call of its `tools`."""
 
     def __init__(
-        self, chat: Chat, sampling: Sampling, wording: Wording, system: str, tools: tuple[ToolSpec, ...] = ()
+        self,
+        chat: Chat,
+        sampling: Sampling,
+        wording: Wording,
+        system: str,
+        tools: tuple[ToolSpec, ...] = (),
+        *,
+        has_tools: bool = False,
     ) -> None:
-        """Open the chat with the message `system`, unless it is empty."""
+        """Open the chat with the message `system`, unless it is empty.
+
+        The chat template shows `tools`; `has_tools` says that there are some which `system` shows.
+        """
         self._chat = chat
         self._sampling = sampling
         self._wording = wording
         self._conversation = chat.conversation(tools)
         self._unsent = [Message(role="system", content=as_content(system))] if system else []
-        self._has_tools = bool(tools)
+        self._has_tools = has_tools or bool(tools)
         self._awaits_tool = False
 
     def observe(self, observation: Observation, legal_actions: tuple[str, ...] = ()) -> Prompt:
@@ -108,24 +117,43 @@ class ReAct:
 
 @dataclass(frozen=True, slots=True)
 class JsonTools:
-    """Tool calls as JSON, Hermes/Qwen style; several may stand in one turn, and text around them is ignored.
+    """Tool calls as JSON, several in one turn if the model likes; text around them is ignored where it can be.
 
-    The tools go where the chat template puts them, or into the system message where it knows none.
+    `calls` names how they are written (`quintain.text.tool_formats`: hermes, llama, mistral); by default as
+    the chat template writes them, else Hermes style. The tools go where the template puts them; into the
+    system message where it knows none or writes calls in another way.
     """
 
     chat: Chat
     temperature: float = 1.0
     max_tokens: int = 256
+    calls: str = "auto"
 
     def open(self, brief: Brief) -> ChatSession:
         """See `Agent.open`."""
         sampling = sampling_of(self.chat, self.temperature, self.max_tokens)
-        wording = Wording(parse=parse_tool_calls, write=self._written)
-        return ChatSession(self.chat, sampling, wording, system_text(brief), brief.tools)
+        form, padding = call_format(self.chat, self.calls)
+        wording = Wording(
+            parse=form.parse,
+            write=lambda action: form.write(action.tool_calls, padding) if action.tool_calls else action.text,
+        )
+        if self.chat.template.call_format is form:
+            return ChatSession(self.chat, sampling, wording, system_text(brief), brief.tools)
+        told = tools_text(brief.tools, form.form) if brief.tools else ""
+        return ChatSession(
+            self.chat, sampling, wording, system_text(brief, told), has_tools=bool(brief.tools)
+        )
 
-    def _written(self, action: Action) -> str:
-        padding = self.chat.template.call_padding or ""
-        return write_tool_calls(action.tool_calls, padding) if action.tool_calls else action.text
+
+def call_format(chat: Chat, name: str = "auto") -> tuple[CallFormat, str]:
+    """Return the format of tool calls called `name` (that of the chat template if auto), and its padding.
+
+    Raises:
+        UsageError: there is no such format.
+    """
+    own = chat.template.call_format
+    form = own or FORMATS["hermes"] if name == "auto" else format_named(name)
+    return form, chat.template.call_padding if form is own else ""
 
 
 @dataclass(frozen=True, slots=True)

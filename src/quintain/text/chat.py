@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
+END_OF_CALLS = "<|eom_id|>"
+"""Ends an answer of Llama 3 that is a call it expects the result of."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptIds:
     """Ids to sample after: they continue the stream, or are a whole new one when `starts_segment`."""
@@ -47,8 +51,9 @@ class Chat:
         self.end_id = self.template.end_id
         """The token that ends an answer."""
         eos = cast("int | None", tokenizer.eos_token_id)
-        self.stop_ids = frozenset({self.end_id} if eos is None else {self.end_id, eos})
-        """Tokens that end an answer when sampled: the template's own and the tokenizer's end token."""
+        calls_end = self.encoder.markup_id(END_OF_CALLS)
+        self.stop_ids = frozenset(found for found in (self.end_id, eos, calls_end) if found is not None)
+        """Tokens that end an answer when sampled: the template's, the tokenizer's, Llama's after tool calls."""
 
     @property
     def is_append_only(self) -> bool:
@@ -67,7 +72,8 @@ class Chat:
     def answer_ids(self, text: str) -> tuple[int, ...]:
         """Return the ids of `text` as the model would write it, without the end token.
 
-        Markup that is no special token (`<tool_call>`) gives its id; special tokens stay plain text.
+        The markup of tool calls (`<tool_call>`, `[TOOL_CALLS]`) gives its id; other special tokens stay plain
+        text.
         """
         return self.encoder.marked(self.encoder.defuse_answer(text), continues=True)
 

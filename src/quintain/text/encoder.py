@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 MARK = "\ue000"
 LITERAL_MARK, BREAK = MARK + "0", MARK + "1"
 ANCHOR = "\ufdd0anchor\ufdd1"
+CALL_MARKERS = frozenset({"[TOOL_CALLS]", "[ARGS]", "<|python_tag|>"})
+"""Special tokens that an assistant may write, because tool calls of its family begin with them."""
 MARKUP_SHAPE = re.compile(r"<.*>|\[.*\]|\{.*\}", re.DOTALL)
 CACHED_TEXTS, CACHED_LENGTH = 16_384, 2_000
 
@@ -79,13 +81,18 @@ class TextEncoder:
         self._cache: dict[tuple[str, bool], tuple[int, ...]] = {}
         self.defuse = Defuser(self._ids)
         """Defuse untrusted text."""
-        self.defuse_answer = Defuser(token.content for token in markup.values() if token.special)
-        """Defuse what an assistant wrote: it may use markup such as `<tool_call>`, but no special token."""
+        special = {token.content for token in markup.values() if token.special}
+        self.defuse_answer = Defuser(special - CALL_MARKERS)
+        """Defuse what an assistant wrote: it may use the markup of tool calls, but no other special token."""
 
     @property
     def markup_ids(self) -> frozenset[int]:
         """Ids that `plain` never returns."""
         return self._forbidden
+
+    def markup_id(self, token: str) -> int | None:
+        """Return the id of the markup `token`, None if the tokenizer has none."""
+        return self._ids.get(token)
 
     def plain(self, text: str, *, continues: bool = True) -> tuple[int, ...]:
         """Return the ids of `text` without any markup id; `continues` says that other tokens precede it."""

@@ -20,7 +20,6 @@ LONGEST_READ = 1 << 15
 """Characters of tool calls or ReAct text in a completion; longer is an error, so that reading is quick."""
 MOST_CALLS, MOST_BRACKETS, DEEPEST, SHOWN, MOST_LISTED = 64, 2_048, 32, 60, 20
 OPENING, CLOSING = "<tool_call>", "</tool_call>"
-CALL_KEYS = frozenset({"name", "arguments"})
 CALL_FORM = '<tool_call>{"name": NAME, "arguments": {...}}</tool_call>'
 REACT_FORM = "Write `Action:` and then the action, for example:\nThought: why\nAction: name[argument]"
 _ACTION = re.compile(r"^[ \t]*Action:", re.MULTILINE)
@@ -116,17 +115,17 @@ def write_react(action: Action, thought: str = "") -> str:
     said = action.text
     if action.tool_calls:
         call = action.tool_calls[0]
-        said = f"{call.name}[{_json(call.arguments) if call.arguments else ''}]"
+        said = f"{call.name}[{json_text(call.arguments) if call.arguments else ''}]"
     return f"Thought: {thought}\nAction: {said}" if thought else f"Action: {said}"
 
 
-def tools_text(tools: Sequence[ToolSpec]) -> str:
-    """Return the instruction for `tools` that stands in for a chat template without them."""
+def tools_text(tools: Sequence[ToolSpec], form: str = CALL_FORM) -> str:
+    """Return the instruction for `tools`, called as `form`, that stands in for a chat template without them."""
     schemas = (
-        _json({"name": tool.name, "description": tool.description, "parameters": tool.parameters})
+        json_text({"name": tool.name, "description": tool.description, "parameters": tool.parameters})
         for tool in tools
     )
-    return "\n".join(("Tools, one JSON schema per line:", *schemas, f"To call a tool, write {CALL_FORM}"))
+    return "\n".join(("Tools, one JSON schema per line:", *schemas, f"To call a tool, write {form}"))
 
 
 def shown(text: str) -> str:
@@ -208,19 +207,29 @@ def _calls(text: str) -> Iterator[ToolCall]:
 
 
 def _call(body: str) -> ToolCall:
-    value = read_json(body.strip())
+    return call_of(read_json(body.strip()))
+
+
+def call_of(
+    value: Any, *, arguments_key: str = "arguments", ignored: frozenset[str] = frozenset()
+) -> ToolCall:
+    """Return the tool call that JSON `value` is; its keys are ``name``, `arguments_key` and those `ignored`.
+
+    Raises:
+        UnreadableError: it is no call; the message continues a sentence that begins with "tool call 1".
+    """
     if not isinstance(value, dict):
         raise UnreadableError(f"must be a JSON object: got {kind_of(value)}")
     fields = cast("dict[str, Any]", value)
     for key in fields:
-        if key not in CALL_KEYS:
-            raise UnreadableError(f"has the unknown key {shown(key)}; its keys are name and arguments")
-    name, arguments = fields.get("name"), fields.get("arguments", {})
+        if key not in ("name", arguments_key) and key not in ignored:
+            raise UnreadableError(f"has the unknown key {shown(key)}; its keys are name and {arguments_key}")
+    name, arguments = fields.get("name"), fields.get(arguments_key, {})
     if not isinstance(name, str) or not name:
         got = kind_of(name) if "name" in fields else "none"
         raise UnreadableError(f"needs a name that is a string: got {got}")
     if not isinstance(arguments, dict):
-        raise UnreadableError(f"needs arguments that are a JSON object: got {kind_of(arguments)}")
+        raise UnreadableError(f"needs {arguments_key} that are a JSON object: got {kind_of(arguments)}")
     return ToolCall(name=name, arguments=cast("dict[str, Any]", arguments))
 
 
@@ -262,11 +271,16 @@ def kind_of(value: Any) -> str:
 
 
 def _call_json(call: ToolCall) -> str:
-    text = _json({"name": call.name, "arguments": call.arguments})
+    text = json_text({"name": call.name, "arguments": call.arguments})
     return text.replace(OPENING, "\\u003ctool_call>").replace(CLOSING, "\\u003c/tool_call>")
 
 
-def _json(value: Any) -> str:
+def json_text(value: Any) -> str:
+    """Return `value` as JSON in one line.
+
+    Raises:
+        DataError: it holds what is not JSON.
+    """
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain_mapping)
     except (TypeError, ValueError) as error:

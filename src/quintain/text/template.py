@@ -17,9 +17,10 @@ import jinja2
 
 from quintain.errors import ModelError
 from quintain.text.encoder import Defuser, TextEncoder
-from quintain.text.parse import parse_tool_calls, tools_text, write_tool_calls
+from quintain.text.parse import tools_text, write_tool_calls
 from quintain.text.pieces import PAD, Pieces, after_answer, pieces_of
 from quintain.text.tokenizer import COMPACT_TEMPLATE, SPECIAL_TOKENS
+from quintain.text.tool_formats import CallFormat, format_of
 from quintain.types import Message, ToolCall, ToolSpec, as_text
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ USER: Entry = {"role": "user", "content": "quintainuser"}
 OTHER_USER: Entry = {"role": "user", "content": "quintainother"}
 TOOL: Entry = {"role": "tool", "content": "quintaintool"}
 PROBE_TOOL = ToolSpec(name="quintainlook", description="quintaindescription", parameters={"type": "object"})
+CALL_ID = "quintain1"
+"""Mistral's templates ask for ids of nine letters and digits."""
 PLAIN_TEMPLATE = (
     "{%- for message in messages -%}{{ message.role | capitalize + ':\n' + message.content }}"
     "{%- if message.role == 'assistant' -%}{{ eos_token }}{%- endif -%}{{ '\n' }}{%- endfor -%}"
@@ -90,13 +93,16 @@ class Template:
         self.takes_late_system = self._shows([*context, SYSTEM, OTHER_USER], "quintainsystem")
         self.takes_tool_role = self._shows([*context, TOOL], "quintaintool")
         self.end_text, self.end_id = self._ending()
-        self.call_padding = self._call_padding()
-        """What the template writes between a tool call's tags and its JSON; None if it takes no tools."""
+        found = self._call_format()
+        self.call_format: CallFormat | None = found[0] if found else None
+        """How the template writes tool calls; None if it takes no tools, or writes them in no known form."""
+        self.call_padding = found[1] if found else ""
+        """What the template writes around the JSON of a call (a newline for Qwen)."""
 
     @property
     def takes_tools(self) -> bool:
         """Whether tools are shown and calls written as they are read; else the system text shows them."""
-        return self.call_padding is not None
+        return self.call_format is not None
 
     def render(self, entries: Sequence[Entry], tools: Sequence[ToolSpec] = (), *, opens: bool = True) -> str:
         """Return the marked text of the chat; with `opens` it ends with the header of the next answer.
@@ -130,14 +136,15 @@ class Template:
         if not message.tool_calls:
             return written
         if not self.takes_tools:
-            calls = write_tool_calls(message.tool_calls)
-            return answer(written["content"] + self._encoder.defuse_answer(calls))
+            said = write_tool_calls(message.tool_calls)
+            return answer(written["content"] + self._encoder.defuse_answer(said))
         defuse = self._encoder.defuse
         functions = (
             {"name": defuse(call.name), "arguments": defused(call.arguments, defuse)}
             for call in message.tool_calls
         )
-        return {**written, "tool_calls": [{"type": "function", "function": each} for each in functions]}
+        calls = [{"id": CALL_ID, "type": "function", "function": each} for each in functions]
+        return {**written, "tool_calls": calls}
 
     def opening(self, entries: Sequence[Entry], tools: Sequence[ToolSpec]) -> list[Entry]:
         """Return the entries of a chat's start; a system text or tools the template refuses are folded in."""
@@ -251,16 +258,17 @@ class Template:
             )
         return "", end
 
-    def _call_padding(self) -> str | None:
-        """Return what stands between a call's tags and its JSON; None where calls have another form."""
-        call = {"type": "function", "function": {"name": PROBE_TOOL.name, "arguments": {"at": 1}}}
-        shown = self._attempt([USER, {**answer(""), "tool_calls": [call]}, OTHER_USER])
+    def _call_format(self) -> tuple[CallFormat, str] | None:
+        """Return how a call is written, and what stands around its JSON; None where calls have another form."""
+        call = ToolCall(name=PROBE_TOOL.name, arguments={"at": 1})
+        function = {"name": call.name, "arguments": dict(call.arguments)}
+        calls = [{"id": CALL_ID, "type": "function", "function": function}]
+        said = {**answer(""), "tool_calls": calls}
+        shown = self._attempt([USER, said, OTHER_USER]) or self._attempt([USER, said])
         if shown is None or not self._shows([USER], PROBE_TOOL.description, (PROBE_TOOL,)):
             return None
         written = shown.partition(USER["content"])[2].partition(OTHER_USER["content"])[0]
-        if parse_tool_calls(written).tool_calls != (ToolCall(name=PROBE_TOOL.name, arguments={"at": 1}),):
-            return None
-        return "\n" if "<tool_call>\n" in written else ""
+        return format_of(written, self.end_text, call)
 
     def _shows(self, entries: Sequence[Entry], text: str, tools: Sequence[ToolSpec] = ()) -> bool:
         shown = self._attempt(entries, tools)

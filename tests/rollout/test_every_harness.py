@@ -1,0 +1,72 @@
+"""Every harness of the catalogue solves a world: the expert is written in its words, and a script says them."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import pytest
+
+from quintain.agents.catalog import build, names
+from quintain.data.samples import imitation_samples
+from quintain.engines.protocol import Request
+from quintain.engines.scripted import Scripted
+from quintain.environments.guess import Guess
+from quintain.environments.keydoor import KeyDoor
+from quintain.environments.protocol import Environment
+from quintain.errors import UsageError
+from quintain.rollout.collect import Rollout
+from quintain.text.chat import Chat
+from quintain.types import Action, Score, Trajectory
+
+MORE: tuple[str, ...] = ("tools?calls=llama", "tools?calls=mistral")
+
+
+def expert(environment: Environment, rng: Random, seen: Sequence[Any]) -> Action:
+    assert isinstance(environment, Guess | KeyDoor)
+    return environment.expert_action()
+
+
+def world_of(spec: str, chat: Chat) -> type[Environment]:
+    """Return the first of two worlds that the harness fits; plain text has no words for a tool call."""
+    if spec == "text":
+        return KeyDoor
+    try:
+        build(spec, chat, Guess())
+    except UsageError:
+        return KeyDoor
+    return Guess
+
+
+def repeated(agent: Any, make: type[Environment], known: Trajectory) -> Trajectory:
+    """Return the episode in which a script says what was said in `known`."""
+    said = iter([turn.completion.token_ids for turn in known.turns])
+
+    def script(request: Request, stream: tuple[int, ...]) -> tuple[int, ...]:
+        ids = next(said)
+        assert len(ids) <= request.sampling.max_tokens
+        assert not request.sampling.stop_ids & set(ids[:-1])
+        return ids
+
+    rollout = Rollout(agent, make, Scripted(script))
+    (group,) = rollout.groups([known.task], size=1, seed=3)
+    rollout.close()
+    return group.trajectories[0]
+
+
+@pytest.mark.parametrize("spec", [*names(), *MORE])
+def test_the_expert_in_the_words_of_a_harness_solves_the_world(chat: Chat, spec: str) -> None:
+    make = world_of(spec, chat)
+    agent = build(spec, chat, make(), max_tokens=512)
+    rollout = Rollout(agent, make, None)
+    (group,) = rollout.demonstrations([make().task("train", 4)], expert, seed=1)
+    known = group.trajectories[0]
+    assert isinstance(known.outcome, Score)
+    assert known.outcome.is_success
+    assert all(turn.is_valid and turn.action.error is None for turn in known.turns)
+    again = repeated(agent, make, known)
+    for turn, other in zip(known.turns, again.turns, strict=True):
+        assert turn.prompt_ids == other.prompt_ids
+        assert (turn.action, turn.seat, turn.observation) == (other.action, other.seat, other.observation)
+        assert turn.starts_segment == other.starts_segment
+    assert again.outcome == known.outcome
+    assert sum(int(sample.loss_weight.sum()) for sample in imitation_samples([known])) == known.num_sampled
