@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from quintain.recipes.names import RECIPES
+
 Cli = Callable[..., Any]
 Launcher = Any
 OF_A_RUN = {"schema": 1, "name": "a", "recipe": "test", "created": 0.5, "config": {"steps": 3}}
@@ -87,7 +89,7 @@ def test_a_run_name_with_path_characters_is_refused(
     [
         (["grop"], "recipe: got 'grop'; did you mean 'grpo'?"),
         (["--steps", "3"], "quintain train needs a recipe first: got '--steps'; choose from "
-         "dpo, grpo, ppo, quickstart, rft, sft, test"),
+         f"{', '.join(RECIPES)}, test"),
         (["test", "--stepz", "3"], "flag of quintain train test: got '--stepz'; did you mean '--steps'?"),
         (["test", "--step", "3"], "flag of quintain train test: got '--step'; did you mean '--steps'?"),
         (["test", "--steps", "many"], "--steps must be an integer: got 'many'; give an integer such as 10"),

@@ -25,5 +25,5 @@ def test_a_recipe_is_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_unknown_recipe_names_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"^recipe: got 'grop'; did you mean 'grpo'\?$"):
         recipe_module("grop")
-    with pytest.raises(UsageError, match=r"got 'xyzzy'; choose from dpo, grpo, ppo"):
+    with pytest.raises(UsageError, match=r"got 'xyzzy'; choose from .*grpo, .*ppo"):
         recipe_module("xyzzy")

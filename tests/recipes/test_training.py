@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from quintain.environments.protocol import Environment
 from quintain.errors import ConfigError, DataError
-from quintain.recipes.names import RECIPES, recipe_module
+from quintain.recipes.names import recipe_module
 from quintain.recipes.rl import ppo
 from quintain.recipes.rl.critic import critic
 from quintain.recipes.work import Work
@@ -121,7 +121,7 @@ def interrupting(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     monkeypatch.setattr(Work, "commit", commit_and_ask)
 
 
-@pytest.mark.parametrize("recipe", sorted(RECIPES))
+@pytest.mark.parametrize("recipe", sorted(SIZES))
 def test_a_recipe_trains_and_resumes_bit_for_bit(
     recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,7 +81,7 @@ def overview() -> str:
         "Train an agent. The flags of a recipe: quintain train RECIPE --help",
         "",
         "recipes:",
-        *(f"  {name:<12}{summary(home)}" for name, home in RECIPES.items()),
+        *(f"  {name:<20}{summary(home)}" for name, home in RECIPES.items()),
     ]
     return "\n".join(lines)
 

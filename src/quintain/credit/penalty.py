@@ -6,13 +6,15 @@ the log-probs are those at sampling, so that the reward is what the policy earne
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quintain.credit.layout import TokenArrays, checked, scored
+from quintain.credit.layout import TokenArrays, checked, outcome_of, scored
 from quintain.errors import DataError
-from quintain.types import Group
+from quintain.types import Group, Score, Trajectory
 
 
 def kl_rewards(
@@ -33,3 +35,24 @@ def kl_rewards(
         own = [np.array(turn.completion.logprobs) for turn in trajectory.turns]
         result.append([-coefficient * (a - b.astype(np.float64)) for a, b in zip(own, arrays, strict=True)])
     return result
+
+
+def less_kl(groups: Sequence[Group], token_rewards: TokenArrays) -> list[Group]:
+    """Return `groups` with what `token_rewards` add up to in an episode added to its outcome.
+
+    That is the KL of the whole episode as part of its reward, where credit goes to whole episodes (RLOO,
+    arXiv 2402.14740). `token_rewards` are those of the scored trajectories, in order.
+    """
+    trajectories = scored(groups)
+    own = checked(trajectories, token_rewards, "token rewards")
+    extra = {
+        id(t): sum(float(array.sum()) for array in turns) for t, turns in zip(trajectories, own, strict=True)
+    }
+
+    def changed(trajectory: Trajectory) -> Trajectory:
+        if id(trajectory) not in extra:
+            return trajectory
+        value = outcome_of(trajectory) + extra[id(trajectory)]
+        return replace(trajectory, outcome=replace(cast(Score, trajectory.outcome), value=value))
+
+    return [replace(group, trajectories=tuple(map(changed, group.trajectories))) for group in groups]

@@ -13,12 +13,24 @@ if TYPE_CHECKING:
     from quintain.store import Run
 
 RECIPES: dict[str, str] = {
+    "cispo": "quintain.recipes.rl.cispo",
+    "dapo": "quintain.recipes.rl.dapo",
     "dpo": "quintain.recipes.preference.dpo",
+    "dr_grpo": "quintain.recipes.rl.dr_grpo",
+    "gigpo": "quintain.recipes.rl.gigpo",
     "grpo": "quintain.recipes.rl.grpo",
+    "gspo": "quintain.recipes.rl.gspo",
+    "lite_ppo": "quintain.recipes.rl.lite_ppo",
+    "loop": "quintain.recipes.rl.loop_ppo",
+    "mt_grpo": "quintain.recipes.rl.mt_grpo",
     "ppo": "quintain.recipes.rl.ppo",
     "quickstart": "quintain.recipes.quickstart",
     "rft": "quintain.recipes.selftraining.rft",
+    "reinforce": "quintain.recipes.rl.reinforce",
+    "reinforce_plus_plus": "quintain.recipes.rl.reinforce_plus_plus",
+    "rloo": "quintain.recipes.rl.rloo",
     "sft": "quintain.recipes.imitation.sft",
+    "starpo": "quintain.recipes.rl.starpo",
 }
 
 

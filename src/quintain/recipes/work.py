@@ -27,10 +27,10 @@ from quintain.recipes.policy import demonstrate, harness, new_policy
 from quintain.recipes.progress import Display
 from quintain.recipes.report import report_metrics, rollout_metrics
 from quintain.recipes.warm_up import MICRO_TOKENS, warm_up
-from quintain.rollout.collect import Rollout
+from quintain.rollout.collect import Limits, Rollout
 from quintain.store.run import Run
 from quintain.trainers.learner import Learner, Optimization, StepReport
-from quintain.types import Batch, Group, Sample, Trajectory, derive_seed
+from quintain.types import Batch, Group, Sample, Task, Trajectory, derive_seed
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -43,7 +43,14 @@ class Work:
     """The parts of a run of `job`, set up and ready; made by `opened`."""
 
     def __init__(
-        self, job: Job, run: Run, display: Display, *, has_critic: bool, has_reference: bool
+        self,
+        job: Job,
+        run: Run,
+        display: Display,
+        *,
+        has_critic: bool,
+        has_reference: bool,
+        limits: Limits | None = None,
     ) -> None:
         self.job, self.run, self.display = job, run, display
         self.make_environment = find(job.environment)
@@ -59,7 +66,7 @@ class Work:
             value_head=ValueHead(self.model.config.hidden_size) if has_critic else None,
             has_reference=has_reference,
         )
-        self.rollout = Rollout(self.agent, self.make_environment, self.engine)
+        self.rollout = Rollout(self.agent, self.make_environment, self.engine, limits=limits)
         self.curriculum = Uniform(self.make_environment)
         self.held_out = held_out(self.make_environment, job.eval_episodes)
         self.interruption = Interruption()
@@ -89,12 +96,13 @@ class Work:
 
     def groups(self, step: int, *, tasks: int, size: int) -> list[Group]:
         """Return `size` episodes of each of the step's `tasks` training tasks, recorded in the journal."""
-        self.display.phase("episodes", tasks * size)
+        return self.sampled(step, self.curriculum.draw(step, tasks), size=size)
+
+    def sampled(self, step: int, tasks: Sequence[Task], *, size: int) -> list[Group]:
+        """Return `size` episodes of each of `tasks`, recorded in the journal of `step`."""
+        self.display.phase("episodes", len(tasks) * size)
         groups = self.rollout.groups(
-            self.curriculum.draw(step, tasks),
-            size=size,
-            seed=self.seed("step", step),
-            on_episode=lambda _: self.display.advance(),
+            tasks, size=size, seed=self.seed("step", step), on_episode=lambda _: self.display.advance()
         )
         self.run.append([t for group in groups for t in group.trajectories], step=step)
         return groups
@@ -112,9 +120,15 @@ class Work:
         """Return the episodes of the teacher; a resumed run repeats them exactly."""
         return demonstrations(self.job, self.make_environment, self.tokenizer, self.run, self.display)
 
-    def batches(self, samples: Sequence[Sample], *, aggregation: Aggregation = "token_mean") -> list[Batch]:
+    def batches(
+        self,
+        samples: Sequence[Sample],
+        *,
+        aggregation: Aggregation = "token_mean",
+        constant: float | None = None,
+    ) -> list[Batch]:
         """Return `samples` as micro-batches, weighted over all of them as `data.pack` says."""
-        return micro_batches(samples, max_tokens=MICRO_TOKENS, aggregation=aggregation)
+        return micro_batches(samples, max_tokens=MICRO_TOKENS, aggregation=aggregation, constant=constant)
 
     def commit(
         self,
@@ -162,7 +176,13 @@ class Work:
 
 @contextmanager
 def opened(
-    job: Job, run: Run, *, has_warm_up: bool = True, has_critic: bool = False, has_reference: bool = False
+    job: Job,
+    run: Run,
+    *,
+    has_warm_up: bool = True,
+    has_critic: bool = False,
+    has_reference: bool = False,
+    limits: Limits | None = None,
 ) -> Generator[Work]:
     """Yield the parts of a run of `job`; a run that was begun continues after its newest checkpoint."""
     job.check()
@@ -171,7 +191,7 @@ def opened(
         display = stack.enter_context(Display(run.recipe, job.steps, max(run.next_step - 1, 0)))
         if not (run.folder / START / "config.json").exists():
             prepare(job, run, display, has_warm_up=has_warm_up)
-        work = Work(job, run, display, has_critic=has_critic, has_reference=has_reference)
+        work = Work(job, run, display, has_critic=has_critic, has_reference=has_reference, limits=limits)
         work.started = started
         stack.callback(work.rollout.close)
         checkpoint = run.latest_checkpoint()

@@ -47,6 +47,15 @@ def invalid_action_penalty(weight: float = 0.1) -> Term:
     )
 
 
+def executed(weight: float = 0.2) -> Term:
+    """Return the term "executed": 1 for every turn whose action was read and carried out (MT-GRPO, 2505.11821)."""
+    return Term(
+        name="executed",
+        measure=lambda t: [float(turn.is_valid and turn.action.error is None) for turn in t.turns],
+        weight=weight,
+    )
+
+
 def new_state_bonus(weight: float = 0.1) -> Term:
     """Return the term "new_state": 1 for every turn after which a state is met for the first time in the
     episode.

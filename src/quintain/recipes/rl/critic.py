@@ -7,6 +7,7 @@ import torch
 
 from quintain.credit.gae import Critic
 from quintain.data.samples import imitation_samples
+from quintain.recipes.rl.reference import nested
 from quintain.recipes.work import Work
 from quintain.types import Group
 
@@ -25,8 +26,5 @@ def critic(work: Work, groups: Sequence[Group]) -> Critic:
         values = work.learner.infer(batch).values
         assert values is not None, "a learner with a critic has values"
         parts.append(values[batch.turn_id >= 0])
-    counts = [[len(turn.completion.token_ids) for turn in t.turns] for t in trajectories]
-    ends = np.cumsum([sum(turns) for turns in counts])
-    chains = np.split(torch.cat(parts).numpy(), ends[:-1])
-    nested = [np.split(chain, np.cumsum(turns)[:-1]) for chain, turns in zip(chains, counts, strict=True)]
-    return Critic(values=nested, final=[float(chain[-1]) for chain in chains])
+    values = nested(torch.cat(parts).numpy(), trajectories)
+    return Critic(values=values, final=[float(np.concatenate(turns)[-1]) for turns in values])

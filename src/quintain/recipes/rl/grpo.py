@@ -12,23 +12,19 @@ rate rises over the first steps.
 from dataclasses import dataclass
 
 from quintain.credit.group import Std, group_relative
-from quintain.data.samples import samples_from
 from quintain.losses.policy import clipped
-from quintain.recipes.job import Job
-from quintain.recipes.rl.informative import informative
-from quintain.recipes.rl.rate import warming
-from quintain.recipes.work import opened
+from quintain.recipes.rl.collecting import grouped
+from quintain.recipes.rl.group_job import GroupJob
+from quintain.recipes.rl.loop import train as train_by
+from quintain.recipes.rl.method import Method
+from quintain.recipes.rl.updating import Plan, policy_update
 from quintain.store.run import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(Job):
+class Config(GroupJob):
     """Configuration of GRPO."""
 
-    tasks: int = 8
-    """Tasks of a step."""
-    group_size: int = 8
-    """Episodes of a task."""
     std: Std = "unbiased"
     """Standard deviation that advantages are divided by; none leaves them undivided (Dr. GRPO, 2503.20783)."""
     clip_low: float = 0.2
@@ -37,18 +33,17 @@ class Config(Job):
     """The ratio is clipped above at 1 + this."""
 
 
+def method(config: Config) -> Method:
+    """Return GRPO as `config` describes it."""
+    return Method(
+        collect=grouped(config.tasks, config.group_size),
+        credit=lambda work, groups: group_relative(groups, std=config.std),
+        update=policy_update(
+            clipped(low=config.clip_low, high=config.clip_high), Plan(aggregation="sequence_mean")
+        ),
+    )
+
+
 def train(config: Config, run: Run) -> None:
     """Train until `config.steps`, continuing where `run` was left."""
-    loss = clipped(low=config.clip_low, high=config.clip_high)
-    with opened(config, run) as work:
-        for step in work.steps():
-            groups = work.groups(step, tasks=config.tasks, size=config.group_size)
-            credit = group_relative(groups, std=config.std)
-            samples = informative(samples_from(credit))
-            batches = work.batches(samples, aggregation="sequence_mean") if samples else []
-            report = (
-                work.learner.step(batches, loss, rate_scale=warming(step), is_on_policy=True)
-                if batches
-                else None
-            )
-            work.commit(step, groups, report, credit.metrics)
+    train_by(config, run, method(config))

@@ -9,19 +9,23 @@ tokens of the step; after a truncation the value of the last sampled token's sta
 after it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quintain.credit.gae import gae_tokens
 from quintain.credit.whiten import whitened
-from quintain.data.samples import samples_from
 from quintain.losses.compose import combine
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
 from quintain.recipes.job import Job
+from quintain.recipes.rl.collecting import grouped
 from quintain.recipes.rl.critic import critic
-from quintain.recipes.rl.rate import warming
-from quintain.recipes.work import opened
+from quintain.recipes.rl.loop import train as train_by
+from quintain.recipes.rl.method import Method, Needs
+from quintain.recipes.rl.updating import Plan, policy_update
+from quintain.recipes.work import Work
 from quintain.store.run import Run
+from quintain.types import Credit, Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,18 +46,22 @@ class Config(Job):
     """Weight of the critic's loss."""
 
 
+def method(config: Config) -> Method:
+    """Return PPO as `config` describes it."""
+
+    def credit(work: Work, groups: Sequence[Group]) -> Credit:
+        values = critic(work, groups)
+        return whitened(gae_tokens(groups, values, discount=config.discount, decay=config.decay))
+
+    loss = combine((clipped(config.clip, config.clip), 1.0), (value(), config.value_weight))
+    return Method(
+        collect=grouped(config.episodes, 1),
+        credit=credit,
+        update=policy_update(loss, Plan(updates=config.updates, keeps_zeros=True)),
+        needs=Needs(critic=True),
+    )
+
+
 def train(config: Config, run: Run) -> None:
     """Train until `config.steps`, continuing where `run` was left."""
-    loss = combine((clipped(config.clip, config.clip), 1.0), (value(), config.value_weight))
-    with opened(config, run, has_critic=True) as work:
-        for step in work.steps():
-            groups = work.groups(step, tasks=config.episodes, size=1)
-            estimates = gae_tokens(groups, critic(work, groups), discount=config.discount, decay=config.decay)
-            credit = whitened(estimates)
-            samples = samples_from(credit)
-            batches = work.batches(samples) if samples else []
-            reports = [
-                work.learner.step(batches, loss, rate_scale=warming(step), is_on_policy=update == 0)
-                for update in range(config.updates if batches else 0)
-            ]
-            work.commit(step, groups, reports[-1] if reports else None, credit.metrics)
+    train_by(config, run, method(config))

@@ -1,0 +1,50 @@
+"""∇J = E[Σ_t (G_t - b) ∇log π(a_t | h_t)]: REINFORCE with reward-to-go and a baseline (Williams 1992).
+
+G_t is the discounted return from the turn of the token on, b the mean return of the *other* episodes of the step.
+
+Differences to the original: AdamW on batches of episodes; the loss is a mean over the tokens of the step; log-probs
+are of the policy that sampled, one update per step, so that no ratio is needed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from quintain.credit.baseline import less_others
+from quintain.credit.discounted import discounted_return
+from quintain.losses.policy import reinforce
+from quintain.recipes.job import Job
+from quintain.recipes.rl.collecting import grouped
+from quintain.recipes.rl.loop import train as train_by
+from quintain.recipes.rl.method import Method
+from quintain.recipes.rl.updating import policy_update
+from quintain.recipes.work import Work
+from quintain.store.run import Run
+from quintain.types import Credit, Group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(Job):
+    """Configuration of REINFORCE."""
+
+    episodes: int = 64
+    """Episodes of a step, each of another task."""
+    discount: float = 1.0
+    """γ, per turn."""
+    baseline: Literal["others", "none"] = "others"
+    """What is subtracted from returns: the mean return of the other episodes, or nothing."""
+
+
+def method(config: Config) -> Method:
+    """Return REINFORCE as `config` describes it."""
+
+    def credit(work: Work, groups: Sequence[Group]) -> Credit:
+        returns = discounted_return(groups, discount=config.discount)
+        return returns if config.baseline == "none" else less_others(returns)
+
+    return Method(collect=grouped(config.episodes, 1), credit=credit, update=policy_update(reinforce()))
+
+
+def train(config: Config, run: Run) -> None:
+    """Train until `config.steps`, continuing where `run` was left."""
+    train_by(config, run, method(config))

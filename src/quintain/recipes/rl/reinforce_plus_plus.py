@@ -1,0 +1,66 @@
+"""A_t = whitened over the batch (G_t - β Σ_{s≥t} KL_s): REINFORCE++ (arXiv 2501.03262).
+
+No critic and no groups: returns-to-go with the KL to the starting policy as a reward of each token (k1), whitened
+over the sampled tokens of the step, then the clipped ratio of PPO. With `group_size` above 1 it is the "-baseline"
+form: the outcome less its group's mean, whitened over the batch, the KL (k2) in the loss.
+
+Differences to the paper: turns may be discounted; AdamW at the rate of the other methods here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from quintain.credit.whiten import reinforce_plus_plus, reinforce_plus_plus_baseline
+from quintain.losses.compose import combine
+from quintain.losses.kl import kl_penalty
+from quintain.losses.policy import clipped
+from quintain.recipes.job import Job
+from quintain.recipes.rl.collecting import grouped
+from quintain.recipes.rl.loop import train as train_by
+from quintain.recipes.rl.method import Method, Needs
+from quintain.recipes.rl.reference import kl_in_reward
+from quintain.recipes.rl.updating import Plan, policy_update
+from quintain.recipes.work import Work
+from quintain.store.run import Run
+from quintain.types import Credit, Group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(Job):
+    """Configuration of REINFORCE++."""
+
+    tasks: int = 64
+    """Tasks of a step."""
+    group_size: int = 1
+    """Episodes of a task; above 1 their mean is the baseline."""
+    discount: float = 1.0
+    """γ, per turn."""
+    kl: float = 0.01
+    """Weight β of the KL to the starting policy, in the reward, or in the loss with groups."""
+    updates: int = 2
+    """Optimizer steps on the episodes of a step."""
+
+
+def method(config: Config) -> Method:
+    """Return REINFORCE++ as `config` describes it."""
+    has_groups = config.group_size > 1
+
+    def credit(work: Work, groups: Sequence[Group]) -> Credit:
+        if has_groups:
+            return reinforce_plus_plus_baseline(groups)
+        penalty = kl_in_reward(work, groups, config.kl)
+        return reinforce_plus_plus(groups, discount=config.discount, token_rewards=penalty)
+
+    in_loss = has_groups and config.kl > 0
+    loss = combine((clipped(), 1.0), (kl_penalty("k2"), config.kl)) if in_loss else clipped()
+    return Method(
+        collect=grouped(config.tasks, config.group_size),
+        credit=credit,
+        update=policy_update(loss, Plan(updates=config.updates), has_reference=in_loss),
+        needs=Needs(reference=config.kl > 0),
+    )
+
+
+def train(config: Config, run: Run) -> None:
+    """Train until `config.steps`, continuing where `run` was left."""
+    train_by(config, run, method(config))

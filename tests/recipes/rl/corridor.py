@@ -1,0 +1,59 @@
+"""Worlds for tests of recipes: a corridor with state keys, snapshots, turn rewards and an expert, and poorer ones."""
+
+from quintain.environments.protocol import Environment
+from quintain.types import Action, StepResult, Task
+
+
+class Corridor(Environment):
+    """Say left or right; two steps to the right win."""
+
+    max_turns = 3
+
+    def reset(self, task: Task) -> str:
+        self.place = task.rng.choice((0, 1))
+        return f"You are at {self.place}."
+
+    def step(self, action: Action) -> StepResult:
+        if action.text not in self.legal_actions():
+            return StepResult(observation="That is no way.", is_valid=False)
+        before = self.place
+        self.place = max(self.place + (1 if action.text == "right" else -1), 0)
+        is_done = self.place == 2
+        return StepResult(
+            observation=f"You are at {self.place}.",
+            reward=1.0 if is_done else 0.1 * (self.place - before),
+            is_terminated=is_done,
+            is_success=True if is_done else None,
+        )
+
+    def legal_actions(self) -> tuple[str, ...]:
+        return ("left", "right")
+
+    def expert_action(self) -> Action:
+        return Action(text="right")
+
+    def state_key(self) -> str:
+        return str(self.place)
+
+    def snapshot(self) -> int:
+        return self.place
+
+    def restore(self, state: int) -> None:
+        self.place = state
+
+
+class Plain(Environment):
+    """Say left or right, or nothing: only the end is rewarded."""
+
+    max_turns = 2
+
+    def reset(self, task: Task) -> str:
+        self.turns = 0
+        return "Go."
+
+    def step(self, action: Action) -> StepResult:
+        self.turns += 1
+        return StepResult(observation="On.", reward=float(self.turns == 2), is_terminated=self.turns == 2)
+
+    def legal_actions(self) -> tuple[str, ...]:
+        return ("left", "right")
