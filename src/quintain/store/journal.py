@@ -112,10 +112,10 @@ class Journal:
         """Return one row per committed step in order: ``{"step": …, "phase": …, **metrics}``."""
         query = (
             "SELECT id, step, phase, metrics FROM steps "
-            "WHERE is_abandoned = 0 AND (?1 IS NULL OR phase = ?1) ORDER BY id"
+            "WHERE is_abandoned = 0 AND (:phase IS NULL OR phase = :phase) ORDER BY id"
         )
         rows: list[dict[str, Any]] = []
-        for row_id, step, name, text in self._all(query, (phase,)):
+        for row_id, step, name, text in self._all(query, {"phase": phase}):
             try:
                 rows.append({"step": step, "phase": name, **json.loads(text)})
             except (ValueError, TypeError) as error:
@@ -137,10 +137,10 @@ class Journal:
     def recorded(self, *, step: int | None, phase: str | None) -> Iterator[Recorded]:
         """Yield the trajectories in order of arrival; a row that cannot be read is reported and skipped."""
         query = (
-            "SELECT id FROM trajectories WHERE is_abandoned = 0 AND (?1 IS NULL OR step = ?1) "
-            "AND (?2 IS NULL OR phase = ?2) ORDER BY id"
+            "SELECT id FROM trajectories WHERE is_abandoned = 0 AND (:step IS NULL OR step = :step) "
+            "AND (:phase IS NULL OR phase = :phase) ORDER BY id"
         )
-        for (row_id,) in self._all(query, (step, phase)):
+        for (row_id,) in self._all(query, {"step": step, "phase": phase}):
             try:
                 row = self._one(f"SELECT {READ_FIELDS} FROM trajectories WHERE id = ?", (row_id,))
                 recorded = read_row(row_id, row)
@@ -218,7 +218,7 @@ class Journal:
         digests = [row[0][:16] for row in self._all(query, (step, phase))]
         return hashlib.blake2b(b"".join(digests), digest_size=16).hexdigest(), len(digests)
 
-    def _all(self, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    def _all(self, query: str, values: tuple[Any, ...] | Mapping[str, Any]) -> list[tuple[Any, ...]]:
         with self._mutex, _reported("reading the journal", self.file):
             return self._connection.execute(query, values).fetchall()
 
