@@ -28,6 +28,7 @@ CATALOG: dict[str, str] = {
     "babyai": "quintain.environments.babyai:BabyAI",
     "guess": "quintain.environments.guess:Guess",
     "gymnasium": "quintain.environments.gym:Gymnasium",
+    "house": "quintain.environments.house:House",
     "keydoor": "quintain.environments.keydoor:KeyDoor",
 }
 ADAPTERS: dict[str, str] = {
