@@ -26,6 +26,7 @@ from quintain.errors import UsageError, suggestion
 
 CATALOG: dict[str, str] = {
     "babyai": "quintain.environments.babyai:BabyAI",
+    "desk": "quintain.environments.desk:Desk",
     "guess": "quintain.environments.guess:Guess",
     "gymnasium": "quintain.environments.gym:Gymnasium",
     "house": "quintain.environments.house:House",

@@ -228,6 +228,6 @@ def checked_observation(environment: Environment, observation: object, call: str
     )
 
 
-def tool_action(name: str, **arguments: Any) -> Action:
+def tool_action(name: str, /, **arguments: Any) -> Action:
     """Return the action that calls tool `name`: ``tool_action("guess", number=16)``."""
     return Action(tool_calls=(ToolCall(name=name, arguments=arguments),))

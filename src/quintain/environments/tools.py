@@ -38,7 +38,15 @@ SECTION = re.compile(r"^\s*(Args|Arguments|Parameters|Returns|Raises|Yields|Exam
 ENTRY = re.compile(r"^(\s*)\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
 
 
-class ToolFault(EnvironmentFault):
+class OwnedFault(EnvironmentFault):
+    """A fault inside an environment that another party answers for, such as a model behind an endpoint."""
+
+    owner: Owner = "environment"
+    kind: str = "contract"
+    """What `Failure.kind` will be."""
+
+
+class ToolFault(OwnedFault):
     """A tool raised, or returned something that is not text: the failure is the tool's, not the policy's."""
 
     owner: Owner = "tool"
@@ -112,6 +120,8 @@ def _run(environment: object, name: str, arguments: dict[str, Any]) -> str:
     """Call tool `name` and return its text."""
     try:
         text = getattr(environment, name)(**arguments)
+    except OwnedFault:
+        raise
     except Exception as error:
         message = f"raised {type(error).__name__}: {error}; mend the tool, or return an error text"
         raise ToolFault.of(name, message) from error

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar, cast
 
-from quintain.environments.tools import ToolFault
+from quintain.environments.tools import OwnedFault
 from quintain.errors import EnvironmentFault
 from quintain.types import Failure
 
@@ -98,8 +98,8 @@ def guarded(call: Callable[[], T]) -> T | Failure:
     """Return the result of `call`, or the `Failure` that what it raised stands for."""
     try:
         return call()
-    except ToolFault as fault:
-        return Failure(owner=fault.owner, kind="contract", message=str(fault))
+    except OwnedFault as fault:
+        return Failure(owner=fault.owner, kind=fault.kind, message=str(fault))
     except EnvironmentFault as fault:
         return Failure(owner="environment", kind="contract", message=str(fault))
     except Exception as error:  # the rollout boundary: environment code may raise anything
