@@ -5,17 +5,24 @@ from random import Random
 from typing import Any
 
 import pytest
+from transformers import PreTrainedTokenizerFast
 
 from quintain.agents.catalog import build, names
-from quintain.data.samples import imitation_samples
+from quintain.credit.group import group_relative
+from quintain.data.pack import micro_batches
+from quintain.data.samples import imitation_samples, samples_from
+from quintain.engines.local import Local
 from quintain.engines.protocol import Request
 from quintain.engines.scripted import Scripted
 from quintain.environments.guess import Guess
 from quintain.environments.keydoor import KeyDoor
 from quintain.environments.protocol import Environment
 from quintain.errors import UsageError
-from quintain.rollout.collect import Rollout
+from quintain.losses.policy import reinforce
+from quintain.models.tiny import build_tiny
+from quintain.rollout.collect import Limits, Rollout
 from quintain.text.chat import Chat
+from quintain.trainers.learner import Learner
 from quintain.types import Action, Score, Trajectory
 
 MORE: tuple[str, ...] = ("tools?calls=llama", "tools?calls=mistral")
@@ -70,3 +77,18 @@ def test_the_expert_in_the_words_of_a_harness_solves_the_world(chat: Chat, spec:
         assert turn.starts_segment == other.starts_segment
     assert again.outcome == known.outcome
     assert sum(int(sample.loss_weight.sum()) for sample in imitation_samples([known])) == known.num_sampled
+
+
+@pytest.mark.parametrize("spec", ["scored", "twosome"])
+def test_what_is_sampled_is_what_the_learner_computes(
+    chat: Chat, tokenizer: PreTrainedTokenizerFast, spec: str
+) -> None:
+    make = world_of(spec, chat)
+    model = build_tiny(tokenizer, size="micro", seed=0)
+    rollout = Rollout(build(spec, chat, make(), max_tokens=6), make, Local(model), limits=Limits(max_turns=3))
+    groups = rollout.groups([make().task("train", n) for n in range(2)], size=2, seed=5)
+    samples = samples_from(group_relative(groups))
+    (batch,) = micro_batches(samples, max_tokens=1 << 14)
+    report = Learner(model).step([batch], reinforce(), is_on_policy=True)
+    assert report.num_tokens > 0
+    assert report.metrics["gap/max"] < 1e-4

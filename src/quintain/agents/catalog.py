@@ -27,16 +27,21 @@ AUTO = "auto"
 HARNESSES: dict[str, str] = {
     "choice": "quintain.agents.harness:Choice",
     "react": "quintain.agents.harness:ReAct",
+    "scored": "quintain.agents.scored:Scored",
     "text": "quintain.agents.harness:PlainText",
     "tools": "quintain.agents.harness:JsonTools",
 }
 """Harnesses, by name."""
 WRAPPERS: dict[str, str] = {}
 """What a harness can be wrapped in, by name."""
-PRESETS: dict[str, tuple[str, Mapping[str, Any]]] = {}
+PRESETS: dict[str, tuple[str, Mapping[str, Any]]] = {
+    "glam": ("scored", {"normalization": "sum", "list_actions": True}),
+    "twosome": ("scored", {"normalization": "word"}),
+}
 """Names that stand for a harness with knobs."""
 NEEDS: dict[str, tuple[str, str]] = {
     "choice": ("legal_actions", "text"),
+    "scored": ("legal_actions", "text"),
     "tools": ("tools", "react"),
 }
 """harness → (what an environment must have for it, the harness to take where it has not)"""

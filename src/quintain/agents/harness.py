@@ -250,8 +250,11 @@ class ChoiceSession(ChatSession):
     def _choices(self) -> Choices:
         found = self._known.get(self._legal)
         if found is None:
-            found = self._known[self._legal] = choices(self._chat, self._legal)
+            found = self._known[self._legal] = self._written()
         return found
+
+    def _written(self) -> Choices:
+        return choices(self._chat, self._legal)
 
 
 def for_environment(

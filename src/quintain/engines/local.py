@@ -19,6 +19,7 @@ from torch import Tensor
 from quintain.engines.decoder import Decoder, FastDecoder, GenericDecoder
 from quintain.engines.protocol import Reply, Request
 from quintain.engines.sampling import sample, uniforms
+from quintain.engines.scoring import choose
 from quintain.errors import EngineFault
 from quintain.models.families import unsupported
 from quintain.types import Completion, Failure
@@ -125,14 +126,30 @@ class Local:
     @torch.inference_mode()
     def advance(self) -> list[Reply]:
         """Sample one token for every running request; start queued ones. Returns the replies that became ready."""
+        chosen_whole = self._choose_among()
         while self._queue and len(self._jobs) < self.max_batch:
             request = self._queue.pop(0)
             self._jobs.append(_Job(request, self._open(request)))
         if not self._jobs:
-            return []
+            return chosen_whole
         logits = self._forward(self._jobs)
         chosen, logprobs = self._sample(self._jobs, logits)
-        return self._collect(chosen, logprobs)
+        return chosen_whole + self._collect(chosen, logprobs)
+
+    def _choose_among(self) -> list[Reply]:
+        """Answer the queued requests that name candidates."""
+        asked = [request for request in self._queue if request.sampling.candidates is not None]
+        if not asked:
+            return []
+        self._queue = [request for request in self._queue if request.sampling.candidates is None]
+        sessions = [self._open(request) for request in asked]
+        results, num_read = choose(self.model, [s.ids for s in sessions], asked, version=self._version)
+        self.num_prefilled += num_read
+        for session, result in zip(sessions, results, strict=True):
+            if not isinstance(result, Failure):
+                session.ids.extend(result.token_ids)
+                self.num_sampled += len(result.token_ids)
+        return [Reply(session=r.session, result=found) for r, found in zip(asked, results, strict=True)]
 
     def _open(self, request: Request) -> _Session:
         """Return the session of `request` with the prompt appended to its stream."""

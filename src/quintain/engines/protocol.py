@@ -12,6 +12,18 @@ from quintain.types import Completion, Failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """Completions to choose among: ``Candidates(token_ids=((5,), (5, 9)), lengths=(1.0, 2.0))``.
+
+    One is drawn with probability softmax(score), score = sum of its tokens' log-probs / its length.
+    """
+
+    token_ids: tuple[tuple[int, ...], ...]
+    lengths: tuple[float, ...]
+    """1 for the sum of log-probs (GLAM), the number of tokens or of words for their mean (TWOSOME)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
     """How to sample one completion: ``Sampling(temperature=1.0, max_tokens=32, stop_ids=frozenset({2}))``."""
 
@@ -20,6 +32,8 @@ class Sampling:
     max_tokens: int = 64
     stop_ids: frozenset[int] = frozenset()
     """A completion ends with the first of these that is sampled."""
+    candidates: Candidates | None = None
+    """Choose one of these instead of sampling token by token; log-probs are still those of its tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
