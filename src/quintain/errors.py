@@ -82,6 +82,12 @@ class MissingExtra(QuintainError, ImportError):
         )
 
 
+class SandboxError(QuintainError):
+    """Code cannot be isolated here: bubblewrap is missing, or the system does not let it work."""
+
+    exit_code = 11
+
+
 INTERRUPTED_EXIT_CODE = 130
 
 EXIT_CODES: dict[int, str] = {
@@ -96,6 +102,7 @@ EXIT_CODES: dict[int, str] = {
     8: "an always-on check stopped the run",
     9: "too many episodes failed",
     10: "an optional package is missing",
+    11: "code cannot be isolated on this machine",
     INTERRUPTED_EXIT_CODE: "interrupted; a checkpoint was saved where a run was training",
 }
 

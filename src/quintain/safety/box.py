@@ -1,0 +1,188 @@
+"""A box: a command in isolation, watched from outside and ended as a whole.
+
+A box dies with the thread that started it (the kernel binds the two), so all are started by one thread that
+never ends. The one rule: ending a box ends every process in it, because its first process goes first and the
+kernel takes the rest along; none of them is left as a zombie.
+"""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import PurePosixPath
+
+from quintain.errors import SandboxError, UsageError
+from quintain.safety.isolation import isolated, require
+from quintain.safety.limits import Limits, Reason
+from quintain.safety.processes import below, memory, send
+
+TICK = 0.03
+"""Seconds between two looks at the memory of a box."""
+MOST_FILES = 128
+END_DEADLINE = 10.0
+
+
+class _Starter:
+    """The one thread that starts boxes; a process that was forked off has one of its own."""
+
+    def __init__(self) -> None:
+        self._renew()
+        os.register_at_fork(after_in_child=self._renew)
+
+    def start(self, line: Sequence[str], handles: Sequence[int], has_input: bool) -> subprocess.Popen[bytes]:
+        """Start `line` with an empty environment."""
+        return self._thread.submit(_started, line, handles, has_input).result(END_DEADLINE)
+
+    def _renew(self) -> None:
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="quintain-sandbox")
+
+
+_starter = _Starter()
+
+
+class Box:
+    """A command that runs in isolation, with pipes to its three standard streams."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        limits: Limits,
+        *,
+        files: Mapping[str, bytes],
+        mounts: Sequence[str] = (),
+        has_input: bool = False,
+    ) -> None:
+        """Start `command` among `files`: absolute path in the box → content.
+
+        Raises:
+            SandboxError: isolation is missing, does not work, or the system cannot start a process.
+        """
+        require()
+        self.limits = limits
+        self._looked = 0.0
+        handles = [_in_memory(content) for content in files.values()]
+        placed = [
+            word
+            for handle, path in zip(handles, files, strict=True)
+            for word in ("--perms", "0644", "--file", str(handle), path)
+        ]
+        line = isolated(command, limits, mounts=[*mounts, *placed])
+        try:
+            self.process = _starter.start(line, handles, has_input)
+        except OSError as error:
+            raise SandboxError(
+                f"starting a sandbox: got {error}; free processes or memory, and check that bubblewrap runs"
+            ) from error
+        finally:
+            for handle in handles:
+                os.close(handle)
+        self.exited = os.pidfd_open(self.process.pid)
+        """A file descriptor that can be read from when the command has ended."""
+        self.first: list[int] = []
+        """The first process of the box, once it was looked for."""
+
+    def passed_limit(self) -> Reason:
+        """Return the limit that the box has passed, if it is time to look again."""
+        now = time.monotonic()
+        if now - self._looked < TICK:
+            return ""
+        self._looked = now
+        processes = below(self.process.pid)
+        if memory(processes) > self.limits.memory_bytes:
+            return "memory"
+        return "files" if self._num_files(processes) > self.limits.scratch_files else ""
+
+    def end(self) -> int:
+        """Kill whatever still runs, wait for it, and return the exit code; safe to call twice.
+
+        Raises:
+            SandboxError: the kernel did not end it in time.
+        """
+        process = self.process
+        patience = time.monotonic() + END_DEADLINE
+        while process.poll() is None:
+            # Its parent, bubblewrap, buries the first process of the box and then ends by itself.
+            send(below(process.pid) or [process.pid], signal.SIGKILL)
+            if time.monotonic() > patience:
+                process.kill()
+                raise SandboxError(
+                    f"ending sandbox {process.pid}: it was still there after {END_DEADLINE:g} s; "
+                    "see what the system waits for"
+                )
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(TICK)
+        code = process.returncode
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
+        if self.exited >= 0:
+            os.close(self.exited)
+            self.exited = -1
+        return code
+
+    def _num_files(self, processes: Sequence[int]) -> int:
+        """Return how many files are in `/tmp`; 0 where the system does not let us look."""
+        for process in processes[-1:]:
+            with suppress(OSError):
+                found = os.statvfs(f"/proc/{process}/root/tmp")
+                if found.f_files and found.f_blocks * found.f_frsize <= self.limits.scratch_bytes + (1 << 20):
+                    return found.f_files - found.f_ffree
+        return 0
+
+
+def checked_path(name: str) -> str:
+    """Return the place in a box of the file that the caller calls `name`, below `/tmp`.
+
+    Raises:
+        UsageError: the name is empty or absolute, holds a NUL, or leads out of the folder.
+    """
+    path = PurePosixPath(name)
+    if not path.parts or path.is_absolute() or ".." in path.parts or "\0" in name or len(name) > 1_000:
+        raise UsageError(
+            f"name of a file for the sandbox: got {name[:60]!r}; give a relative path without '..'"
+        )
+    return f"/tmp/{path}"
+
+
+def checked_files(files: Mapping[str, str | bytes]) -> dict[str, bytes]:
+    """Return `files` by their place in a box.
+
+    Raises:
+        UsageError: a name leads elsewhere, two name one place, or there are too many.
+    """
+    if len(files) > MOST_FILES:
+        raise UsageError(f"files for the sandbox: got {len(files)}; give at most {MOST_FILES}")
+    placed = {
+        checked_path(name): content.encode() if isinstance(content, str) else content
+        for name, content in files.items()
+    }
+    if len(placed) < len(files):
+        raise UsageError("files for the sandbox: got two names of one place; write each name one way")
+    return placed
+
+
+def _started(line: Sequence[str], handles: Sequence[int], has_input: bool) -> subprocess.Popen[bytes]:
+    """Start `line` with an empty environment; called in the thread that never ends."""
+    return subprocess.Popen(
+        line,
+        env={},
+        stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        pass_fds=handles,
+        bufsize=0,
+        start_new_session=True,
+    )
+
+
+def _in_memory(content: bytes) -> int:
+    """Return a file descriptor to read `content` from."""
+    handle = os.memfd_create("quintain")
+    with os.fdopen(os.dup(handle), "wb") as file:
+        file.write(content)
+    os.lseek(handle, 0, os.SEEK_SET)
+    return handle

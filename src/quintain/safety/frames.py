@@ -1,0 +1,130 @@
+"""What is said between us and the process in a box: frames of JSON, and the output beside them.
+
+A frame is four bytes of length and JSON. The one rule: nothing that comes from a box is believed: frames have
+a largest size, JSON is plain data, and output is counted.
+"""
+
+import json
+import os
+import selectors
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, cast
+
+from quintain.errors import SandboxError
+from quintain.safety.box import TICK, Box
+from quintain.safety.limits import Reason
+
+LARGEST = 8 << 20
+"""Bytes of a frame from a box."""
+CHUNK = 1 << 16
+Reading = dict[str, Any] | Reason
+"""A frame, or why there is none."""
+
+
+class UnreadableFrameError(Exception):
+    """What a box said is no frame."""
+
+
+class Frames:
+    """The pipes of a box: frames on its standard input and output, plain output on its error stream."""
+
+    def __init__(self, box: Box) -> None:
+        process = box.process
+        if process.stdin is None or process.stdout is None or process.stderr is None:
+            raise SandboxError("talking to a sandbox: got no pipes; report this")
+        self._requests, self._replies = process.stdin.fileno(), process.stdout.fileno()
+        self._text = process.stderr.fileno()
+        for stream in (self._requests, self._replies, self._text):
+            os.set_blocking(stream, False)
+        self._unread, self._unsent, self._said = bytearray(), bytearray(), bytearray()
+
+    def write(self, frame: bytes) -> None:
+        """Take `frame` on; it is sent while reading."""
+        self._unsent += frame
+
+    def read(self, deadline: float, box: Box) -> Reading:
+        """Return the next frame, or the limit that the box passed before it came.
+
+        Raises:
+            UnreadableFrameError: what came is no frame.
+        """
+        most = box.limits.output_bytes
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._replies, selectors.EVENT_READ)
+            selector.register(self._text, selectors.EVENT_READ)
+            selector.register(box.exited, selectors.EVENT_READ)
+            while True:
+                frame = self._frame()
+                if frame is not None:
+                    self._drain(self._text, self._said, most)
+                    return "output" if len(self._said) > most else frame
+                self._send()
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    return "time"
+                tick = 0.002 if self._unsent else min(TICK, remaining)
+                ready = {key.fd for key, _ in selector.select(tick)}
+                is_open = self._drain(self._replies, self._unread, LARGEST + 4)
+                if not self._drain(self._text, self._said, most) and self._text in selector.get_map():
+                    selector.unregister(self._text)
+                if len(self._said) > most:
+                    return "output"
+                if box.exited in ready or not is_open:
+                    return self._frame() or "exited"
+                reason = box.passed_limit()
+                if reason:
+                    return reason
+
+    def output(self, most: int) -> str:
+        """Return what was written since the last call, at most so many bytes of it."""
+        said = bytes(self._said[:most])
+        self._said.clear()
+        return said.decode(errors="replace")
+
+    def forget(self) -> None:
+        """Drop what the box has said beyond its answer; it must stand still."""
+        self._drain(self._replies, self._unread, LARGEST)
+        self._unread.clear()
+
+    def _frame(self) -> dict[str, Any] | None:
+        """Return the next frame if it has arrived."""
+        if len(self._unread) < 4:
+            return None
+        length = int.from_bytes(self._unread[:4], "big")
+        if length > LARGEST:
+            raise UnreadableFrameError(f"a frame of {length} bytes")
+        if len(self._unread) < 4 + length:
+            return None
+        body = bytes(self._unread[4 : 4 + length])
+        del self._unread[: 4 + length]
+        try:
+            frame = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise UnreadableFrameError(str(error)) from error
+        if not isinstance(frame, dict):
+            raise UnreadableFrameError("not an object")
+        return cast("dict[str, Any]", frame)
+
+    def _send(self) -> None:
+        """Send as much as the box takes."""
+        with suppress(BlockingIOError, BrokenPipeError):
+            while self._unsent:
+                del self._unsent[: os.write(self._requests, self._unsent[:CHUNK])]
+
+    def _drain(self, stream: int, content: bytearray, most: int) -> bool:
+        """Append what `stream` holds to `content`, up to a little more than `most`; False at its end."""
+        with suppress(BlockingIOError):
+            while len(content) <= most:
+                chunk = os.read(stream, CHUNK)
+                if not chunk:
+                    return False
+                content += chunk
+        return True
+
+
+def framed(request: Mapping[str, Any]) -> bytes:
+    """Return `request` as a frame."""
+    body = json.dumps(request).encode()
+    return len(body).to_bytes(4, "big") + body

@@ -1,0 +1,52 @@
+"""The processes below one process, as the kernel lists them: how much memory they hold, and their end.
+
+The tree is found by parents, which every user may read. A process whose parent died belongs to the first
+process of its box, so that it is still found.
+"""
+
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def parents() -> dict[int, int]:
+    """Return every process with its parent; those that are dead and not yet buried are left out."""
+    found: dict[int, int] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with suppress(OSError, ValueError), open(f"/proc/{name}/stat", "rb") as file:
+                state, parent = file.read().rpartition(b")")[2].split()[:2]
+                if state != b"Z":
+                    found[int(name)] = int(parent)
+    return found
+
+
+def below(root: int) -> list[int]:
+    """Return the processes below `root`, parents before their children; `root` is not among them."""
+    children: dict[int, list[int]] = {}
+    for process, parent in parents().items():
+        children.setdefault(parent, []).append(process)
+    found = list(children.get(root, ()))
+    for process in found:  # the list grows while it is read
+        found.extend(children.get(process, ()))
+    return found
+
+
+def memory(processes: list[int]) -> int:
+    """Return the bytes that `processes` hold for themselves; what they read from files is left out."""
+    total = 0
+    for process in processes:
+        with suppress(OSError, IndexError, ValueError):
+            fields = Path(f"/proc/{process}/statm").read_bytes().split()
+            total += max(0, int(fields[1]) - int(fields[2])) * PAGE
+    return total
+
+
+def send(processes: list[int], number: signal.Signals) -> None:
+    """Send signal `number` to those of `processes` that are still there."""
+    for process in processes:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(process, number)
