@@ -8,6 +8,7 @@ from quintain.errors import DataError, UsageError
 from quintain.rewards.answers import correct, exact_match, last_text, normalised, token_f1
 from quintain.rewards.conduct import (
     environment_reward,
+    executed,
     format_penalty,
     invalid_action_penalty,
     new_state_bonus,
@@ -101,6 +102,11 @@ def test_conduct_by_turn(turn: MakeTurn, episode: Make) -> None:
     assert per_turn(made, success()) == [0, 0, 0]
     won = episode([turn(), turn()], outcome=Score(value=0, is_success=True))
     assert per_turn(won, success(2)) == [0, 2]
+
+
+def test_an_action_that_was_read_and_carried_out_is_executed(turn: MakeTurn, episode: Make) -> None:
+    trajectory = episode([turn(), turn(is_valid=False), turn(error="?", is_valid=False), turn()])
+    assert per_turn(trajectory, executed(0.2)) == [0.2, 0, 0, 0.2]
 
 
 def test_new_states(turn: MakeTurn, episode: Make) -> None:

@@ -15,8 +15,9 @@ from quintain.agents.protocol import Agent
 from quintain.engines.protocol import Engine
 from quintain.environments.protocol import Environment, Factory
 from quintain.errors import EnvironmentFault, FailureRateError, InvariantError, QuintainError
-from quintain.rollout.episode import Answer, Episode, Looks, Start
+from quintain.rollout.episode import Answer, Episode, Looks, Prefix, Start
 from quintain.rollout.policies import Demonstrator, DemonstratorPolicy, EnginePolicy, Policy
+from quintain.rollout.replay import Walk, bring_back, walk
 from quintain.rollout.stepper import Stepper
 from quintain.types import Completion, Failure, Group, Outcome, Stop, Task, Trajectory, derive_seed
 
@@ -83,6 +84,30 @@ class Rollout:
         """Run each of `tasks` once with the actions of `demonstrator`, written as the policy's tokens."""
         return self._run(tasks, 1, seed, DemonstratorPolicy(demonstrator, self.stepper), on_episode)
 
+    def walks(self, trajectories: Sequence[Trajectory]) -> list[Walk]:
+        """Carry out recorded episodes again, to continue them at any of their turns.
+
+        Raises:
+            EnvironmentFault: one of them does not repeat exactly, or its environment fails.
+        """
+        environments = [self._take() for _ in trajectories]
+        calls = [partial(walk, self.looks, e, t) for e, t in zip(environments, trajectories, strict=True)]
+        results = self.stepper.run(calls)
+        self._idle += environments
+        for result in results:
+            if isinstance(result, Failure):
+                raise EnvironmentFault(result.message)
+        return [result for result in results if isinstance(result, Walk)]
+
+    def continuations(self, prefixes: Sequence[Prefix], *, size: int, seed: int) -> list[Group]:
+        """Sample `size` ways on from each of `prefixes`; the turns of the prefix are the first of each episode.
+
+        Seeds as in `groups`. The outcome is that of the whole episode.
+        """
+        assert self.engine is not None, "a rollout without an engine only makes demonstrations"
+        tasks = [prefix.task for prefix in prefixes]
+        return self._run(tasks, size, seed, EnginePolicy(self.engine), None, prefixes)
+
     def reuse(self, environment: Environment) -> None:
         """Keep `environment` for a later episode."""
         self._idle.append(environment)
@@ -110,7 +135,13 @@ class Rollout:
         self.stepper.run([environment.close for environment in idle])
 
     def _run(
-        self, tasks: Sequence[Task], size: int, seed: int, policy: Policy, on_episode: OnEpisode | None
+        self,
+        tasks: Sequence[Task],
+        size: int,
+        seed: int,
+        policy: Policy,
+        on_episode: OnEpisode | None,
+        prefixes: Sequence[Prefix] = (),
     ) -> list[Group]:
         """Run all episodes and return them by task, in the order of `tasks`."""
         wanted = [(place, task, index) for place, task in enumerate(tasks) for index in range(size)]
@@ -120,7 +151,14 @@ class Rollout:
                 f"seeds of {len(seeds)} episodes: got {len(set(seeds))} distinct; report this"
             )
         queue = [
-            partial(self._episode, task, f"{place}:{task.id}", index, episode_seed)
+            partial(
+                self._episode,
+                task,
+                f"{place}:{task.id}",
+                index,
+                episode_seed,
+                prefixes[place] if prefixes else None,
+            )
             for (place, task, index), episode_seed in zip(wanted, seeds, strict=True)
         ][::-1]
         done: dict[tuple[str, int], Trajectory] = {}
@@ -138,9 +176,11 @@ class Rollout:
             for place, task in enumerate(tasks)
         ]
 
-    def _episode(self, task: Task, group: str, index: int, seed: int) -> Episode:
+    def _episode(self, task: Task, group: str, index: int, seed: int, prefix: Prefix | None) -> Episode:
         """Return a new episode in an idle or new environment."""
-        return Episode(task=task, group=group, index=index, seed=seed, environment=self._take())
+        return Episode(
+            task=task, group=group, index=index, seed=seed, environment=self._take(), prefix=prefix
+        )
 
     def _take(self) -> Environment:
         """Return an idle environment, or a new one."""
@@ -182,9 +222,7 @@ class _Round:
 
     def _start(self, episodes: list[Episode]) -> None:
         """Reset the environments of `episodes` and open their conversations."""
-        starts = self.rollout.stepper.run(
-            [partial(self.rollout.looks.start, e.environment, e.task) for e in episodes]
-        )
+        starts = self.rollout.stepper.run([partial(started, self.rollout.looks, e) for e in episodes])
         for episode, start in zip(episodes, starts, strict=True):
             if isinstance(start, Failure):
                 self._fail(episode, start)
@@ -253,6 +291,7 @@ class _Round:
             seed=episode.seed,
             environment=self.rollout.make(),
             attempt=episode.attempt + 1,
+            prefix=episode.prefix,
         )
         self._start([again])
 
@@ -262,6 +301,14 @@ class _Round:
         self.num_live -= 1
         self.rollout.reuse(episode.environment)
         self._finished.append(episode.finish(stop, outcome))
+
+
+def started(looks: Looks, episode: Episode) -> Start:
+    """Reset the environment of `episode`, and bring it to the end of its prefix."""
+    start = looks.start(episode.environment, episode.task)
+    if episode.prefix is not None:
+        bring_back(episode.environment, episode.prefix)
+    return start
 
 
 def one_line(text: str) -> str:

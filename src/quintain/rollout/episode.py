@@ -8,11 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 from quintain.agents.protocol import Agent, Brief, Prompt, Session
 from quintain.environments.protocol import Environment, Legal, StateKey, advance, begin
-from quintain.errors import EnvironmentFault
+from quintain.errors import EnvironmentFault, InvariantError
 from quintain.types import (
     Action,
     Completion,
@@ -111,6 +111,18 @@ def checked_actions(environment: Legal) -> tuple[str, ...]:
     return texts
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prefix:
+    """The first turns of a recorded episode, to be continued; made by `quintain.rollout.replay`."""
+
+    task: Task
+    turns: tuple[Turn, ...]
+    views: tuple[View, ...]
+    """[turns + 1]: what was shown before each turn, and before the one that comes next"""
+    state: tuple[Any] | None = None
+    """the saved state before the next turn; None: the actions are carried out again"""
+
+
 @dataclass(slots=True, kw_only=True)
 class Episode:
     """A live episode of `task`, number `index` of `group`."""
@@ -130,6 +142,10 @@ class Episode:
     attempt: int = 0
     started: float = field(default_factory=time.monotonic)
     is_success: bool | None = None
+    prefix: Prefix | None = None
+    """turns of another episode that this one continues"""
+    unsent: tuple[int, ...] = ()
+    """tokens of the current stream that the engine has not seen: those of the prefix"""
 
     @property
     def name(self) -> str:
@@ -137,9 +153,23 @@ class Episode:
         return f"{self.group}/{self.index}/{self.attempt}/{self.stream}"
 
     def open(self, agent: Agent, start: Start) -> None:
-        """Begin the conversation."""
+        """Begin the conversation, up to the end of the prefix."""
         self.view = start.view
         self.session = agent.open(start.brief)
+        if self.prefix is None:
+            return
+        for view, turn in zip(self.prefix.views, self.prefix.turns, strict=False):
+            self.view = view
+            prompt = self.ask()
+            if prompt.token_ids != turn.prompt_ids:
+                raise InvariantError(
+                    f"prompt of turn {len(self.turns)} of {self.task.id}: got other tokens than were recorded; "
+                    "continue an episode with the harness that made it"
+                )
+            self.read(turn.completion)
+            self.turns.append(turn)
+            self.unsent += (*prompt.token_ids, *turn.completion.token_ids)
+        self.view = self.prefix.views[-1]
 
     def ask(self) -> Prompt:
         """Return the prompt of the next turn."""
@@ -148,6 +178,7 @@ class Episode:
         if self.prompt.starts_segment:
             self.stream += bool(self.turns)
             self.stream_length = 0
+            self.unsent = ()
         self.stream_length += len(self.prompt.token_ids)
         return self.prompt
 

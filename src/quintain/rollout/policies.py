@@ -53,9 +53,8 @@ class EnginePolicy:
             name = episode.name
             self._waiting[name] = episode
             seed = derive_seed(episode.seed, len(episode.turns))
-            self.engine.submit(
-                Request(session=name, prompt_ids=prompt.token_ids, seed=seed, sampling=sampling)
-            )
+            ids, episode.unsent = (*episode.unsent, *prompt.token_ids), ()
+            self.engine.submit(Request(session=name, prompt_ids=ids, seed=seed, sampling=sampling))
         return [(self._waiting.pop(reply.session), reply.result) for reply in self.engine.advance()]
 
     def forget(self, stream: str) -> None:

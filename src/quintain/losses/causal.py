@@ -1,0 +1,113 @@
+"""B_i = ½ Σ_a |p(a | y) - p(a | y without y_i)|: how much each token decides the action, for weighted entropy (CoSo).
+
+Counterfactual soft RL (arXiv 2505.03792) explores in tokens that change the parsed action and leaves filler alone. p is
+a surrogate of the parser, learned from episodes; the paper trains a small encoder, here it is naive Bayes over tokens
+with smoothing, which is a count: exact, in any order, and a fold over episodes. A token is nullified by leaving it
+out. The one rule: weights are numbers without gradient, and a token that changes nothing has weight 0.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from quintain.types import Batch, Group, Turn
+
+OTHER = "other"
+"""Name of all actions beyond those that are told apart."""
+
+
+class Surrogate:
+    """What actions tokens stand for: ``surrogate.see(groups)``, then ``surrogate.weights(token_ids)``."""
+
+    def __init__(
+        self,
+        *,
+        window: int = 1,
+        most_actions: int = 32,
+        label: Callable[[Turn], str] | None = None,
+        smoothing: float = 0.1,
+    ) -> None:
+        """Nullify `window` tokens around each (the official code: 4); tell `most_actions` actions apart.
+
+        `label` names the action of a turn: by default its tool, or else its text.
+        """
+        self.window, self.most_actions, self.smoothing = window, most_actions, smoothing
+        self.label = label or action_name
+        self._actions: dict[str, int] = {}
+        self._seen: Counter[int] = Counter()
+        self._tokens: dict[int, Counter[int]] = {}
+        self._known: dict[tuple[int, ...], list[float]] = {}
+
+    def see(self, groups: Sequence[Group]) -> None:
+        """Count which tokens stand in which actions; what could not be read is no action."""
+        self._known.clear()
+        for group in groups:
+            for trajectory in group.scored:
+                for turn in trajectory.turns:
+                    if turn.action.error is None and turn.completion.token_ids:
+                        self._count(self.label(turn), turn.completion.token_ids)
+
+    def probabilities(self, counts: Counter[int]) -> NDArray[np.float64]:
+        """Return p(action | tokens), [actions], for the set of tokens in `counts`."""
+        num = len(self._actions)
+        logs = np.zeros(num)
+        for action in range(num):
+            total = self._seen[action]
+            tokens = self._tokens[action]
+            logs[action] = np.log(total) + sum(
+                np.log((tokens[token] + self.smoothing) / (total + 2 * self.smoothing)) for token in counts
+            )
+        weights = np.exp(logs - logs.max()) if num else logs
+        return weights / weights.sum() if num else weights
+
+    def weights(self, token_ids: Sequence[int]) -> list[float]:
+        """Return B of each token, in [0, 1]; all 0 while fewer than two actions are known."""
+        key = tuple(token_ids)
+        if key not in self._known:
+            self._known[key] = self._weights(key)
+        return self._known[key]
+
+    def _weights(self, ids: tuple[int, ...]) -> list[float]:
+        if len(self._actions) < 2:
+            return [0.0] * len(ids)
+        whole = self.probabilities(Counter(ids))
+        found: list[float] = []
+        for place in range(len(ids)):
+            start = max(0, place - (self.window - 1) // 2)
+            rest = Counter(ids[:start] + ids[start + self.window :])
+            found.append(0.5 * float(np.abs(whole - self.probabilities(rest)).sum()))
+        return found
+
+    def _count(self, name: str, ids: Sequence[int]) -> None:
+        if name not in self._actions and len(self._actions) >= self.most_actions - 1:
+            name = OTHER
+        action = self._actions.setdefault(name, len(self._actions))
+        self._seen[action] += 1
+        self._tokens.setdefault(action, Counter()).update(set(ids))
+
+
+def action_name(turn: Turn) -> str:
+    """Return the name of the tool that `turn` calls, or else the text of its action."""
+    return turn.action.tool_calls[0].name if turn.action.tool_calls else turn.action.text
+
+
+def causal_weights(surrogate: Surrogate) -> Callable[[Batch], Tensor]:
+    """Return the weights B [N] of the sampled tokens of a batch, 0 elsewhere, for `entropy_bonus`."""
+
+    def weights(batch: Batch) -> Tensor:
+        found = torch.zeros(len(batch.token_ids), dtype=batch.loss_weight.dtype)
+        turn_of = torch.stack([batch.sequence_id, batch.turn_id], 1).cpu()
+        sampled = (turn_of[:, 1] >= 0).nonzero().squeeze(1)
+        if not len(sampled):
+            return found.to(batch.loss_weight.device)
+        _, sizes = torch.unique_consecutive(turn_of[sampled], dim=0, return_counts=True)
+        ids = batch.token_ids.cpu()[sampled]
+        parts = [surrogate.weights(part.tolist()) for part in ids.split(sizes.tolist())]
+        found[sampled] = torch.tensor([b for part in parts for b in part], dtype=found.dtype)
+        return found.to(batch.loss_weight.device)
+
+    return weights

@@ -1,0 +1,111 @@
+"""Contributions that are learned from outcomes, and values from rollouts, by value."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from quintain.credit.decomposition import Contributions
+from quintain.credit.gae import Critic, gae_turns
+from quintain.credit.progress import progress_rewards
+from quintain.credit.step_value import return_from, step_value
+from quintain.errors import DataError
+from quintain.types import Completion, Group, Score, Trajectory
+
+Make = Callable[..., Trajectory]
+MakeGroup = Callable[..., Group]
+
+
+def told(trajectory: Make, words: list[int], value: float) -> Trajectory:
+    """An episode whose turn k says the token words[k], with the outcome `value` and no turn rewards."""
+    base = trajectory([0.0] * len(words), tokens=[1] * len(words))
+    turns = tuple(
+        replace(turn, completion=Completion(token_ids=(word,), logprobs=(-1.0,), stop="stop"))
+        for turn, word in zip(base.turns, words, strict=True)
+    )
+    return replace(base, turns=turns, outcome=Score(value=value, is_success=value > 0))
+
+
+@pytest.fixture
+def learned(trajectory: Make, group: MakeGroup) -> Contributions:
+    """Token 1 is worth .5, token 2 is worth -.25, token 3 nothing; only sums are ever seen."""
+    worth = {1: 0.5, 2: -0.25, 3: 0.0}
+    generator = np.random.default_rng(0)
+    estimator = Contributions(64, ridge=1e-3)
+    episodes: list[Trajectory] = []
+    for _ in range(60):
+        words = generator.integers(1, 4, generator.integers(1, 6)).tolist()
+        episodes.append(told(trajectory, words, sum(worth[word] for word in words)))
+    estimator.see([group(*episodes[:30])])
+    estimator.see([group(*episodes[30:])])
+    return estimator
+
+
+def test_contributions_are_found_from_sums_alone(learned: Contributions, trajectory: Make) -> None:
+    held_out = told(trajectory, [3, 1, 2, 1], 0.75)
+    assert learned.of(held_out) == pytest.approx([0.0, 0.5, -0.25, 0.5], abs=0.05)
+    assert learned.error(held_out) < 0.05
+
+
+def test_order_and_cuts_of_the_evidence_mean_nothing(trajectory: Make, group: MakeGroup) -> None:
+    episodes = [told(trajectory, [1, 2], 1.0), told(trajectory, [2], 0.0), told(trajectory, [1], 1.0)]
+    whole, parts = Contributions(32), Contributions(32)
+    whole.see([group(*episodes)])
+    for episode in reversed(episodes):
+        parts.see([group(episode)])
+    assert whole.of(episodes[0]) == pytest.approx(parts.of(episodes[0]))
+    forgetful = Contributions(32, memory=0.0)
+    forgetful.see([group(*episodes)])
+    forgetful.see([group(told(trajectory, [1], -1.0))])
+    assert forgetful.of(episodes[2])[0] < 0
+
+
+def test_nothing_seen_is_nothing_contributed(trajectory: Make, group: MakeGroup) -> None:
+    estimator = Contributions(16)
+    estimator.see([])
+    assert estimator.of(told(trajectory, [1, 2], 1.0)) == [0, 0]
+    fused = progress_rewards([group(told(trajectory, [1, 2], 1.0))], [[0.0, 0.0]], beta=0.0)
+    assert [turn.reward for turn in fused[0].trajectories[0].turns] == [0.5, 0.5]
+
+
+def test_contributions_sum_to_the_outcome_and_stand_at_their_turn(
+    learned: Contributions, trajectory: Make, group: MakeGroup
+) -> None:
+    episode = told(trajectory, [3, 1, 3, 3, 2], 1.0)
+    (fused,) = progress_rewards([group(episode)], [learned.of(episode)], beta=0.0)
+    rewards = [turn.reward for turn in fused.trajectories[0].turns]
+    assert sum(rewards) == pytest.approx(1.0)
+    assert int(np.argmax(rewards)) == 1
+    assert rewards[-1] == min(rewards) != 0
+
+
+def test_step_values_by_hand(trajectory: Make, group: MakeGroup) -> None:
+    groups = [group(trajectory([0, 1], tokens=[2, 1]), trajectory([0]))]
+    credit = step_value(groups, [[0.5, 0.8], [0.5]])
+    flat = [[array.tolist() for array in turns] for turns in credit.advantages]
+    assert flat[0] == [pytest.approx([0.3, 0.3]), pytest.approx([0.2])]
+    assert flat[1] == [[-0.5, -0.5]]
+    cut = step_value(groups, [[0.5, 0.8], [0.5]], final=[0.0, 0.25], discount=0.5)
+    assert float(cut.advantages[1][0][0]) == pytest.approx(0.5 * 0.25 - 0.5)
+    assert float(cut.advantages[0][0][0]) == pytest.approx(0.4 - 0.5)
+
+
+def test_step_values_are_turn_estimates_without_a_trace(trajectory: Make, group: MakeGroup) -> None:
+    groups = [group(trajectory([0.5, 0, 1]))]
+    values = [0.1, 0.7, 0.4]
+    critic = Critic(values=[[np.full(2, v) for v in values]])
+    expected = gae_turns(groups, critic, decay=0.0)
+    found = step_value(groups, [values])
+    for mine, theirs in zip(found.advantages[0], expected.advantages[0], strict=True):
+        assert mine.tolist() == pytest.approx(theirs.tolist())
+
+
+def test_returns_from_a_turn_and_missing_values(trajectory: Make, group: MakeGroup) -> None:
+    episode = trajectory([1, 2, 4])
+    assert (return_from(episode, 0), return_from(episode, 2), return_from(episode, 3)) == (7, 4, 0)
+    assert return_from(episode, 0, 0.5) == 3
+    with pytest.raises(
+        DataError, match=r"state values: got \[2\] by trajectory; give one to each turn, \[3\]"
+    ):
+        step_value([group(episode)], [[0.0, 0.0]])

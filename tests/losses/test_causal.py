@@ -1,0 +1,124 @@
+"""Which tokens decide the action, and entropy kept within a band."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from quintain.errors import UsageError
+from quintain.losses.causal import OTHER, Surrogate, action_name, causal_weights
+from quintain.losses.entropy import band_of, entropy_band, entropy_bonus
+from quintain.types import (
+    Action,
+    Batch,
+    Completion,
+    Group,
+    Outputs,
+    Score,
+    Stop,
+    Task,
+    ToolCall,
+    Trajectory,
+    Turn,
+)
+
+FILLER, LEFT, RIGHT = 7, 1, 2
+
+
+def turn(ids: tuple[int, ...], action: Action) -> Turn:
+    completion = Completion(token_ids=ids, logprobs=(-1.0,) * len(ids), stop="stop")
+    return Turn(observation=(), prompt_ids=(9,), completion=completion, action=action)
+
+
+def groups(*turns: Turn) -> list[Group]:
+    task = Task(id="t", environment="e", seed=0)
+    episode = Trajectory(
+        task=task,
+        turns=turns,
+        outcome=Score(value=0.0, is_success=False),
+        stop=Stop.TERMINATED,
+        seed=0,
+        group="g",
+        index=0,
+    )
+    return [Group(task=task, trajectories=(episode,))]
+
+
+@pytest.fixture
+def surrogate() -> Surrogate:
+    found = Surrogate(smoothing=0.01)
+    left, right = Action(text="left"), Action(text="right")
+    found.see(groups(*[turn((FILLER, LEFT), left), turn((FILLER, RIGHT), right)] * 10))
+    found.see(groups(turn((5, 5), Action(error="unreadable"))))
+    return found
+
+
+def test_only_the_token_that_decides_has_weight(surrogate: Surrogate) -> None:
+    filler, deciding, also = surrogate.weights((FILLER, LEFT, FILLER))
+    assert filler == also == 0
+    assert deciding == pytest.approx(0.5, abs=0.01)
+    assert surrogate.weights((LEFT,)) == [pytest.approx(0.5, abs=0.01)]
+
+
+def test_a_wider_window_takes_the_neighbours_along(surrogate: Surrogate) -> None:
+    surrogate.window = 2
+    surrogate.see([])
+    assert surrogate.weights((FILLER, FILLER, LEFT)) == [
+        0,
+        pytest.approx(0.5, abs=0.01),
+        pytest.approx(0.5, abs=0.01),
+    ]
+
+
+def test_one_action_decides_nothing_and_rare_ones_share_a_name() -> None:
+    one = Surrogate()
+    one.see(groups(turn((LEFT,), Action(text="left"))))
+    assert one.weights((LEFT, FILLER)) == [0, 0]
+    few = Surrogate(most_actions=2)
+    few.see(groups(*(turn((n,), Action(text=str(n))) for n in range(4))))
+    assert list(few._actions) == ["0", OTHER]  # pyright: ignore[reportPrivateUsage]
+    calls = (ToolCall(name="look"),)
+    assert action_name(turn((1,), Action(text="x", tool_calls=calls))) == "look"
+
+
+def test_weights_stand_at_the_sampled_tokens_of_each_turn(
+    surrogate: Surrogate, batch: Callable[..., Batch]
+) -> None:
+    made = batch([0, 1, 1, 0, 1, 0, 1], lengths=[5, 2], turn_id=[-1, 0, 0, -1, 1, -1, 0])
+    ids = torch.tensor([9, FILLER, LEFT, 9, RIGHT, 9, FILLER])
+    made = replace(made, token_ids=ids)
+    weights = causal_weights(surrogate)(made)
+    half = pytest.approx(0.5, abs=0.01)
+    assert weights.tolist() == [0, 0, half, 0, half, 0, 0]
+    prompts = batch([0, 0], turn_id=[-1, -1])
+    assert causal_weights(surrogate)(prompts).tolist() == [0, 0]
+
+
+def test_entropies_of_actions_are_divided_by_their_own_lengths(
+    batch: Callable[..., Batch], outputs: Callable[..., Outputs]
+) -> None:
+    """Entropies 2 and 4 over 2 and 4 tokens average to 1, where a broadcast over pairs would make it 1.125."""
+    made = batch([0.25] * 2 + [0.125] * 4, lengths=[2, 4])
+    report = entropy_bonus()(outputs([0.0] * 6, entropy=[0.5, 1.5, 1, 1, 0, 2]), made)
+    assert float(report.loss) == -1.0
+
+
+def test_a_band_pushes_back_from_both_sides(batch: Callable[..., Batch]) -> None:
+    entropy = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64, requires_grad=True)
+    outputs = Outputs(logprobs=torch.zeros(3, dtype=torch.float64), entropy=entropy)
+    report = entropy_band(0.8, 1.5)(outputs, batch([1, 1, 2]))
+    assert float(report.loss.detach()) == pytest.approx(0.3 + 2 * 0.5)
+    assert report.metrics == {"entropy/outside": pytest.approx(2 / 3)}
+    (gradient,) = torch.autograd.grad(report.loss, entropy)
+    assert gradient.tolist() == [-1, 0, 2]
+    with pytest.raises(UsageError, match="band of the entropy: got 2 to 1 nats"):
+        entropy_band(2, 1)
+
+
+def test_the_band_follows_recent_entropies() -> None:
+    assert band_of([1, 3]) == (pytest.approx(1.6), pytest.approx(2.4))
+    assert band_of([9, 9, 2], window=1) == (pytest.approx(1.6), pytest.approx(2.4))
+    everything: tuple[Any, Any] = band_of([])
+    assert everything == (0, float("inf"))

@@ -1,0 +1,138 @@
+"""Continuing recorded episodes: the same state, the same conversation, the same tokens."""
+
+from typing import Any
+
+import pytest
+
+from quintain.agents.harness import PlainText
+from quintain.agents.protocol import Brief
+from quintain.engines.protocol import Request
+from quintain.engines.scripted import Scripted
+from quintain.environments.protocol import Environment
+from quintain.errors import EnvironmentFault, InvariantError
+from quintain.rollout.collect import Limits, Rollout
+from quintain.rollout.replay import every_turn
+from quintain.text.chat import Chat
+from quintain.types import Action, Group, Score, StepResult, Task, Trajectory
+
+
+class Count(Environment):
+    """Say left or right."""
+
+    max_turns = 4
+    drift = 0
+
+    def __init__(self) -> None:
+        self.acted: list[str] = []
+
+    def reset(self, task: Task) -> str:
+        self.place = task.rng.randrange(5) + Count.drift
+        self.acted = []
+        return f"At {self.place}."
+
+    def step(self, action: Action) -> StepResult:
+        self.acted.append(action.text)
+        self.place += 1 if action.text == "right" else -1
+        return StepResult(
+            observation=f"At {self.place}.", reward=float(self.place), is_terminated=self.place > 6
+        )
+
+
+class Saved(Count):
+    """Say left or right."""
+
+    def snapshot(self) -> int:
+        return self.place
+
+    def restore(self, state: int) -> None:
+        self.place = state
+
+
+def made(chat: Chat, kind: type[Count], text: str = "right") -> tuple[Rollout, Scripted, list[Count]]:
+    brief = Brief(task=Task(id="t", environment="e", seed=0), instructions="")
+    session = PlainText(chat).open(brief)
+    session.observe("Go.")
+    ids = session.write(Action(text=text))
+
+    def script(request: Request, stream: tuple[int, ...]) -> tuple[int, ...]:
+        return ids
+
+    engine = Scripted(script)
+    environments: list[Count] = []
+
+    def make() -> Count:
+        environments.append(kind())
+        return environments[-1]
+
+    return Rollout(PlainText(chat), make, engine, limits=Limits(max_turns=4)), engine, environments
+
+
+def recorded(rollout: Rollout) -> Trajectory:
+    (group,) = rollout.groups([Task(id="t", environment="e", seed=3)], size=1, seed=0)
+    return group.trajectories[0]
+
+
+@pytest.mark.parametrize("kind", [Count, Saved])
+def test_a_continuation_begins_where_the_turn_began(chat: Chat, kind: type[Count]) -> None:
+    rollout, engine, _ = made(chat, kind)
+    original = recorded(rollout)
+    assert len(original.turns) > 2
+    left, other, made_there = made(chat, kind, "left")
+    (walk,) = left.walks([original])
+    assert (walk.states is None) == (kind is Count)
+    groups = left.continuations([walk.prefix(k) for k in (0, 2)], size=2, seed=7)
+    for group, kept in zip(groups, (0, 2), strict=True):
+        assert [t.index for t in group.trajectories] == [0, 1]
+        for t in group.trajectories:
+            assert t.turns[:kept] == original.turns[:kept]
+            assert t.turns[kept].observation == original.turns[kept].observation
+            assert t.turns[kept].prompt_ids == original.turns[kept].prompt_ids
+            assert t.turns[kept].action.text == "left"
+            assert t.turns[kept].reward == original.turns[kept].reward - 2
+            assert isinstance(t.outcome, Score)
+            assert t.outcome.value == sum(turn.reward for turn in t.turns)
+    expected = [i for turn in original.turns[:2] for i in (*turn.prompt_ids, *turn.completion.token_ids)]
+    first = [r for r in other.requests if r.prompt_ids[: len(expected)] == tuple(expected)]
+    assert [r.prompt_ids for r in first] == [tuple(expected) + original.turns[2].prompt_ids] * 2
+    lengths = {len(e.acted) for e in made_there}
+    assert min(lengths) == (2 if kind is Saved else 4)
+    assert engine.requests
+
+
+def test_a_continuation_in_the_same_way_is_the_same_episode(chat: Chat) -> None:
+    rollout, _, _ = made(chat, Saved)
+    original = recorded(rollout)
+    prefixes = every_turn(rollout.walks([original]))
+    assert [len(p.turns) for p in prefixes] == list(range(len(original.turns)))
+    assert len(every_turn(rollout.walks([original]), first=1)) == len(original.turns) - 1
+    found: list[Group] = rollout.continuations(prefixes, size=1, seed=0)
+    assert all(g.trajectories[0].turns == original.turns for g in found)
+    assert all(g.trajectories[0].outcome == original.outcome for g in found)
+
+
+def test_an_episode_that_does_not_repeat_is_a_fault(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+    rollout, _, _ = made(chat, Saved)
+    original = recorded(rollout)
+    with monkeypatch.context() as patch:
+        patch.setattr(Count, "drift", 1)
+        with pytest.raises(EnvironmentFault, match="turn 0: got another observation"):
+            rollout.walks([original])
+
+    def generous(environment: Any, action: Action) -> StepResult:
+        return StepResult(observation=f"At {environment.place + 1}.", reward=9.0)
+
+    monkeypatch.setattr(Count, "step", generous)
+    with pytest.raises(EnvironmentFault, match=r"got reward 9.0 instead of"):
+        rollout.walks([original])
+
+
+def test_another_harness_cannot_continue(chat: Chat) -> None:
+    rollout, _, _ = made(chat, Saved)
+    original = recorded(rollout)
+    (walk,) = rollout.walks([original])
+    monkey, _, _ = made(chat, Saved)
+    monkey.agent = PlainText(chat)
+    wrong = walk.prefix(1)
+    views = (*wrong.views[:0], *walk.views[1:2], *walk.views[1:2])
+    with pytest.raises(InvariantError, match="prompt of turn 0 of t: got other tokens than were recorded"):
+        monkey.continuations([type(wrong)(task=wrong.task, turns=wrong.turns, views=views)], size=1, seed=0)
