@@ -31,6 +31,7 @@ CATALOG: dict[str, str] = {
     "gymnasium": "quintain.environments.gym:Gymnasium",
     "house": "quintain.environments.house:House",
     "keydoor": "quintain.environments.keydoor:KeyDoor",
+    "shop": "quintain.environments.shop:Shop",
 }
 ADAPTERS: dict[str, str] = {
     "babyai": "babyai/GoToRedBallNoDists",
