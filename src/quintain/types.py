@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Owner = Literal["policy", "environment", "tool", "judge", "engine"]
 Split = Literal["train", "eval"]
+UNKNOWN_TOOL = "unknown"
+ToolCause = Literal["invalid_call", "tool_error", "timeout", "infrastructure"]
 
 
 class Nothing(dict[str, Any]):
@@ -112,6 +114,19 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolError:
+    """A call that came to nothing: ``ToolError(tool="guess", cause="invalid_call")``.
+
+    An invalid call is the policy's mistake; a tool error is the tool's, a timeout that of whatever it waited
+    for, and infrastructure is everything around it.
+    """
+
+    tool: str
+    """`UNKNOWN_TOOL` for all that do not exist: their names are the model's and have no end."""
+    cause: ToolCause
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """One message of a chat: ``Message(role="user", content=as_content("hello"))``."""
 
@@ -169,6 +184,8 @@ class StepResult:
     is_valid: bool = True
     """False when the action could not be carried out and changed nothing."""
     reward_terms: Mapping[str, float] = NOTHING
+    tool_errors: tuple[ToolError, ...] = ()
+    """Calls of this action that failed, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +223,7 @@ class Turn:
     """Identity of the environment's state *before* the action, equal across trajectories in the same state."""
     is_valid: bool = True
     starts_segment: bool = False
+    tool_errors: tuple[ToolError, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

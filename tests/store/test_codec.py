@@ -24,6 +24,7 @@ from quintain.types import (
     Task,
     Text,
     ToolCall,
+    ToolError,
     Trajectory,
     Turn,
 )
@@ -66,6 +67,9 @@ turns = st.builds(
     state_key=st.none() | text,
     is_valid=st.booleans(),
     starts_segment=st.booleans(),
+    tool_errors=st.lists(
+        st.builds(ToolError, tool=text, cause=st.sampled_from(["invalid_call", "timeout"])), max_size=2
+    ).map(tuple),
 )
 tasks = st.builds(
     Task,

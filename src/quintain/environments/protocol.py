@@ -14,6 +14,7 @@ from quintain.environments.tools import call_tool, tool_specs
 from quintain.errors import EnvironmentFault
 from quintain.types import (
     NOTHING,
+    UNKNOWN_TOOL,
     Action,
     Image,
     Observation,
@@ -22,6 +23,8 @@ from quintain.types import (
     Task,
     Text,
     ToolCall,
+    ToolCause,
+    ToolError,
     ToolSpec,
     derive_seed,
 )
@@ -44,6 +47,7 @@ class Environment:
     """Smallest and largest total reward of an episode."""
     _ending: StepResult | None = None
     _rewards: tuple[float, Mapping[str, float]] = (0.0, NOTHING)
+    _cause: ToolCause | None = None
 
     def reset(self, task: Task) -> Observation:
         """Start the episode that `task` names and return the first observation.
@@ -60,14 +64,19 @@ class Environment:
             names = ", ".join(spec.name for spec in self.tools()) or "none"
             return StepResult(observation=f"Error: no tool was called; tools: {names}.", is_valid=False)
         replies: list[str] = []
+        errors: list[ToolError] = []
         is_valid = True
         for call in action.tool_calls:
             reply = call_tool(self, call)
             replies.append(reply.text)
             is_valid = is_valid and not reply.is_error
+            cause, self._cause = "invalid_call" if reply.is_error else self._cause, None
+            if cause is not None:
+                tool = UNKNOWN_TOOL if reply.kind == "unknown_tool" else call.name
+                errors.append(ToolError(tool=tool, cause=cause))
             if self._ending is not None:
                 break
-        return self._answer("\n".join(replies), is_valid)
+        return replace(self._answer("\n".join(replies), is_valid), tool_errors=tuple(errors))
 
     def close(self) -> None:
         """Free what the environment holds; called once, also after a failure."""
@@ -100,6 +109,11 @@ class Environment:
         """Add `value` to the reward of this turn from within a tool; `terms` name its parts."""
         total, known = self._rewards
         self._rewards = (total + value, {**known, **terms})
+
+    def failure(self, observation: str, *, cause: ToolCause = "tool_error") -> str:
+        """Say from within a tool that it failed although the call was right; the failure is counted as `cause`."""
+        self._cause = cause
+        return observation
 
     def _answer(self, observation: str, is_valid: bool) -> StepResult:
         """Return the result of a turn of tool calls and clear what it collected."""
@@ -168,7 +182,7 @@ def begin(environment: Environment, task: Task) -> Observation:
         EnvironmentFault: the observation has the wrong type.
     """
     # What tools collected in an episode that was cut short is forgotten: the class has the empty defaults.
-    for name in ("_ending", "_rewards"):
+    for name in ("_ending", "_rewards", "_cause"):
         vars(environment).pop(name, None)
     return checked_observation(environment, environment.reset(replace(task)), "reset")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from quintain.rollout.measures import tool_metrics
 from quintain.trainers.learner import StepReport
 from quintain.types import Failure, Group, Score
 
@@ -22,6 +23,7 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
         "train/invalid": sum(not turn.is_valid for turn in turns) / max(len(turns), 1),
         "train/failures": sum(isinstance(t.outcome, Failure) for t in trajectories) / len(trajectories),
         "train/truncated": sum(t.stop.is_truncation for t, _ in scored) / count,
+        **tool_metrics(trajectories),
     }
 
 

@@ -203,6 +203,7 @@ class Episode:
                 state_key=self.view.state_key,
                 is_valid=result.is_valid and action.error is None,
                 starts_segment=self.prompt.starts_segment,
+                tool_errors=result.tool_errors,
             )
         )
         self.view = answer.view

@@ -28,6 +28,7 @@ from quintain.types import (
     Task,
     Text,
     ToolCall,
+    ToolError,
     Trajectory,
     Turn,
 )
@@ -196,6 +197,8 @@ def _turn_row(turn: Turn, payload: _Payload) -> Row:
         row["invalid"] = True
     if turn.starts_segment:
         row["segment"] = True
+    if turn.tool_errors:
+        row["tool_errors"] = [[error.tool, error.cause] for error in turn.tool_errors]
     return row
 
 
@@ -295,6 +298,7 @@ def _read_turn(row: Row, arrays: _Arrays) -> Turn:
         state_key=row.get("state"),
         is_valid="invalid" not in row,
         starts_segment="segment" in row,
+        tool_errors=tuple(ToolError(tool=tool, cause=cause) for tool, cause in row.get("tool_errors", ())),
     )
 
 
