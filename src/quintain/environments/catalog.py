@@ -26,12 +26,14 @@ from quintain.errors import UsageError, suggestion
 
 CATALOG: dict[str, str] = {
     "babyai": "quintain.environments.babyai:BabyAI",
+    "craft": "quintain.environments.craft:Craft",
     "desk": "quintain.environments.desk:Desk",
     "guess": "quintain.environments.guess:Guess",
     "gymnasium": "quintain.environments.gym:Gymnasium",
     "house": "quintain.environments.house:House",
     "keydoor": "quintain.environments.keydoor:KeyDoor",
     "shop": "quintain.environments.shop:Shop",
+    "stream": "quintain.environments.stream:Stream",
 }
 ADAPTERS: dict[str, str] = {
     "babyai": "babyai/GoToRedBallNoDists",
