@@ -1,0 +1,182 @@
+"""The tech tree of `craft`, the lands drawn for its tasks, and how an expert works in them.
+
+Raw things are gathered, some of them only with a tool; what is made uses raw things up and needs stations that
+stand at the same place. The one rule: a land holds what its goal takes, and `spare` of each raw thing beyond.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+PLACES = ("forest", "cave", "hill", "shore", "meadow", "mine")
+TOOL_FOR: Mapping[str, str] = {
+    "wood": "",
+    "stone": "wood pickaxe",
+    "coal": "wood pickaxe",
+    "iron": "stone pickaxe",
+    "diamond": "iron pickaxe",
+}
+"""What it takes to gather a raw thing; nothing for wood."""
+TIER: Mapping[str, int] = {
+    "wood": 1,
+    "table": 1,
+    "wood pickaxe": 2,
+    "wood sword": 2,
+    "stone": 3,
+    "coal": 3,
+    "stone pickaxe": 3,
+    "stone sword": 3,
+    "furnace": 3,
+    "iron": 4,
+    "iron pickaxe": 4,
+    "iron sword": 4,
+    "diamond": 5,
+}
+"""How deep in the tech tree a thing is."""
+NUM_TIERS = 5
+BERRIES = "berries"
+
+
+class Recipe(NamedTuple):
+    """What a thing takes: ``Recipe((("wood", 1), ("stone", 1)), ("table",))``."""
+
+    needs: tuple[tuple[str, int], ...]
+    stations: tuple[str, ...] = ()
+
+
+IRON = (("wood", 1), ("coal", 1), ("iron", 1))
+RECIPES: Mapping[str, Recipe] = {
+    "table": Recipe((("wood", 2),)),
+    "wood pickaxe": Recipe((("wood", 1),), ("table",)),
+    "wood sword": Recipe((("wood", 1),), ("table",)),
+    "stone pickaxe": Recipe((("wood", 1), ("stone", 1)), ("table",)),
+    "stone sword": Recipe((("wood", 1), ("stone", 1)), ("table",)),
+    "furnace": Recipe((("stone", 2),), ("table",)),
+    "iron pickaxe": Recipe(IRON, ("table", "furnace")),
+    "iron sword": Recipe(IRON, ("table", "furnace")),
+}
+STATIONS = ("table", "furnace")
+MOST_NEEDED = 3
+"""Raw things of a kind that a drawn recipe takes, at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Land:
+    """A task: ``Land(goals=("wood pickaxe",), steps=("table", "wood pickaxe"), recipes=..., contents=...)``."""
+
+    goals: tuple[str, ...]
+    steps: tuple[str, ...]
+    """All that must be made or gathered at least once on the way, in an order that works."""
+    recipes: tuple[tuple[str, Recipe], ...]
+    contents: tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
+    """place → raw things there; the first place is where the agent starts"""
+
+    def words(self) -> str:
+        """Return the task in words."""
+        goal = self.goals[0] if len(self.goals) == 1 else "everything"
+        made = [f"{item}: {_needs_words(recipe)}" for item, recipe in self.recipes]
+        return f"Goal: {goal}. Recipes: {'; '.join(made)}."
+
+
+def _needs_words(recipe: Recipe) -> str:
+    """Return a recipe in words: ``1 wood 1 stone at table``."""
+    at = f" at {' and '.join(recipe.stations)}" if recipe.stations else ""
+    return " ".join(f"{count} {name}" for name, count in recipe.needs) + at
+
+
+def steps_to(goals: Iterable[str], recipes: Mapping[str, Recipe]) -> tuple[str, ...]:
+    """Return what must be made or gathered for `goals`, each after what it takes.
+
+    Example: ``steps_to(["stone"], RECIPES)`` is ``("wood", "table", "wood pickaxe", "stone")``.
+    """
+    steps: dict[str, None] = {}
+
+    def visit(item: str) -> None:
+        if item in steps:
+            return
+        if item in recipes:
+            for needed in (*recipes[item].stations, *(name for name, _ in recipes[item].needs)):
+                visit(needed)
+        elif TOOL_FOR[item]:
+            visit(TOOL_FOR[item])
+        steps[item] = None
+
+    for goal in goals:
+        visit(goal)
+    return tuple(steps)
+
+
+def needed(steps: Iterable[str], goals: Iterable[str], recipes: Mapping[str, Recipe]) -> Counter[str]:
+    """Return how many of each raw thing it takes to make all of `steps`, and to hold one of each raw goal."""
+    total: Counter[str] = Counter()
+    for item in steps:
+        if item in recipes:
+            total.update(dict(recipes[item].needs))
+    total.update(goal for goal in goals if goal in TOOL_FOR and not total[goal])
+    return total
+
+
+class LandShape(NamedTuple):
+    """The knobs that a land is drawn by."""
+
+    depth: int
+    places: int
+    spare: int
+    is_drawn: bool
+    """Whether the amounts in recipes are drawn."""
+    is_everything: bool
+    """Whether all things of the tech tree are the goal."""
+    has_berries: bool
+
+
+def draw_land(shape: LandShape, rng: random.Random) -> Land:
+    """Return a land of `shape`; each raw thing lies at one place or at two."""
+    within = [item for item in TIER if TIER[item] <= shape.depth]
+    recipes = {item: _drawn(RECIPES[item], shape, rng) for item in within if item in RECIPES}
+    goals = tuple(within) if shape.is_everything else (rng.choice(within[1:]),)
+    steps = steps_to(goals, recipes)
+    total = needed(steps, goals, recipes)
+    places = rng.sample(PLACES, shape.places)
+    contents: dict[str, dict[str, int]] = {place: {} for place in places}
+    for name in within:
+        amount = total[name] + shape.spare if name in TOOL_FOR else 0
+        for _ in range(amount):
+            homes = [place for place in places if name in contents[place]]
+            place = rng.choice(places if len(homes) < 2 else homes)
+            contents[place][name] = contents[place].get(name, 0) + 1
+    if shape.has_berries:
+        contents[rng.choice(places)][BERRIES] = 1
+    return Land(
+        goals=goals,
+        steps=steps,
+        recipes=tuple(recipes.items()),
+        contents=tuple((place, tuple(sorted(things.items()))) for place, things in contents.items()),
+    )
+
+
+def _drawn(recipe: Recipe, shape: LandShape, rng: random.Random) -> Recipe:
+    """Return `recipe`, with amounts drawn anew where that is asked for."""
+    if not shape.is_drawn:
+        return recipe
+    return recipe._replace(needs=tuple((name, rng.randint(1, MOST_NEEDED)) for name, _ in recipe.needs))
+
+
+def longest(shape: LandShape) -> int:
+    """Return a bound on the expert's turns in the lands of `shape`, without meals."""
+    within = [item for item in TIER if TIER[item] <= shape.depth]
+    recipes = {item: RECIPES[item] for item in within if item in RECIPES}
+    if shape.is_drawn:
+        recipes = {
+            item: recipe._replace(needs=tuple((name, MOST_NEEDED) for name, _ in recipe.needs))
+            for item, recipe in recipes.items()
+        }
+    goal_sets = [within] if shape.is_everything else [[goal] for goal in within]
+    bounds: list[int] = []
+    for goals in goal_sets:
+        steps = steps_to(goals, recipes)
+        raw = sum(needed(steps, goals, recipes).values())
+        walks = sum(2 * len(recipes[item].needs) + 1 for item in steps if item in recipes)
+        bounds.append(raw + walks + len(steps) + shape.places)
+    return max(bounds)
