@@ -15,6 +15,8 @@ from quintain.recipes.job import Job
         ("demonstrations", -1, "demonstrations: got -1; give 0 or more"),
         ("eval_every", 0, "eval_every: got 0; give 1 or more"),
         ("eval_episodes", 0, "eval_episodes: got 0; give 1 or more"),
+        ("most_turns", 0, "most_turns: got 0; give 1 or more, or none"),
+        ("most_tokens", -5, "most_tokens: got -5; give 1 or more, or none"),
         ("imitation_rate", 0.0, "imitation_rate: got 0.0; give a number above 0"),
         ("learning_rate", -1.0, "learning_rate: got -1.0; give a number above 0"),
         ("temperature", float("nan"), "temperature: got nan; give a number above 0"),

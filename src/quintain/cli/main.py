@@ -46,6 +46,7 @@ COMMANDS: dict[str, Command] = {
     "check": Command("checking:check", "check an environment, a model folder or a run"),
     "export": Command("exporting:export", "take a model or episodes out of a run: hf, messages, parquet"),
     "view": Command("viewing:view", "show where the report of a run lies, and its curve"),
+    "bench": Command("bench:bench", "methods against their baselines, over seeds, at equal budget"),
     "methods": Command("listing:methods", "list the published methods and how far each has come"),
     "environments": Command("listing:environments", "list the environments"),
 }

@@ -36,12 +36,19 @@ class Job:
     """Steps between evaluations; each also saves a checkpoint."""
     eval_episodes: int = 128
     """Held-out tasks of an evaluation, one episode each."""
+    most_turns: int | None = None
+    """Environment steps of training episodes after which the run ends; none for no limit."""
+    most_tokens: int | None = None
+    """Sampled tokens of training episodes after which the run ends; none for no limit."""
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
         for name, least in (("steps", 1), ("demonstrations", 0), ("eval_every", 1), ("eval_episodes", 1)):
             if getattr(self, name) < least:
                 raise ConfigError(f"{name}: got {getattr(self, name)}; give {least} or more")
+        for name, most in (("most_turns", self.most_turns), ("most_tokens", self.most_tokens)):
+            if most is not None and most < 1:
+                raise ConfigError(f"{name}: got {most}; give 1 or more, or none")
         for name in ("imitation_rate", "learning_rate", "temperature"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name}: got {getattr(self, name)}; give a number above 0")

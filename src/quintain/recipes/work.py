@@ -71,7 +71,10 @@ class Work:
         self.held_out = held_out(self.make_environment, job.eval_episodes)
         self.interruption = Interruption()
         rows = run.metrics()
-        self._seconds_before = float(rows[-1].get("time/seconds", 0.0)) if rows else 0.0
+        last = rows[-1] if rows else {}
+        self._seconds_before = float(last.get("time/seconds", 0.0))
+        self.turns_taken = int(last.get("total/turns", 0))
+        self.tokens_sampled = int(last.get("total/tokens", 0))
         self.started = self._step_started = time.monotonic()
         self._num_tokens = 0
 
@@ -88,6 +91,8 @@ class Work:
         if self.run.next_step == 0:
             self.commit(0, (), None)
         for step in range(self.run.next_step, self.job.steps + 1):
+            if self._is_spent():
+                break
             self._stop_if_asked(step - 1)
             self._step_started = time.monotonic()
             self._num_tokens = self._num_computed()
@@ -105,7 +110,14 @@ class Work:
             tasks, size=size, seed=self.seed("step", step), on_episode=lambda _: self.display.advance()
         )
         self.run.append([t for group in groups for t in group.trajectories], step=step)
+        self.count([t for group in groups for t in group.trajectories])
         return groups
+
+    def count(self, trajectories: Sequence[Trajectory], *, num_known: int = 0) -> None:
+        """Count what `trajectories` cost, but for their first `num_known` turns; see `Job.most_turns`."""
+        fresh = [turn for t in trajectories for turn in t.turns[num_known:]]
+        self.turns_taken += len(fresh)
+        self.tokens_sampled += sum(len(turn.completion.token_ids) for turn in fresh)
 
     def starting_groups(self, *, tasks: int, size: int) -> list[Group]:
         """Return `size` episodes of each of `tasks` tasks by the starting policy; a resumed run reads its journal."""
@@ -142,7 +154,8 @@ class Work:
         row = {**rollout_metrics(groups), **(report_metrics(report) if report else {}), **(metrics or {})}
         row["time/step"] = time.monotonic() - self._step_started
         row["tokens_per_second"] = (self._num_computed() - self._num_tokens) / max(row["time/step"], 1e-9)
-        is_due = step % self.job.eval_every == 0 or step == self.job.steps
+        row |= {"total/turns": float(self.turns_taken), "total/tokens": float(self.tokens_sampled)}
+        is_due = step % self.job.eval_every == 0 or step == self.job.steps or self._is_spent()
         if is_due:
             row |= self.evaluate(step).metrics()
         row["time/seconds"] = self._seconds_before + time.monotonic() - self.started
@@ -164,6 +177,13 @@ class Work:
     def _num_computed(self) -> int:
         """Return the tokens that the engine has read and sampled so far."""
         return self.engine.num_prefilled + self.engine.num_sampled
+
+    def _is_spent(self) -> bool:
+        """Return whether the training episodes so far have used up what the job allows."""
+        job = self.job
+        return (job.most_turns is not None and self.turns_taken >= job.most_turns) or (
+            job.most_tokens is not None and self.tokens_sampled >= job.most_tokens
+        )
 
     def _stop_if_asked(self, step: int) -> None:
         """Save what was done up to `step` and stop, if the user asked to."""
