@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from quintain.models.families import Layer, Norm, backbone, head, head_sizes
+from quintain.models import fused
+from quintain.models.families import Backbone, Layer, Norm, backbone, head, head_sizes
+from quintain.models.fused import Families, Rotation, Sizes
+from quintain.models.native import fits
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -42,6 +45,8 @@ class Plan:
     buckets: tuple[Bucket, ...]
     gather: Tensor
     """int64 [N], where the result for packed token n stands in the concatenated outputs of the buckets"""
+    families: Families
+    """the same for the fused kernels"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +94,22 @@ def plan(streams: Sequence[Stream], *, waste: float = 0.25, device: torch.device
         )
         for b in buckets
     )
-    return Plan(moved, gather.to(device))
+    return Plan(moved, gather.to(device), families_of(streams))
+
+
+def families_of(streams: Sequence[Stream]) -> Families:
+    """Return `streams` grouped by the prefix that they are or continue."""
+    members: dict[int, list[Stream]] = {}
+    for stream in streams:
+        root = stream.prefix_start if stream.prefix_length else stream.start
+        members.setdefault(root, []).append(stream)
+    ordered = [stream for family in members.values() for stream in family]
+    bounds = torch.tensor([0, *(len(family) for family in members.values())]).cumsum(0)
+    columns = (
+        torch.tensor([getattr(stream, name) for stream in ordered], dtype=torch.int64)
+        for name in ("start", "length", "prefix_start", "prefix_length")
+    )
+    return Families(*columns, bounds)
 
 
 def _bucket(rows: Sequence[Stream]) -> tuple[Bucket, int]:
@@ -112,16 +132,58 @@ def hidden_states(model: PreTrainedModel, token_ids: Tensor, position_ids: Tenso
     """Return the final hidden states [N, D] of packed `token_ids` [N] at `position_ids` [N]."""
     base = backbone(model)
     hidden = base.embed_tokens(token_ids)
-    cos, sin = cast(Any, base.rotary_emb)(hidden[None], position_ids[None])
-    sizes = head_sizes(model)
+    is_fused = fits(hidden) and not torch.is_autocast_enabled(hidden.device.type)
+    block = _fused_block if is_fused else _block
+    where = _tables(base, hidden, position_ids) if is_fused else _angles(base, hidden, position_ids)
+    sizes = Sizes(*head_sizes(model))
     for layer in base.layers:
-        hidden = hidden + _attend(
-            layer, rms_norm(hidden, layer.input_layernorm), (cos[0], sin[0]), sizes, attention
-        )
-        normed = rms_norm(hidden, layer.post_attention_layernorm)
-        mlp = layer.mlp
-        hidden = hidden + mlp.down_proj(F.silu(mlp.gate_proj(normed)) * mlp.up_proj(normed))
+        hidden = block(layer, hidden, cast(Any, where), sizes, attention)
     return rms_norm(hidden, base.norm)
+
+
+def _angles(base: Backbone, hidden: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Return cosine and sine [N, d] of the packed tokens."""
+    cosine, sine = cast(Any, base.rotary_emb)(hidden[None], position_ids[None])
+    return cosine[0], sine[0]
+
+
+def _tables(base: Backbone, hidden: Tensor, position_ids: Tensor) -> Rotation:
+    """Return cosine and sine of every position up to the last, and where each token stands."""
+    positions = torch.arange(int(position_ids.max()) + 1)
+    return Rotation(*(t.contiguous() for t in _angles(base, hidden, positions)), position_ids.contiguous())
+
+
+def _block(
+    layer: Layer, hidden: Tensor, rotation: tuple[Tensor, Tensor], sizes: Sizes, attention: Plan
+) -> Tensor:
+    """Return `hidden` [N, D] after one layer."""
+    hidden = hidden + _attend(layer, rms_norm(hidden, layer.input_layernorm), rotation, sizes, attention)
+    normed = rms_norm(hidden, layer.post_attention_layernorm)
+    mlp = layer.mlp
+    return hidden + mlp.down_proj(F.silu(mlp.gate_proj(normed)) * mlp.up_proj(normed))
+
+
+def _fused_block(layer: Layer, hidden: Tensor, rotation: Rotation, sizes: Sizes, attention: Plan) -> Tensor:
+    """Return what `_block` does, by the kernels."""
+    module, mlp = cast(Any, layer.self_attn), layer.mlp
+    first, second = layer.input_layernorm, layer.post_attention_layernorm
+    normed = fused.rms_norm(hidden, first.weight, first.variance_epsilon)
+    projected = _joined((module.q_proj, module.k_proj, module.v_proj), normed)
+    norms = None
+    if hasattr(module, "q_norm"):
+        norms = (module.q_norm.weight, module.k_norm.weight, module.q_norm.variance_epsilon)
+    mixed = fused.attention(projected, norms, rotation, sizes, attention.families)
+    hidden = hidden + module.o_proj(mixed)
+    normed = fused.rms_norm(hidden, second.weight, second.variance_epsilon)
+    return hidden + mlp.down_proj(fused.gated(_joined((mlp.gate_proj, mlp.up_proj), normed)))
+
+
+def _joined(modules: Sequence[nn.Module], inputs: Tensor) -> Tensor:
+    """Return the outputs of linear `modules` side by side, by one product where they are plain."""
+    plain = [module for module in modules if type(module) is nn.Linear and module.bias is None]
+    if len(plain) == len(modules):
+        return F.linear(inputs, torch.cat([module.weight for module in plain]))
+    return torch.cat([module(inputs) for module in modules], dim=-1)
 
 
 def logits_of(model: PreTrainedModel, hidden: Tensor) -> Tensor:
@@ -133,11 +195,11 @@ def _attend(
     layer: Layer,
     normed: Tensor,
     rotation: tuple[Tensor, Tensor],
-    sizes: tuple[int, int, int],
+    sizes: Sizes,
     attention: Plan,
 ) -> Tensor:
     """Return the attention output [N, D] of one layer."""
-    num_heads, num_kv, dimension = sizes
+    num_heads, num_kv, dimension = sizes.heads, sizes.kv, sizes.dimension
     module: Any = layer.self_attn
     query = module.q_proj(normed).view(-1, num_heads, dimension)
     key = module.k_proj(normed).view(-1, num_kv, dimension)
@@ -152,10 +214,10 @@ def _attend(
 
 
 def _attend_bucket(
-    bucket: Bucket, query: Tensor, key: Tensor, value: Tensor, sizes: tuple[int, int, int]
+    bucket: Bucket, query: Tensor, key: Tensor, value: Tensor, sizes: Sizes
 ) -> Tensor:
     """Return the attention outputs [R * Lq, heads * dimension] of one bucket."""
-    num_heads, num_kv, dimension = sizes
+    num_heads, num_kv, dimension = sizes.heads, sizes.kv, sizes.dimension
     rows = bucket.num_rows
     queries = query.index_select(0, bucket.query).view(rows, -1, num_heads, dimension).transpose(1, 2)
     keys = key.index_select(0, bucket.key).view(rows, -1, num_kv, dimension).transpose(1, 2)

@@ -18,7 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from quintain.errors import InvariantError, UsageError
+from quintain.models import fused
 from quintain.models.families import head, unsupported
+from quintain.models.native import fits
 from quintain.models.packed import hidden_states
 from quintain.trainers import gap
 from quintain.trainers.checkpoint import load_state, save_state
@@ -205,11 +207,9 @@ class Learner:
         with self._precision(batch.token_ids.device):
             targets, hidden, logits = self._predictions(model, batch)
             values = cast(Tensor, self.value_head(hidden)) if self.value_head and with_values else None
-        distribution = torch.log_softmax(logits.float() / self.optimization.temperature, dim=-1)
         chosen = batch.token_ids.index_select(0, targets)
-        logprobs = distribution.gather(1, chosen[:, None]).squeeze(1)
-        entropy = -(distribution.exp() * distribution).sum(dim=-1)
-        empty = distribution.new_zeros(num_tokens)
+        logprobs, entropy = distributions(logits, chosen, self.optimization.temperature)
+        empty = logprobs.new_zeros(num_tokens)
         return Outputs(
             logprobs=empty.index_copy(0, targets, logprobs),
             entropy=empty.index_copy(0, targets, entropy),
@@ -224,6 +224,15 @@ class Learner:
         hidden = hidden_states(model, laid.token_ids, laid.position_ids, laid.attention)
         hidden = hidden.index_select(0, laid.predictors)
         return laid.targets, hidden, head(model)(hidden)
+
+
+def distributions(logits: Tensor, chosen: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """Return the log-prob of `chosen` [M] and the entropy, [M] each, of softmax(`logits` [M, V] / temperature)."""
+    if fits(logits):
+        return fused.logprobs(logits, chosen, temperature)
+    distribution = torch.log_softmax(logits.float() / temperature, dim=-1)
+    logprobs = distribution.gather(1, chosen[:, None]).squeeze(1)
+    return logprobs, -(distribution.exp() * distribution).sum(dim=-1)
 
 
 def _padded_predictions(model: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
