@@ -277,8 +277,8 @@ class _FusedLayer:
 
     def __init__(self, layer: Any) -> None:
         attention, mlp = layer.self_attn, layer.mlp
-        self.qkv_weight, self.qkv_bias = _joined([attention.q_proj, attention.k_proj, attention.v_proj])
-        self.gate_up_weight, self.gate_up_bias = _joined([mlp.gate_proj, mlp.up_proj])
+        self.qkv_weight, self.qkv_bias = joined([attention.q_proj, attention.k_proj, attention.v_proj])
+        self.gate_up_weight, self.gate_up_bias = joined([mlp.gate_proj, mlp.up_proj])
         self.output, self.down = attention.o_proj, mlp.down_proj
         self.norms = (layer.input_layernorm, layer.post_attention_layernorm)
         self.head_norms = (attention.q_norm, attention.k_norm) if hasattr(attention, "q_norm") else None
@@ -305,15 +305,15 @@ class _FusedLayer:
         return hidden + self.down(F.silu(gate) * up)
 
 
-def _joined(modules: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
+def joined(modules: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
     """Return the weights (and biases) of linear `modules` stacked; adapters are added to their base weight."""
-    weights = [_effective_weight(module) for module in modules]
+    weights = [effective_weight(module) for module in modules]
     biases = [module.bias for module in modules]
     bias = torch.cat([b.detach() for b in biases]) if all(b is not None for b in biases) else None
     return torch.cat(weights), bias
 
 
-def _effective_weight(module: Any) -> Tensor:
+def effective_weight(module: Any) -> Tensor:
     """Return the weight of a linear module, with the delta of its active low-rank adapters."""
     weight = module.weight.detach()
     for adapter in getattr(module, "active_adapters", ()):

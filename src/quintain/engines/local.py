@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from quintain.engines.decoder import Decoder, FastDecoder, GenericDecoder
+from quintain.engines.fused_decoder import FusedDecoder, can_decode
 from quintain.engines.protocol import Reply, Request
 from quintain.engines.sampling import sample, uniforms
 from quintain.engines.scoring import choose
@@ -48,6 +49,14 @@ class _Job:
     logprobs: list[float] = field(default_factory=list[float])
 
 
+def decoder_for(model: PreTrainedModel, max_length: int) -> Decoder:
+    """Return the fastest decoder that can run `model`."""
+    if unsupported(model):
+        return GenericDecoder(model)
+    fast = FusedDecoder if can_decode(model) else FastDecoder
+    return fast(model, max_length=max_length)
+
+
 class Local:
     """Samples from `model` in this process.
 
@@ -66,9 +75,7 @@ class Local:
         self._max_length = min(limit, max_length or limit)
         self.max_batch = max_batch
         self.fallback_reason = unsupported(model)
-        self.decoder: Decoder = (
-            GenericDecoder(model) if self.fallback_reason else FastDecoder(model, max_length=self._max_length)
-        )
+        self.decoder = decoder_for(model, self._max_length)
         self._version = 0
         self._sessions: dict[str, _Session] = {}
         self._free: list[int] = []

@@ -9,6 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from quintain.models.native import call, fits
+
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -34,6 +36,8 @@ def sample(logits: Tensor, temperatures: Tensor, numbers: Tensor) -> tuple[Tenso
         Token ids int64 [R], and their log-probs float [R] under the tempered distribution (under temperature 1
         where greedy). A row whose logits are not finite gives a log-prob that is not finite.
     """
+    if fits(logits):
+        return _sampled(logits.contiguous(), temperatures, numbers)
     greedy = temperatures == 0
     scaled = logits.float() / torch.where(greedy, 1.0, temperatures)[:, None]
     logprobs = torch.log_softmax(scaled, dim=-1)
@@ -42,3 +46,10 @@ def sample(logits: Tensor, temperatures: Tensor, numbers: Tensor) -> tuple[Tenso
     chosen = torch.searchsorted(cumulative, target, right=True).squeeze(1).clamp_(max=logits.shape[-1] - 1)
     chosen = torch.where(greedy, scaled.argmax(dim=-1), chosen)
     return chosen, logprobs.gather(1, chosen[:, None]).squeeze(1)
+
+
+def _sampled(logits: Tensor, temperatures: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
+    """Do as `sample` does, by a kernel."""
+    chosen, logprobs = torch.empty(len(logits), dtype=torch.int64), logits.new_empty(len(logits))
+    call("qt_sample", logits, temperatures.float(), numbers.double(), chosen, logprobs, *logits.shape)
+    return chosen, logprobs

@@ -1,0 +1,250 @@
+"""Cached forward passes by the kernels of `models.native`: the Llama family in 32-bit floats on the processor.
+
+The cache of a layer is laid out for the kernels: keys in blocks of 16 with the dimension outermost, so that
+scores of 16 keys are one vector. Streams that were opened with the same prompt read it from one slot while it
+is live, so the prompt of a group stays in the processor's cache. The one rule: results equal those of
+`engines.decoder.FastDecoder`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from quintain.engines.decoder import effective_weight, joined
+from quintain.models.families import backbone, head, head_sizes
+from quintain.models.native import call, fits
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+BLOCK = 16
+"""Keys of a block of the cache."""
+ROUND_TOKENS = 1024
+"""New tokens that go through the layers together, so that they stay in the processor's cache."""
+
+
+def can_decode(model: PreTrainedModel) -> bool:
+    """Whether the kernels can run `model`, of a family that the fast paths know."""
+    return fits(*model.parameters())
+
+
+class FusedDecoder:
+    """See the module; implements `engines.decoder.Decoder`."""
+
+    def __init__(self, model: PreTrainedModel, *, max_length: int) -> None:
+        self.model = model
+        self.max_length = max_length
+        self.num_heads, self.num_kv, self.dimension = head_sizes(model)
+        self.lengths: list[int] = []
+        self._shared: dict[int, tuple[int, int]] = {}
+        """slot -> the group that it shares its first tokens with, and how many they are"""
+        self._num_groups = 0
+        self._capacity = 0
+        self._keys: list[Tensor] = []
+        self._values: list[Tensor] = []
+        self.refresh()
+
+    @torch.inference_mode()
+    def refresh(self) -> None:
+        """See `Decoder.refresh`."""
+        self._base = backbone(self.model)
+        self._head = head(self.model)
+        self._layers = [_Weights(cast(Any, layer)) for layer in self._base.layers]
+        self.lengths = [0] * len(self.lengths)
+        self._shared.clear()
+        self._positions(max(self._capacity, 64))
+
+    def clear(self, slot: int) -> None:
+        """See `Decoder.clear`."""
+        self._shared.pop(slot, None)
+        if slot < len(self.lengths):
+            self.lengths[slot] = 0
+
+    @torch.inference_mode()
+    def copy(self, source: int, targets: Sequence[int]) -> None:
+        """See `Decoder.copy`."""
+        length = self.lengths[source]
+        self._reserve(max(targets) + 1, length)
+        blocks = -(-length // BLOCK)
+        index = torch.tensor(targets)
+        for keys, values in zip(self._keys, self._values, strict=True):
+            keys[index, :, :blocks] = keys[source, :, :blocks]
+            values[index, :, :length] = values[source, :, :length]
+        self._num_groups += 1
+        for slot in (source, *targets):
+            self.lengths[slot] = length
+            self._shared[slot] = self._num_groups, length // BLOCK * BLOCK
+
+    @torch.inference_mode()
+    def forward(self, slots: Sequence[int], new_ids: Sequence[Sequence[int]]) -> Tensor:
+        """See `Decoder.forward`."""
+        starts = [self.lengths[slot] if slot < len(self.lengths) else 0 for slot in slots]
+        ends = [start + len(ids) for start, ids in zip(starts, new_ids, strict=True)]
+        self._reserve(max(slots) + 1, max(ends))
+        for slot, end in zip(slots, ends, strict=True):
+            self.lengths[slot] = end
+        outputs: list[Tensor] = []
+        first = 0
+        while first < len(slots):
+            last, tokens = first, 0
+            while last < len(slots) and (last == first or tokens + len(new_ids[last]) <= ROUND_TOKENS):
+                tokens += len(new_ids[last])
+                last += 1
+            part = slice(first, last)
+            outputs.append(self._round(slots[part], starts[part], new_ids[part]))
+            first = last
+        return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+
+    def _round(self, slots: Sequence[int], starts: Sequence[int], new_ids: Sequence[Sequence[int]]) -> Tensor:
+        """Return the logits of a few streams."""
+        rows = _Rows(slots, starts, [len(ids) for ids in new_ids], self._leaders(slots))
+        hidden = self._base.embed_tokens(torch.tensor([i for ids in new_ids for i in ids]))
+        for index, layer in enumerate(self._layers):
+            projected = F.linear(layer.first_norm(hidden), layer.qkv, layer.qkv_bias)
+            query = self._store(index, projected, layer, rows)
+            mixed = self._attend(index, query, rows)
+            if index == len(self._layers) - 1 and rows.last is not None:
+                mixed, hidden = mixed.index_select(0, rows.last), hidden.index_select(0, rows.last)
+            hidden = layer.finish(hidden, mixed)
+        norm = self._base.norm
+        return self._head(normed(hidden, norm.weight, norm.variance_epsilon))
+
+    def _store(self, index: int, projected: Tensor, layer: _Weights, rows: _Rows) -> Tensor:
+        """Put keys and values of the new tokens into the cache of a layer and return their queries."""
+        num, heads, kv, dimension = len(projected), self.num_heads, self.num_kv, self.dimension
+        query = projected.new_empty(num, heads, dimension)
+        key = projected.new_empty(num, kv, dimension)
+        scales = projected.new_empty(num, heads + kv)
+        call(
+            "qt_heads", projected, *layer.head_norms, self._cosine, self._sine, rows.positions,
+            layer.head_epsilon, query, key, scales, num, heads, kv, dimension,
+        )  # fmt: skip
+        value = projected[:, (heads + kv) * dimension :]
+        call(
+            "qt_cache", key, value, projected.shape[1], rows.token_slots, rows.positions,
+            self._keys[index], self._values[index], num, kv, dimension, self._capacity,
+        )  # fmt: skip
+        return query
+
+    def _attend(self, index: int, query: Tensor, rows: _Rows) -> Tensor:
+        """Return the attention output [tokens, heads * dimension] of a layer."""
+        mixed = query.new_empty(len(query), self.num_heads * self.dimension)
+        call(
+            "qt_cached_attention", query, self._keys[index], self._values[index], *rows.places,
+            len(rows.places[0]), self.num_heads, self.num_kv, self.dimension, self._capacity, mixed,
+        )  # fmt: skip
+        return mixed
+
+    def _leaders(self, slots: Sequence[int]) -> list[tuple[int, int]]:
+        """Return, for each of `slots`, the slot that it reads its first tokens from, and how many they are."""
+        leaders: dict[int, int] = {}
+        found: list[tuple[int, int]] = []
+        for slot in slots:
+            group, shared = self._shared.get(slot, (0, 0))
+            found.append((leaders.setdefault(group, slot) if group else slot, shared))
+        return found
+
+    def _reserve(self, num_slots: int, length: int) -> None:
+        """Grow the cache to `num_slots` slots of `length` tokens."""
+        missing = num_slots - len(self.lengths)
+        if missing > 0:
+            self.lengths.extend([0] * missing)
+        known = self._keys[0].shape[0] if self._keys else 0
+        if num_slots <= known and length <= self._capacity:
+            return
+        wanted = -(-(length + length // 4) // 64) * 64
+        capacity = max(self._capacity, min(-(-self.max_length // BLOCK) * BLOCK, wanted))
+        slots = max(len(self.lengths), known)
+        padded = -(-self.dimension // BLOCK) * BLOCK
+        shapes = (
+            (slots, self.num_kv, capacity // BLOCK, self.dimension, BLOCK),
+            (slots, self.num_kv, capacity, padded),
+        )
+        grown: list[list[Tensor]] = []
+        for caches, shape in zip((self._keys, self._values), shapes, strict=True):
+            new = [torch.zeros(shape) for _ in self._layers]
+            for to, old in zip(new, caches, strict=False):
+                to[: old.shape[0], :, : old.shape[2]] = old
+            grown.append(new)
+        self._keys, self._values = grown
+        self._capacity = capacity
+        self._positions(capacity)
+
+    def _positions(self, length: int) -> None:
+        """Tabulate the rotation of the first `length` positions."""
+        hidden = cast(Tensor, self._base.embed_tokens.weight)[:1]
+        tables = cast(Any, self._base.rotary_emb)(hidden, torch.arange(length)[None])
+        self._cosine, self._sine = (table[0].contiguous() for table in tables)
+
+
+class _Rows:
+    """Where the new tokens of a round stand."""
+
+    def __init__(
+        self,
+        slots: Sequence[int],
+        starts: Sequence[int],
+        counts: Sequence[int],
+        leaders: Sequence[tuple[int, int]],
+    ) -> None:
+        count, past = torch.tensor(counts), torch.tensor(starts)
+        ends = count.cumsum(0)
+        self.token_slots = torch.tensor(slots).repeat_interleave(count)
+        self.positions = torch.arange(int(ends[-1])) + (past - ends + count).repeat_interleave(count)
+        self.last = None if max(counts) == 1 else ends - 1
+        """place of each stream's last token; None where each has one"""
+        leader, shared = torch.tensor(leaders).T.contiguous()
+        self.places = (
+            ends - count,
+            count,
+            past,
+            torch.tensor(slots),
+            leader.contiguous(),
+            shared.contiguous(),
+        )
+
+
+class _Weights:
+    """The weights of one layer, projections joined, adapters added in."""
+
+    def __init__(self, layer: Any) -> None:
+        attention, mlp = layer.self_attn, layer.mlp
+        self.qkv, self.qkv_bias = joined([attention.q_proj, attention.k_proj, attention.v_proj])
+        self.gate_up, self.gate_up_bias = joined([mlp.gate_proj, mlp.up_proj])
+        self.output, self.output_bias = effective_weight(attention.o_proj), attention.o_proj.bias
+        self.down, self.down_bias = effective_weight(mlp.down_proj), mlp.down_proj.bias
+        self.norms = (layer.input_layernorm, layer.post_attention_layernorm)
+        has_norms = hasattr(attention, "q_norm")
+        self.head_norms = (attention.q_norm.weight, attention.k_norm.weight) if has_norms else (None, None)
+        self.head_epsilon = float(attention.q_norm.variance_epsilon) if has_norms else 0.0
+
+    def first_norm(self, hidden: Tensor) -> Tensor:
+        """Return `hidden` [T, D] as the attention reads it."""
+        return normed(hidden, self.norms[0].weight, self.norms[0].variance_epsilon)
+
+    def finish(self, hidden: Tensor, mixed: Tensor) -> Tensor:
+        """Add the attention output and the feed-forward to the residual stream [T, D]."""
+        hidden = added(hidden, mixed, self.output, self.output_bias)
+        inner = normed(hidden, self.norms[1].weight, self.norms[1].variance_epsilon)
+        projected = F.linear(inner, self.gate_up, self.gate_up_bias)
+        active = projected.new_empty(len(projected), projected.shape[1] // 2)
+        call("qt_gated", projected, active, *active.shape)
+        return added(hidden, active, self.down, self.down_bias)
+
+
+def normed(hidden: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    """Return the root-mean-square norm of `hidden` [T, D]."""
+    out = torch.empty_like(hidden)
+    call("qt_rms_norm", hidden, weight, out, None, *hidden.shape, epsilon)
+    return out
+
+
+def added(hidden: Tensor, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return `hidden` plus a linear layer of `inputs`."""
+    result = torch.addmm(hidden, inputs, weight.T)
+    return result if bias is None else result + bias
