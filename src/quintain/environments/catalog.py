@@ -26,14 +26,18 @@ from quintain.errors import UsageError, suggestion
 
 CATALOG: dict[str, str] = {
     "babyai": "quintain.environments.babyai:BabyAI",
+    "calc": "quintain.environments.calc:Calc",
+    "collab": "quintain.environments.collab:Collab",
     "craft": "quintain.environments.craft:Craft",
     "desk": "quintain.environments.desk:Desk",
     "guess": "quintain.environments.guess:Guess",
     "gymnasium": "quintain.environments.gym:Gymnasium",
     "house": "quintain.environments.house:House",
     "keydoor": "quintain.environments.keydoor:KeyDoor",
+    "repo": "quintain.environments.repo:Repo",
     "shop": "quintain.environments.shop:Shop",
     "stream": "quintain.environments.stream:Stream",
+    "web": "quintain.environments.web:Web",
 }
 ADAPTERS: dict[str, str] = {
     "babyai": "babyai/GoToRedBallNoDists",
