@@ -45,7 +45,7 @@ def test_a_world_that_hangs_is_told_after_the_deadline(monkeypatch: pytest.Monke
     monkeypatch.setattr(rehearsal, "DEADLINE", 0.05)
     spec = world("    def reset(self, task):\n        time.sleep(0.5)\n        return 'go'\n")
     with pytest.raises(
-        EnvironmentFault, match=r"a call took longer than 0.05 s; repair it, then `quintain check"
+        EnvironmentFault, match=r"got no answer within 0.05 s; repair it, then `quintain check"
     ):
         ready(spec)
 
@@ -86,3 +86,26 @@ def test_nothing_is_written_for_a_broken_world(cli: Cli) -> None:
             f"environment {spec}: got RuntimeError: boo (world.py, line 7); repair it"
         )
     assert {path.name for path in Path().iterdir()} <= {"world.py", "__pycache__"}
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        (
+            "    def instructions(self):\n        return 7\n",
+            r"world.instructions must return a text: got int",
+        ),
+        (
+            "    def tools(self):\n        return 'go'\n",
+            r"world.tools must return a tuple of ToolSpec: got 'go'",
+        ),
+        ("    def __init__(self):\n        time.sleep(0.5)\n", r"world.py:World: got no answer within 0.1 s"),
+    ],
+)
+@pytest.mark.usefixtures("cli")
+def test_what_the_agent_is_told_and_the_building_are_rehearsed(
+    monkeypatch: pytest.MonkeyPatch, body: str, what: str
+) -> None:
+    monkeypatch.setattr(rehearsal, "DEADLINE", 0.1)
+    with pytest.raises(EnvironmentFault, match=what):
+        ready(world(RESET + body))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quintain.data import messages
+from quintain.environments.boundary import asked, checked_instructions
 from quintain.environments.catalog import find
 from quintain.errors import DataError
 from quintain.eval.evaluate import evaluate
@@ -52,9 +53,7 @@ def write_messages(
     Raises:
         DataError: there is none.
     """
-    world = find(environment)()
-    instructions = world.instructions()
-    world.close()
+    instructions = asked(find(environment), checked_instructions)
     scored = (t for t in trajectories if isinstance(t.outcome, Score))
     temporary = file.with_name(f".{file.name}.{os.getpid()}")
     count = 0

@@ -5,17 +5,12 @@ rule: every call has a deadline.
 """
 
 import random
-import traceback
-from collections.abc import Generator
-from contextlib import closing, contextmanager
-from pathlib import Path
+from contextlib import closing
 
 from quintain.environments.baselines import random_action
+from quintain.environments.boundary import answered, blamed, checked_instructions, checked_tools
 from quintain.environments.catalog import Recipe, find
 from quintain.environments.protocol import Environment, advance, begin
-from quintain.errors import EnvironmentFault, QuintainError
-from quintain.rollout.stepper import Stepper
-from quintain.types import Failure
 
 DEADLINE = 60.0
 """Seconds that the rehearsal may take."""
@@ -31,17 +26,7 @@ def ready(spec: str | type[Environment]) -> Recipe:
         EnvironmentFault: it cannot be imported or built, raises, hangs, or returns what it must not.
     """
     recipe = named(spec)
-    with blamed(recipe.spec):
-        environment = recipe()
-    (result,) = Stepper(timeout=DEADLINE).run([lambda: rehearse(recipe.spec, environment)])
-    if isinstance(result, Failure):
-        is_told = result.message.startswith(f"environment {recipe.spec}: ")
-        what = (
-            result.message
-            if is_told
-            else f"environment {recipe.spec}: got {result.message}; {look(recipe.spec)}"
-        )
-        raise EnvironmentFault(what)
+    answered(recipe.spec, lambda: rehearse(recipe), seconds=DEADLINE)
     return recipe
 
 
@@ -51,35 +36,12 @@ def named(spec: str | type[Environment]) -> Recipe:
         return find(spec)
 
 
-@contextmanager
-def blamed(spec: str) -> Generator[None]:
-    """Turn what is raised within into an `EnvironmentFault` of the environment `spec`, errors of ours aside."""
-    try:
-        yield
-    except QuintainError:
-        raise
-    except Exception as error:
-        what = f"{type(error).__name__}: {error}{place(error)}"
-        raise EnvironmentFault(f"environment {spec}: got {what}; {look(spec)}") from error
-
-
-def place(error: Exception) -> str:
-    """Return the file and line that `error` was raised at."""
-    if isinstance(error, SyntaxError):
-        return ""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f" ({Path(frame.filename).name}, line {frame.lineno})"
-
-
-def look(spec: str) -> str:
-    """Return how to look closer."""
-    return f"repair it, then `quintain check {spec}`"
-
-
-def rehearse(spec: str, environment: Environment) -> int:
-    """Take a few random steps, close `environment`, and return how many steps it took."""
+def rehearse(recipe: Recipe) -> int:
+    """Build an environment, take a few random steps, close it, and return how many steps it took."""
     rng = random.Random(0)
-    with blamed(spec), closing(environment):
+    with closing(recipe()) as environment:
+        checked_instructions(environment)
+        checked_tools(environment)
         begin(environment, environment.task("train", 0))
         for step in range(NUM_STEPS):
             result = advance(environment, random_action(environment, rng))

@@ -108,13 +108,15 @@ def _resources() -> dict[str, int]:
     """Return this process's numbers of threads, children and open files, as far as the system tells."""
     counts = {"threads": threading.active_count()}
     if sys.platform == "linux":
-        counts["processes"] = sum(1 for _ in _children())
+        counts["processes"] = sum(1 for _ in children())
         counts["open files"] = len(os.listdir("/proc/self/fd"))
     return counts
 
 
-def _children() -> Iterable[int]:
-    """Yield the processes whose parent is this one."""
+def children() -> Iterable[int]:
+    """Yield the processes whose parent is this one; none where the system does not tell."""
+    if sys.platform != "linux":
+        return
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:

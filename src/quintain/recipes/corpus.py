@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from functools import partial
 from itertools import product
 from random import Random
 
 from quintain.environments.baselines import random_action, telling
+from quintain.environments.boundary import answered, asked, checked_instructions, checked_tools, spec_of
 from quintain.environments.protocol import Environment, Expert, Factory, advance, begin
 from quintain.errors import EnvironmentFault
 from quintain.rollout.stepper import Stepper
@@ -24,15 +24,12 @@ MOST_FAILURES = 4
 
 def corpus(make_environment: Factory, seed: int) -> Iterator[str]:
     """Yield texts of training episodes, instructions and tool schemas first."""
-    with closing(make_environment()) as environment:
-        yield environment.instructions()
-        for tool in environment.tools():
-            yield json.dumps(
-                {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
-            )
-        players = (False, True) if isinstance(environment, Expert) else (False,)
+    texts, has_expert = asked(make_environment, described)
+    yield from texts
+    players = (False, True) if has_expert else (False,)
     stepper = Stepper(timeout=TIMEOUT)
-    environment, num_failed = make_environment(), 0
+    spec = spec_of(make_environment)
+    environment, num_failed = answered(spec, make_environment), 0
     for index, by_expert in product(range(NUM_EPISODES), players):
         rng = Random(derive_seed(seed, "corpus", index))
         (texts,) = stepper.run([partial(_episode, environment, index, rng, by_expert)])
@@ -46,8 +43,17 @@ def corpus(make_environment: Factory, seed: int) -> Iterator[str]:
                 f"{texts.kind}: {texts.message}; repair it, then `quintain check` it"
             )
         stepper.run([environment.close])
-        environment = make_environment()
+        environment = answered(spec, make_environment)
     stepper.run([environment.close])
+
+
+def described(environment: Environment) -> tuple[list[str], bool]:
+    """Return instructions and tool schemas, and whether there is an expert."""
+    tools = [
+        json.dumps({"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)})
+        for tool in checked_tools(environment)
+    ]
+    return [checked_instructions(environment), *tools], isinstance(environment, Expert)
 
 
 def _episode(environment: Environment, index: int, rng: Random, by_expert: bool) -> list[str]:

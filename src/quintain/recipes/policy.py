@@ -15,6 +15,7 @@ from quintain.agents.catalog import AUTO, build
 from quintain.agents.protocol import Agent
 from quintain.curriculum.streams import Uniform
 from quintain.environments.baselines import random_action, telling
+from quintain.environments.boundary import asked, tasks_of
 from quintain.environments.protocol import Environment, Expert, Factory, Legal
 from quintain.models.load import load
 from quintain.models.tiny import SIZES, build_tiny
@@ -49,20 +50,19 @@ def harness(
     agent: str = AUTO,
 ) -> Agent:
     """Return the harness that `agent` names; by default the one that fits the environment."""
-    environment = make_environment()
-    try:
-        return build(agent, Chat(tokenizer), environment, temperature=temperature, max_tokens=max_tokens)
-    finally:
-        environment.close()
+    chat = Chat(tokenizer)
+    return asked(
+        make_environment,
+        lambda environment: build(agent, chat, environment, temperature=temperature, max_tokens=max_tokens),
+    )
 
 
 def teacher(make_environment: Factory) -> Demonstrator:
     """Return the environment's expert, or random valid actions (which teach the form only) where it has none."""
-    environment = make_environment()
-    try:
-        return expert_action if isinstance(environment, Expert) else valid_action
-    finally:
-        environment.close()
+    return asked(
+        make_environment,
+        lambda environment: expert_action if isinstance(environment, Expert) else valid_action,
+    )
 
 
 def expert_action(environment: Environment, _rng: Random, _seen: Sequence[Observation]) -> Action:
@@ -82,7 +82,7 @@ def demonstrate(
     """Return the scored ones of `count` episodes of the teacher on training tasks, as the policy's tokens."""
     rollout = Rollout(agent, make_environment, None, limits=Limits(max_failure_share=0.5))
     try:
-        tasks = Uniform(make_environment).draw(0, count)
+        tasks = Uniform(tasks_of(make_environment)).draw(0, count)
         groups = rollout.demonstrations(
             tasks, teacher(make_environment), seed=derive_seed(seed, "demonstrations"), on_episode=on_episode
         )

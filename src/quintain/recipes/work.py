@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from quintain.curriculum.streams import Uniform, held_out
 from quintain.data.pack import Aggregation, micro_batches
 from quintain.engines.local import Local
+from quintain.environments.boundary import tasks_of
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Factory
 from quintain.eval.evaluate import Evaluation, evaluate
@@ -67,8 +68,8 @@ class Work:
             has_reference=has_reference,
         )
         self.rollout = Rollout(self.agent, self.make_environment, self.engine, limits=limits)
-        self.curriculum = Uniform(self.make_environment)
-        self.held_out = held_out(self.make_environment, job.eval_episodes)
+        self.curriculum = Uniform(tasks_of(self.make_environment))
+        self.held_out = held_out(tasks_of(self.make_environment), job.eval_episodes)
         self.interruption = Interruption()
         rows = run.metrics()
         last = rows[-1] if rows else {}

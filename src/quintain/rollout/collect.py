@@ -13,9 +13,12 @@ from functools import partial
 
 from quintain.agents.protocol import Agent
 from quintain.engines.protocol import Engine
+from quintain.environments.boundary import spec_of
 from quintain.environments.protocol import Environment, Factory
-from quintain.errors import EnvironmentFault, FailureRateError, InvariantError, QuintainError
+from quintain.errors import EnvironmentFault, InvariantError, QuintainError
 from quintain.rollout.episode import Answer, Episode, Looks, Prefix, Start
+from quintain.rollout.failures import check_failures, one_line
+from quintain.rollout.leaks import Leaks
 from quintain.rollout.policies import Demonstrator, DemonstratorPolicy, EnginePolicy, Policy
 from quintain.rollout.replay import Walk, bring_back, walk
 from quintain.rollout.stepper import Stepper
@@ -32,6 +35,8 @@ class Limits:
     """Turns of an episode; the environment's own `max_turns` when None."""
     step_timeout: float = 30.0
     """Seconds that one call into an environment may take."""
+    reply_timeout: float = 600.0
+    """Seconds without any reply of the engine after which its requests count as lost."""
     attempts: int = 2
     """Times an episode is tried before its failure is recorded."""
     max_failure_share: float = 0.05
@@ -56,6 +61,7 @@ class Rollout:
         self.limits = limits or Limits()
         self.stepper = Stepper(timeout=self.limits.step_timeout, num_workers=self.limits.num_workers)
         self.looks = Looks(has_state_keys=self.limits.has_state_keys)
+        self.leaks = Leaks(make_environment, self.stepper)
         self._idle: list[Environment] = []
 
     def groups(
@@ -69,9 +75,11 @@ class Rollout:
         Raises:
             FailureRateError: more than the allowed share of episodes failed.
             EnvironmentFault: an environment could not be made.
+            EngineFault: the engine does not answer, or answers what was not asked.
         """
         assert self.engine is not None, "a rollout without an engine only makes demonstrations"
-        return self._run(tasks, size, seed, EnginePolicy(self.engine), on_episode)
+        policy = EnginePolicy(self.engine, patience=self.limits.reply_timeout)
+        return self._run(tasks, size, seed, policy, on_episode)
 
     def demonstrations(
         self,
@@ -106,7 +114,8 @@ class Rollout:
         """
         assert self.engine is not None, "a rollout without an engine only makes demonstrations"
         tasks = [prefix.task for prefix in prefixes]
-        return self._run(tasks, size, seed, EnginePolicy(self.engine), None, prefixes)
+        policy = EnginePolicy(self.engine, patience=self.limits.reply_timeout)
+        return self._run(tasks, size, seed, policy, None, prefixes)
 
     def reuse(self, environment: Environment) -> None:
         """Keep `environment` for a later episode."""
@@ -116,23 +125,23 @@ class Rollout:
         """Return a new environment.
 
         Raises:
-            EnvironmentFault: its constructor raised.
+            EnvironmentFault: its constructor raised, or did not return in time.
         """
-        try:
-            return self.make_environment()
-        except QuintainError:
-            raise
-        except Exception as error:  # the rollout boundary: a constructor may raise anything
-            make = self.make_environment
-            name = getattr(make, "spec", None) or getattr(make, "__name__", repr(make))
+        (made,) = self.stepper.run([partial(attempted, self.make_environment)])
+        if isinstance(made, QuintainError):
+            raise made
+        if isinstance(made, Failure):
+            reason = made.message if made.kind == "timeout" else f"{made.kind}: {one_line(made.message)}"
             raise EnvironmentFault(
-                f"making environment {name}: got {type(error).__name__}: {one_line(str(error))}; mend __init__"
-            ) from error
+                f"making environment {spec_of(self.make_environment)}: got {reason}; mend __init__"
+            )
+        return made
 
     def close(self) -> None:
-        """Close the idle environments."""
+        """Close the idle environments and say what they leave behind."""
         idle, self._idle = self._idle, []
         self.stepper.run([environment.close for environment in idle])
+        self.leaks.report()
 
     def _run(
         self,
@@ -163,14 +172,21 @@ class Rollout:
         ][::-1]
         done: dict[tuple[str, int], Trajectory] = {}
         round_ = _Round(self, policy)
-        while queue or round_.num_live:
-            new = [queue.pop()() for _ in range(min(len(queue), self.limits.concurrency - round_.num_live))]
-            for trajectory in round_.play(new):
-                done[trajectory.group, trajectory.index] = trajectory
-                if on_episode is not None:
-                    on_episode(trajectory)
+        failures: list[Failure] = []
+        try:
+            while queue or round_.num_live:
+                room = self.limits.concurrency - round_.num_live
+                for trajectory in round_.play([queue.pop()() for _ in range(min(len(queue), room))]):
+                    done[trajectory.group, trajectory.index] = trajectory
+                    failures += [trajectory.outcome] if isinstance(trajectory.outcome, Failure) else []
+                    if on_episode is not None:
+                        on_episode(trajectory)
+                most = self.limits.max_failure_share
+                check_failures(failures, finished=len(done), total=len(wanted), most=most)
+        except BaseException:
+            round_.abandon()
+            raise
         trajectories = [done[f"{place}:{task.id}", index] for place, task, index in wanted]
-        self._check_failures(trajectories)
         return [
             Group(task=task, trajectories=tuple(trajectories[place * size : (place + 1) * size]))
             for place, task in enumerate(tasks)
@@ -186,18 +202,6 @@ class Rollout:
         """Return an idle environment, or a new one."""
         return self._idle.pop() if self._idle else self.make()
 
-    def _check_failures(self, trajectories: Sequence[Trajectory]) -> None:
-        """Raise when too many of `trajectories` failed."""
-        failures = [t.outcome for t in trajectories if isinstance(t.outcome, Failure)]
-        allowed = self.limits.max_failure_share * len(trajectories)
-        if len(failures) > max(allowed, 1 if len(trajectories) > 1 else 0):
-            first = failures[0]
-            raise FailureRateError(
-                f"{len(trajectories)} episodes: got {len(failures)} failures, more than "
-                f"{self.limits.max_failure_share:.0%}; the first, by the {first.owner} ({first.kind}): "
-                f"{one_line(first.message)}"
-            )
-
 
 class _Round:
     """The live episodes of one `Rollout._run`."""
@@ -205,20 +209,38 @@ class _Round:
     def __init__(self, rollout: Rollout, policy: Policy) -> None:
         self.rollout = rollout
         self.policy = policy
-        self.num_live = 0
+        self._live: dict[int, Episode] = {}
         self._ready: list[Episode] = []
+        self._again: list[Episode] = []
+        self._broken: list[Environment] = []
         self._finished: list[Trajectory] = []
 
     def play(self, new: list[Episode]) -> list[Trajectory]:
-        """Start `new` episodes, advance all live ones, and return those that ended."""
-        self.num_live += len(new)
-        self._start(new)
+        """Start `new` episodes and those to be tried again, advance all live ones, and return those that ended."""
+        again, self._again = self._again, []
+        self._live |= {id(episode): episode for episode in new}
+        self._start([*again, *new])
         ready, self._ready = self._ready, []
         asked = [episode for episode in ready if self._ask(episode)]
         if self.num_live:
             self._act(self.policy.choose(asked))
+        broken, self._broken = self._broken, []
+        self.rollout.stepper.run([environment.close for environment in broken])
         finished, self._finished = self._finished, []
         return finished
+
+    @property
+    def num_live(self) -> int:
+        """Number of episodes that have begun and not ended."""
+        return len(self._live)
+
+    def abandon(self) -> None:
+        """Free what the live episodes hold, in the engine and in their environments."""
+        live, self._live = list(self._live.values()), {}
+        for episode in live:
+            self.policy.forget(episode.name)
+        closing = [*(episode.environment for episode in live), *self._broken]
+        self.rollout.stepper.run([environment.close for environment in closing])
 
     def _start(self, episodes: list[Episode]) -> None:
         """Reset the environments of `episodes` and open their conversations."""
@@ -278,10 +300,10 @@ class _Round:
     def _fail(self, episode: Episode, failure: Failure) -> None:
         """Try `episode` again in a fresh environment, or record its failure."""
         self.policy.forget(episode.name)
+        del self._live[id(episode)]
         if failure.kind != "timeout":
-            self.rollout.stepper.run([episode.environment.close])
+            self._broken.append(episode.environment)
         if episode.attempt + 1 >= self.rollout.limits.attempts:
-            self.num_live -= 1
             self._finished.append(episode.finish(Stop.FAILURE, failure))
             return
         again = Episode(
@@ -293,12 +315,13 @@ class _Round:
             attempt=episode.attempt + 1,
             prefix=episode.prefix,
         )
-        self._start([again])
+        self._live[id(again)] = again
+        self._again.append(again)
 
     def _end(self, episode: Episode, stop: Stop, outcome: Outcome) -> None:
         """Record the end of `episode` and keep its environment for another."""
         self.policy.forget(episode.name)
-        self.num_live -= 1
+        del self._live[id(episode)]
         self.rollout.reuse(episode.environment)
         self._finished.append(episode.finish(stop, outcome))
 
@@ -311,6 +334,9 @@ def started(looks: Looks, episode: Episode) -> Start:
     return start
 
 
-def one_line(text: str) -> str:
-    """Return `text` as one line."""
-    return " ".join(text.split())
+def attempted(make: Factory) -> Environment | QuintainError:
+    """Return a new environment, or the error of ours that making it raised."""
+    try:
+        return make()
+    except QuintainError as error:
+        return error

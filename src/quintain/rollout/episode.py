@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from quintain.agents.protocol import Agent, Brief, Prompt, Session
+from quintain.environments.boundary import checked_instructions, checked_tools
 from quintain.environments.protocol import Environment, Legal, StateKey, advance, begin
 from quintain.errors import EnvironmentFault, InvariantError
 from quintain.types import (
@@ -82,8 +83,8 @@ class Looks:
         view = self.look(environment, begin(environment, task))
         brief = Brief(
             task=task,
-            instructions=environment.instructions(),
-            tools=environment.tools(),
+            instructions=checked_instructions(environment),
+            tools=checked_tools(environment),
             legal_actions=view.legal_actions,
         )
         return Start(view=view, brief=brief)

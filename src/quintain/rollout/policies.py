@@ -6,6 +6,7 @@ on many at once and returns each as soon as it is done.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
@@ -13,6 +14,7 @@ from typing import Protocol
 
 from quintain.engines.protocol import Engine, Request
 from quintain.environments.protocol import Environment
+from quintain.errors import EngineFault
 from quintain.rollout.episode import Episode
 from quintain.rollout.stepper import Stepper, guarded
 from quintain.types import Action, Completion, Failure, Observation, derive_seed
@@ -35,11 +37,18 @@ class Policy(Protocol):
 
 
 class EnginePolicy:
-    """Samples with `engine`."""
+    """Samples with `engine`; a reply that does not come, or that nobody asked for, is the engine's fault.
 
-    def __init__(self, engine: Engine) -> None:
+    An engine that samples a token per round answers within as many rounds as it may sample tokens; one that is
+    asked across a network has `patience` seconds. When both have passed without any reply, the requests are lost.
+    """
+
+    def __init__(self, engine: Engine, *, patience: float = 600.0) -> None:
         self.engine = engine
+        self.patience = patience
         self._waiting: dict[str, Episode] = {}
+        self._num_silent = 0
+        self._heard = time.monotonic()
 
     def choose(self, asked: Sequence[Episode]) -> list[Choice]:
         """See `Policy.choose`."""
@@ -55,7 +64,37 @@ class EnginePolicy:
             seed = derive_seed(episode.seed, len(episode.turns))
             ids, episode.unsent = (*episode.unsent, *prompt.token_ids), ()
             self.engine.submit(Request(session=name, prompt_ids=ids, seed=seed, sampling=sampling))
-        return [(self._waiting.pop(reply.session), reply.result) for reply in self.engine.advance()]
+        replies = self.engine.advance()
+        self._listen(is_reply=bool(replies) or not self._waiting)
+        return [(self._asked(reply.session), reply.result) for reply in replies]
+
+    def _asked(self, session: str) -> Episode:
+        """Return the episode that waits for the reply to `session`."""
+        if session not in self._waiting:
+            raise EngineFault(
+                f"a reply of {self._named()}: got one for session {session!r}, which waits for none; restart it, "
+                "then resume"
+            )
+        return self._waiting.pop(session)
+
+    def _listen(self, *, is_reply: bool) -> None:
+        """Count rounds without a reply and raise when there are too many over too long a time."""
+        now = time.monotonic()
+        if is_reply:
+            self._num_silent, self._heard = 0, now
+            return
+        self._num_silent += 1
+        prompts = [episode.prompt for episode in self._waiting.values()]
+        most = sum(prompt.sampling.max_tokens for prompt in prompts if prompt is not None)
+        if self._num_silent > most and now - self._heard > self.patience:
+            raise EngineFault(
+                f"{len(self._waiting)} requests to {self._named()}: got no reply in {now - self._heard:.0f} s, the "
+                f"first for session {min(self._waiting)!r}; restart it, then resume"
+            )
+
+    def _named(self) -> str:
+        """Return what the engine is called in errors."""
+        return f"the engine {type(self.engine).__name__}"
 
     def forget(self, stream: str) -> None:
         """See `Policy.forget`."""

@@ -1,9 +1,9 @@
 """Runs environment code off the main thread, in batches, under a deadline per call.
 
 One hop to a worker thread carries a whole batch, so that a call costs microseconds. A call that outlives its
-deadline becomes a `Failure` with its owner; its thread cannot be killed and is abandoned, and a new one takes
-over what is left of the batch. This is the rollout's failure boundary: whatever environment code raises ends
-here as data.
+deadline becomes a `Failure` with its owner; its thread cannot be killed and is abandoned. What is left of its
+batch is then run at once, a thread for each call: however many hang, they are waited for together. This is the
+rollout's failure boundary: whatever environment code raises ends here as data.
 """
 
 import threading
@@ -11,12 +11,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar, cast
+from weakref import WeakSet
 
 from quintain.environments.tools import OwnedFault
 from quintain.errors import EnvironmentFault
 from quintain.types import Failure
 
 T = TypeVar("T")
+THREAD = "quintain-environment"
+"""Name of the threads that run environment code."""
 
 
 @dataclass(slots=True)
@@ -29,6 +32,7 @@ class _Batch(Generic[T]):
     done: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
     is_abandoned: bool = False
+    thread: threading.Thread | None = None
 
 
 class Stepper:
@@ -43,16 +47,26 @@ class Stepper:
         self.timeout = timeout
         self.num_workers = num_workers
         self.num_abandoned = 0
-        """threads left behind in a call that never returned"""
+        """calls that did not return in time, so far"""
+        self.abandoned: list[threading.Thread] = []
+        """their threads"""
+        self.started: WeakSet[threading.Thread] = WeakSet()
+        """threads that appeared while environment code ran"""
 
     def run(self, calls: Sequence[Callable[[], T]]) -> list[T | Failure]:
         """Return the result of each of `calls`, in order; a `Failure` where one raised or ran out of time."""
         if not calls:
             return []
+        before = frozenset(threading.enumerate())
         width = min(self.num_workers, len(calls))
         batches = [self._start(calls[worker::width]) for worker in range(width)]
         for worker in range(width):
             batches[worker] = self._wait(batches[worker])
+        self.started |= {
+            thread
+            for thread in threading.enumerate()
+            if thread not in before and not thread.name.startswith(THREAD)
+        }
         results: list[T | Failure | None] = [None] * len(calls)
         for worker, batch in enumerate(batches):
             results[worker::width] = batch.results
@@ -61,7 +75,8 @@ class Stepper:
     def _start(self, calls: Sequence[Callable[[], T]]) -> _Batch[T]:
         """Hand `calls` to a thread."""
         batch = _Batch[T](calls, started=time.monotonic())
-        threading.Thread(target=_work, args=(batch,), name="quintain-environment", daemon=True).start()
+        batch.thread = threading.Thread(target=_work, args=(batch,), name=THREAD, daemon=True)
+        batch.thread.start()
         return batch
 
     def _wait(self, batch: _Batch[T]) -> _Batch[T]:
@@ -72,13 +87,18 @@ class Stepper:
                     continue
                 batch.is_abandoned = True
             self.num_abandoned += 1
+            self.abandoned += [batch.thread] if batch.thread else []
             late = Failure(
                 owner="environment", kind="timeout", message=f"a call took longer than {self.timeout:g} s"
             )
-            rest = batch.calls[len(batch.results) + 1 :]
-            others = self._wait(self._start(rest)).results if rest else []
+            others = self._at_once(batch.calls[len(batch.results) + 1 :])
             return _Batch[T](batch.calls, results=[*batch.results, late, *others])
         return batch
+
+    def _at_once(self, calls: Sequence[Callable[[], T]]) -> list[T | Failure]:
+        """Return the results of `calls`, each in a thread of its own."""
+        batches = [self._start([call]) for call in calls]
+        return [result for batch in batches for result in self._wait(batch).results]
 
 
 def _work(batch: _Batch[T]) -> None:

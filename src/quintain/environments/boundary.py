@@ -1,0 +1,168 @@
+"""The boundary around environment code outside of episodes: building one, asking what it is, its tasks.
+
+Whatever it raises becomes an `EnvironmentFault` of one line that names the environment and the place; what does
+not answer in time is given up. The one rule: no call into a user's world runs where nothing waits for it.
+"""
+
+import threading
+import traceback
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar, cast
+
+from quintain.environments.protocol import Environment, Factory, environment_name
+from quintain.errors import EnvironmentFault, QuintainError
+from quintain.types import Split, Task, ToolSpec
+
+T = TypeVar("T")
+DEADLINE = 60.0
+"""Seconds that one question to an environment may take."""
+
+
+def spec_of(make: Callable[..., object]) -> str:
+    """Return the name by which a user knows the environment that `make` builds."""
+    return str(getattr(make, "spec", None) or getattr(make, "__name__", None) or repr(make))
+
+
+@contextmanager
+def blamed(spec: str) -> Generator[None]:
+    """Turn what is raised within into an `EnvironmentFault` that names `spec`; our other errors stay as they are."""
+    told = f"environment {spec}: "
+    try:
+        yield
+    except EnvironmentFault as fault:
+        if str(fault).startswith(told):
+            raise
+        raise EnvironmentFault(f"{told}got {fault}; {look(spec)}") from fault
+    except QuintainError:
+        raise
+    except (Exception, SystemExit) as error:
+        is_exit = isinstance(error, SystemExit)
+        reason = "a call of sys.exit" if is_exit else f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise EnvironmentFault(f"{told}got {reason}{place(error)}; {look(spec)}") from error
+
+
+def place(error: BaseException) -> str:
+    """Return the file and line that `error` was raised at."""
+    if isinstance(error, SyntaxError):
+        return ""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f" ({Path(frame.filename).name}, line {frame.lineno})"
+
+
+def look(spec: str) -> str:
+    """Return how to look closer."""
+    return f"repair it, then `quintain check {spec}`"
+
+
+@dataclass(slots=True)
+class _Answer(Generic[T]):
+    """What became of a call in another thread."""
+
+    value: T | None = None
+    error: QuintainError | None = None
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+def answered(spec: str, call: Callable[[], T], *, seconds: float | None = None) -> T:
+    """Return the result of `call`, which asks the environment `spec` something, within `seconds`.
+
+    Raises:
+        EnvironmentFault: it raised, or took longer than `seconds` (`DEADLINE` when None).
+    """
+    answer = _Answer[T]()
+    limit = DEADLINE if seconds is None else seconds
+
+    def work() -> None:
+        try:
+            with blamed(spec):
+                answer.value = call()
+        except QuintainError as error:
+            answer.error = error
+        finally:
+            answer.done.set()
+
+    # A daemon: what hangs cannot be stopped, and must not keep the process alive.
+    threading.Thread(target=work, name="quintain-environment", daemon=True).start()
+    if not answer.done.wait(limit):
+        raise EnvironmentFault(f"environment {spec}: got no answer within {limit:g} s; {look(spec)}")
+    if answer.error is not None:
+        raise answer.error
+    return cast(T, answer.value)
+
+
+def asked(make: Factory, question: Callable[[Environment], T]) -> T:
+    """Return the answer of a new environment to `question`; the environment is closed.
+
+    Raises:
+        EnvironmentFault: building, asking or closing raised or hung.
+    """
+
+    def call() -> T:
+        with closing(make()) as environment:
+            return question(environment)
+
+    return answered(spec_of(make), call)
+
+
+def checked_instructions(environment: Environment) -> str:
+    """Return the instructions of `environment`.
+
+    Raises:
+        EnvironmentFault: they are not a text.
+    """
+    found = cast(object, environment.instructions())
+    if isinstance(found, str):
+        return found
+    raise EnvironmentFault(
+        f"{environment_name(environment)}.instructions must return a text: got {type(found).__name__}; return a str"
+    )
+
+
+def checked_tools(environment: Environment) -> tuple[ToolSpec, ...]:
+    """Return the tools of `environment`.
+
+    Raises:
+        EnvironmentFault: they are not a tuple (or list) of `ToolSpec`.
+    """
+    found = cast(object, environment.tools())
+    tools = (
+        tuple(each for each in found if isinstance(each, ToolSpec))
+        if isinstance(found, (tuple, list))
+        else ()
+    )
+    if isinstance(found, (tuple, list)) and len(tools) == len(found):
+        return tools
+    raise EnvironmentFault(
+        f"{environment_name(environment)}.tools must return a tuple of ToolSpec: got {found!r:.60}; "
+        "mark methods with @quintain.tool instead"
+    )
+
+
+class GuardedTasks:
+    """The tasks of an environment, each named within the deadline."""
+
+    def __init__(self, make: Factory) -> None:
+        """Keep one environment for its tasks."""
+        self.spec = spec_of(make)
+        self.environment = answered(self.spec, make)
+
+    def task(self, split: Split, index: int) -> Task:
+        """Return task number `index` of `split`.
+
+        Raises:
+            EnvironmentFault: the environment raised, hung or gave something else than a task.
+        """
+        task = cast(object, answered(self.spec, lambda: self.environment.task(split, index)))
+        if not isinstance(task, Task):
+            raise EnvironmentFault(
+                f"environment {self.spec}: got {type(task).__name__} from task(); return a quintain.Task"
+            )
+        return task
+
+
+def tasks_of(make: Factory) -> Callable[[], GuardedTasks]:
+    """Return what `curriculum` is given, so that it reads tasks of `make` behind the boundary."""
+    return lambda: GuardedTasks(make)
