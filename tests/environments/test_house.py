@@ -40,18 +40,16 @@ COOL = Chore(kind="cool", name="mug", target="drawer")
 
 def test_a_chore_by_value() -> None:
     world = world_with(COOL)
-    assert said(
-        world, "go to counter", "take mug", "go to fridge", "open fridge", "cool mug", "go to drawer"
-    ) == [
-        "counter: mug, pen; holding nothing",
-        "counter: pen; holding mug",
-        "fridge: closed; holding mug",
-        "fridge: egg; holding mug",
-        "fridge: egg; holding cold mug",
-        "drawer: closed; holding cold mug",
+    assert said(world, "go to counter", "take mug", "go to fridge", "open", "cool", "go to drawer") == [
+        "counter: mug, pen; holding: nothing",
+        "counter: pen; holding: mug",
+        "fridge: closed; holding: mug",
+        "fridge: egg; holding: mug",
+        "fridge: egg; holding: mug (cold)",
+        "drawer: closed; holding: mug (cold)",
     ]
-    results = act(world, "open drawer", "put mug")
-    assert (results[0].observation, results[0].is_terminated) == ("drawer: empty; holding cold mug", False)
+    results = act(world, "open", "put")
+    assert (results[0].observation, results[0].is_terminated) == ("drawer: empty; holding: mug (cold)", False)
     assert (results[1].observation, results[1].reward, results[1].is_success) == ("Done.", 1.0, True)
 
 
@@ -60,21 +58,21 @@ def test_the_first_observation_tells_chore_and_places() -> None:
     text = str(begin(world, world.task("train", 0)))
     assert text == (
         f"{world.snapshot()[0].chore.words()} Rooms: kitchen, bedroom. "
-        "kitchen: fridge, microwave, sink, counter, table, drawer; holding nothing"
+        "kitchen: fridge, microwave, sink, counter, table, drawer; holding: nothing"
     )
-    assert text.startswith("Task: put hot ")
+    assert "(hot), " in text
 
 
 @pytest.mark.parametrize(
     "word",
     [
         "take mug",
-        "put mug",
-        "open counter",
-        "close fridge",
+        "put",
+        "open",
+        "close",
         "go to bed",
         "walk to bedroom",
-        "clean mug",
+        "clean",
         "fly",
         "",
     ],
@@ -90,31 +88,31 @@ def test_what_has_no_effect_changes_nothing_and_says_so(word: str) -> None:
 def test_closed_places_hide_and_keep_their_contents() -> None:
     world = world_with(COOL)
     act(world, "go to fridge")
-    assert world.legal_actions()[-2:] == ("open fridge", "look")
-    act(world, "open fridge")
-    assert world.legal_actions()[-3:] == ("close fridge", "take egg", "look")
-    assert said(world, "close fridge", "look") == ["fridge: closed; holding nothing"] * 2
+    assert world.legal_actions()[-2:] == ("open", "look")
+    act(world, "open")
+    assert world.legal_actions()[-3:] == ("close", "take egg", "look")
+    assert said(world, "close", "look") == ["fridge: closed; holding: nothing"] * 2
 
 
 def test_each_treatment_has_its_place_and_its_things() -> None:
     world = world_with(COOL)
     act(world, "go to counter", "take mug", "go to sink")
-    assert said(world, "clean mug")[0] == "sink: empty; holding clean mug"
-    assert not act(world, "clean mug")[0].is_valid, "it is clean already"
-    assert said(world, "go to microwave", "heat mug")[1] == "microwave: closed; holding clean hot mug"
-    assert said(world, "go to fridge", "cool mug")[1] == "fridge: closed; holding clean cold mug"
-    act(world, "go to counter", "put mug", "take pen", "go to sink")
-    assert "clean pen" not in world.legal_actions()
+    assert said(world, "clean")[0] == "sink: empty; holding: mug (clean)"
+    assert not act(world, "clean")[0].is_valid, "it is clean already"
+    assert said(world, "go to microwave", "heat")[1] == "microwave: closed; holding: mug (clean, hot)"
+    assert said(world, "go to fridge", "cool")[1] == "fridge: closed; holding: mug (clean, cold)"
+    act(world, "go to counter", "put", "take pen", "go to sink")
+    assert "clean" not in world.legal_actions()
 
 
 def test_a_thing_is_looked_at_under_the_lamp() -> None:
     world = world_with(Chore(kind="look", name="pen", target="lamp"))
-    assert world.snapshot()[0].chore.words() == "Task: look at pen under lamp."
-    early = act(world, "go to lamp", "use lamp")
-    assert early[0].observation == "lamp; holding nothing" and not early[1].is_success
+    assert world.snapshot()[0].chore.words() == "Goal: pen, lamp."
+    early = act(world, "go to lamp", "light")
+    assert early[0].observation == "lamp; holding: nothing" and not early[1].is_success
     act(world, "go to counter", "take mug", "go to lamp")
-    assert not act(world, "use lamp")[0].is_success, "not the right thing"
-    assert act(world, "go to counter", "put mug", "take pen", "go to lamp", "use lamp")[-1].is_success
+    assert not act(world, "light")[0].is_success, "not the right thing"
+    assert act(world, "go to counter", "put", "take pen", "go to lamp", "light")[-1].is_success
 
 
 def test_dense_rewards_are_differences_of_a_potential() -> None:
@@ -122,40 +120,37 @@ def test_dense_rewards_are_differences_of_a_potential() -> None:
     words = [
         "go to counter",
         "take mug",
-        "put mug",
+        "put",
         "take mug",
         "go to fridge",
-        "cool mug",
+        "cool",
         "go to microwave",
     ]
-    words += ["heat mug", "go to fridge", "cool mug", "go to drawer", "open drawer", "put mug"]
+    words += ["heat", "go to fridge", "cool", "go to drawer", "open", "put"]
     rewards = [round(3 * result.reward) for result in act(world, *words)]
     assert rewards == [0, 1, -1, 1, 0, 1, 0, -1, 0, 1, 0, 0, 1]
     assert world.progress() == 1.0
     pair = world_with(Chore(kind="two", name="egg", target="table"), reward="dense")
-    assert (
-        sum(r.reward for r in act(pair, "go to fridge", "open fridge", "take egg", "go to table", "put egg"))
-        == 0.5
-    )
+    assert sum(r.reward for r in act(pair, "go to fridge", "open", "take egg", "go to table", "put")) == 0.5
 
 
 def test_what_is_irreversible_is_a_dead_end() -> None:
     world = world_with(COOL, irreversible=True)
-    act(world, "go to counter", "take mug", "go to microwave", "heat mug")
+    act(world, "go to counter", "take mug", "go to microwave", "heat")
     assert world.expert_action() == Action(text="look")
-    assert not act(world, "go to fridge", "cool mug")[1].is_valid
-    act(world, "go to counter", "put mug")
+    assert not act(world, "go to fridge", "cool")[1].is_valid
+    act(world, "go to counter", "put")
     assert "take mug" not in world.legal_actions() and "take pen" in world.legal_actions()
 
 
 def test_verbs_take_their_minutes_and_a_deadline_ends_the_episode() -> None:
-    words = ["walk to bedroom", "go to bed", "heat mug", "clean mug", "take mug", "nonsense", ""]
+    words = ["walk to bedroom", "go to bed", "heat", "clean", "take mug", "nonsense", ""]
     assert [minutes(Action(text=word)) for word in words] == [4, 2, 5, 3, 1, 1, 1]
     world = world_with(COOL, deadline=5)
     assert said(world, "go to counter", "fly", "take mug") == [
-        "counter: mug, pen; holding nothing; 3 minutes left",
-        "Nothing happens. counter: mug, pen; holding nothing; 3 minutes left",
-        "counter: pen; holding mug; 2 minutes left",
+        "counter: mug, pen; holding: nothing; 3 minutes left",
+        "Nothing happens. counter: mug, pen; holding: nothing; 3 minutes left",
+        "counter: pen; holding: mug; 2 minutes left",
     ]
     [late] = act(world, "go to fridge")
     assert (late.observation, late.is_terminated, late.is_success, late.reward) == (
@@ -209,9 +204,7 @@ def test_the_expert_knows_only_what_it_saw() -> None:
             words.append(world.expert_action().text)
             act(world, words[-1])
     assert (
-        first
-        == second
-        == ["go to fridge", "open fridge", "go to microwave", "open microwave", "go to sink", "go to counter"]
+        first == second == ["go to fridge", "open", "go to microwave", "open", "go to sink", "go to counter"]
     )
 
 

@@ -36,10 +36,9 @@ def minutes(action: Action) -> int:
 
 
 class House(Environment):
-    """Do the chore in the house.
+    """Bring the thing, in its condition, to the place.
 
-    Act: go to PLACE, walk to ROOM, open PLACE, close PLACE, take THING, put THING, clean THING, heat THING,
-    cool THING, use lamp or look.
+    Act: go to PLACE, walk to ROOM, take THING, open, close, put, clean, heat, cool, light or look.
     """
 
     name = "house"
@@ -131,16 +130,16 @@ class House(Environment):
         legal += [f"walk to {room}" for room in house.rooms if room != scene.room]
         place, held = scene.place, scene.held
         if place in CLOSABLE:
-            legal.append(f"{'close' if place in scene.opened else 'open'} {place}")
+            legal.append("close" if place in scene.opened else "open")
         if held is None:
             names = {thing.name for thing in scene.within_reach if not thing.is_fixed}
             legal += [f"take {name}" for name in sorted(names)]
         else:
             if place not in ("", LAMP) and not scene.is_closed(place):
-                legal.append(f"put {held.name}")
-            legal += [f"{verb} {held.name}" for verb in TREATMENTS if self._can_treat(verb)]
+                legal.append("put")
+            legal += [verb for verb in TREATMENTS if self._can_treat(verb)]
         if place == LAMP:
-            legal.append(f"use {LAMP}")
+            legal.append("light")
         return (*legal, "look")
 
     def expert_action(self) -> Action:
@@ -191,12 +190,12 @@ class House(Environment):
         elif verb == "walk":
             change = {"room": name, "place": ""}
         elif verb in ("open", "close"):
-            change = {"opened": scene.opened ^ {name}}
+            change = {"opened": scene.opened ^ {scene.place}}
         elif verb in ("take", "put"):
             change = self._moved(verb, name)
         elif verb in TREATMENTS and scene.held is not None:
             change = {"held": scene.held.after(verb)}
-        elif verb == "use":
+        elif verb == "light":
             is_right = scene.held is not None and scene.held.name == self._house.chore.name
             change = {"is_lit": is_right and self._house.chore.kind == "look"}
         after = replace(scene, **change)

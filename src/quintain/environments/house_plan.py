@@ -31,11 +31,11 @@ TREATMENTS: Mapping[str, tuple[str, frozenset[str]]] = {
 """Verb → where it can be done, and to which things."""
 Kind = Literal["put", "clean", "heat", "cool", "two", "look"]
 KINDS: tuple[Kind, ...] = ("put", "clean", "heat", "cool", "two", "look")
-CONDITIONS: Mapping[str, str] = {"clean": "clean ", "heat": "hot ", "cool": "cold ", "two": "two "}
+CONDITIONS: Mapping[str, str] = {"clean": " (clean)", "heat": " (hot)", "cool": " (cold)", "two": " (two)"}
 
 
 class Thing(NamedTuple):
-    """A thing: ``Thing("mug", is_clean=True, temperature="hot")`` is "clean hot mug"."""
+    """A thing: ``Thing("mug", is_clean=True, temperature="hot")`` is "mug (clean, hot)"."""
 
     name: str
     is_clean: bool = False
@@ -45,10 +45,8 @@ class Thing(NamedTuple):
 
     def words(self) -> str:
         """Return what is seen of it."""
-        clean = "clean " if self.is_clean else ""
-        return (
-            f"{clean}{self.temperature} {self.name}".lstrip() if self.temperature else f"{clean}{self.name}"
-        )
+        seen = ", ".join(word for word in ("clean" if self.is_clean else "", self.temperature) if word)
+        return f"{self.name} ({seen})" if seen else self.name
 
     def after(self, verb: str) -> "Thing":
         """Return the thing after it was treated."""
@@ -59,7 +57,7 @@ class Thing(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chore:
-    """What is to be done: ``Chore(kind="heat", name="egg", target="table")`` is "put hot egg in table"."""
+    """What is to be done: ``Chore(kind="heat", name="egg", target="table")`` is "Goal: egg (hot), table."."""
 
     kind: Kind
     name: str
@@ -67,9 +65,7 @@ class Chore:
 
     def words(self) -> str:
         """Return the chore in words."""
-        if self.kind == "look":
-            return f"Task: look at {self.name} under {LAMP}."
-        return f"Task: put {CONDITIONS.get(self.kind, '')}{self.name} in {self.target}."
+        return f"Goal: {self.name}{CONDITIONS.get(self.kind, '')}, {self.target}."
 
     @property
     def count(self) -> int:

@@ -51,7 +51,7 @@ class Scene:
             here = f"{self.place}: closed"
         else:
             here = f"{self.place}: {', '.join(thing.words() for thing in self.within_reach) or 'empty'}"
-        return f"{here}; holding {self.held.words() if self.held else 'nothing'}"
+        return f"{here}; holding: {self.held.words() if self.held else 'nothing'}"
 
 
 def num_placed(chore: Chore, scene: Scene) -> int:
@@ -85,12 +85,12 @@ def expert_words(house: HousePlan, scene: Scene, *, is_irreversible: bool) -> st
     if held.name != chore.name:
         return _put_down(house, scene)
     if chore.kind == "look":
-        return _at(house, scene, LAMP) or f"use {LAMP}"
+        return _at(house, scene, LAMP) or "light"
     if not chore.is_ready(held):
         if is_irreversible and held.temperature and chore.kind != "clean":
             return "look"
-        return _at(house, scene, TREATMENTS[chore.kind][0]) or f"{chore.kind} {chore.name}"
-    return _at(house, scene, chore.target) or _opened(scene) or f"put {chore.name}"
+        return _at(house, scene, TREATMENTS[chore.kind][0]) or chore.kind
+    return _at(house, scene, chore.target) or _opened(scene) or "put"
 
 
 def _fetch(house: HousePlan, scene: Scene) -> str:
@@ -119,7 +119,7 @@ def _put_down(house: HousePlan, scene: Scene) -> str:
     assert scene.held is not None
     if scene.place in ("", LAMP):
         return f"go to {house.places(scene.room)[0]}"
-    return _opened(scene) or f"put {scene.held.name}"
+    return _opened(scene) or "put"
 
 
 def _at(house: HousePlan, scene: Scene, place: str) -> str:
@@ -132,4 +132,4 @@ def _at(house: HousePlan, scene: Scene, place: str) -> str:
 
 def _opened(scene: Scene) -> str:
     """Return the step that opens the agent's place, empty when it is open."""
-    return f"open {scene.place}" if scene.is_closed(scene.place) else ""
+    return "open" if scene.is_closed(scene.place) else ""

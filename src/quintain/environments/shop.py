@@ -188,25 +188,25 @@ class Shop(Environment):
 
     def _title(self, item: Item) -> str:
         """Return how an item is listed."""
-        return f"{'' if self._is_hidden else item.feature + ' '}{item.kind} {item.price}"
+        return f"{'' if self._is_hidden else item.feature + ', '}{item.kind}, {item.price}"
 
     def _view(self) -> str:
         """Return the page."""
         visit = self._visit
         if visit.page == "home":
-            page = "home: search"
+            page = "home"
         elif visit.page == "results":
             shown = visit.results[visit.offset : visit.offset + len(LETTERS)]
-            listed = [f"{LETTERS[n]} {self._title(self._stock.items[item])}" for n, item in enumerate(shown)]
-            page = f"results: {', '.join(listed) or 'none'}"
+            listed = [f"{LETTERS[n]}: {self._title(self._stock.items[item])}" for n, item in enumerate(shown)]
+            page = "; ".join(listed) or "nothing found"
             page += "; next" if "next" in self._links() else ""
         else:
             item = self._stock.items[visit.item]
             options = f"{', '.join(item.colors)}; {', '.join(item.sizes)}"
-            chosen = " ".join(part for part in (visit.color, visit.size) if part) or "nothing"
-            page = f"{self._title(item)}: {options}; chosen {chosen}"
+            chosen = ", ".join(part for part in (visit.color, visit.size) if part) or "nothing"
+            page = f"{self._title(item)}; {options}; chosen: {chosen}"
             if visit.page == "description":
-                page = f"description: made of {item.feature}"
+                page = f"description: {item.feature}"
         return f"{page}{chatter(self._noise, self._seed, visit.turn)}"
 
     def _expert_words(self) -> str:

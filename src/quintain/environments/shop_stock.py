@@ -37,7 +37,7 @@ class Wish:
 
     def words(self) -> str:
         """Return the wish in words."""
-        return f"Task: buy {self.color} {self.size} {self.feature} {self.kind}, at most {self.limit}."
+        return f"Goal: {self.feature}, {self.kind}, {self.color}, {self.size}, at most {self.limit}."
 
     def score(self, item: Item, color: str, size: str) -> float:
         """Return the share of four wishes that are met: feature, color, size and price.
