@@ -37,6 +37,7 @@ CATALOG: dict[str, str] = {
     "repo": "quintain.environments.repo:Repo",
     "shop": "quintain.environments.shop:Shop",
     "stream": "quintain.environments.stream:Stream",
+    "twocards": "quintain.environments.twocards:TwoCards",
     "web": "quintain.environments.web:Web",
 }
 ADAPTERS: dict[str, str] = {
