@@ -213,6 +213,7 @@ class Turn:
     """
 
     seat: str = "agent"
+    """Who spoke; with a role after a slash (``agent/plan``) it spoke to itself, see `is_internal`."""
     observation: tuple[Content, ...]
     prompt_ids: tuple[int, ...]
     completion: Completion
@@ -224,6 +225,11 @@ class Turn:
     is_valid: bool = True
     starts_segment: bool = False
     tool_errors: tuple[ToolError, ...] = ()
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether nothing was done: a plan, a critique or a memory, which only the agent itself read."""
+        return "/" in self.seat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,6 +57,7 @@ def test_every_name_names_something_that_is_there(name: str) -> None:
         ("react?max_tokens=many", "max_tokens of react: Input should be a valid integer"),
         ("react?max_tokens", "write knobs as react?name=value&name=value"),
         ("react+tools", "in which react wraps nothing; put the harness last, after "),
+        ("rci+window+plan", "in which window forgets what plan stands on; write plan+window+..."),
         ("auto?max_tokens=3", "auto has no knobs, name the harness instead"),
     ],
 )  # fmt: skip

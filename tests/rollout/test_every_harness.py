@@ -25,7 +25,18 @@ from quintain.text.chat import Chat
 from quintain.trainers.learner import Learner
 from quintain.types import Action, Score, Trajectory
 
-MORE: tuple[str, ...] = ("tools?calls=llama", "tools?calls=mistral")
+MORE = (
+    "tools?calls=llama",
+    "tools?calls=mistral",
+    "plan?replan_every=1",
+    "rci?rounds=2+react",
+    "summary?every=1+react",
+    "window?turns=1+tools",
+    "window?turns=0+choice",
+    "window?turns=1+rci",
+    "plan?replan_every=2+window?turns=1",
+    "memory+choice",
+)
 
 
 def expert(environment: Environment, rng: Random, seen: Sequence[Any]) -> Action:
@@ -79,7 +90,9 @@ def test_the_expert_in_the_words_of_a_harness_solves_the_world(chat: Chat, spec:
     assert sum(int(sample.loss_weight.sum()) for sample in imitation_samples([known])) == known.num_sampled
 
 
-@pytest.mark.parametrize("spec", ["scored", "twosome"])
+@pytest.mark.parametrize(
+    "spec", ["scored", "twosome", "window?turns=1", "memory", "summary?every=1", "plan", "rci"]
+)
 def test_what_is_sampled_is_what_the_learner_computes(
     chat: Chat, tokenizer: PreTrainedTokenizerFast, spec: str
 ) -> None:

@@ -32,8 +32,18 @@ HARNESSES: dict[str, str] = {
     "tools": "quintain.agents.harness:JsonTools",
 }
 """Harnesses, by name."""
-WRAPPERS: dict[str, str] = {}
+WRAPPERS: dict[str, str] = {
+    "memory": "quintain.agents.context:Memory",
+    "plan": "quintain.agents.plan:PlanAndAct",
+    "rci": "quintain.agents.rci:Critique",
+    "summary": "quintain.agents.context:Summary",
+    "window": "quintain.agents.context:Window",
+}
 """What a harness can be wrapped in, by name."""
+REPEATERS = frozenset({"window"})
+"""Wrappers that show an inner session the last turns again: it must not depend on those before."""
+REMEMBERERS = frozenset({"memory", "plan", "summary"})
+"""Wrappers that depend on every turn of the episode."""
 PRESETS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "glam": ("scored", {"normalization": "sum", "list_actions": True}),
     "twosome": ("scored", {"normalization": "word"}),
@@ -96,6 +106,14 @@ def check(spec: str) -> tuple[Layer, ...]:
                 f"agent: got {spec!r}, in which {layer.name} wraps nothing; put the harness last, after "
                 f"{', '.join(sorted(WRAPPERS)) or 'nothing'}"
             )
+    outer = next((n for n, layer in enumerate(layers) if layer.name in REPEATERS), len(layers))
+    inner = next((layer.name for layer in layers[outer:] if layer.name in REMEMBERERS), None)
+    if inner is not None:
+        repeater = layers[outer].name
+        raise UsageError(
+            f"agent: got {spec!r}, in which {repeater} forgets what {inner} stands on; write "
+            f"{inner}+{repeater}+..."
+        )
     if layers[-1].name in WRAPPERS:
         layers = (*layers, Layer(AUTO, {}))
     for layer in layers:

@@ -5,7 +5,7 @@ prompt, gives it the completion, and carries out the action it reads.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from quintain.engines.protocol import Sampling
 from quintain.types import Action, Completion, Observation, Task, ToolSpec
@@ -29,6 +29,10 @@ class Prompt:
     token_ids: tuple[int, ...]
     starts_segment: bool
     sampling: Sampling
+    role: str = ""
+    """What the completion is if it is not carried out: plan, critique, memory..."""
+    shows: str | None = None
+    """What the harness itself says in this prompt; it stands for the observation if nothing is done."""
 
 
 class Session(Protocol):
@@ -44,6 +48,19 @@ class Session(Protocol):
 
     def write(self, action: Action) -> tuple[int, ...]:
         """Return the ids the policy should have sampled to take `action`, stop token included."""
+        ...
+
+
+@runtime_checkable
+class Deliberates(Protocol):
+    """A session that may speak several times before it acts."""
+
+    def more(self) -> Prompt | None:
+        """Return the next prompt if what was just read is not to be carried out (yet), else None.
+
+        It is asked once after every `Session.read`. The turn is then recorded as one in which nothing was
+        done, and the prompt is sampled from without another observation.
+        """
         ...
 
 

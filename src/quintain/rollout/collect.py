@@ -22,7 +22,7 @@ from quintain.rollout.leaks import Leaks
 from quintain.rollout.policies import Demonstrator, DemonstratorPolicy, EnginePolicy, Policy
 from quintain.rollout.replay import Walk, bring_back, walk
 from quintain.rollout.stepper import Stepper
-from quintain.types import Completion, Failure, Group, Outcome, Stop, Task, Trajectory, derive_seed
+from quintain.types import Action, Completion, Failure, Group, Outcome, Stop, Task, Trajectory, derive_seed
 
 OnEpisode = Callable[[Trajectory], None]
 
@@ -276,11 +276,17 @@ class _Round:
                 self._fail(episode, completion)
             else:
                 playing.append((episode, completion))
-        actions = [episode.read(completion) for episode, completion in playing]
+        acting: list[tuple[Episode, Completion, Action]] = []
+        for episode, completion in playing:
+            action = episode.read(completion)
+            if episode.follow_up is None:
+                acting.append((episode, completion, action))
+            else:
+                episode.ponder(completion, action)
+                self._ready.append(episode)
         act = self.rollout.looks.act
-        calls = [partial(act, e.environment, action) for (e, _), action in zip(playing, actions, strict=True)]
-        answers = self.rollout.stepper.run(calls)
-        for (episode, completion), action, answer in zip(playing, actions, answers, strict=True):
+        answers = self.rollout.stepper.run([partial(act, e.environment, action) for e, _, action in acting])
+        for (episode, completion, action), answer in zip(acting, answers, strict=True):
             if isinstance(answer, Failure):
                 self._fail(episode, answer)
             else:
@@ -292,7 +298,7 @@ class _Round:
         limit = self.rollout.limits.max_turns or episode.environment.max_turns
         if answer.result.is_terminated:
             self._end(episode, Stop.TERMINATED, episode.score())
-        elif answer.result.is_truncated or len(episode.turns) >= limit:
+        elif answer.result.is_truncated or episode.num_acted >= limit:
             self._end(episode, Stop.MAX_TURNS, episode.score())
         else:
             self._ready.append(episode)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from quintain.agents.protocol import Agent, Brief, Prompt, Session
+from quintain.agents.protocol import Agent, Brief, Deliberates, Prompt, Session
 from quintain.environments.boundary import checked_instructions, checked_tools
 from quintain.environments.protocol import Environment, Legal, StateKey, advance, begin
 from quintain.errors import EnvironmentFault, InvariantError
@@ -28,6 +28,9 @@ from quintain.types import (
     Turn,
     as_content,
 )
+
+MOST_THOUGHTS = 64
+"""Turns in which a harness may do nothing for each one in which it acts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,8 +137,14 @@ class Episode:
     seed: int
     environment: Environment
     session: Session | None = None
+    deliberates: Deliberates | None = None
+    """the session, if it may speak several times before it acts"""
     view: View = field(default_factory=lambda: View(observation=""))
     prompt: Prompt | None = None
+    follow_up: Prompt | None = None
+    """the next prompt of a harness that has not acted yet"""
+    num_acted: int = 0
+    """turns in which something was done"""
     turns: list[Turn] = field(default_factory=list[Turn])
     stream: int = 0
     """number of the current token stream (segment)"""
@@ -157,6 +166,7 @@ class Episode:
         """Begin the conversation, up to the end of the prefix."""
         self.view = start.view
         self.session = agent.open(start.brief)
+        self.deliberates = self.session if isinstance(self.session, Deliberates) else None
         if self.prefix is None:
             return
         for view, turn in zip(self.prefix.views, self.prefix.turns, strict=False):
@@ -169,13 +179,15 @@ class Episode:
                 )
             self.read(turn.completion)
             self.turns.append(turn)
+            self.num_acted += not turn.is_internal
             self.unsent += (*prompt.token_ids, *turn.completion.token_ids)
         self.view = self.prefix.views[-1]
 
     def ask(self) -> Prompt:
         """Return the prompt of the next turn."""
         assert self.session is not None, "an episode is opened before it is asked"
-        self.prompt = self.session.observe(self.view.observation, self.view.legal_actions)
+        follow_up, self.follow_up = self.follow_up, None
+        self.prompt = follow_up or self.session.observe(self.view.observation, self.view.legal_actions)
         if self.prompt.starts_segment:
             self.stream += bool(self.turns)
             self.stream_length = 0
@@ -187,7 +199,31 @@ class Episode:
         """Return the action in `completion`."""
         assert self.session is not None, "an episode is opened before it is read"
         self.stream_length += len(completion.token_ids)
-        return self.session.read(completion)
+        action = self.session.read(completion)
+        if self.deliberates is not None:
+            self.follow_up = self.deliberates.more()
+        return action
+
+    def ponder(self, completion: Completion, action: Action) -> None:
+        """Append the turn in which `action` was read and nothing was done."""
+        assert self.prompt is not None, "a turn has a prompt"
+        if len(self.turns) - self.num_acted >= MOST_THOUGHTS * (self.num_acted + 1):
+            raise InvariantError(
+                f"a harness must act at last: got {MOST_THOUGHTS} turns in which nothing was done; "
+                "let its more() return None"
+            )
+        self.turns.append(
+            Turn(
+                seat=f"agent/{self.prompt.role or 'thought'}",
+                observation=as_content(
+                    self.view.observation if self.prompt.shows is None else self.prompt.shows
+                ),
+                prompt_ids=self.prompt.token_ids,
+                completion=completion,
+                action=action,
+                starts_segment=self.prompt.starts_segment,
+            )
+        )
 
     def record(self, completion: Completion, action: Action, answer: Answer) -> None:
         """Append the turn in which `action` got `answer`."""
@@ -207,6 +243,7 @@ class Episode:
                 tool_errors=result.tool_errors,
             )
         )
+        self.num_acted += 1
         self.view = answer.view
         if result.is_success is not None:
             self.is_success = bool(result.is_success)

@@ -119,7 +119,8 @@ class DemonstratorPolicy:
     def _call(self, episode: Episode) -> Callable[[], Action]:
         """Return the call that asks for the action of `episode`."""
         rng = Random(derive_seed(episode.seed, len(episode.turns)))
-        seen = (*(turn.observation for turn in episode.turns), episode.view.observation)
+        acted = (turn.observation for turn in episode.turns if not turn.is_internal)
+        seen = (*acted, episode.view.observation)
         return lambda: self.demonstrator(episode.environment, rng, seen)
 
     def _written(self, episode: Episode, action: Action | Failure) -> Completion | Failure:

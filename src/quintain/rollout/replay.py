@@ -48,11 +48,12 @@ def walk(looks: Looks, environment: Environment, trajectory: Trajectory) -> Walk
     views: list[View] = []
     states: list[Any] = []
     for number, turn in enumerate(trajectory.turns):
-        check_same(trajectory, number, view, turn)
+        if not turn.is_internal:
+            check_same(trajectory, number, view, turn)
         views.append(view)
         if isinstance(environment, Snapshot):
             states.append(environment.snapshot())
-        if number + 1 < len(trajectory.turns):
+        if number + 1 < len(trajectory.turns) and not turn.is_internal:
             answer = looks.act(environment, turn.action)
             if answer.result.reward != turn.reward:
                 raise diverged(trajectory, number, f"reward {answer.result.reward}", f"{turn.reward}")
@@ -85,7 +86,8 @@ def bring_back(environment: Environment, prefix: Prefix) -> None:
         environment.restore(prefix.state[0])
         return
     for turn in prefix.turns:
-        advance(environment, turn.action)
+        if not turn.is_internal:
+            advance(environment, turn.action)
 
 
 def every_turn(walks: Sequence[Walk], *, first: int = 0) -> list[Prefix]:

@@ -1,0 +1,165 @@
+"""Plan and act: a planner writes numbered steps, an executor acts on them (Plan-and-Act, arXiv 2503.09572).
+
+One model plays both roles in contexts of their own: the planner sees the task, what was done, its last plan and
+the newest observation; the executor sees the plan and what happened since. Every plan therefore starts a
+segment, and so does the executor after it. With `replan_every` the plan is revised after so many actions (1 is
+the paper's dynamic replanning), with 0 it stays. The one rule: a plan is data; any text edits it somehow, and
+no text can break it.
+
+Differences to the paper: no separate models, and no chain of thought of its own; the planner may edit single
+steps instead of writing the plan anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from quintain.agents.deliberation import Deliberation, Words, said, with_words
+from quintain.agents.harness import system_text
+from quintain.agents.protocol import Agent, Brief, Prompt
+from quintain.text.chat import Chat
+from quintain.types import Action, Completion, Message, Observation, as_content
+
+MOST_STEPS, MOST_SHOWN = 16, 8
+PLANNER = (
+    "You plan, another acts. Write a short plan, one numbered step per line. To change a plan you may instead "
+    "write lines such as: keep, done 1, drop 2, change 2: STEP, add: STEP"
+)
+_NUMBERED = re.compile(r"\s*(\d{1,2})[.)]\s*(?:\[x\]\s*)?(\S.*)")
+_EDIT = re.compile(r"\s*(done|drop|change|add)\s*(\d{1,2})?\s*:?\s*(.*)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of a plan."""
+
+    text: str
+    is_done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Steps in order: ``Plan((Step("take the key", True), Step("open the door")))``."""
+
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The plan, one numbered step per line; done steps are ticked."""
+        lines = (f"{n}. {'[x] ' * step.is_done}{step.text}" for n, step in enumerate(self.steps, 1))
+        return "\n".join(lines)
+
+
+def edited(plan: Plan, text: str) -> Plan:
+    """Return `plan` after what `text` says, whatever that is.
+
+    Numbered lines are a new plan in the place of the steps that are not done. Without them, lines ``done N``,
+    ``drop N``, ``change N: STEP`` and ``add: STEP`` edit it, in their order and by the numbers of `plan`. Any
+    other text keeps a plan, and is the one step of an empty one.
+    """
+    lines = text.splitlines()
+    new = [Step(found[2].strip()) for line in lines if (found := _NUMBERED.fullmatch(line))]
+    if new:
+        return Plan((*(step for step in plan.steps if step.is_done), *new)[-MOST_STEPS:])
+    steps: list[Step | None] = list(plan.steps)
+    edits = [found for line in lines if (found := _EDIT.fullmatch(line))]
+    for verb, number, words in (edit.groups() for edit in edits):
+        _edit(steps, verb.lower(), int(number or 0) - 1, words.strip())
+    kept = tuple(step for step in steps if step is not None)
+    first = next((line.strip() for line in lines if line.strip()), "")
+    if not (kept or edits) and first:
+        kept = (Step(first),)
+    return Plan(kept[-MOST_STEPS:])
+
+
+def _edit(steps: list[Step | None], verb: str, at: int, words: str) -> None:
+    """Change `steps` in place; a number without a step changes nothing."""
+    if verb == "add":
+        steps += [Step(words)] if words else []
+        return
+    step = steps[at] if 0 <= at < len(steps) else None
+    if step is None:
+        return
+    changed = Step(words) if words else step
+    steps[at] = {"done": Step(step.text, True), "drop": None, "change": changed}[verb]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanAndAct:
+    """A planner in front of `agent`: ``PlanAndAct(ReAct(chat), chat, replan_every=4)``."""
+
+    agent: Agent
+    chat: Chat
+    replan_every: int = 0
+    """Actions after which the plan is revised; 0 never."""
+    max_tokens: int = 128
+    """Tokens of a plan."""
+
+    def open(self, brief: Brief) -> PlanSession:
+        """See `Agent.open`."""
+        return PlanSession(self, brief)
+
+
+class PlanSession(Deliberation):
+    """An episode of `PlanAndAct`."""
+
+    def __init__(self, settings: PlanAndAct, brief: Brief) -> None:
+        """Begin without a plan."""
+        super().__init__(settings.agent, brief)
+        self._settings = settings
+        self._words = Words(settings.chat, settings.max_tokens)
+        self._seen: tuple[Observation, tuple[str, ...]] = ("", ())
+        self._done: list[str] = []
+        self._since = 0
+        self._is_planning = False
+        self.plan = Plan()
+        """The plan so far; it may be replaced from outside, before the next prompt."""
+
+    def observe(self, observation: Observation, legal_actions: tuple[str, ...] = ()) -> Prompt:
+        """See `Session.observe`: the planner's prompt when a plan is due, else the executor's."""
+        self._seen = (observation, legal_actions)
+        every = self._settings.replan_every
+        is_due = not self.plan.steps or bool(every and self._since >= every)
+        if not is_due:
+            return super().observe(observation, legal_actions)
+        self._is_planning = True
+        executor = self._agent.open(self._brief).observe(observation, legal_actions)
+        conversation = self._settings.chat.conversation()
+        system = Message(role="system", content=as_content(system_text(self._brief, PLANNER)))
+        user = Message(
+            role="user", content=as_content(with_words(observation, planner_text(self.plan, self._done)))
+        )
+        ids = conversation.prompt([system, user])
+        asked = Prompt(token_ids=ids.token_ids, starts_segment=True, sampling=executor.sampling)
+        return self._words.ask(asked, "plan")
+
+    def read(self, completion: Completion) -> Action:
+        """See `Session.read`: a plan, or the executor's action."""
+        if self._is_planning:
+            self._is_planning = False
+            text = self._words.read(completion)
+            self.plan = edited(self.plan, text)
+            self._since = 0
+            self._reopen(f"Plan:\n{self.plan.text}")
+            self._next = self._inner.observe(*self._seen)
+            return Action(text=text)
+        action = self._inner_read(completion)
+        if self._next is None:
+            self._since += 1
+            self._done.append(said(action))
+        return action
+
+    def write(self, action: Action) -> tuple[int, ...]:
+        """See `Session.write`; a demonstration plans the next action, and keeps what is planned before it."""
+        if not self._is_planning:
+            return self._inner.write(action)
+        return self._words.write(f"1. {said(action)}")
+
+
+def planner_text(plan: Plan, done: Sequence[str]) -> str:
+    """Return what the planner is told of the plan and of what was done."""
+    parts = [f"Done so far: {'; '.join(done[-MOST_SHOWN:])}"] if done else []
+    parts += [f"Plan so far:\n{plan.text}"] if plan.steps else []
+    return "\n".join([*parts, "Write the plan."])

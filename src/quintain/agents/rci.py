@@ -1,0 +1,91 @@
+"""Criticise and improve: RCI (arXiv 2303.17491) around any harness.
+
+The agent drafts an action, is asked what is wrong with it, and drafts again, `rounds` times at most (explicit
+RCI); a critique that says there is no problem accepts the draft. A draft that cannot be read is asked for again
+with the error, `retries` times, without a step of the environment (implicit RCI). The one rule: drafts and
+critiques are turns like others, sampled and trained, in which nothing is done.
+
+Differences to the paper: actions are criticised, not a plan for the whole task; limits end in the last draft
+instead of an exception.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from quintain.agents.deliberation import Deliberation, Words
+from quintain.agents.protocol import Agent, Brief, Prompt
+from quintain.text.chat import Chat
+from quintain.types import Action, Completion, Observation
+
+ACCEPTED = "no problem"
+CRITICISE = f"Review your answer and find problems with it. If there is none, write: {ACCEPTED}"
+IMPROVE = "Based on the problems you found, improve your answer. Write only the answer."
+
+
+@dataclass(frozen=True, slots=True)
+class Critique:
+    """RCI: ``Critique(ReAct(chat), chat, rounds=1)``."""
+
+    agent: Agent
+    chat: Chat
+    rounds: int = 1
+    """Times that a draft may be criticised."""
+    retries: int = 1
+    """Times that an unreadable draft is asked for again."""
+    max_tokens: int = 96
+    """Tokens of a critique."""
+
+    def open(self, brief: Brief) -> CritiqueSession:
+        """See `Agent.open`."""
+        return CritiqueSession(self, brief)
+
+
+class CritiqueSession(Deliberation):
+    """An episode of `Critique`."""
+
+    def __init__(self, settings: Critique, brief: Brief) -> None:
+        """Open the inner session."""
+        super().__init__(settings.agent, brief)
+        self._settings = settings
+        self._words = Words(settings.chat, settings.max_tokens)
+        self._legal = brief.legal_actions
+        self._rounds = self._retries = 0
+        self._draft: Action | None = None
+
+    def observe(self, observation: Observation, legal_actions: tuple[str, ...] = ()) -> Prompt:
+        """See `Session.observe`; the answer is a draft."""
+        self._legal = legal_actions or self._legal
+        self._rounds, self._retries = self._settings.rounds, self._settings.retries
+        self._draft = None
+        return replace(super().observe(observation, legal_actions), role="draft")
+
+    def read(self, completion: Completion) -> Action:
+        """See `Session.read`: a draft, or a critique of it."""
+        if self._draft is not None:
+            return self._criticised(self._draft, completion)
+        draft = self._inner_read(completion)
+        if self._next is None and draft.error is not None and self._retries:
+            self._retries -= 1
+            self._next = self._asked(f"Error: {draft.error}")
+        elif self._next is None and draft.error is None and self._rounds:
+            self._rounds -= 1
+            self._draft = draft
+            self._next = self._words.ask(self._inner.observe(CRITICISE, self._legal), "critique", CRITICISE)
+        return draft
+
+    def write(self, action: Action) -> tuple[int, ...]:
+        """See `Session.write`; a demonstration finds no problem."""
+        return self._words.write(ACCEPTED) if self._draft is not None else self._inner.write(action)
+
+    def _criticised(self, draft: Action, completion: Completion) -> Action:
+        """Accept the draft, or ask for a better one."""
+        self._inner_ends(completion)
+        self._draft = None
+        if ACCEPTED not in self._words.read(completion).lower():
+            self._next = self._asked(IMPROVE)
+        return draft
+
+    def _asked(self, words: str) -> Prompt:
+        """Return the prompt that asks for a draft with `words`."""
+        return replace(self._inner.observe(words, self._legal), role="draft", shows=words)
