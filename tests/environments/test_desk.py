@@ -13,7 +13,7 @@ from quintain.environments.desk_user import STOP, ScriptedUser, topics
 from quintain.environments.noisy import noisy_policy
 from quintain.environments.protocol import advance, begin, tool_action
 from quintain.errors import UsageError
-from quintain.types import Action, StepResult
+from quintain.types import Action, StepResult, ToolError
 
 CUSTOMERS = ((1, "Ann", 5), (2, "Bob", 0))
 ORDERS = (
@@ -303,6 +303,13 @@ def test_tools_fail_on_demand_and_can_be_called_again(desk: MakeDesk) -> None:
     world = desk(tool_failures=0.5)
     replies = [said(world, "show_order", order=15) for _ in range(40)]
     assert 8 < replies.count(DOWN) < 32
+    failed = next(
+        found for found in (call(world, "show_order", order=15) for _ in range(40)) if found.tool_errors
+    )
+    assert failed.observation == DOWN and failed.is_valid
+    assert failed.tool_errors == (ToolError(tool="show_order", cause="tool_error"),)
+    world = desk(tool_failures=0.5)
+    replies = [said(world, "show_order", order=15) for _ in range(40)]
     before = world.snapshot()
     assert before.num_calls == 40
     assert [said(world, "show_order", order=15) for _ in range(9)] == replay(world, before)

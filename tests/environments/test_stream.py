@@ -9,7 +9,7 @@ from quintain.environments.protocol import advance, begin
 from quintain.environments.stream import State, Stream
 from quintain.environments.stream_text import Book, Question
 from quintain.errors import UsageError
-from quintain.types import Action, StepResult
+from quintain.types import Action, StepResult, ToolError
 
 BOOK = Book(
     known="",
@@ -182,6 +182,7 @@ def test_pages_fail_to_open_on_demand() -> None:
     results = [act(world, "read")[0] for _ in range(60)]
     failed = [result for result in results if "did not open" in str(result.observation)]
     assert failed and all(result.is_valid and result.reward == 0 for result in failed)
+    assert failed[0].tool_errors == (ToolError(tool="read", cause="tool_error"),)
     assert world.snapshot().page == 3
 
 

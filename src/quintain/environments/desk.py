@@ -131,7 +131,7 @@ class Desk(Environment):
     def find_customer(self, name: str) -> str:
         """Find a customer's orders."""
         if self._is_down():
-            return DOWN
+            return self.failure(DOWN)
         orders = self._store.customer_orders(name.strip().capitalize())
         if orders is None:
             return "Error: there is no customer of that name."
@@ -143,7 +143,7 @@ class Desk(Environment):
     def show_order(self, order: int) -> str:
         """Look at an order."""
         if self._is_down():
-            return DOWN
+            return self.failure(DOWN)
         found = self._store.order(order)
         if found is None:
             return f"Error: there is no order {str(order)[:20]}."
@@ -161,7 +161,7 @@ class Desk(Environment):
     def check_stock(self, item: str) -> str:
         """Look at what is in stock."""
         if self._is_down():
-            return DOWN
+            return self.failure(DOWN)
         counts = self._store.stock(item.strip().lower())
         if not counts:
             return "Error: there is no such item."
@@ -267,7 +267,7 @@ class Desk(Environment):
     def _write(self, write: Write) -> str:
         """Carry out `write` if the database allows it; the policy is the agent's business."""
         if self._is_down():
-            return DOWN
+            return self.failure(DOWN)
         try:
             self._store.write(write)
         except RefusedWriteError as error:

@@ -167,6 +167,23 @@ class StateKey(Protocol):
         ...
 
 
+@runtime_checkable
+class Seats(Protocol):
+    """Several seats act in turn, each seeing only what is addressed to it.
+
+    An observation is for the seat whose turn it is then. One policy may play all seats in one conversation
+    (self-play); to keep their knowledge apart, hold one conversation per seat.
+    """
+
+    def seats(self) -> tuple[str, ...]:
+        """Return the names of the seats that an agent plays, in order."""
+        ...
+
+    def seat(self) -> str:
+        """Return the seat that acts next; at the end of the episode, the one that acted last."""
+        ...
+
+
 Factory = Callable[[], Environment]
 
 

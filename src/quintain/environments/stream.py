@@ -15,7 +15,7 @@ from quintain.environments.splitting import split_draw
 from quintain.environments.stream_text import Book, Question, Shape, draw_book
 from quintain.environments.words import KEYS
 from quintain.errors import UsageError
-from quintain.types import Action, StepResult, Task, derive_seed
+from quintain.types import Action, StepResult, Task, ToolError, derive_seed
 
 ANSWER = re.compile(r"answer\s+(-?\d{1,9})\s*[.!]?", re.IGNORECASE)
 FORM = "write `read` or `answer` and a number"
@@ -191,7 +191,9 @@ class Stream(Environment):
         has_failed = self._failures > 0 and self._chance() < self._failures
         self._state = replace(now, page=now.page + (not has_failed), num_calls=now.num_calls + 1)
         if has_failed:
-            return StepResult(observation="Error: the page did not open, try again", is_success=False)
+            told = "Error: the page did not open, try again"
+            failure = ToolError(tool="read", cause="tool_error")
+            return StepResult(observation=told, is_success=False, tool_errors=(failure,))
         terms = self._reading_terms(now.page)
         told = f"Page {self._state.page}: {now.book.pages[now.page]}"
         return StepResult(
