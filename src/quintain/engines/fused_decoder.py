@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -103,7 +104,7 @@ class FusedDecoder:
     def _round(self, slots: Sequence[int], starts: Sequence[int], new_ids: Sequence[Sequence[int]]) -> Tensor:
         """Return the logits of a few streams."""
         rows = _Rows(slots, starts, [len(ids) for ids in new_ids], self._leaders(slots))
-        hidden = self._base.embed_tokens(torch.tensor([i for ids in new_ids for i in ids]))
+        hidden = self._base.embed_tokens(torch.from_numpy(np.array([i for ids in new_ids for i in ids])))
         for index, layer in enumerate(self._layers):
             projected = F.linear(layer.first_norm(hidden), layer.qkv, layer.qkv_bias)
             query = self._store(index, projected, layer, rows)
@@ -192,21 +193,16 @@ class _Rows:
         counts: Sequence[int],
         leaders: Sequence[tuple[int, int]],
     ) -> None:
-        count, past = torch.tensor(counts), torch.tensor(starts)
-        ends = count.cumsum(0)
-        self.token_slots = torch.tensor(slots).repeat_interleave(count)
-        self.positions = torch.arange(int(ends[-1])) + (past - ends + count).repeat_interleave(count)
-        self.last = None if max(counts) == 1 else ends - 1
+        count, past, slot = np.array(counts), np.array(starts), np.array(slots)
+        ends = count.cumsum()
+        is_decode = int(ends[-1]) == len(counts)
+        positions = past if is_decode else np.arange(ends[-1]) + (past - ends + count).repeat(count)
+        self.token_slots = torch.from_numpy(slot if is_decode else slot.repeat(count))
+        self.positions = torch.from_numpy(positions)
+        self.last = None if is_decode else torch.from_numpy(ends - 1)
         """place of each stream's last token; None where each has one"""
-        leader, shared = torch.tensor(leaders).T.contiguous()
-        self.places = (
-            ends - count,
-            count,
-            past,
-            torch.tensor(slots),
-            leader.contiguous(),
-            shared.contiguous(),
-        )
+        leader, shared = np.array(leaders).T.copy()
+        self.places = tuple(map(torch.from_numpy, (ends - count, count, past, slot, leader, shared)))
 
 
 class _Weights:

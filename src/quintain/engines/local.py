@@ -201,7 +201,8 @@ class Local:
         seeds = np.array([job.request.seed for job in jobs], dtype=np.uint64)
         counters = np.array([len(job.token_ids) for job in jobs], dtype=np.uint64)
         numbers = torch.from_numpy(uniforms(seeds, counters)).to(logits.device)
-        temperatures = torch.tensor([job.request.sampling.temperature for job in jobs], device=logits.device)
+        heats = np.array([job.request.sampling.temperature for job in jobs], dtype=np.float32)
+        temperatures = torch.from_numpy(heats).to(logits.device)
         chosen, logprobs = sample(logits, temperatures, numbers)
         return chosen.tolist(), logprobs.tolist()
 
