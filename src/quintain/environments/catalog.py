@@ -34,6 +34,7 @@ CATALOG: dict[str, str] = {
     "gymnasium": "quintain.environments.gym:Gymnasium",
     "house": "quintain.environments.house:House",
     "keydoor": "quintain.environments.keydoor:KeyDoor",
+    "plan": "quintain.environments.plan:Plan",
     "repo": "quintain.environments.repo:Repo",
     "shop": "quintain.environments.shop:Shop",
     "stream": "quintain.environments.stream:Stream",
