@@ -26,6 +26,7 @@ from quintain.errors import UsageError, suggestion
 
 CATALOG: dict[str, str] = {
     "babyai": "quintain.environments.babyai:BabyAI",
+    "bandit": "quintain.environments.bandit:Bandit",
     "calc": "quintain.environments.calc:Calc",
     "collab": "quintain.environments.collab:Collab",
     "craft": "quintain.environments.craft:Craft",

@@ -1,0 +1,45 @@
+"""What a game of the bandit world is: a frozen value that says what it tells, allows and becomes.
+
+The one rule: a game holds all its state, chance included, so that a snapshot of it is itself.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Game(Protocol):
+    """A small game."""
+
+    def told(self) -> str:
+        """Return the first observation."""
+        ...
+
+    def legal(self) -> tuple[str, ...]:
+        """Return the moves that can be made; none when the game is over."""
+        ...
+
+    def play(self, move: str) -> "Played":
+        """Return what a legal `move` leads to."""
+        ...
+
+    def expert(self) -> str:
+        """Return the expert's move."""
+        ...
+
+    def key(self) -> str:
+        """Return a text that is equal exactly when the state is."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """What a move led to: ``Played(game=game, text="red paid 1", dense=0.1)``."""
+
+    game: Game
+    text: str
+    dense: float = 0.0
+    """Reward of this move, where moves are rewarded."""
+    sparse: float = 0.0
+    """Reward of this move, where only the end is rewarded."""
+    is_over: bool = False
+    is_success: bool = False
