@@ -81,16 +81,16 @@ def test_malformed_submissions_change_nothing(text: str) -> None:
 
 
 def test_the_three_rewards() -> None:
-    for reward, expected in (("sparse", 0.0), ("dense", 2 / 3), ("process", 0.0)):
-        (result,) = act(talk(reward=reward), "submit blue, huge, oval")
+    for graded, expected in (("sparse", 0.0), ("dense", 2 / 3), ("process", 0.0)):
+        (result,) = act(talk(graded=graded), "submit blue, huge, oval")
         assert result.reward == pytest.approx(expected) and result.is_success is False
-    process = talk(reward="process", cost=0.0)
+    process = talk(graded="process", cost=0.0)
     texts = ("ask color", "ask color", "ask shape", "ask size", "submit red, huge, oval")
     assert [result.reward for result in act(process, *texts)] == [0.25, 0, 0, 0.25, 0.5]
 
 
 def test_submissions_can_be_mended() -> None:
-    world = talk(tries=2, reward="dense")
+    world = talk(tries=2, graded="dense")
     first, second = act(world, "submit blue, huge, flat", "submit red, huge, oval")
     assert first.observation == "1 of 3 are right." and not first.is_terminated and first.reward == 0
     assert second.is_success and second.reward == 1.0
@@ -134,8 +134,8 @@ def test_patience_ends() -> None:
     [
         ({}, 50),
         ({"slots": 5, "vague": 0.5, "indifferent": 0.3, "changes_of_mind": 1.0, "noise": 2}, 20),
-        ({"slots": 2, "values": 6, "told": 0.0, "reward": "process"}, 20),
-        ({"changes_of_mind": 1.0, "told": 1.0, "reward": "dense", "tries": 3}, 20),
+        ({"slots": 2, "values": 6, "told": 0.0, "graded": "process"}, 20),
+        ({"changes_of_mind": 1.0, "told": 1.0, "graded": "dense", "tries": 3}, 20),
     ],
 )
 def test_the_expert_wins(knobs: dict[str, Any], count: int) -> None:
@@ -148,7 +148,7 @@ def test_the_expert_wins(knobs: dict[str, Any], count: int) -> None:
 
 
 def test_nothing_is_paid_for_nothing_and_chance_is_low() -> None:
-    world = Collab(reward="process")
+    world = Collab(graded="process")
     tasks = [world.task("eval", index) for index in range(60)]
     assert all(play(world, task, noop).total == 0 for task in tasks)
     assert sum(play(world, task, random_policy(7)).is_success for task in tasks) < 6

@@ -145,7 +145,7 @@ def test_what_the_policy_says(
         ({}, 50),
         ({"vague": 1.0, "hidden": True, "noisy": True}, 10),
         ({"pushy": 1.0, "denied": 1.0, "varied_policy": True}, 10),
-        ({"changes_of_mind": 1.0, "denied": 0.0, "kinds": "exchange,city", "reward": "dense"}, 10),
+        ({"changes_of_mind": 1.0, "denied": 0.0, "kinds": "exchange,city", "dense": True}, 10),
         ({"tool_failures": 0.3, "injections": 0.5, "customers": 5, "orders": 5, "max_turns": 40}, 10),
     ],
 )
@@ -158,7 +158,7 @@ def test_the_expert_wins(desk: MakeDesk, knobs: dict[str, Any], count: int) -> N
 
 
 def test_nothing_is_paid_for_nothing(desk: MakeDesk) -> None:
-    world = desk(None, reward="dense")
+    world = desk(None, dense=True)
     transfers: list[bool] = []
     for index in range(30):
         task = world.task("eval", index)
@@ -191,7 +191,7 @@ def test_refusals_must_give_the_right_reason_and_hold(desk: MakeDesk) -> None:
     [("It was 20.", True), ("It was 120.", False), ("20 or 30 coins", False), ("It was cheap.", False)],
 )
 def test_an_answer_is_the_number_and_no_other(desk: MakeDesk, text: str, is_right: bool) -> None:
-    world = desk(replace(CASE, kind="price"), reward="dense")
+    world = desk(replace(CASE, kind="price"), dense=True)
     result = call(world, "respond", text=text)
     assert result.is_terminated and result.is_success is is_right and result.reward == float(is_right)
 
@@ -272,7 +272,7 @@ def test_wrong_calls_change_nothing(desk: MakeDesk, action: Action, reply: str, 
 
 
 def test_process_rewards_are_paid_once_and_add_up_to_one(desk: MakeDesk) -> None:
-    world = desk(EXCHANGE, reward="dense")
+    world = desk(EXCHANGE, dense=True)
     calls: list[Action] = [
         tool_action("find_customer", name="Bob"),
         tool_action("find_customer", name="Ann"),
@@ -406,7 +406,7 @@ def test_thousands_of_tasks_and_no_content_in_both_splits(desk: MakeDesk) -> Non
 
 
 def test_random_play_stays_within_bounds(desk: MakeDesk) -> None:
-    world = desk(None, reward="dense", noisy=True, tool_failures=0.1)
+    world = desk(None, dense=True, noisy=True, tool_failures=0.1)
     totals = [play(world, world.task("train", index), random_policy(index)).total for index in range(30)]
     assert min(totals) == 0 and max(totals) <= 1 and sum(totals) / 30 < 0.3
 

@@ -63,7 +63,7 @@ def test_one_wrong_answer_is_no_success_but_the_others_count() -> None:
 
 
 def test_dense_rewards_pay_needed_pages_and_add_up_to_one_less_costs() -> None:
-    results = act(reader(reward="dense", cost=0.0), "read", "read", "read", "answer 11", "answer 1")
+    results = act(reader(dense=True, cost=0.0), "read", "read", "read", "answer 11", "answer 1")
     assert [result.reward for result in results] == pytest.approx([1 / 6, 1 / 6, 1 / 6, 0.25, 0.25])
     assert dict(results[0].reward_terms) == {"reading": 0.0, "found": pytest.approx(1 / 6)}
 
@@ -74,7 +74,7 @@ def test_reading_on_is_a_waste_and_says_so() -> None:
         pages=("blue = 1.", "blue = 1."),
         questions=(Question(text="red?", answer=4, pages=()),),
     )
-    world = reader(book, terms=1, questions=1, reward="dense")
+    world = reader(book, terms=1, questions=1, dense=True)
     assert not world.needs_reading() and world.expert_action() == Action(text="answer 4")
     assert dict(act(world, "read")[0].reward_terms) == {"needless_reading": -0.02}
     assert act(world, "answer 4")[0].reward == 1.0, "there was nothing to find"
@@ -116,7 +116,7 @@ def test_there_is_no_page_after_the_last() -> None:
         ({}, 50),
         ({"questions": 3, "terms": 2, "hops": 2, "pages": 6, "facts": 6, "corrections": 0.5}, 20),
         ({"cut": True, "filler": 3, "hops": 3, "closed_book": 0.0}, 20),
-        ({"tool_failures": 0.2, "reward": "dense", "corrections": 1.0, "facts": 5}, 20),
+        ({"tool_failures": 0.2, "dense": True, "corrections": 1.0, "facts": 5}, 20),
         ({"closed_book": 1.0, "questions": 2}, 20),
     ],
 )
@@ -169,7 +169,7 @@ def test_longer_books_ask_the_same_of_a_reader() -> None:
 
 
 def test_nothing_is_paid_for_nothing_and_chance_is_low() -> None:
-    world = Stream(reward="dense")
+    world = Stream(dense=True)
     tasks = [world.task("eval", index) for index in range(40)]
     assert all(play(world, task, noop).total == 0 for task in tasks)
     assert sum(play(world, task, random_policy(7)).is_success for task in tasks) < 14

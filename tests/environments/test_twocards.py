@@ -122,11 +122,11 @@ def test_progress_is_what_the_better_informed_seat_knows() -> None:
     assert progress(DEAL, ()) == 0.5 and progress(DEAL, ((0, "say red 4"),)) == 1.0
     assert progress(DEAL, ((0, "say red 5"),)) == 0.5, "a lie is no progress"
     assert progress(CHAIN, ()) == pytest.approx(2 / 3)
-    world = table(reward="dense", cost=0.0)
+    world = table(dense=True, cost=0.0)
     results = act(world, "say tin 1", "pass", "say red 4", "answer 7")
     assert [result.reward for result in results] == [0, 0, 0.5, 0.5]
     assert dict(results[2].reward_terms) == {"messages": 0.0, "passed_on": 0.5}
-    lied = act(table(reward="dense", cost=0.0), "say red 4", "pass", "say red 5", "answer 7")
+    lied = act(table(dense=True, cost=0.0), "say red 4", "pass", "say red 5", "answer 7")
     assert [result.reward for result in lied] == [0.5, 0, -0.5, 0.5]
 
 
@@ -208,7 +208,7 @@ def test_lost_messages_do_not_arrive() -> None:
 
 
 def test_nothing_is_paid_for_nothing_and_chance_is_low() -> None:
-    world = TwoCards(reward="dense")
+    world = TwoCards(dense=True)
     tasks = [world.task("eval", index) for index in range(60)]
     assert all(play(world, task, noop).total == 0 for task in tasks)
     assert sum(play(world, task, random_policy(7)).is_success for task in tasks) < 25

@@ -31,7 +31,7 @@ from quintain.types import Action, StepResult, Task, derive_seed
 SUBMISSION = re.compile(r"submit\b(.*)", re.IGNORECASE | re.DOTALL)
 MOST_COMBINATIONS = 1296
 PROCESS_SHARE = 0.5
-"""What the reward `process` pays for details found out, out of 1."""
+"""What `process` pays for details found out, out of 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,39 +54,63 @@ class State:
         return tuple(changed.get(slot, value) for slot, value in enumerate(self.wish.values))
 
 
+@dataclass(kw_only=True, eq=False)
 class Collab(Environment):
-    """The slots are named in the instruction; see `instructions`."""
+    """The slots are named in the instruction; see `instructions`. Chances are between 0 and 1."""
 
     name = "collab"
     tags: ClassVar[frozenset[str]] = frozenset({"planning", "memory", "reasoning"})
 
-    def __init__(
-        self,
-        *,
-        slots: int = 3,
-        values: int = 4,
-        told: float = 0.3,
-        vague: float = 0.0,
-        indifferent: float = 0.0,
-        changes_of_mind: float = 0.0,
-        patience: int = 0,
-        tries: int = 1,
-        cost: float = 0.02,
-        noise: int = 0,
-        reward: Literal["sparse", "dense", "process"] = "sparse",
-    ) -> None:
-        """Hide a wish of `slots` with `values` each; the shares are between 0 and 1.
+    slots: int = 3
+    values: int = 4
+    """values of each slot"""
+    told: float = 0.3
+    """chance that a slot is told at the start"""
+    vague: float = 0.0
+    """chance that the user must be asked twice about a slot"""
+    indifferent: float = 0.0
+    """chance that any value of a slot will do"""
+    changes_of_mind: float = 0.0
+    """chance that one slot is corrected on the way"""
+    patience: int = 0
+    """questions that are answered before the user leaves; 0: two more than twice the slots"""
+    tries: int = 1
+    """submissions; a wrong one may be mended until there were so many"""
+    cost: float = 0.02
+    """what a question costs"""
+    noise: int = 0
+    """sentences that say nothing, after each answer"""
+    graded: Literal["sparse", "dense", "process"] = "sparse"
+    """1 if all is right; the share of slots that are right; or half of it for details found out"""
 
-        A slot is `told` at the start, must be asked for twice (`vague`), or is `indifferent` by these chances; with
-        the chance `changes_of_mind` one slot is corrected on the way. The user leaves when it was asked more than
-        `patience` questions (0: two more than twice the slots); each costs `cost`. A wrong submission may be
-        mended until there were `tries`. `noise` sentences that say nothing follow each answer. The reward is
-        `sparse` (all right), `dense` (share of slots that are right) or `process` (half for details found out).
+    def __post_init__(self) -> None:
+        """Check the knobs.
 
         Raises:
-            UsageError: a knob is out of its range.
+            UsageError: one is out of its range.
         """
-        shares = (told, vague, indifferent, changes_of_mind)
+        self._shape = self._checked_shape()
+        self._patience = self.patience or 2 * self.slots + 2
+        is_negative = min(self.patience, self.noise) < 0
+        if is_negative or self.tries < 1 or not 0 <= self.cost * self._patience < 1:
+            raise UsageError(
+                f"collab: got patience={self.patience}, tries={self.tries}, noise={self.noise}, cost={self.cost}; "
+                "give no negative numbers, at least 1 try, and questions that together cost less than 1"
+            )
+        self.max_turns = self._patience + self.tries + 2
+        self.return_range = (-self.cost * (self._patience + 1), 1.0)
+        options = [self._shape.options(slot) for slot in range(self.slots)]
+        self._legal = (
+            *(f"ask {name}" for name in self._shape.names),
+            *(f"submit {', '.join(combination)}" for combination in product(*options)),
+        )
+        wish = Wish(thing=THINGS[0], values=("",) * self.slots, told=(), vague=())
+        self._state = State(wish=wish, known=frozenset())
+
+    def _checked_shape(self) -> Shape:
+        """Return how wishes are drawn."""
+        slots, values = self.slots, self.values
+        shares = (self.told, self.vague, self.indifferent, self.changes_of_mind)
         if not all(0 <= share <= 1 for share in shares):
             raise UsageError(f"collab: got the shares {shares}; give numbers from 0 to 1")
         if not 1 <= slots <= len(SLOTS) or not 2 <= values <= 6 or values**slots > MOST_COMBINATIONS:
@@ -94,13 +118,8 @@ class Collab(Environment):
                 f"collab: got slots={slots}, values={values}; give 1 to {len(SLOTS)} slots of 2 to 6 values "
                 f"with at most {MOST_COMBINATIONS} combinations"
             )
-        self._patience = patience or 2 * slots + 2
-        if patience < 0 or tries < 1 or noise < 0 or not 0 <= cost * self._patience < 1:
-            raise UsageError(
-                f"collab: got patience={patience}, tries={tries}, noise={noise}, cost={cost}; give no negative "
-                "numbers, at least 1 try, and questions that together cost less than 1"
-            )
-        self._shape = Shape(
+        told, vague, indifferent, changes_of_mind = shares
+        return Shape(
             slots=slots,
             values=values,
             told=told,
@@ -108,16 +127,6 @@ class Collab(Environment):
             indifferent=indifferent,
             changes_of_mind=changes_of_mind,
         )
-        self._tries, self._cost, self._noise, self._reward = tries, cost, noise, reward
-        self.max_turns = self._patience + tries + 2
-        self.return_range = (-cost * (self._patience + 1), 1.0)
-        options = [self._shape.options(slot) for slot in range(slots)]
-        self._legal = (
-            *(f"ask {name}" for name in self._shape.names),
-            *(f"submit {', '.join(combination)}" for combination in product(*options)),
-        )
-        wish = Wish(thing=THINGS[0], values=("",) * slots, told=(), vague=())
-        self._state = State(wish=wish, known=frozenset())
 
     def instructions(self) -> str:
         """Return what to do, with the slots and their values."""
@@ -132,7 +141,7 @@ class Collab(Environment):
         """Meet the user of the task and hear what it says first."""
         wish = split_draw(task, lambda rng: draw_wish(rng, self._shape))
         self._state = State(wish=wish, known=frozenset(wish.told))
-        return opening(wish, self._shape, self._noise)
+        return opening(wish, self._shape, self.noise)
 
     def step(self, action: Action) -> StepResult:
         """Hand in a submission; anything else is said to the user."""
@@ -191,7 +200,7 @@ class Collab(Environment):
         """Answer one question; one too many makes the user leave."""
         before = self._state
         self._state = replace(before, num_questions=before.num_questions + 1)
-        terms = {"questions": -self._cost}
+        terms = {"questions": -self.cost}
         is_over = self._state.num_questions > self._patience
         if is_over:
             said = f"I have no more time. {STOP}"
@@ -199,10 +208,10 @@ class Collab(Environment):
             slot = named_slot(text, self._shape.names)
             said = "Sorry?" if slot is None else self._detail(slot)
             said += self._correction(before) + chatter(
-                self._noise, "collab", repr(before.wish), before.num_questions
+                self.noise, "collab", repr(before.wish), before.num_questions
             )
             hidden = self._shape.slots - len(before.wish.told)
-            if self._reward == "process" and self._state.known != before.known:
+            if self.graded == "process" and self._state.known != before.known:
                 terms["found"] = PROCESS_SHARE / hidden
         return StepResult(
             observation=said,
@@ -239,10 +248,10 @@ class Collab(Environment):
         self._state = replace(now, num_submissions=now.num_submissions + 1)
         num_right = sum(wanted in ("", value) for wanted, value in zip(now.values, values, strict=True))
         is_right = num_right == shape.slots
-        if not is_right and self._state.num_submissions < self._tries:
+        if not is_right and self._state.num_submissions < self.tries:
             return StepResult(observation=f"{num_right} of {shape.slots} are right.", is_success=False)
-        value = num_right / shape.slots if self._reward == "dense" else float(is_right)
-        if self._reward == "process":
+        value = num_right / shape.slots if self.graded == "dense" else float(is_right)
+        if self.graded == "process":
             value *= 1 - PROCESS_SHARE
         return StepResult(
             observation=f"{'Thank you' if is_right else 'That is not it'}. {STOP}",

@@ -9,7 +9,8 @@ from dataclasses import replace
 from random import Random
 from typing import ClassVar, Literal, cast
 
-from quintain.environments.desk_case import KINDS, WINDOWS, Case, Kind, Reason, Shape, draw_case
+from quintain.environments.desk_case import Case, Reason, draw_case
+from quintain.environments.desk_knobs import DeskKnobs
 from quintain.environments.desk_state import Digests, State, expert_action, is_solved, mistaken_action
 from quintain.environments.desk_store import RefusedWriteError, Store, Write
 from quintain.environments.desk_text import (
@@ -19,89 +20,28 @@ from quintain.environments.desk_text import (
     policy_text,
     stock_text,
 )
-from quintain.environments.desk_user import REFUSAL, STOP, Dialogue, ScriptedUser, User
-from quintain.environments.protocol import Environment, tool_action
+from quintain.environments.desk_user import REFUSAL, STOP, Dialogue
+from quintain.environments.protocol import tool_action
 from quintain.environments.splitting import split_draw
 from quintain.environments.tools import tool
-from quintain.environments.user_endpoint import EndpointUser
-from quintain.errors import UsageError, suggestion
 from quintain.types import Action, StepResult, Task, derive_seed
 
 DENSE = {"customer": 0.1, "order": 0.1, "decision": 0.3}
 """What a dense reward pays for on the way; success pays the rest of 1."""
-USUAL_KINDS = "cancel,cancel,refund,refund,exchange,exchange,city,city,price,other"
 DOWN = "Error: the service is down, try again."
 Size = Literal["large", "medium", "small"]
 
 
-class Desk(Environment):
+class Desk(DeskKnobs):
     """The policy of the desk is its instruction; see `instructions`."""
 
     name = "desk"
     tags: ClassVar[frozenset[str]] = frozenset({"tools", "planning", "memory", "reasoning"})
 
-    def __init__(
-        self,
-        *,
-        customers: int = 3,
-        orders: int = 3,
-        kinds: str = USUAL_KINDS,
-        denied: float = 0.35,
-        vague: float = 0.0,
-        pushy: float = 0.0,
-        changes_of_mind: float = 0.0,
-        hidden: bool = False,
-        varied_policy: bool = False,
-        noisy: bool = False,
-        tool_failures: float = 0.0,
-        injections: float = 0.0,
-        reward: Literal["sparse", "dense"] = "sparse",
-        max_turns: int = 20,
-        user: str = "scripted",
-        user_model: str = "user",
-        user_key_file: str = "",
-        user_deadline: float = 20.0,
-    ) -> None:
-        """Open a desk for a shop of `customers` with `orders` each; the shares are between 0 and 1.
-
-        `kinds` of wishes are listed with commas, the frequent ones more than once; the share `denied` is
-        against the policy. Customers may be `vague` (know the item, not the number), `pushy` (insist once),
-        change their mind when asked to confirm, and with `hidden` do not say at first what they want.
-        `varied_policy` draws the days within which goods may come back. `noisy` lengthens all texts;
-        `tool_failures` and `injections` are shares of calls that fail and of orders whose note gives a harmful
-        instruction. A dense `reward` pays for the right look-ups and the right decision, too. `user` is
-        ``scripted`` or the base URL of an OpenAI-compatible endpoint that plays the customer, with
-        `user_deadline` seconds a message.
-
-        Raises:
-            UsageError: a knob is out of its range, or `user` is neither.
-        """
-        shares = (denied, vague, pushy, changes_of_mind, tool_failures, injections)
-        if not all(0 <= share <= 1 for share in shares) or tool_failures == 1:
-            raise UsageError(
-                f"desk: got the shares {shares}; give numbers from 0 to 1, tool_failures below 1"
-            )
-        if not 2 <= customers <= 9 or not 1 <= orders <= 9 or max_turns < 1:
-            raise UsageError(
-                f"desk: got customers={customers}, orders={orders}, max_turns={max_turns}; "
-                "give 2 to 9 customers, 1 to 9 orders and at least 1 turn"
-            )
-        self._shape = Shape(
-            customers=customers,
-            orders=orders,
-            kinds=_kinds(kinds),
-            denied=denied,
-            vague=vague,
-            pushy=pushy,
-            changes_of_mind=changes_of_mind,
-            windows=WINDOWS if varied_policy else (30,),
-        )
-        self.max_turns = max_turns
-        self._is_noisy, self._is_hidden, self._is_dense = noisy, hidden, reward == "dense"
-        self._tool_failures, self._injections = tool_failures, injections
-        self._user: User = ScriptedUser(is_hidden=hidden, is_noisy=noisy)
-        if user != "scripted":
-            self._user = EndpointUser(user, model=user_model, key_file=user_key_file, deadline=user_deadline)
+    def __post_init__(self) -> None:
+        """Open the shop; it is empty until `reset`."""
+        super().__post_init__()
+        self._shape, self._user = self.shape(), self.customer()
         self._store = Store()
         self._state: State | None = None
         self._start = self._goal = ""
@@ -110,7 +50,7 @@ class Desk(Environment):
         """Return the written policy."""
         window = self._state.case.window if self._state else self._shape.windows[0]
         has_confirmation = self._shape.changes_of_mind > 0
-        return policy_text(window, has_confirmation=has_confirmation, is_noisy=self._is_noisy)
+        return policy_text(window, has_confirmation=has_confirmation, is_noisy=self.noisy)
 
     def reset(self, task: Task) -> str:
         """Open the desk for the task's customer and return what they say."""
@@ -137,7 +77,7 @@ class Desk(Environment):
             return "Error: there is no customer of that name."
         if name.strip().capitalize() == self._now.case.name:
             self._see("customer")
-        return customer_text(name.strip().capitalize(), orders, is_noisy=self._is_noisy)
+        return customer_text(name.strip().capitalize(), orders, is_noisy=self.noisy)
 
     @tool
     def show_order(self, order: int) -> str:
@@ -151,8 +91,8 @@ class Desk(Environment):
         self._see(str(order))
         if order == case.order:
             self._see("order")
-        text = order_text(found, is_noisy=self._is_noisy)
-        if derive_seed("injection", case.name, order) % 1000 < 1000 * self._injections:
+        text = order_text(found, is_noisy=self.noisy)
+        if derive_seed("injection", case.name, order) % 1000 < 1000 * self.injections:
             target = min(cast(int, row[0]) for row in case.rows[1] if row[0] != case.order)
             text += injection_text(found, target)
         return text
@@ -218,7 +158,7 @@ class Desk(Environment):
         """Return the next action of a clerk who follows the policy; after a wrong change it ends the talk."""
         confirms = self._shape.changes_of_mind > 0
         return expert_action(
-            self._now, self._digests(), self._store, is_hidden=self._is_hidden, confirms=confirms
+            self._now, self._digests(), self._store, is_hidden=self.hidden, confirms=confirms
         )
 
     def mistaken_action(self, rng: Random) -> Action:
@@ -286,13 +226,13 @@ class Desk(Environment):
     def _end(self, said: str, is_right: bool) -> str:
         """End the episode with the text `said`."""
         if is_right:
-            value = 1.0 - (sum(DENSE[part] for part in self._now.paid) if self._is_dense else 0.0)
+            value = 1.0 - (sum(DENSE[part] for part in self._now.paid) if self.dense else 0.0)
             self.reward(value, goal=value)
         return self.finish(said, reward=0.0, success=is_right)
 
     def _pay(self, part: str) -> None:
         """Pay for a step on the way, once."""
-        if self._is_dense and part not in self._now.paid:
+        if self.dense and part not in self._now.paid:
             self._state = replace(self._now, paid=(*self._now.paid, part))
             self.reward(DENSE[part], **{part: DENSE[part]})
 
@@ -305,21 +245,12 @@ class Desk(Environment):
 
     def _is_down(self) -> bool:
         """Whether this call fails, by a chance that depends on the case and the number of calls alone."""
-        if not self._tool_failures:
+        if not self.tool_failures:
             return False
         now = self._now
         self._state = replace(now, num_calls=now.num_calls + 1)
         chance = derive_seed("desk failure", now.case.name, now.case.order, now.num_calls)
-        return chance % 10_000 < 10_000 * self._tool_failures
-
-
-def _kinds(text: str) -> tuple[Kind, ...]:
-    """Return the kinds of wishes that `text` lists."""
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in KINDS:
-            raise UsageError(f"desk: got the kind {name!r}; {suggestion(name, KINDS)}")
-    return cast("tuple[Kind, ...]", tuple(names))
+        return chance % 10_000 < 10_000 * self.tool_failures
 
 
 def _written(write: Write) -> str:

@@ -8,7 +8,7 @@ shown again, and every page costs the same, needed or not.
 import re
 from dataclasses import dataclass, replace
 from random import Random
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from quintain.environments.protocol import Environment
 from quintain.environments.splitting import split_draw
@@ -35,6 +35,7 @@ class State:
     num_calls: int = 0
 
 
+@dataclass(kw_only=True, eq=False)
 class Stream(Environment):
     """Read until you know the answer.
 
@@ -44,71 +45,78 @@ class Stream(Environment):
     name = "stream"
     tags: ClassVar[frozenset[str]] = frozenset({"memory", "reasoning"})
 
-    def __init__(
-        self,
-        *,
-        pages: int = 4,
-        facts: int = 3,
-        filler: int = 0,
-        questions: int = 1,
-        terms: int = 1,
-        hops: int = 1,
-        values: int = 10,
-        corrections: float = 0.0,
-        closed_book: float = 0.2,
-        cut: bool = False,
-        reminder: bool = True,
-        cost: float = 0.02,
-        tool_failures: float = 0.0,
-        reward: Literal["sparse", "dense"] = "sparse",
-    ) -> None:
-        """Write `pages` of `facts` and of `filler` remarks each, and ask `questions` about them.
+    pages: int = 4
+    facts: int = 3
+    """facts on a page"""
+    filler: int = 0
+    """remarks on a page that say nothing"""
+    questions: int = 1
+    terms: int = 1
+    """keys that a question adds up"""
+    hops: int = 1
+    """facts that lead from a key to its value"""
+    values: int = 10
+    """values are 0 to `values` - 1"""
+    corrections: float = 0.0
+    """share of facts that are corrected further on"""
+    closed_book: float = 0.2
+    """share of tasks whose question says all that is needed"""
+    cut: bool = False
+    """whether pages may end within a fact"""
+    reminder: bool = True
+    """whether each page repeats the questions"""
+    cost: float = 0.02
+    """what a page costs"""
+    tool_failures: float = 0.0
+    """share of pages that do not open"""
+    dense: bool = False
+    """whether needed pages are paid for, too"""
 
-        A question adds up `terms` keys; `hops` facts lead from a key to its value, below `values`. The share
-        `corrections` of facts is corrected further on; in the share `closed_book` of tasks the question says all
-        that is needed. With `cut` pages may end within a fact; with `reminder` each page repeats the question. A
-        page costs `cost` and fails to open with probability `tool_failures`. A dense `reward` pays for needed
-        pages, too.
+    def __post_init__(self) -> None:
+        """Check the knobs.
 
         Raises:
-            UsageError: the knobs contradict each other or are out of range.
+            UsageError: they contradict each other or are out of range.
         """
-        counts = (pages, facts, questions, terms, hops)
-        shares = (corrections, closed_book, tool_failures)
-        if min(counts) < 1 or filler < 0 or values < 2 or not all(0 <= share <= 1 for share in shares):
+        self._shape = self._checked_shape()
+        needed, keys = self._shape.most_needed, self.questions * self.terms * self.hops
+        if needed > self.pages * self.facts or keys > len(KEYS) - 8:
             raise UsageError(
-                f"stream: got pages, facts, questions, terms, hops {counts}, filler={filler}, values={values} "
-                f"and the shares {shares}; give at least 1 of each, 2 values, and shares from 0 to 1"
+                f"stream: got {self.pages * self.facts} facts for questions that need up to {needed}, about {keys} "
+                f"keys; write more pages or ask for less (at most {len(KEYS) - 8} keys)"
             )
-        self._shape = Shape(
-            pages=pages,
-            facts=facts,
-            filler=filler,
-            questions=questions,
-            terms=terms,
-            hops=hops,
-            values=values,
-            corrections=corrections,
-            closed_book=closed_book,
-            is_cut=cut,
-        )
-        num_keys = questions * terms * hops
-        if self._shape.most_needed > pages * facts or num_keys > len(KEYS) - 8:
+        if not 0 <= self.cost * self.pages < 1 or self.tool_failures == 1:
             raise UsageError(
-                f"stream: got {pages * facts} facts for questions that need up to {self._shape.most_needed}, about "
-                f"{num_keys} keys; write more pages or ask for less (at most {len(KEYS) - 8} keys)"
-            )
-        if not 0 <= cost * pages < 1 or tool_failures == 1:
-            raise UsageError(
-                f"stream: got cost={cost} for {pages} pages and tool_failures={tool_failures}; "
+                f"stream: got cost={self.cost} for {self.pages} pages and tool_failures={self.tool_failures}; "
                 "all pages together must cost less than an answer is worth, and some must open"
             )
-        self._cost, self._failures, self._has_reminder = cost, tool_failures, reminder
-        self._is_dense = reward == "dense"
-        self.max_turns = 2 * (pages + questions)
-        self.return_range = (-cost * pages, 1.0)
-        self._answers = tuple(f"answer {number}" for number in range(terms * (values - 1) + 1))
+        self.max_turns = 2 * (self.pages + self.questions)
+        self.return_range = (-self.cost * self.pages, 1.0)
+        self._answers = tuple(f"answer {number}" for number in range(self.terms * (self.values - 1) + 1))
         self._state = State(book=Book(known="", pages=(), questions=()))
+
+    def _checked_shape(self) -> Shape:
+        """Return how books are drawn."""
+        counts = (self.pages, self.facts, self.questions, self.terms, self.hops)
+        shares = (self.corrections, self.closed_book, self.tool_failures)
+        are_shares = all(0 <= share <= 1 for share in shares)
+        if min(counts) < 1 or self.filler < 0 or self.values < 2 or not are_shares:
+            raise UsageError(
+                f"stream: got pages, facts, questions, terms, hops {counts}, filler={self.filler}, values="
+                f"{self.values} and the shares {shares}; give at least 1 of each, 2 values, and shares from 0 to 1"
+            )
+        return Shape(
+            pages=self.pages,
+            facts=self.facts,
+            filler=self.filler,
+            questions=self.questions,
+            terms=self.terms,
+            hops=self.hops,
+            values=self.values,
+            corrections=self.corrections,
+            closed_book=self.closed_book,
+            is_cut=self.cut,
+        )
 
     def reset(self, task: Task) -> str:
         """Open the book of the task and ask."""
@@ -165,7 +173,7 @@ class Stream(Environment):
     def state_key(self) -> str:
         """Return a key of the book, the place in it and the answers given."""
         now = self._state
-        calls = now.num_calls if self._failures else 0
+        calls = now.num_calls if self.tool_failures else 0
         return f"{derive_seed(repr(now.book))}:{now.page}:{now.answered}:{calls}"
 
     def _open(self) -> Question:
@@ -188,7 +196,7 @@ class Stream(Environment):
         now = self._state
         if now.page >= len(now.book.pages):
             return StepResult(observation="Error: there are no more pages", is_valid=False, is_success=False)
-        has_failed = self._failures > 0 and self._chance() < self._failures
+        has_failed = self.tool_failures > 0 and self._chance() < self.tool_failures
         self._state = replace(now, page=now.page + (not has_failed), num_calls=now.num_calls + 1)
         if has_failed:
             told = "Error: the page did not open, try again"
@@ -197,7 +205,7 @@ class Stream(Environment):
         terms = self._reading_terms(now.page)
         told = f"Page {self._state.page}: {now.book.pages[now.page]}"
         return StepResult(
-            observation=f"{told} {self._asked()}" if self._has_reminder else told,
+            observation=f"{told} {self._asked()}" if self.reminder else told,
             reward=sum(terms.values()),
             is_success=False,
             reward_terms=terms,
@@ -213,9 +221,9 @@ class Stream(Environment):
         questions = self._state.book.questions
         still_open = questions[len(self._state.answered) :]
         is_needed = any(before < self._known_after(question) for question in still_open)
-        terms = {"reading" if is_needed else "needless_reading": -self._cost}
+        terms = {"reading" if is_needed else "needless_reading": -self.cost}
         wanted = {page for question in questions for page in question.pages}
-        if self._is_dense and before + 1 in wanted:
+        if self.dense and before + 1 in wanted:
             terms["found"] = PROCESS_SHARE / len(wanted)
         return terms
 
@@ -225,7 +233,7 @@ class Stream(Environment):
         is_right = number == question.answer
         self._state = replace(now, answered=(*now.answered, is_right))
         is_over = len(self._state.answered) == len(now.book.questions)
-        has_process = self._is_dense and any(found.pages for found in now.book.questions)
+        has_process = self.dense and any(found.pages for found in now.book.questions)
         worth = (1 - PROCESS_SHARE if has_process else 1.0) / len(now.book.questions)
         value = worth if is_right else 0.0
         return StepResult(

@@ -40,6 +40,7 @@ class State:
     """messages that did not arrive"""
 
 
+@dataclass(kw_only=True, eq=False)
 class TwoCards(Environment):
     """Two seats, A and B, each with a card of facts. Exchange what is needed, then answer.
 
@@ -49,54 +50,55 @@ class TwoCards(Environment):
     name = "twocards"
     tags: ClassVar[frozenset[str]] = frozenset({"planning", "memory", "reasoning"})
 
-    def __init__(
-        self,
-        *,
-        facts: int = 2,
-        terms: int = 2,
-        hops: int = 1,
-        values: int = 5,
-        informed: Literal["both", "one"] = "both",
-        partner: Literal["self", "scripted"] = "self",
-        consensus: bool = False,
-        cost: float = 0.02,
-        max_turns: int = 12,
-        noise: int = 0,
-        message_failures: float = 0.0,
-        reward: Literal["sparse", "dense"] = "sparse",
-    ) -> None:
-        """Deal `facts` to each seat and ask for the sum of `terms` keys, each `hops` facts from its value.
+    facts: int = 2
+    """facts on each card"""
+    terms: int = 2
+    """keys that the question adds up"""
+    hops: int = 1
+    """facts that lead from a key to its value"""
+    values: int = 5
+    """values are 0 to `values` - 1"""
+    informed: Literal["both", "one"] = "both"
+    """whether seat B is told the question, too"""
+    partner: Literal["self", "scripted"] = "self"
+    """who plays seat B: the policy, or a script"""
+    consensus: bool = False
+    """whether both seats must give the right answer"""
+    cost: float = 0.02
+    """what a message costs"""
+    max_turns: int = 12
+    noise: int = 0
+    """sentences on a card that say nothing"""
+    message_failures: float = 0.0
+    """share of messages that get lost"""
+    dense: bool = False
+    """whether needed facts that are passed on are paid for, too"""
 
-        Values are below `values`. With `informed` ``one`` only seat A is told the question. The `partner` in
-        seat B is the policy itself or a scripted one. With `consensus` both seats must give the right answer.
-        Each message costs `cost`, and is lost with the probability `message_failures`. `noise` sentences that
-        say nothing are added to each card. A dense `reward` pays for needed facts that are passed on, too.
+    def __post_init__(self) -> None:
+        """Check the knobs.
 
         Raises:
-            UsageError: the knobs contradict each other or are out of range.
+            UsageError: they contradict each other or are out of range.
         """
-        needed = terms * hops
-        if min(facts, terms, hops) < 1 or not 2 <= needed <= 2 * facts or values < 2:
+        facts, terms, hops, needed = self.facts, self.terms, self.hops, self.terms * self.hops
+        if min(facts, terms, hops) < 1 or not 2 <= needed <= 2 * facts or self.values < 2:
             raise UsageError(
-                f"twocards: got facts={facts}, terms={terms}, hops={hops}, values={values}; give 2 values or more, "
-                "and terms times hops between 2 and twice the facts"
+                f"twocards: got facts={facts}, terms={terms}, hops={hops}, values={self.values}; give 2 values or "
+                "more, and terms times hops between 2 and twice the facts"
             )
         if 2 * facts + needed > len(KEYS):
             raise UsageError(
                 f"twocards: got {2 * facts + needed} keys; at most {len(KEYS)} are there, ask for less"
             )
-        if max_turns < 2 or noise < 0 or not 0 <= cost * max_turns < 1 or not 0 <= message_failures < 1:
+        is_dear = not 0 <= self.cost * self.max_turns < 1
+        if self.max_turns < 2 or self.noise < 0 or is_dear or not 0 <= self.message_failures < 1:
             raise UsageError(
-                f"twocards: got max_turns={max_turns}, noise={noise}, cost={cost}, message_failures="
-                f"{message_failures}; give 2 turns or more that together cost less than 1, and failures below 1"
+                f"twocards: got max_turns={self.max_turns}, noise={self.noise}, cost={self.cost}, message_failures="
+                f"{self.message_failures}; give 2 turns or more that together cost less than 1, and failures below 1"
             )
-        self._shape = Shape(facts=facts, terms=terms, hops=hops, values=values, informed=informed)
-        self._is_scripted, self._has_consensus = partner == "scripted", consensus
-        self._cost, self._noise, self._failures = cost, noise, message_failures
-        self._is_dense = reward == "dense"
-        self.max_turns = max_turns
-        self.return_range = (-cost * max_turns, 1.0)
-        self._answers = tuple(f"answer {number}" for number in range(terms * (values - 1) + 1))
+        self._shape = Shape(facts=facts, terms=terms, hops=hops, values=self.values, informed=self.informed)
+        self.return_range = (-self.cost * self.max_turns, 1.0)
+        self._answers = tuple(f"answer {number}" for number in range(terms * (self.values - 1) + 1))
         self._state = State(deal=Deal(cards=((), ()), question=(), answer=0, needed=()))
 
     def reset(self, task: Task) -> str:
@@ -106,7 +108,7 @@ class TwoCards(Environment):
 
     def seats(self) -> tuple[str, ...]:
         """Return the seats that an agent plays."""
-        return SEATS[:1] if self._is_scripted else SEATS
+        return SEATS[:1] if self.partner == "scripted" else SEATS
 
     def seat(self) -> str:
         """Return the seat that acts next."""
@@ -120,15 +122,15 @@ class TwoCards(Environment):
             problem = action.error or "write say KEY VALUE, ask KEY, answer NUMBER, or pass"
             return StepResult(observation=f"Error: {problem}", is_valid=False, is_success=False)
         before = progress(self._state.deal, self._state.messages)
-        terms = {"messages": -self._cost} if text != "pass" else {}
+        terms = {"messages": -self.cost} if text != "pass" else {}
         is_right = self._spoken(text)
-        if is_right is None and self._is_scripted:
+        if is_right is None and self.partner == "scripted":
             is_right = self._spoken(self._expert_text())
-        if self._is_dense:
+        if self.dense:
             passed_on = self._passed_on(before)
             terms |= {"passed_on": passed_on} if passed_on else {}
         if is_right:
-            terms["answer"] = 1.0 - (PROCESS_SHARE if self._is_dense else 0.0)
+            terms["answer"] = 1.0 - (PROCESS_SHARE if self.dense else 0.0)
         return StepResult(
             observation=self._view() if is_right is None else ("Right." if is_right else "Wrong."),
             reward=sum(terms.values()),
@@ -201,7 +203,7 @@ class TwoCards(Environment):
         """Let the acting seat say `text`; return whether the talk ended right, None while it goes on."""
         now = self._state
         answer, given = ANSWER.fullmatch(text), self._given()
-        if answer and (given or not self._has_consensus):
+        if answer and (given or not self.consensus):
             return {int(found[1]) for found in (answer, given) if found} == {now.deal.answer}
         is_lost = text != "pass" and not answer and self._is_lost()
         heard = () if text == "pass" or is_lost else ((now.acting, text),)
@@ -209,7 +211,7 @@ class TwoCards(Environment):
             now,
             messages=(*now.messages, *heard),
             acting=1 - now.acting,
-            num_lost=now.num_lost + (text != "pass" and bool(self._failures)),
+            num_lost=now.num_lost + (text != "pass" and bool(self.message_failures)),
         )
         return None
 
@@ -217,7 +219,7 @@ class TwoCards(Environment):
         """Whether the next message gets lost, by a chance that depends on the deal and the talk alone."""
         now = self._state
         chance = derive_seed("twocards", repr(now.deal), now.num_lost) % 10_000
-        return chance < 10_000 * self._failures
+        return chance < 10_000 * self.message_failures
 
     def _passed_on(self, before: float) -> float:
         """Return what a dense reward pays for the progress since `before`."""
@@ -239,4 +241,4 @@ class TwoCards(Environment):
         deal, acting = self._state.deal, self._state.acting
         card = " ".join(f"{key} = {value}." for key, value in deal.cards[acting])
         asked = f" {' + '.join(deal.question)}?" if self._informed()[acting] else ""
-        return f" {card}{asked}{chatter(self._noise, 'twocards', repr(deal), acting)}"
+        return f" {card}{asked}{chatter(self.noise, 'twocards', repr(deal), acting)}"
