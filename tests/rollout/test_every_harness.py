@@ -36,6 +36,8 @@ MORE = (
     "window?turns=1+rci",
     "plan?replan_every=2+window?turns=1",
     "memory+choice",
+    "budget?calls=1+tools",
+    "plan+pivotal?turns=2+simplified+rci",
 )
 
 

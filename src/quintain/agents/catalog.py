@@ -33,14 +33,17 @@ HARNESSES: dict[str, str] = {
 }
 """Harnesses, by name."""
 WRAPPERS: dict[str, str] = {
+    "budget": "quintain.agents.budget:Budget",
     "memory": "quintain.agents.context:Memory",
+    "pivotal": "quintain.agents.shaping:Pivotal",
     "plan": "quintain.agents.plan:PlanAndAct",
     "rci": "quintain.agents.rci:Critique",
+    "simplified": "quintain.agents.shaping:Simplified",
     "summary": "quintain.agents.context:Summary",
     "window": "quintain.agents.context:Window",
 }
 """What a harness can be wrapped in, by name."""
-REPEATERS = frozenset({"window"})
+REPEATERS = frozenset({"pivotal", "window"})
 """Wrappers that show an inner session the last turns again: it must not depend on those before."""
 REMEMBERERS = frozenset({"memory", "plan", "summary"})
 """Wrappers that depend on every turn of the episode."""

@@ -1,0 +1,91 @@
+"""Reflexion (arXiv 2303.11366): lessons of failed attempts stand in the prompt of the next attempt at a task.
+
+The lessons are kept outside of episodes, by task, as a value: an attempt reads them and never writes them, so
+that the attempts of a round do not depend on each other's order. `quintain.rollout.trials` runs the rounds. The
+one rule: only a failed attempt is reflected on, and at most the newest `most` lessons are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from quintain.agents.deliberation import said
+from quintain.agents.protocol import Agent, Brief, Prompt, Session
+from quintain.engines.protocol import Sampling
+from quintain.text.chat import Chat
+from quintain.types import NOTHING, Message, Trajectory, as_content, as_text
+
+MOST_LESSONS = 3
+"""As in the paper's code, for acting and for reflecting."""
+REFLECT = (
+    "You failed at the task below. In a few sentences, say why, and what to do differently the next time. "
+    "Do not repeat what happened."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lessons:
+    """What was learned, by task id: ``Lessons({"keydoor/train/7": ("Take the red key first.",)})``."""
+
+    by_task: Mapping[str, tuple[str, ...]] = NOTHING
+
+    def of(self, task_id: str) -> tuple[str, ...]:
+        """Return the lessons of a task, oldest first."""
+        return self.by_task.get(task_id, ())
+
+    def learned(self, task_id: str, lesson: str, most: int = MOST_LESSONS) -> Lessons:
+        """Return these lessons and one more; of each task the newest `most` are kept."""
+        if not lesson.strip():
+            return self
+        kept = (*self.of(task_id), " ".join(lesson.split()))[-most:]
+        return Lessons({**self.by_task, task_id: kept})
+
+
+@dataclass(frozen=True, slots=True)
+class Reflexion:
+    """A harness that is told the lessons of its task: ``Reflexion(ReAct(chat), lessons)``."""
+
+    agent: Agent
+    lessons: Lessons = Lessons()
+
+    def open(self, brief: Brief) -> Session:
+        """See `Agent.open`."""
+        lessons = self.lessons.of(brief.task.id)
+        if not lessons:
+            return self.agent.open(brief)
+        told = f"{brief.instructions}\n\n{lessons_text(lessons)}".strip()
+        return self.agent.open(replace(brief, instructions=told))
+
+
+def lessons_text(lessons: tuple[str, ...]) -> str:
+    """Return `lessons` as the prompt shows them."""
+    return "\n".join(["What you learned from failed attempts:", *(f"- {lesson}" for lesson in lessons)])
+
+
+def reflection_prompt(
+    chat: Chat, trajectory: Trajectory, lessons: tuple[str, ...], sampling: Sampling, *, most_tokens: int
+) -> Prompt:
+    """Return the prompt that asks why `trajectory` failed; its oldest turns are left out where it is too long."""
+    lines = transcript(trajectory)
+    while True:
+        told = "\n".join([*([lessons_text(lessons)] if lessons else []), *lines])
+        messages = [
+            Message(role="system", content=as_content(REFLECT)),
+            Message(role="user", content=as_content(told)),
+        ]
+        ids = chat.conversation().prompt(messages).token_ids
+        if len(ids) <= most_tokens or not lines:
+            return Prompt(token_ids=ids, starts_segment=True, sampling=sampling, role="reflection")
+        lines = lines[max(1, len(lines) // 4) :]
+
+
+def transcript(trajectory: Trajectory) -> list[str]:
+    """Return what happened in `trajectory`, two lines a turn."""
+    turns = [turn for turn in trajectory.turns if not turn.is_internal]
+    lines = [
+        line
+        for turn in turns
+        for line in (f"Observation: {as_text(turn.observation)}", f"Action: {said(turn.action)}")
+    ]
+    return [*lines, f"Observation: {as_text(trajectory.final_observation)}"]

@@ -1,0 +1,149 @@
+"""Rounds of attempts at the same tasks, with a lesson after every failed one: the loop of Reflexion.
+
+Each round attempts the tasks that are not solved yet, all with the lessons of the rounds before; then every
+scored attempt that failed is reflected on, in the order of the tasks. The one rule: a `Failure` is not the
+agent's, so it is attempted again without a lesson.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from quintain.agents.protocol import Agent
+from quintain.agents.reflexion import Lessons, Reflexion, reflection_prompt
+from quintain.engines.protocol import Engine, Request, Sampling
+from quintain.rollout.collect import Rollout
+from quintain.text.chat import Chat
+from quintain.types import Action, Completion, Failure, Score, Task, Trajectory, Turn, derive_seed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One round: the attempts in the order of their tasks, and the reflections on those that failed."""
+
+    trajectories: tuple[Trajectory, ...]
+    reflections: dict[str, Turn] = field(default_factory=dict[str, Turn])
+    """task id → the turn in which a lesson was sampled, ready to be trained on"""
+    lessons: Lessons = field(default_factory=Lessons)
+    """What is known after the round."""
+
+    @property
+    def solved(self) -> frozenset[str]:
+        """The ids of the tasks that were solved in this round."""
+        return frozenset(t.task.id for t in self.trajectories if is_solved(t))
+
+
+def trials(
+    rollout: Rollout,
+    chat: Chat,
+    tasks: Sequence[Task],
+    *,
+    rounds: int = 3,
+    seed: int,
+    max_tokens: int = 128,
+    lessons: Lessons | None = None,
+) -> list[Trial]:
+    """Attempt `tasks` in up to `rounds` rounds and return these; solved tasks are not attempted again.
+
+    `max_tokens` bounds a reflection. The rollout's agent is wrapped in `Reflexion` and put back at the end.
+    Report success by round: each attempt after the first knows from the score that the one before failed.
+    """
+    assert rollout.engine is not None, "reflections are sampled from an engine"
+    agent, known = rollout.agent, lessons or Lessons()
+    left, done = list(tasks), list[Trial]()
+    try:
+        for number in range(rounds):
+            if not left:
+                break
+            trial = _round(rollout, agent, known, left, derive_seed(seed, "trial", number))
+            reflections = reflect(
+                rollout.engine,
+                chat,
+                trial,
+                known,
+                seed=derive_seed(seed, "reflect", number),
+                max_tokens=max_tokens,
+            )
+            for task_id, turn in reflections.items():
+                known = known.learned(task_id, turn.action.text)
+            done.append(Trial(trajectories=trial, reflections=reflections, lessons=known))
+            left = [task for task, attempt in zip(left, trial, strict=True) if not is_solved(attempt)]
+    finally:
+        rollout.agent = agent
+    return done
+
+
+def _round(
+    rollout: Rollout, agent: Agent, lessons: Lessons, tasks: Sequence[Task], seed: int
+) -> tuple[Trajectory, ...]:
+    """Attempt each of `tasks` once."""
+    rollout.agent = Reflexion(agent, lessons)
+    groups = rollout.groups(tasks, size=1, seed=seed)
+    return tuple(group.trajectories[0] for group in groups)
+
+
+def is_solved(trajectory: Trajectory) -> bool:
+    """Whether `trajectory` solved its task."""
+    return isinstance(trajectory.outcome, Score) and trajectory.outcome.is_success
+
+
+def reflect(
+    engine: Engine,
+    chat: Chat,
+    trajectories: Sequence[Trajectory],
+    lessons: Lessons,
+    *,
+    seed: int,
+    max_tokens: int,
+) -> dict[str, Turn]:
+    """Return what is sampled about each failed one of `trajectories`, by task id.
+
+    A reflection that the engine fails to give is left out.
+    """
+    sampling = Sampling(max_tokens=max_tokens, stop_ids=chat.stop_ids)
+    asked: dict[str, tuple[Trajectory, tuple[int, ...]]] = {}
+    for trajectory in trajectories:
+        if isinstance(trajectory.outcome, Failure) or is_solved(trajectory):
+            continue
+        task_id = trajectory.task.id
+        prompt = reflection_prompt(
+            chat, trajectory, lessons.of(task_id), sampling, most_tokens=engine.max_length - max_tokens
+        )
+        asked[task_id] = trajectory, prompt.token_ids
+        engine.submit(
+            Request(
+                session=f"reflection/{task_id}",
+                prompt_ids=prompt.token_ids,
+                seed=derive_seed(seed, task_id),
+                sampling=sampling,
+            )
+        )
+    replies = _replies(engine, len(asked))
+    return {
+        task_id: _turn(chat, trajectory, ids, reply)
+        for task_id, (trajectory, ids) in asked.items()
+        if isinstance(reply := replies[f"reflection/{task_id}"], Completion)
+    }
+
+
+def _replies(engine: Engine, count: int) -> dict[str, Completion | Failure]:
+    """Advance `engine` until it has answered `count` requests."""
+    found: dict[str, Completion | Failure] = {}
+    while len(found) < count:
+        found |= {reply.session: reply.result for reply in engine.advance()}
+    for session in found:
+        engine.release(session)
+    return found
+
+
+def _turn(chat: Chat, trajectory: Trajectory, prompt_ids: tuple[int, ...], completion: Completion) -> Turn:
+    """Return the turn in which `completion` reflects on `trajectory`."""
+    return Turn(
+        seat="agent/reflection",
+        observation=trajectory.final_observation,
+        prompt_ids=prompt_ids,
+        completion=completion,
+        action=Action(text=chat.text(completion.token_ids).strip()),
+        starts_segment=True,
+    )

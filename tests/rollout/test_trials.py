@@ -1,0 +1,96 @@
+"""Failed attempts teach the next ones; solved tasks and failures of the machinery teach nothing."""
+
+from quintain.agents.harness import PlainText
+from quintain.agents.reflexion import REFLECT, Lessons
+from quintain.engines.protocol import Request
+from quintain.engines.scripted import Scripted
+from quintain.environments.protocol import Environment
+from quintain.rollout.collect import Limits, Rollout
+from quintain.rollout.trials import Trial, trials
+from quintain.text.chat import Chat
+from quintain.types import Action, Failure, Observation, StepResult, Task
+
+
+class Number(Environment):
+    """Say the number."""
+
+    max_turns = 2
+
+    def reset(self, task: Task) -> Observation:
+        self.wanted = task.id.rpartition("/")[2]
+        return "Which?"
+
+    def step(self, action: Action) -> StepResult:
+        is_right = action.text == self.wanted
+        return StepResult(
+            observation="yes" if is_right else f"not {action.text}",
+            reward=float(is_right),
+            is_terminated=is_right,
+            is_success=is_right,
+        )
+
+
+class Learner:
+    """Says the next number after the largest that its lessons rule out, and learns that it was wrong."""
+
+    def __init__(self, chat: Chat, broken: frozenset[int] = frozenset()) -> None:
+        self.chat, self.broken = chat, broken
+        self.reflected: list[str] = []
+        self.told: list[str] = []
+
+    def __call__(self, request: Request, stream: tuple[int, ...]) -> tuple[int, ...] | Failure:
+        text = self.chat.encoder.decode(stream)
+        if REFLECT in text:
+            self.reflected.append(text)
+            if len(self.reflected) in self.broken:
+                return Failure(owner="engine", kind="down", message="no reply")
+            return self.chat.write(f"It is not {text.rpartition('not ')[2][:1]}")
+        if text.count("<|assistant|>") == 1:
+            self.told.append(text)
+        known = [int(part[:1]) for part in text.split("not ")[1:]]
+        return self.chat.write(str(max(known, default=-1) + 1))
+
+
+def run(
+    chat: Chat, learner: Learner, *, count: int = 4, max_length: int = 4000, rounds: int = 3
+) -> list[Trial]:
+    agent = PlainText(chat, max_tokens=32)
+    rollout = Rollout(agent, Number, Scripted(learner, max_length=max_length), limits=Limits(max_turns=1))
+    found = trials(rollout, chat, [Number().task("train", n) for n in range(count)], rounds=rounds, seed=1)
+    assert rollout.agent is agent
+    return found
+
+
+def test_success_grows_by_round_and_solved_tasks_are_left_alone(chat: Chat) -> None:
+    learner = Learner(chat)
+    found = run(chat, learner)
+    assert [sorted(trial.solved) for trial in found] == [[f"number/train/{n}"] for n in range(3)]
+    assert [len(trial.trajectories) for trial in found] == [4, 3, 2]
+    assert found[0].lessons.of("number/train/2") == ("It is not 0",)
+    assert found[-1].lessons.of("number/train/3") == ("It is not 0", "It is not 1", "It is not 2")
+    assert found[-1].lessons.of("number/train/0") == ()
+    turn = found[0].reflections["number/train/3"]
+    assert (turn.seat, turn.action.text, turn.starts_segment) == ("agent/reflection", "It is not 0", True)
+    assert "Observation: Which?\nAction: 0\nObservation: not 0" in learner.reflected[0]
+    assert learner.told[4].count("- It is not 0") == 1
+    again = run(chat, Learner(chat))
+    assert [trial.lessons for trial in again] == [trial.lessons for trial in found]
+
+
+def test_rounds_end_when_everything_is_solved(chat: Chat) -> None:
+    assert len(run(chat, Learner(chat), count=2, rounds=9)) == 2
+
+
+def test_a_reflection_that_fails_is_left_out(chat: Chat) -> None:
+    found = run(chat, Learner(chat, broken=frozenset({1})), rounds=1)
+    assert sorted(found[0].reflections) == ["number/train/2", "number/train/3"]
+    assert found[0].lessons == Lessons().learned("number/train/2", "It is not 0").learned(
+        "number/train/3", "It is not 0"
+    )
+
+
+def test_a_long_attempt_is_cut_at_its_beginning(chat: Chat) -> None:
+    learner = Learner(chat)
+    run(chat, learner, count=2, rounds=1, max_length=128 + len(chat.encoder.plain(REFLECT)) + 25)
+    assert "Which?" not in learner.reflected[0]
+    assert "not 0" in learner.reflected[0]
