@@ -40,9 +40,21 @@ class Defuser:
         self._heads = {token[:cut] for token in known for cut in range(1, len(token))}
         self._tails = {token[cut:] for token in known for cut in range(1, len(token))}
         self._reach = range(1, max(map(len, known), default=1))
+        self._cache: dict[str, str] = {}
 
     def __call__(self, text: str) -> str:
         """Return `text` with a break inside each token, and at an edge that could complete one outside."""
+        found = self._cache.get(text)
+        if found is None:
+            found = self._broken(text)
+            if len(text) <= CACHED_LENGTH:
+                if len(self._cache) >= CACHED_TEXTS:
+                    self._cache.clear()
+                self._cache[text] = found
+        return found
+
+    def _broken(self, text: str) -> str:
+        """Return what `__call__` promises."""
         if MARK in text:
             text = text.replace(MARK, LITERAL_MARK)
         while self._pattern.search(text):
