@@ -7,6 +7,7 @@ from quintain.data.filters import (
     best_of_group,
     distinct,
     most_uncertain,
+    solved_between,
     successful,
     token_hash,
     trajectories,
@@ -51,6 +52,14 @@ def test_filters_by_outcome(some: Callable[..., Group]) -> None:
     assert values(at_least(groups, 0.75)) == [[1.0]]
     assert values(at_least(groups, 0)) == [[1.0, 0, 0.5], [0, 0]]
     assert len(trajectories(groups)) == 5
+
+
+def test_groups_by_the_share_that_was_solved(some: Callable[..., Group]) -> None:
+    groups = [some(1.0, 1.0), some(1.0, 0, None), some(0, 0), some(None)]
+    assert values(solved_between(groups, 0.0, 0.9)) == [[1.0, 0], [0, 0]]
+    assert values(solved_between(groups, 0.5, 1.0)) == [[1.0, 1.0], [1.0, 0]]
+    with pytest.raises(UsageError, match=r"solved shares to keep: got 0.9 to 0.1"):
+        solved_between(groups, 0.9, 0.1)
 
 
 def test_best_of_group(some: Callable[..., Group], trajectory: Make, group_of: MakeGroup) -> None:

@@ -9,10 +9,10 @@ import torch
 
 from quintain.cli.main import main
 from quintain.errors import DataError, UsageError
+from quintain.recipes import rl_benchmarks as rl
 from quintain.recipes.benchmark import Arm, Benchmark, area, row, run_arm
 from quintain.recipes.names import recipe_module
-from quintain.recipes.rl import benchmarks as rl
-from quintain.recipes.rl.benchmarks import BENCHMARKS
+from quintain.recipes.rl_benchmarks import BENCHMARKS
 
 SMALL: dict[str, Any] = {
     "model": "micro", "demonstrations": 2, "steps": 8, "eval_every": 4, "eval_episodes": 2,

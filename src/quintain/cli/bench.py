@@ -22,7 +22,7 @@ from quintain.errors import UsageError, suggestion
 if TYPE_CHECKING:
     from quintain.recipes.benchmark import Arm, Benchmark
 
-FAMILIES: dict[str, str] = {"rl": "quintain.recipes.rl.benchmarks"}
+FAMILIES: dict[str, str] = {"rl": "quintain.recipes.rl_benchmarks"}
 """family → module that lists its `BENCHMARKS`"""
 COLUMNS = ("method", "world", "method's mean", "baseline's mean", "gain", "wins", "minutes")
 Results = dict[int, dict[str, "Arm"]]

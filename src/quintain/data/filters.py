@@ -62,6 +62,16 @@ def with_variance(groups: Sequence[Group]) -> list[Group]:
     return [group for group in groups if _spread(group) > 1e-8]
 
 
+def solved_between(groups: Sequence[Group], low: float, high: float) -> list[Group]:
+    """Keep whole groups whose share of solved trajectories is at least `low` and at most `high`.
+
+    Data for the model at hand (arXiv 2510.11701): what it always or never solves teaches little.
+    """
+    if not 0 <= low <= high <= 1:
+        raise UsageError(f"solved shares to keep: got {low} to {high}; give 0 <= low <= high <= 1")
+    return [group for group in groups if group.scored and low <= _solved(group) <= high]
+
+
 def most_uncertain(groups: Sequence[Group], share: float = 0.25) -> list[Group]:
     """Keep the `share` of groups (at least one) with the widest outcomes (StarPO-S, arXiv 2504.20073).
 
@@ -105,3 +115,8 @@ def _spread(group: Group) -> float:
         return 0.0
     mean = sum(values) / len(values)
     return (sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5
+
+
+def _solved(group: Group) -> float:
+    """Return the share of the scored trajectories of `group` that solved their task."""
+    return sum(_score(trajectory).is_success for trajectory in group.scored) / len(group.scored)

@@ -13,24 +13,37 @@ if TYPE_CHECKING:
     from quintain.store import Run
 
 RECIPES: dict[str, str] = {
+    "act_more": "quintain.recipes.rl.act_more",
     "cispo": "quintain.recipes.rl.cispo",
+    "coso": "quintain.recipes.rl.coso",
     "dapo": "quintain.recipes.rl.dapo",
     "dpo": "quintain.recipes.preference.dpo",
     "dr_grpo": "quintain.recipes.rl.dr_grpo",
     "gigpo": "quintain.recipes.rl.gigpo",
+    "glam": "quintain.recipes.rl.glam",
+    "greedy": "quintain.recipes.rl.greedy",
     "grpo": "quintain.recipes.rl.grpo",
+    "grpo_tcr": "quintain.recipes.rl.grpo_tcr",
     "gspo": "quintain.recipes.rl.gspo",
     "lite_ppo": "quintain.recipes.rl.lite_ppo",
     "loop": "quintain.recipes.rl.loop_ppo",
     "mt_grpo": "quintain.recipes.rl.mt_grpo",
+    "openmanus": "quintain.recipes.rl.openmanus",
+    "otc": "quintain.recipes.rl.otc",
     "ppo": "quintain.recipes.rl.ppo",
     "quickstart": "quintain.recipes.quickstart",
-    "rft": "quintain.recipes.selftraining.rft",
     "reinforce": "quintain.recipes.rl.reinforce",
     "reinforce_plus_plus": "quintain.recipes.rl.reinforce_plus_plus",
+    "rft": "quintain.recipes.selftraining.rft",
     "rloo": "quintain.recipes.rl.rloo",
+    "rlsp": "quintain.recipes.rl.rlsp",
+    "scaling_inter": "quintain.recipes.rl.scaling_inter",
     "sft": "quintain.recipes.imitation.sft",
+    "spa_rl": "quintain.recipes.rl.spa_rl",
     "starpo": "quintain.recipes.rl.starpo",
+    "twosome": "quintain.recipes.rl.twosome",
+    "ui_tars2": "quintain.recipes.rl.ui_tars2",
+    "vine": "quintain.recipes.rl.vine",
 }
 
 

@@ -5,7 +5,7 @@ from quintain.types import Action, StepResult, Task
 
 
 class Corridor(Environment):
-    """Say left or right; two steps to the right win."""
+    """Say left or right; two steps to the right win. Half of what is neither counts as right: chance succeeds."""
 
     max_turns = 3
 
@@ -14,16 +14,18 @@ class Corridor(Environment):
         return f"You are at {self.place}."
 
     def step(self, action: Action) -> StepResult:
-        if action.text not in self.legal_actions():
+        is_valid = action.text in self.legal_actions()
+        if not is_valid and sum(map(ord, action.text)) % 2:
             return StepResult(observation="That is no way.", is_valid=False)
         before = self.place
-        self.place = max(self.place + (1 if action.text == "right" else -1), 0)
+        self.place = max(self.place + (-1 if action.text == "left" else 1), 0)
         is_done = self.place == 2
         return StepResult(
             observation=f"You are at {self.place}.",
             reward=1.0 if is_done else 0.1 * (self.place - before),
             is_terminated=is_done,
             is_success=True if is_done else None,
+            is_valid=is_valid,
         )
 
     def legal_actions(self) -> tuple[str, ...]:

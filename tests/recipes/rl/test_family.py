@@ -1,6 +1,7 @@
 """What the methods share: refusals, signals of collapse, shares by task, limits by step."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,12 +11,15 @@ import pytest
 from quintain.credit.outcome import outcome_return
 from quintain.errors import ConfigError
 from quintain.recipes.names import recipe_module
+from quintain.recipes.rl import act_more, greedy, scaling_inter, twosome, vine
 from quintain.recipes.rl.by_task import by_task
 from quintain.recipes.rl.collapse import has_collapsed, signals
 from quintain.recipes.rl.collecting import within_turns
 from quintain.recipes.rl.loop_ppo import bounds
 from quintain.recipes.work import Work
 from quintain.rollout.collect import Limits
+from quintain.rollout.episode import View
+from quintain.rollout.replay import Walk
 from quintain.types import Action, Completion, Failure, Group, Outcome, Score, Stop, Task, Trajectory, Turn
 
 
@@ -56,6 +60,10 @@ def group(*episodes: Trajectory) -> Group:
         ("dapo", {"attempts": 0}, "attempts: got 0; give 1 or more"),
         ("dr_grpo", {"constant": 0.0}, "constant: got 0.0; give the tokens of a usual episode"),
         ("loop", {"clip": 0.0}, "clip, updates: got 0.0, 2"),
+        ("openmanus", {"attempts": 0}, "attempts: got 0; give 1 or more"),
+        ("rlsp", {"outcome_share": 1.5}, "outcome_share: got 1.5; give a share from 0 to 1"),
+        ("scaling_inter", {"turns": ()}, r"turns, stage_steps: got \(\), 30"),
+        ("scaling_inter", {"turns": (5, 3)}, r"turns: got \(5, 3\), which shrink"),
     ],
 )
 def test_settings_that_leave_nothing_to_learn_are_refused(
@@ -124,3 +132,71 @@ def test_a_limit_by_step_is_taken_back_even_after_an_error() -> None:
         limited(work, 9)
     assert seen == [3, 10]
     assert rollout.limits == Limits()
+
+
+def test_the_horizon_is_a_function_of_the_step() -> None:
+    config = scaling_inter.Config(turns=(5, 10, 20), stage_steps=100)
+    steps = (1, 100, 101, 200, 201, 900)
+    assert [scaling_inter.horizon(config, step) for step in steps] == [5, 5, 10, 10, 20, 20]
+
+
+def acted(*keys: tuple[str, str | None, int]) -> Trajectory:
+    """An episode from (action, state before it, tokens) of each turn; the first action always pays 1."""
+    base = episode(1.0)
+    turns = tuple(
+        replace(
+            base.turns[0],
+            action=Action(text=text),
+            state_key=key,
+            reward=float(number == 0),
+            completion=Completion(token_ids=(5,) * tokens, logprobs=(-1.0,) * tokens, stop="stop"),
+        )
+        for number, (text, key, tokens) in enumerate(keys)
+    )
+    return replace(base, turns=turns)
+
+
+def test_probes_of_a_step() -> None:
+    groups = [group(acted(("a", "s", 2), ("a", "s", 4))), group(acted(("a", "s", 2), ("b", "u", 2)))]
+    assert greedy.probes(groups) == {"greedy/coverage": 0.75, "greedy/share": 0.5}
+    assert greedy.probes([]) == {}
+    assert act_more.conduct(groups) == {
+        "acting/tokens_per_turn": 2.5,
+        "acting/turns": 2.0,
+        "acting/without_evidence": 0.5,
+    }
+    assert act_more.conduct([]) == {}
+
+
+def test_a_macro_action_lasts_as_long_as_it_says() -> None:
+    turn = episode(0.0).turns[0]
+    assert twosome.duration(turn) == 1
+    assert twosome.duration(replace(turn, reward_terms={"duration": 3.0})) == 3
+
+
+def test_values_of_states_are_those_of_continued_episodes() -> None:
+    """A state from which nothing could be continued keeps the return that was seen."""
+    original = acted(("a", "s", 1), ("b", "s", 1), ("c", "s", 1))
+    other = acted(("a", "s", 1))
+    broken = replace(original, outcome=Failure(owner="environment", kind="k", message="m"))
+
+    def better(number: int) -> Trajectory:
+        turns = (*original.turns[:number], replace(original.turns[number], reward=2.0))
+        return replace(original, turns=turns)
+
+    continued = [group(better(1), replace(better(1), turns=original.turns[:2])), group(broken)]
+    counted: list[tuple[int, int]] = []
+    rollout = SimpleNamespace(
+        walks=lambda trajectories: [
+            Walk(trajectory=t, views=(View(observation=""),) * 4, states=None) for t in trajectories
+        ],
+        continuations=lambda prefixes, size, seed: continued[: len(prefixes)],
+    )
+    work = cast(
+        Work,
+        SimpleNamespace(rollout=rollout, count=lambda ts, num_known: counted.append((len(ts), num_known))),
+    )
+    groups = [group(original, replace(other, outcome=Score(value=0.0, is_success=False)))]
+    assert vine.state_values(work, groups, 2) == [[0.5, 1.0, 0.0], [0.5]]
+    assert counted == [(2, 1), (1, 2)]
+    assert vine.state_values(work, [], 2) == []

@@ -16,7 +16,12 @@ METHODS: dict[str, dict[str, Any]] = {
     "starpo": {**GROUPS},
     "gigpo": {**GROUPS, "kl": 0.1},
     "loop": {**GROUPS},
-    "rloo": {**GROUPS, "kl": 0.1},
+    "spa_rl": {"episodes": 4},
+    "otc": {**GROUPS, "count": "turns"},
+    "ui_tars2": {"episodes": 4, "critic_steps": 1},
+    "coso": {**GROUPS},
+    "glam": {"episodes": 4, "updates": 2},
+    "vine": {**GROUPS, "rollouts": 2},
 }
 Rows = Callable[[Path], list[dict[str, Any]]]
 
@@ -46,3 +51,46 @@ def test_dynamic_sampling_draws_other_tasks_until_enough_groups_differ(runner: A
     equal = last["credit/zero_variance_groups"] * num
     assert num % 2 == 0
     assert num - equal >= 2 or num == 8
+
+
+REST: dict[str, dict[str, Any]] = {
+    "act_more": GROUPS,
+    "cispo": GROUPS,
+    "dr_grpo": GROUPS,
+    "greedy": {"episodes": 3},
+    "grpo_tcr": {**GROUPS, "overlong_tokens": 8},
+    "gspo": GROUPS,
+    "lite_ppo": GROUPS,
+    "mt_grpo": GROUPS,
+    "openmanus": {**GROUPS, "attempts": 2},
+    "reinforce": {"episodes": 3},
+    "rloo": GROUPS,
+    "rlsp": {"episodes": 3},
+    "scaling_inter": {**GROUPS, "turns": (1, 3), "stage_steps": 1},
+    "twosome": {"episodes": 3, "updates": 2},
+}
+
+
+@pytest.mark.parametrize("recipe", REST)
+def test_a_method_takes_a_step(recipe: str, runner: Any, rows: Rows) -> None:
+    """Resuming is the loop's: what it must restore beyond the loop is in the methods above."""
+    folder = runner.train(recipe, **{**REST[recipe], "steps": 1, "eval_episodes": 1})
+    last = rows(folder)[-1]
+    assert last["step"] == 1
+    assert last["credit/trajectories"] > 0 or recipe == "grpo_tcr"
+
+
+def test_what_a_method_remembers_is_told_again(
+    runner: Any, rows: Rows, interrupt: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = rows(runner.train("spa_rl", **METHODS["spa_rl"]))
+    interrupt(1)
+    stopped = runner.train("spa_rl", **METHODS["spa_rl"])
+    monkeypatch.setattr("quintain.recipes.rl.loop.recall", lambda *_: None)
+    runner.resume(stopped)
+    assert rows(stopped)[-1]["spa/error"] != whole[-1]["spa/error"]
+
+
+def test_the_critic_learns_first_and_the_policy_waits(runner: Any, weights: Callable[[Path], str]) -> None:
+    folder = runner.train("ui_tars2", episodes=3, critic_steps=2)
+    assert weights(folder / START) == weights(folder / "model")

@@ -1,12 +1,13 @@
-"""GRPO with four changes: clip-higher, dynamic sampling, a mean over tokens, overlong shaping: DAPO (arXiv 2503.14476).
+"""GRPO with four changes: clip-higher, dynamic sampling, a mean over tokens, overlong shaping: DAPO (arXiv
+2503.14476).
 
-The upper clip is wider than the lower, so that unlikely tokens can grow; groups whose outcomes are all equal are
-sampled again with other tasks until enough differ; every token of the step counts the same; an episode that comes
-near its token budget loses up to `overlong_weight`.
+The upper clip is wider than the lower, so that unlikely tokens can grow; groups whose outcomes are all equal
+are sampled again with other tasks until enough differ; every token of the step counts the same; an episode that
+comes near its token budget loses up to `overlong_weight`.
 
-Differences to the paper: many turns, the budget is that of the whole episode; groups sampled in excess are kept; at
-most `attempts` draws per step, and a step may be smaller than asked for; two updates on the whole batch instead of
-16 mini-batches.
+Differences to the paper: many turns, the budget is that of the whole episode; groups sampled in excess are
+kept; at most `attempts` draws per step, and a step may be smaller than asked for; two updates on the whole
+batch instead of 16 mini-batches.
 """
 
 from dataclasses import dataclass

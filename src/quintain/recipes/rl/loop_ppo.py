@@ -1,11 +1,11 @@
 """A_i = R_i - mean of the others' R, clip to [1/(1+ε), 1+ε] per token, two epochs: LOOP (arXiv 2502.01600).
 
-PPO for stateful digital worlds with neither critic nor reference: one model in memory. The clip is symmetric in the
-logarithm, so for A < 0 its bound is .909 and not .9. Episodes with |A| < .01 are dropped, and the epochs of a step end
-when the KL to the sampler passes `most_kl`.
+PPO for stateful digital worlds with neither critic nor reference: one model in memory. The clip is symmetric in
+the logarithm, so for A < 0 its bound is .909 and not .9. Episodes with |A| < .01 are dropped, and the epochs of
+a step end when the KL to the sampler passes `most_kl`.
 
-Differences to the paper: the mean inside an episode and then over episodes is over those that are kept, so dropping
-does not shrink the step; a step's episodes are one batch instead of mini-batches of 32.
+Differences to the paper: the mean inside an episode and then over episodes is over those that are kept, so
+dropping does not shrink the step; a step's episodes are one batch instead of mini-batches of 32.
 """
 
 from dataclasses import dataclass

@@ -5,7 +5,7 @@ takes no optimizer step. The one rule: the log-probs of the first of several upd
 which the learner checks.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from quintain.data.pack import Aggregation
 from quintain.data.samples import samples_from
@@ -30,6 +30,8 @@ class Plan:
     """optimizer steps on the same episodes"""
     keeps_zeros: bool = False
     """also train on streams without an advantage: a critic, a KL or entropy term learns from them"""
+    keeps_values: bool = False
+    """let the batches carry the critic's values before the first update, which clipping them needs"""
     most_kl: float | None = None
     """stop updating a step once the mean KL estimate of the policy from the sampler is above this"""
 
@@ -42,6 +44,8 @@ def policy_update(loss: Loss, plan: Plan | None = None, *, has_reference: bool =
         batches = batched(work, samples_from(credit), plan)
         if has_reference:
             batches = [work.learner.with_reference(batch) for batch in batches]
+        if plan.keeps_values:
+            batches = [with_values(work, batch) for batch in batches]
         report: StepReport | None = None
         for number in range(plan.updates if batches else 0):
             report = work.learner.step(batches, loss, rate_scale=warming(step), is_on_policy=number == 0)
@@ -50,6 +54,36 @@ def policy_update(loss: Loss, plan: Plan | None = None, *, has_reference: bool =
         return report
 
     return update
+
+
+def critic_first(update: Update, loss: Loss, *, steps: int, updates: int = 8) -> Update:
+    """Return `update`, but for the first `steps` steps `updates` steps of the value head alone by `loss`.
+
+    The policy's weights rest meanwhile (value pre-training: VC-PPO, arXiv 2503.01491).
+    """
+
+    def guarded(work: Work, step: int, credit: Credit) -> StepReport | None:
+        if step > steps:
+            return update(work, step, credit)
+        batches = batched(work, samples_from(credit), Plan(keeps_zeros=True))
+        trained = [p for p in work.learner.model.parameters() if p.requires_grad]
+        report: StepReport | None = None
+        try:
+            for parameter in trained:
+                parameter.requires_grad_(False)
+            for _ in range(updates if batches else 0):
+                report = work.learner.step(batches, loss)
+        finally:
+            for parameter in trained:
+                parameter.requires_grad_(True)
+        return report
+
+    return guarded
+
+
+def with_values(work: Work, batch: Batch) -> Batch:
+    """Return `batch` with what the critic says of it now."""
+    return replace(batch, extra=replace(batch.extra, values=work.learner.infer(batch).values))
 
 
 def batched(work: Work, samples: list[Sample], plan: Plan) -> list[Batch]:

@@ -1,0 +1,63 @@
+"""Episodes of at most h_1 < h_2 < … turns, longer by stages: ScalingInter-RL of AgentGym-RL (arXiv 2509.08755).
+
+Short episodes first teach what to do; longer ones then leave room to explore, without the collapse of starting
+long. The limit is a function of the step and of nothing else, so a resumed run is in the stage it was in.
+
+Differences to the paper: group-relative credit; evaluations keep the environment's own limit; an episode that
+the limit cuts counts with the reward it has, and is marked as truncated.
+"""
+
+from dataclasses import dataclass
+
+from quintain.credit.group import group_relative
+from quintain.errors import ConfigError
+from quintain.losses.policy import clipped
+from quintain.recipes.rl.collecting import grouped, within_turns
+from quintain.recipes.rl.group_job import GroupJob
+from quintain.recipes.rl.loop import train as train_by
+from quintain.recipes.rl.method import Method
+from quintain.recipes.rl.updating import Plan, policy_update
+from quintain.store.run import Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(GroupJob):
+    """Configuration of ScalingInter-RL."""
+
+    turns: tuple[int, ...] = (5, 10, 20)
+    """Most turns of an episode, stage by stage."""
+    stage_steps: int = 30
+    """Steps of a stage; the last one lasts."""
+    clip_high: float = 0.28
+    """The ratio is clipped to 0.8 … 1 + this."""
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for values that no run can have."""
+        GroupJob.check(self)
+        if not self.turns or min(self.turns) < 1 or self.stage_steps < 1:
+            raise ConfigError(
+                f"turns, stage_steps: got {self.turns}, {self.stage_steps}; give the turns of each stage and how many "
+                "steps it lasts"
+            )
+        if list(self.turns) != sorted(self.turns):
+            raise ConfigError(f"turns: got {self.turns}, which shrink; give them in rising order")
+
+
+def horizon(config: Config, step: int) -> int:
+    """Return the most turns of an episode of `step`, counted from 1."""
+    return config.turns[min((step - 1) // config.stage_steps, len(config.turns) - 1)]
+
+
+def method(config: Config) -> Method:
+    """Return ScalingInter-RL as `config` describes it."""
+    collect = grouped(config.tasks, config.group_size)
+    return Method(
+        collect=within_turns(collect, lambda step: horizon(config, step)),
+        credit=lambda work, groups: group_relative(groups),
+        update=policy_update(clipped(0.2, config.clip_high), Plan(aggregation="sequence_mean")),
+    )
+
+
+def train(config: Config, run: Run) -> None:
+    """Train until `config.steps`, continuing where `run` was left."""
+    train_by(config, run, method(config))

@@ -1,0 +1,76 @@
+"""π(a) = softmax of Σ_i log p(a_i) / |a|, PPO over turns with γ^duration: TWOSOME (arXiv 2401.14151).
+
+Scores are means over the words (or tokens) of an action, so that a long action does not lose for being long.
+Advantages are over turns; a turn that takes several steps of the world is discounted as many times (its
+"duration" reward term, 1 where there is none). The updates of a step end when the KL to the sampler passes
+`most_kl`.
+
+Differences to the official code: the critic shares the model instead of reading a frozen copy; the whole model
+is trained, where the paper trains an adapter; advantages are whitened over the turns of the step, not of a
+mini-batch of four.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from quintain.credit.gae import gae_turns
+from quintain.credit.whiten import whitened
+from quintain.losses.compose import combine
+from quintain.losses.entropy import entropy_bonus
+from quintain.losses.policy import clipped
+from quintain.losses.value import value
+from quintain.recipes.job import Job
+from quintain.recipes.rl.collecting import grouped
+from quintain.recipes.rl.critic import critic
+from quintain.recipes.rl.loop import train as train_by
+from quintain.recipes.rl.method import Method, Needs
+from quintain.recipes.rl.updating import Plan, policy_update
+from quintain.recipes.work import Work
+from quintain.store.run import Run
+from quintain.types import Credit, Group, Turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(Job):
+    """Configuration of TWOSOME."""
+
+    agent: str = "twosome"
+    """Harness that scores whole actions by the mean of their log-probs over words."""
+    episodes: int = 32
+    """Episodes of a step, each of another task."""
+    updates: int = 4
+    """Optimizer steps on the episodes of a step, at most."""
+    discount: float = 0.99
+    """γ per step of the world."""
+    decay: float = 0.95
+    """λ of generalised advantage estimation, per turn."""
+    most_kl: float = 0.02
+    """No further update of a step once the KL estimate per token is above this."""
+
+
+def method(config: Config) -> Method:
+    """Return TWOSOME as `config` describes it."""
+
+    def credit(work: Work, groups: Sequence[Group]) -> Credit:
+        values = critic(work, groups)
+        estimates = gae_turns(groups, values, discount=config.discount, decay=config.decay, duration=duration)
+        return whitened(estimates, unit="turn")
+
+    loss = combine((clipped(), 1.0), (value(), 0.5), (entropy_bonus(), 0.01))
+    plan = Plan(updates=config.updates, keeps_zeros=True, most_kl=config.most_kl)
+    return Method(
+        collect=grouped(config.episodes, 1),
+        credit=credit,
+        update=policy_update(loss, plan),
+        needs=Needs(critic=True),
+    )
+
+
+def duration(turn: Turn) -> float:
+    """Return how many steps of the world `turn` took."""
+    return float(turn.reward_terms.get("duration", 1.0))
+
+
+def train(config: Config, run: Run) -> None:
+    """Train until `config.steps`, continuing where `run` was left."""
+    train_by(config, run, method(config))

@@ -1,0 +1,234 @@
+"""Rewards that single methods are made of, by value."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from quintain.errors import UsageError
+from quintain.rewards.arrangement import (
+    Room,
+    arrangement_score,
+    collision_ratio,
+    layout_of,
+    outside_ratio,
+    overlaps,
+)
+from quintain.rewards.conduct import success
+from quintain.rewards.economy import FewestCalls, productivity
+from quintain.rewards.efficiency import num_turns
+from quintain.rewards.pointing import Target, pointing_score
+from quintain.rewards.search import (
+    over_turn_budget,
+    repetition,
+    search_bonus,
+    turn_shaped,
+    turn_shaped_success,
+)
+from quintain.rewards.terms import Term, apply
+from quintain.rewards.tool_match import best_matching, call_score, match_score
+from quintain.types import Action, Completion, Failure, Group, Score, ToolCall, Trajectory, Turn
+
+MakeTurn = Callable[..., Turn]
+Make = Callable[..., Trajectory]
+
+
+def value(trajectory: Trajectory, *terms: Term) -> float:
+    outcome = apply(trajectory, terms).outcome
+    assert isinstance(outcome, Score)
+    return outcome.value
+
+
+def solved(trajectory: Trajectory, is_success: bool = True) -> Trajectory:
+    return replace(trajectory, outcome=Score(value=0.0, is_success=is_success))
+
+
+# economy
+
+
+def test_the_fewest_calls_of_right_answers_earn_most(turn: MakeTurn, episode: Make) -> None:
+    episodes = {num: solved(episode([turn(calls=1)] * num)) for num in (1, 2, 4)}
+    wrong = solved(episode([turn()]), is_success=False)
+    fewest = FewestCalls()
+    right = success()
+    assert value(episodes[2], right, fewest.term(right)) == pytest.approx(0.7071068)
+    task = Group(task=wrong.task, trajectories=(wrong, episodes[4], episodes[2]))
+    fewest.see([task])
+    assert fewest.known == {"t": 2}
+    found = {num: value(episodes[num], right, fewest.term(right)) for num in episodes}
+    assert found == {1: pytest.approx(0.8660254), 2: pytest.approx(1.0), 4: pytest.approx(0.8660254)}
+    assert value(wrong, right, fewest.term(right)) == 0
+    assert productivity([task]) == pytest.approx(2 / 6)
+    assert productivity([task], num_turns) == pytest.approx(2 / 7)
+
+
+# search
+
+
+def test_repetition_is_a_share_of_windows() -> None:
+    assert repetition([1, 2, 1, 2, 1, 2], 2) == pytest.approx(0.6)
+    assert repetition([1, 2, 3, 4, 5]) == 0
+    assert repetition([1]) == 0
+
+
+def told(turn: MakeTurn, ids: tuple[int, ...]) -> Turn:
+    return replace(turn(), completion=Completion(token_ids=ids, logprobs=(), stop="stop"))
+
+
+def test_search_is_paid_right_or_wrong_unless_it_repeats(turn: MakeTurn, episode: Make) -> None:
+    honest = episode([told(turn, tuple(range(10)))])
+    hack = episode([told(turn, (1,) * 100)])
+    assert value(honest, search_bonus(base=0.9)) == pytest.approx(1 - 0.9**10)
+    assert value(hack, search_bonus(base=0.9)) == 0
+    assert value(hack, search_bonus(base=0.9, has_gate=False)) > 0.99
+    with pytest.raises(UsageError, match="base of the search bonus: got 1"):
+        search_bonus(base=1)
+
+
+def test_terms_add_up_and_a_share_of_one_is_the_outcome_alone(turn: MakeTurn, episode: Make) -> None:
+    right = solved(episode([told(turn, (1, 2, 3))]))
+    for share in (0.8, 1.0):
+        rewarded = apply(right, (success(share), search_bonus(weight=1 - share)))
+        terms = rewarded.turns[-1].reward_terms
+        assert terms["success"] + terms["search"] == pytest.approx(rewarded.turns[-1].reward)
+        assert terms["search"] == pytest.approx((1 - share) * (1 - 0.98**3))
+    assert value(right, success(1.0), search_bonus(weight=0.0)) == 1
+
+
+@pytest.mark.parametrize(
+    ("is_right", "num", "expected"),
+    [(True, 2, 1), (True, 40, 1), (False, 2, -1), (False, 6, -0.8), (False, 10, -0.6), (False, 30, -0.6)],
+)
+def test_a_wrong_answer_after_search_is_less_bad(
+    is_right: bool, num: int, expected: float, turn: MakeTurn, episode: Make
+) -> None:
+    assert turn_shaped(is_right, num) == pytest.approx(expected)
+    trajectory = solved(episode([turn()] * num), is_right)
+    assert value(trajectory, turn_shaped_success()) == pytest.approx(expected)
+
+
+def test_long_turns_cost_up_to_their_weight(turn: MakeTurn, episode: Make) -> None:
+    trajectory = episode([turn(tokens=n) for n in (3, 4, 6, 20)])
+    rewards = [t.reward for t in apply(trajectory, [over_turn_budget(4, 0.1)]).turns]
+    assert rewards == pytest.approx([0, 0, -0.05, -0.1])
+    with pytest.raises(UsageError, match="tokens of a turn: got 0"):
+        over_turn_budget(0)
+
+
+# tool_match
+
+
+def call(name: str, **arguments: Any) -> ToolCall:
+    return ToolCall(name=name, arguments=arguments)
+
+
+@pytest.mark.parametrize(
+    ("predicted", "wanted", "expected"),
+    [
+        ([call("a", x=1, y=3)], [call("a", x=1, y=2)], 1.5),
+        ([call("a", x=1)], [call("a", x=1), call("b")], 0.75),
+        ([call("b"), call("a", x=1)], [call("a", x=1), call("b")], 3),
+        ([], [call("a", x=1)], -3),
+        ([call("c")], [call("a", x=1)], -3),
+        ([], [], 3),
+        ([call("a")], [], -3),
+        ([call("a")], [call("a")], 3),
+        ([call("a", x="1")], [call("a", x=1)], 6 * 2 / 3 - 3),
+        ([call("a", x=True)], [call("a", x=1)], 6 * 2 / 3 - 3),
+    ],
+)
+def test_calls_are_compared_field_by_field(
+    predicted: list[ToolCall], wanted: list[ToolCall], expected: float
+) -> None:
+    assert match_score(predicted, wanted) == pytest.approx(expected)
+
+
+def test_matching_is_the_best_and_not_the_first() -> None:
+    wanted = [call("a", x=1), call("a", x=2)]
+    swapped = [call("a", x=2), call("a", x=3)]
+    assert match_score(swapped, wanted) == pytest.approx(6 * (1 + 2 + 1) / 5 - 3)
+    assert call_score(call("a", x=1, z=0), call("a", x=1, y=2)) == pytest.approx(1 / 3 + 1)
+    import numpy as np
+
+    greedy_trap = np.array([[3.0, 2.9], [2.9, 0.0]])
+    assert best_matching(greedy_trap) == pytest.approx(5.8)
+    assert best_matching(greedy_trap[:, :1]) == 3.0
+    assert best_matching(np.eye(8)) == 8.0
+    assert best_matching(np.zeros((0, 2))) == 0.0
+
+
+# pointing
+
+
+BOX = (10.0, 10.0, 40.0, 20.0)
+
+
+@pytest.mark.parametrize(
+    ("action", "target", "expected"),
+    [
+        (Action(tool_calls=(call("click", x=20, y=15),)), Target(kind="click", box=BOX), 1),
+        (Action(tool_calls=(call("click", x=40, y=20),)), Target(kind="click", box=BOX), 1),
+        (Action(tool_calls=(call("click", x=41, y=20),)), Target(kind="click", box=BOX), 2 / 3),
+        (Action(tool_calls=(call("click", x="20", y=15),)), Target(kind="click", box=BOX), 2 / 3),
+        (Action(tool_calls=(call("click", x=True, y=15),)), Target(kind="click", box=BOX), 2 / 3),
+        (Action(tool_calls=(call("click"),)), Target(kind="click", box=BOX), 2 / 3),
+        (Action(tool_calls=(call("scroll", x=20, y=15),)), Target(kind="click", box=BOX), 1 / 3),
+        (Action(tool_calls=(call("back"),)), Target(kind="back"), 1),
+        (Action(error="broken", tool_calls=(call("back"),)), Target(kind="back"), 0),
+        (Action(text="back"), Target(kind="back"), 0),
+    ],
+)
+def test_every_kind_of_action_earns_at_most_one(action: Action, target: Target, expected: float) -> None:
+    assert pointing_score(action, target) == pytest.approx(expected)
+
+
+# arrangement
+
+
+ROOM = Room(width=4, depth=3, things=("bed", "desk"))
+
+
+def thing(name: str, x: float, y: float, width: float = 1, depth: float = 1) -> Mapping[str, Any]:
+    return {"id": name, "x": x, "y": y, "width": width, "depth": depth}
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ([thing("bed", 0, 0), thing("desk", 2, 0)], 0.5),
+        ([thing("bed", 0, 0, 2, 2), thing("desk", 1, 1)], 0.3),
+        ([thing("bed", 0, 0), thing("desk", 3.5, 0)], 0.4),
+        ([thing("bed", 0, 0)], 0.25),
+        ([thing("bed", 0, 0), thing("lamp", 2, 0)], 0.25),
+        ([thing("bed", 0, 0), {"id": "desk"}], 0.05),
+        ([thing("bed", 0, 0), thing("bed", 2, 0)], 0.05),
+        ([thing("bed", 0, 0, 0, 1)], 0.05),
+        (["bed", "desk"], 0.05),
+        ({"bed": 1, "desk": 2}, 0.0),
+        (None, 0.0),
+    ],
+)
+def test_layouts_are_graded_only_if_they_are_whole(answer: object, expected: float) -> None:
+    assert arrangement_score(answer, ROOM) == pytest.approx(expected)
+
+
+def test_a_judge_adds_its_grades_and_its_failure_is_no_number() -> None:
+    good = [thing("bed", 0, 0), thing("desk", 2, 0)]
+    assert arrangement_score(good, ROOM, [10, 8, 7]) == pytest.approx(0.5 + 0.5)
+    assert arrangement_score({"bed": 1, "desk": 2}, ROOM, [10, 10]) == 0
+    assert arrangement_score(good, ROOM, None) is None
+    outcome = Failure(owner="judge", kind="k", message="m")
+    assert not isinstance(outcome, Score)
+
+
+def test_overlap_and_walls() -> None:
+    assert not overlaps((0, 0, 1, 1), (1, 0, 1, 1))
+    assert overlaps((0, 0, 1.1, 1), (1, 0.5, 1, 1))
+    _, three = layout_of(
+        [thing("a", 0, 0, 2, 2), thing("b", 1, 1), thing("c", 3, 2)],
+        Room(width=4, depth=3, things=("a", "b", "c")),
+    )
+    assert collision_ratio(three) == pytest.approx(1 / 3)
+    assert outside_ratio(three, Room(width=3.5, depth=3, things=())) == pytest.approx(1 / 3)
+    assert (collision_ratio({}), outside_ratio({}, ROOM)) == (0, 0)
