@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from quintain.environments import desk_commands
 from quintain.environments.baselines import expert, noop, play, random_policy
 from quintain.environments.desk import DOWN, Desk
 from quintain.environments.desk_case import Case, draw_case, verdict
@@ -384,6 +385,52 @@ def test_a_noisy_expert_errs(desk: MakeDesk) -> None:
         sum(play(world, task, noisy_policy(rate, 1)).is_success for task in tasks) for rate in (0, 0.2, 0.9)
     ]
     assert wins[0] == 20 > wins[1] > wins[2]
+
+
+def test_commands_take_the_place_of_tools(desk: MakeDesk) -> None:
+    world = desk(EXCHANGE, interface="text")
+    assert world.tools() == () and len(desk().tools()) == 10
+    assert "exchange ORDER SIZE" in world.instructions() and "ORDER" not in desk().instructions()
+    texts = ["say Your name?", "find Ann", "show 15", "stock coat", "exchange 15 medium"]
+    assert [advance(world, Action(text=text)).observation for text in texts] == [
+        "I am Ann.",
+        "Ann: orders 12, 15.",
+        "Order 15: Ann, large coat, delivered 10 days ago, 10 coins, to Oslo.",
+        "coat: large 0, medium 2, small 0.",
+        "Order 15: exchange done.",
+    ]
+    assert advance(world, Action(text="SAY Done.")).is_success
+    for index in range(10):
+        assert play(world, world.task("train", index), expert).is_success
+
+
+@pytest.mark.parametrize(
+    ("text", "reply"),
+    [
+        ("cancel", "Error: write one of: say TEXT, find NAME, show ORDER"),
+        ("cancel 12 now", "Error: write one of"),
+        ("dance", "Error: write one of"),
+        ("", "Error: write one of"),
+        ("cancel twelve", "Error: cancel(order): expected integer"),
+        ("cancel 1234567890123", "Error: cancel(order): expected integer"),
+        ("refuse mood", "Error: refuse(reason): expected"),
+    ],
+)
+def test_wrong_commands_change_nothing(desk: MakeDesk, text: str, reply: str) -> None:
+    world = desk(interface="text")
+    key = world.state_key()
+    result = advance(world, Action(text=text))
+    assert str(result.observation).startswith(reply) and not result.is_valid and world.state_key() == key
+
+
+def test_commands_are_read_as_they_are_written() -> None:
+    for action in (
+        tool_action("exchange", order=15, size="large"),
+        tool_action("respond", text="It was 20."),
+    ):
+        written = desk_commands.write(action)
+        assert desk_commands.read(written.text).tool_calls == action.tool_calls
+    assert desk_commands.write(tool_action("transfer")).text == "transfer"
 
 
 def test_privileged_text_names_the_right_end(desk: MakeDesk) -> None:

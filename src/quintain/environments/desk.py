@@ -9,6 +9,7 @@ from dataclasses import replace
 from random import Random
 from typing import ClassVar, Literal, cast
 
+from quintain.environments import desk_commands
 from quintain.environments.desk_case import Case, Reason, draw_case
 from quintain.environments.desk_knobs import DeskKnobs
 from quintain.environments.desk_state import Digests, State, expert_action, is_solved, mistaken_action
@@ -24,7 +25,7 @@ from quintain.environments.desk_user import REFUSAL, STOP, Dialogue
 from quintain.environments.protocol import tool_action
 from quintain.environments.splitting import split_draw
 from quintain.environments.tools import tool
-from quintain.types import Action, StepResult, Task, derive_seed
+from quintain.types import Action, StepResult, Task, ToolSpec, derive_seed
 
 DENSE = {"customer": 0.1, "order": 0.1, "decision": 0.3}
 """What a dense reward pays for on the way; success pays the rest of 1."""
@@ -47,10 +48,15 @@ class Desk(DeskKnobs):
         self._start = self._goal = ""
 
     def instructions(self) -> str:
-        """Return the written policy."""
+        """Return the written policy, and the commands where they take the place of tools."""
         window = self._state.case.window if self._state else self._shape.windows[0]
         has_confirmation = self._shape.changes_of_mind > 0
-        return policy_text(window, has_confirmation=has_confirmation, is_noisy=self.noisy)
+        policy = policy_text(window, has_confirmation=has_confirmation, is_noisy=self.noisy)
+        return policy + (desk_commands.INSTRUCTION if self.interface == "text" else "")
+
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """Return the tools; none where the desk takes commands."""
+        return super().tools() if self.interface == "tools" else ()
 
     def reset(self, task: Task) -> str:
         """Open the desk for the task's customer and return what they say."""
@@ -61,8 +67,10 @@ class Desk(DeskKnobs):
         return said
 
     def step(self, action: Action) -> StepResult:
-        """Carry out the tool calls; text without any is said to the customer."""
-        if action.error is None and not action.tool_calls and action.text.strip():
+        """Carry out the tool calls, or the command; text without any is said to the customer."""
+        if self.interface == "text" and action.error is None and not action.tool_calls:
+            action = desk_commands.read(action.text)
+        elif action.error is None and not action.tool_calls and action.text.strip():
             action = tool_action("respond", text=action.text)
         result = super().step(action)
         return result if result.is_success is not None else replace(result, is_success=False)
@@ -156,14 +164,13 @@ class Desk(DeskKnobs):
 
     def expert_action(self) -> Action:
         """Return the next action of a clerk who follows the policy; after a wrong change it ends the talk."""
-        confirms = self._shape.changes_of_mind > 0
-        return expert_action(
-            self._now, self._digests(), self._store, is_hidden=self.hidden, confirms=confirms
-        )
+        confirms, digests = self._shape.changes_of_mind > 0, self._digests()
+        action = expert_action(self._now, digests, self._store, is_hidden=self.hidden, confirms=confirms)
+        return self._as_written(action)
 
     def mistaken_action(self, rng: Random) -> Action:
         """Return a typical mistake of a clerk; see `noisy.Fallible`."""
-        return mistaken_action(self._now, rng)
+        return self._as_written(mistaken_action(self._now, rng))
 
     def privileged(self) -> str:
         """Return what the agent cannot see: the wish, and what the policy says to it."""
@@ -190,6 +197,10 @@ class Desk(DeskKnobs):
     def close(self) -> None:
         """Close the database."""
         self._store.close()
+
+    def _as_written(self, action: Action) -> Action:
+        """Return `action` as this desk's interface takes it."""
+        return action if self.interface == "tools" else desk_commands.write(action)
 
     @property
     def _now(self) -> State:

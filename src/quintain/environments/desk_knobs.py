@@ -1,7 +1,7 @@
 """The knobs of `desk`: how large the shop is, how difficult its customers, and who plays them."""
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Literal, cast
 
 from quintain.environments.desk_case import KINDS, WINDOWS, Kind, Shape
 from quintain.environments.desk_user import ScriptedUser, User
@@ -46,6 +46,8 @@ class DeskKnobs(Environment):
     dense: bool = False
     """whether the right look-ups and the right decision are paid for, too"""
     max_turns: int = 20
+    interface: Literal["tools", "text"] = "tools"
+    """JSON tools, or the same as short commands in plain text"""
     user: str = "scripted"
     """``scripted``, or the base URL of an OpenAI-compatible endpoint that plays the customer"""
     user_model: str = "user"
