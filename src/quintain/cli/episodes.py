@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from quintain.cli.custody import looked_after
 from quintain.data import messages
 from quintain.environments.boundary import asked, checked_instructions
 from quintain.environments.catalog import find
@@ -35,7 +36,8 @@ def write_run(
     settings: Mapping[str, Any],
 ) -> None:
     """Write `trajectories` as step 0 of the new run `folder`, with the tokenizer of their ids."""
-    with Run.create(folder, recipe="collect", config=settings) as run:
+    new = Run.create(folder, recipe="collect", config=settings)
+    with looked_after(new, start=None, is_new=True) as run:
         run.append(trajectories, step=0, phase=PHASE)
         run.commit(0, evaluate(trajectories).metrics(f"{PHASE}/"), phase=PHASE)
         tokenizer.save_pretrained(str(folder / TOKENIZERS[0]))

@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quintain.agents.catalog import AUTO
+from quintain.cli.custody import looked_after
 from quintain.cli.rehearsal import ready
 from quintain.curriculum.streams import Uniform, held_out
 from quintain.dashboard.curve import learning_curve_png, terminal_curve
 from quintain.dashboard.report import write_report
 from quintain.engines.local import Local
+from quintain.environments.boundary import asked, tasks_of
 from quintain.environments.catalog import Recipe, is_importing
 from quintain.environments.protocol import Environment, Expert
 from quintain.errors import ModelError, UsageError
@@ -31,7 +33,7 @@ from quintain.models.tiny import SIZES
 from quintain.recipes.configure import build
 from quintain.recipes.job import Job
 from quintain.recipes.names import recipe_module
-from quintain.recipes.policy import expert_action, harness, new_policy, valid_action
+from quintain.recipes.policy import expert_action, harness, new_tokenizer, valid_action
 from quintain.recipes.progress import Display
 from quintain.recipes.summary import evaluations, summary
 from quintain.recipes.work import MODEL, START
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 ROOT = Path("runs")
+TEACHERS = {"expert": expert_action, "random": valid_action}
+"""Agents of `collect` that need no model."""
 
 
 def train(
@@ -88,7 +92,8 @@ def train(
         values["environment"] = environment if isinstance(environment, str) else class_name(environment)
     settings = build(module.Config, values, f"train({recipe!r})")
     check_parts(settings)
-    with Run.create(folder, recipe=recipe, config=asdict(settings), replace=replace) as opened:
+    new = Run.create(folder, recipe=recipe, config=asdict(settings), replace=replace)
+    with looked_after(new, start=START, is_new=True) as opened:
         module.train(settings, opened)
         conclude(opened)
     return folder
@@ -103,7 +108,7 @@ def check_parts(job: Job) -> None:
 
 def resume(folder: str | Path) -> Path:
     """Continue the run in `folder` after its newest checkpoint and return the folder."""
-    with Run.open(Path(folder)) as run:
+    with looked_after(Run.open(Path(folder)), start=START, is_new=False) as run:
         module = recipe_module(run.recipe)
         module.train(build(module.Config, run.config, f"{folder}/config.json"), run)
         conclude(run)
@@ -136,11 +141,13 @@ def evaluate(
     agent = harness(loaded.tokenizer, make_environment, temperature=temperature, agent=harness_of(target))
     with progressing("evaluation", episodes) as display:
         rollout = Rollout(agent, make_environment, Local(loaded.model))
-        tasks = held_out(make_environment, episodes)
-        groups = rollout.groups(
-            tasks, size=1, seed=derive_seed("evaluation", seed), on_episode=lambda _: display.advance()
-        )
-        rollout.close()
+        with closing(rollout):
+            groups = rollout.groups(
+                held_out(tasks_of(make_environment), episodes),
+                size=1,
+                seed=derive_seed("evaluation", seed),
+                on_episode=lambda _: display.advance(),
+            )
     trajectories = [t for group in groups for t in group.trajectories]
     return evaluated(trajectories), trajectories
 
@@ -159,40 +166,32 @@ def collect(
         raise UsageError(f"split: got {split!r}; choose train or eval")
     if agent == "expert":
         require_expert(make_environment)
-    is_model = agent not in ("expert", "random")
-    if is_model:
-        loaded = policy_of(agent)
-    else:
-        model, tokenizer = new_policy("micro", make_environment, seed=seed)
-        loaded = LoadedModel(model=model, tokenizer=tokenizer, name=agent)
-    tasks = Uniform(make_environment, "eval" if split == "eval" else "train").draw(0, episodes)
-    harnessed = harness(loaded.tokenizer, make_environment, temperature=1.0, agent=harness_of(agent))
-    with progressing("collecting", episodes) as display:
-        rollout = Rollout(
-            harnessed, make_environment, Local(loaded.model), limits=Limits(max_failure_share=0.5)
-        )
-        chosen = derive_seed("collect", seed)
-        groups = (
-            rollout.groups(tasks, size=1, seed=chosen, on_episode=lambda _: display.advance())
-            if is_model
-            else rollout.demonstrations(
-                tasks,
-                expert_action if agent == "expert" else valid_action,
-                seed=chosen,
-                on_episode=lambda _: display.advance(),
+    loaded = None if agent in TEACHERS else policy_of(agent)
+    tokenizer = new_tokenizer(make_environment, seed=seed) if loaded is None else loaded.tokenizer
+    rollout = Rollout(
+        harness(tokenizer, make_environment, temperature=1.0, agent=harness_of(agent)),
+        make_environment,
+        None if loaded is None else Local(loaded.model),
+        limits=Limits(max_failure_share=0.5),
+    )
+    tasks = Uniform(tasks_of(make_environment), "eval" if split == "eval" else "train").draw(0, episodes)
+    chosen = derive_seed("collect", seed)
+    with progressing("collecting", episodes) as display, closing(rollout):
+        if loaded is not None:
+            groups = rollout.groups(tasks, size=1, seed=chosen, on_episode=lambda _: display.advance())
+        else:
+            groups = rollout.demonstrations(
+                tasks, TEACHERS[agent], seed=chosen, on_episode=lambda _: display.advance()
             )
-        )
-        rollout.close()
-    return [t for group in groups for t in group.trajectories], loaded.tokenizer
+    return [t for group in groups for t in group.trajectories], tokenizer
 
 
 def require_expert(make_environment: Recipe) -> None:
     """Raise a `UsageError` if the environment has no expert."""
-    with closing(make_environment()) as environment:
-        if not isinstance(environment, Expert):
-            raise UsageError(
-                f"agent: got 'expert', but {make_environment.spec} has no expert_action; take random or a model"
-            )
+    if not asked(make_environment, lambda environment: isinstance(environment, Expert)):
+        raise UsageError(
+            f"agent: got 'expert', but {make_environment.spec} has no expert_action; take random or a model"
+        )
 
 
 def policy_of(target: str | Path) -> LoadedModel:

@@ -23,7 +23,7 @@ from quintain.errors import (
 )
 
 PROBLEM_OF_THE_DISK = frozenset(
-    [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO]
+    [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO]
 )
 TRACEBACK_VARIABLE = "QUINTAIN_TRACEBACK"
 

@@ -4,10 +4,12 @@ Both show held-out success, which a run is judged by; the picture adds its 95 % 
 training. The one rule: the same rows give the same curve, whatever machine draws it.
 """
 
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from quintain.dashboard.series import Point, Rows, success
+from quintain.store.files import replace_file
 
 INK, BLUE, GREY = "#1f2430", "#2a6fdb", "#9aa3b2"
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
@@ -23,7 +25,9 @@ def learning_curve_png(rows: Rows, path: Path) -> Path:
     FigureCanvasAgg(figure)
     axes: Any = figure.add_subplot()
     _draw(axes, rows)
-    figure.savefig(path, format="png", metadata={"Software": "quintain"})
+    picture = BytesIO()
+    figure.savefig(picture, format="png", metadata={"Software": "quintain"})
+    replace_file(path, picture.getvalue())
     return path
 
 

@@ -27,7 +27,7 @@ from quintain.text.tokenizer import train_tokenizer
 from quintain.types import Action, Observation, Trajectory, derive_seed
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 
 def new_policy(
@@ -35,10 +35,15 @@ def new_policy(
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return the model and tokenizer that `model` names: a size of tiny model, a folder or a hub id."""
     if model in SIZES:
-        tokenizer = train_tokenizer(corpus(make_environment, seed))
+        tokenizer = new_tokenizer(make_environment, seed=seed)
         return build_tiny(tokenizer, size=model, seed=seed), tokenizer
     loaded = load(model)
     return loaded.model, loaded.tokenizer
+
+
+def new_tokenizer(make_environment: Factory, *, seed: int) -> PreTrainedTokenizerFast:
+    """Return a tokenizer trained on what the environment writes."""
+    return train_tokenizer(corpus(make_environment, seed))
 
 
 def harness(

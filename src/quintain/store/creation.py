@@ -7,6 +7,7 @@ ready.
 import json
 import os
 import shutil
+import sqlite3
 import time
 from collections.abc import Iterable, Mapping
 from enum import Enum
@@ -43,8 +44,10 @@ def create_folder(folder: Path, *, recipe: str, config: Mapping[str, Any], repla
         if lock is not None:
             lock.release()
         shutil.rmtree(temporary, ignore_errors=True)
-        if isinstance(error, OSError) and not isinstance(error, QuintainError):
-            raise files.disk_error("creating a run", folder, error) from error
+        cause = error.__cause__ if isinstance(error, StoreError) else error
+        if isinstance(cause, (OSError, sqlite3.Error)) and not isinstance(cause, QuintainError):
+            again = "start it again: nothing was left behind"
+            raise files.disk_error("creating a run", folder, cause, then=again) from error
         raise
     return lock
 

@@ -12,7 +12,17 @@ from pathlib import Path
 from quintain.errors import StoreError
 from quintain.store import faults
 
-_FULL_DISK = ("no space left", "storagefull", "os error 28", "disk is full", "disk quota", "i/o error")
+_FULL_DISK = (
+    "no space left",
+    "storagefull",
+    "os error 28",
+    "os error 27",
+    "file too large",
+    "disk is full",
+    "disk quota",
+    "i/o error",
+)
+_RESUME = "resume: what was committed before is intact"
 
 
 def free_bytes(path: Path) -> int:
@@ -28,12 +38,12 @@ def is_disk_trouble(error: BaseException) -> bool:
     return any(sign in str(error).lower() for sign in _FULL_DISK)
 
 
-def disk_error(asked: str, path: Path, error: BaseException) -> StoreError:
-    """Return the `StoreError` for `error`, which happened while doing `asked` at `path`."""
+def disk_error(asked: str, path: Path, error: BaseException, *, then: str = _RESUME) -> StoreError:
+    """Return the `StoreError` for `error`, which happened while doing `asked` at `path`; `then` is what helps."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return StoreError(
         f"{asked} in {path}: got {' '.join(reason.split())!r} with {free_bytes(path):,} bytes free; "
-        "make room or repair that disk, then resume: what was committed before is intact"
+        f"make room or repair that disk, then {then}"
     )
 
 
