@@ -8,13 +8,15 @@ rollout's failure boundary: whatever environment code raises ends here as data.
 
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar, cast
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar, cast
 from weakref import WeakSet
 
 from quintain.environments.tools import OwnedFault
-from quintain.errors import EnvironmentFault
+from quintain.errors import EnvironmentFault, SandboxError
 from quintain.types import Failure
 
 T = TypeVar("T")
@@ -32,7 +34,30 @@ class _Batch(Generic[T]):
     done: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
     is_abandoned: bool = False
-    thread: threading.Thread | None = None
+
+
+class _Worker:
+    """A thread that runs the batches it is handed, one after another, until it is handed None."""
+
+    def __init__(self) -> None:
+        self.inbox: SimpleQueue[_Batch[Any] | None] = SimpleQueue()
+        self.thread = threading.Thread(target=_serve, args=(self.inbox,), name=THREAD, daemon=True)
+        self.thread.start()
+
+
+def _serve(inbox: "SimpleQueue[_Batch[Any] | None]") -> None:
+    """Run the batches that come until one is abandoned, or None comes."""
+    while (batch := inbox.get()) is not None:
+        _work(batch)
+        if batch.is_abandoned:
+            return
+        del batch
+
+
+def _dismiss(idle: list[_Worker]) -> None:
+    """Let the threads of `idle` end."""
+    while idle:
+        idle.pop().inbox.put(None)
 
 
 class Stepper:
@@ -52,6 +77,12 @@ class Stepper:
         """their threads"""
         self.started: WeakSet[threading.Thread] = WeakSet()
         """threads that appeared while environment code ran"""
+        self._idle: list[_Worker] = []
+        weakref.finalize(self, _dismiss, self._idle)
+
+    def close(self) -> None:
+        """Let the threads end that wait for work; the next batch starts new ones."""
+        _dismiss(self._idle)
 
     def run(self, calls: Sequence[Callable[[], T]]) -> list[T | Failure]:
         """Return the result of each of `calls`, in order; a `Failure` where one raised or ran out of time."""
@@ -59,9 +90,8 @@ class Stepper:
             return []
         before = frozenset(threading.enumerate())
         width = min(self.num_workers, len(calls))
-        batches = [self._start(calls[worker::width]) for worker in range(width)]
-        for worker in range(width):
-            batches[worker] = self._wait(batches[worker])
+        started = [self._start(calls[worker::width]) for worker in range(width)]
+        batches = [self._wait(*one) for one in started]
         self.started |= {
             thread
             for thread in threading.enumerate()
@@ -72,14 +102,14 @@ class Stepper:
             results[worker::width] = batch.results
         return cast("list[T | Failure]", results)
 
-    def _start(self, calls: Sequence[Callable[[], T]]) -> _Batch[T]:
+    def _start(self, calls: Sequence[Callable[[], T]]) -> tuple[_Batch[T], _Worker]:
         """Hand `calls` to a thread."""
+        worker = self._idle.pop() if self._idle else _Worker()
         batch = _Batch[T](calls, started=time.monotonic())
-        batch.thread = threading.Thread(target=_work, args=(batch,), name=THREAD, daemon=True)
-        batch.thread.start()
-        return batch
+        worker.inbox.put(batch)
+        return batch, worker
 
-    def _wait(self, batch: _Batch[T]) -> _Batch[T]:
+    def _wait(self, batch: _Batch[T], worker: _Worker) -> _Batch[T]:
         """Return `batch` when every call in it has a result."""
         while not batch.done.wait(max(0.001, batch.started + self.timeout - time.monotonic())):
             with batch.lock:
@@ -87,18 +117,19 @@ class Stepper:
                     continue
                 batch.is_abandoned = True
             self.num_abandoned += 1
-            self.abandoned += [batch.thread] if batch.thread else []
+            self.abandoned.append(worker.thread)
             late = Failure(
                 owner="environment", kind="timeout", message=f"a call took longer than {self.timeout:g} s"
             )
             others = self._at_once(batch.calls[len(batch.results) + 1 :])
             return _Batch[T](batch.calls, results=[*batch.results, late, *others])
+        self._idle.append(worker)
         return batch
 
     def _at_once(self, calls: Sequence[Callable[[], T]]) -> list[T | Failure]:
         """Return the results of `calls`, each in a thread of its own."""
-        batches = [self._start([call]) for call in calls]
-        return [result for batch in batches for result in self._wait(batch).results]
+        started = [self._start([call]) for call in calls]
+        return [result for one in started for result in self._wait(*one).results]
 
 
 def _work(batch: _Batch[T]) -> None:
@@ -120,6 +151,8 @@ def guarded(call: Callable[[], T]) -> T | Failure:
         return call()
     except OwnedFault as fault:
         return Failure(owner=fault.owner, kind=fault.kind, message=str(fault))
+    except SandboxError as fault:
+        return Failure(owner="tool", kind="sandbox", message=str(fault))
     except EnvironmentFault as fault:
         return Failure(owner="environment", kind="contract", message=str(fault))
     except Exception as error:  # the rollout boundary: environment code may raise anything

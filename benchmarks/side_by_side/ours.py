@@ -1,0 +1,132 @@
+"""Our side of the comparison: python ours.py grpo|decode|sft FOLDER. Prints one line of JSON."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+import workload
+
+import quintain
+from quintain.credit.group import group_relative
+from quintain.curriculum.streams import Uniform
+from quintain.data.pack import micro_batches, samples_from
+from quintain.engines.local import Local
+from quintain.engines.protocol import Request, Sampling
+from quintain.environments.catalog import find
+from quintain.losses.imitation import imitation
+from quintain.losses.policy import clipped
+from quintain.models.load import load
+from quintain.recipes.policy import harness
+from quintain.recipes.warm_up import MICRO_TOKENS
+from quintain.rollout.collect import Rollout
+from quintain.trainers.learner import Learner, Optimization
+from quintain.types import Sample
+
+Result = dict[str, object]
+REPEATS = 5
+
+
+def grpo(folder: str) -> Result:
+    """Time whole GRPO steps of 64 episodes; the first is dropped. Every episode is trained on."""
+    loaded = load(folder)
+    make = find(f"guess?high={workload.HIGH}&max_turns={workload.MAX_TURNS}")
+    engine = Local(loaded.model)
+    learner = Learner(loaded.model, Optimization(learning_rate=1e-6))
+    rollout = Rollout(harness(loaded.tokenizer, make, temperature=1.0), make, engine)
+    tasks = Uniform(make)
+    seconds: list[float] = []
+    parts: list[tuple[float, float]] = []
+    sampled = engine.num_sampled
+    for step in range(REPEATS + 1):
+        started = time.perf_counter()
+        groups = rollout.groups(tasks.draw(step, workload.TASKS), size=workload.GROUP_SIZE, seed=step)
+        rolled = time.perf_counter()
+        samples = samples_from(group_relative(groups))
+        batches = micro_batches(samples, max_tokens=MICRO_TOKENS, aggregation="sequence_mean")
+        learner.step(batches, clipped())
+        engine.sync(learner.version)
+        seconds.append(time.perf_counter() - started)
+        parts.append((rolled - started, seconds[-1] - rolled + started))
+    rollout.close()
+    per_episode = (engine.num_sampled - sampled) / (REPEATS + 1) / workload.NUM_EPISODES
+    return {
+        "seconds": statistics.median(seconds[1:]),
+        "sampled_per_episode": per_episode,
+        "rollout_seconds": statistics.median(rolled for rolled, _ in parts[1:]),
+        "learning_seconds": statistics.median(learned for _, learned in parts[1:]),
+    }
+
+
+def decode(folder: str) -> Result:
+    """Time steady decoding: 64 rows, prompts of 256 tokens."""
+    model = load(folder).model
+    engine = Local(model)
+    ids = workload.prompts(model.config.vocab_size, workload.DECODE_ROWS, workload.DECODE_PROMPT)
+    sampling = Sampling(max_tokens=workload.DECODE_NEW)
+    seconds: list[float] = []
+    for _ in range(3):
+        for row, prompt in enumerate(ids):
+            engine.submit(Request(session=str(row), prompt_ids=tuple(prompt), seed=row, sampling=sampling))
+        engine.advance()
+        started = time.perf_counter()
+        steps = 1
+        while not engine.advance():
+            steps += 1
+        seconds.append((time.perf_counter() - started) / steps)
+        for row in range(len(ids)):
+            engine.release(str(row))
+    return {"seconds": statistics.median(seconds[1:]), "tokens": workload.DECODE_ROWS}
+
+
+def sft(folder: str) -> Result:
+    """Time supervised steps of 32 streams of 50 to 600 tokens; the first is dropped."""
+    model = load(folder).model
+    learner = Learner(model, Optimization(learning_rate=1e-6))
+    rows = workload.streams(model.config.vocab_size, REPEATS)
+    seconds: list[float] = []
+    for start in range(0, len(rows), workload.SFT_ROWS):
+        samples = [stream(ids, i) for i, ids in enumerate(rows[start : start + workload.SFT_ROWS])]
+        started = time.perf_counter()
+        learner.step(micro_batches(samples, max_tokens=MICRO_TOKENS), imitation())
+        seconds.append(time.perf_counter() - started)
+    return {"seconds": statistics.median(seconds[1:]), "tokens": sum(map(len, rows)) / REPEATS}
+
+
+def stream(ids: list[int], index: int) -> Sample:
+    """Return `ids` as a sample whose every token but the first is trained."""
+    zeros = np.zeros(len(ids), np.float32)
+    weight, turn = np.ones(len(ids), np.float32), np.zeros(len(ids), np.int64)
+    weight[0], turn[0] = 0, -1
+    return Sample(
+        token_ids=np.array(ids),
+        loss_weight=weight,
+        logprobs=zeros,
+        advantages=zeros,
+        returns=zeros,
+        turn_id=turn,
+        turn_end=np.zeros(len(ids), np.bool_),
+        trajectory=index,
+    )
+
+
+def main() -> None:
+    """Run what the command line names."""
+    what, folder = sys.argv[1], str(Path(sys.argv[2]))
+    torch.set_flush_denormal(True)
+    result = {"grpo": grpo, "decode": decode, "sft": sft}[what](folder)
+    versions = {
+        "quintain": quintain.__version__,
+        "transformers": transformers.__version__,
+        "torch": torch.__version__,
+    }
+    print(json.dumps(result | {"versions": versions}))
+
+
+main()

@@ -1,0 +1,200 @@
+"""The peer's side, run by the peer's own interpreter: python peer.py grpo|decode|batching|sft|turns FOLDER.
+
+Prints one line of JSON. Settings are the peer's own, with what costs time and is not compared switched off:
+logging, saving, gradient checkpointing, reference model.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+
+os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import torch
+import transformers
+import trl
+import workload
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+
+warnings.filterwarnings("ignore")
+transformers.logging.set_verbosity_error()
+torch.set_flush_denormal(True)
+
+
+class Clock(TrainerCallback):
+    """Notes when each step began and ended."""
+
+    def __init__(self):
+        self.begun, self.seconds = 0.0, []
+
+    def on_step_begin(self, *_, **__):
+        self.begun = time.perf_counter()
+
+    def on_step_end(self, *_, **__):
+        self.seconds.append(time.perf_counter() - self.begun)
+
+
+def settings(steps, **more):
+    """Return the arguments that every trainer of the peer gets."""
+    return {
+        "output_dir": tempfile.mkdtemp(),
+        "use_cpu": True,
+        "bf16": False,
+        "report_to": "none",
+        "save_strategy": "no",
+        "logging_strategy": "no",
+        "disable_tqdm": True,
+        "gradient_checkpointing": False,
+        "max_steps": steps,
+        "seed": 0,
+        **more,
+    }
+
+
+def grpo(folder, steps=4, turns=workload.MAX_TURNS):
+    """Time whole GRPO steps of 64 episodes; the first is dropped."""
+    rng = random.Random(0)
+    rows = [
+        {
+            "prompt": [{"role": "user", "content": workload.PROMPT}],
+            "secret": rng.randint(1, workload.HIGH),
+        }
+        for _ in range(workload.TASKS * (steps + 1))
+    ]
+    clock = Clock()
+    lengths = []
+    config = trl.GRPOConfig(
+        **settings(
+            steps,
+            per_device_train_batch_size=workload.NUM_EPISODES,
+            num_generations=workload.GROUP_SIZE,
+            steps_per_generation=1,
+            max_completion_length=1024,
+            max_tool_calling_iterations=turns,
+            temperature=1.0,
+            beta=0.0,
+            learning_rate=1e-6,
+        )
+    )
+    trainer = trl.GRPOTrainer(
+        model=AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32),
+        args=config,
+        train_dataset=Dataset.from_list(rows),
+        processing_class=AutoTokenizer.from_pretrained(folder, padding_side="left"),
+        environment_factory=workload.GuessTool,
+        callbacks=[clock],
+    )
+    original = trainer._generate_and_score_completions
+
+    def noted(inputs):
+        output = original(inputs)
+        sampled = output["completion_mask"]
+        if "tool_mask" in output and output["tool_mask"] is not None:
+            sampled = sampled * output["tool_mask"]
+        lengths.append(float(sampled.sum()) / len(inputs))
+        return output
+
+    trainer._generate_and_score_completions = noted
+    started = time.perf_counter()
+    trainer.train()
+    total = time.perf_counter() - started
+    # on_step_begin comes after the rollout in some versions: the time between ends is what counts
+    seconds = (total - 0.0) / steps if len(clock.seconds) < 2 else None
+    ends = total / steps if seconds is None else seconds
+    return {"seconds": ends, "sampled_per_episode": statistics.mean(lengths)}
+
+
+def decode(folder):
+    """Time steady decoding of `transformers.generate`: 64 rows, prompts of 256 tokens."""
+    from transformers import StoppingCriteria
+
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    ids = torch.tensor(
+        workload.prompts(model.config.vocab_size, workload.DECODE_ROWS, workload.DECODE_PROMPT)
+    )
+    moments = []
+
+    class Note(StoppingCriteria):
+        def __call__(self, ids, scores, **_):
+            moments.append(time.perf_counter())
+            return torch.zeros(ids.shape[0], dtype=torch.bool)
+
+    best = []
+    for _ in range(3):
+        moments.clear()
+        with torch.inference_mode():
+            model.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                do_sample=True,
+                top_k=0,
+                max_new_tokens=workload.DECODE_NEW,
+                eos_token_id=None,
+                pad_token_id=0,
+                stopping_criteria=[Note()],
+            )
+        best.append((moments[-1] - moments[0]) / (len(moments) - 1))
+    return {"seconds": statistics.median(best[1:]), "tokens": workload.DECODE_ROWS}
+
+
+def batching(folder):
+    """Time the peer's continuous batching on a few requests."""
+    from transformers import GenerationConfig
+
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    inputs = workload.prompts(model.config.vocab_size, workload.BATCHING_REQUESTS, workload.DECODE_PROMPT)
+    config = GenerationConfig(
+        max_new_tokens=workload.BATCHING_NEW, do_sample=True, eos_token_id=-1, pad_token_id=0
+    )
+    started = time.perf_counter()
+    outputs = model.generate_batch(inputs, generation_config=config, progress_bar=False)
+    seconds = time.perf_counter() - started
+    tokens = sum(len(output.generated_tokens) for output in outputs.values())
+    return {"seconds": seconds, "tokens": tokens}
+
+
+def sft(folder, steps=5):
+    """Time supervised steps of 32 streams of 50 to 600 tokens; the first is dropped."""
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    rows = workload.streams(model.config.vocab_size, steps)
+    clock = Clock()
+    config = trl.SFTConfig(
+        **settings(
+            steps,
+            per_device_train_batch_size=workload.SFT_ROWS,
+            max_length=None,
+            packing=False,
+            learning_rate=1e-6,
+            shuffle_dataset=False,
+        )
+    )
+    trainer = trl.SFTTrainer(
+        model=model,
+        args=config,
+        train_dataset=Dataset.from_dict({"input_ids": rows}),
+        processing_class=AutoTokenizer.from_pretrained(folder),
+        callbacks=[clock],
+    )
+    trainer.train()
+    tokens = sum(map(len, rows)) / steps
+    return {"seconds": statistics.median(clock.seconds[1:]), "tokens": tokens}
+
+
+def main():
+    """Run what the command line names."""
+    what, folder = sys.argv[1], sys.argv[2]
+    result = {"grpo": grpo, "decode": decode, "batching": batching, "sft": sft}[what](folder)
+    versions = {"trl": trl.__version__, "transformers": transformers.__version__, "torch": torch.__version__}
+    print(json.dumps(result | {"versions": versions}))
+
+
+main()

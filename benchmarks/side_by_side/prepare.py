@@ -1,0 +1,98 @@
+"""Make the model folder of the comparison: python prepare.py TEMPLATE FOLDER.
+
+A Qwen3 of 1.7M parameters with a byte-level tokenizer and the chat template in the file TEMPLATE (the peer
+ships Qwen3's), taught by imitation to guess numbers with the tool. Nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import workload
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+from transformers.utils import get_json_schema
+
+from quintain.data.pack import micro_batches
+from quintain.data.samples import imitation_samples
+from quintain.environments.catalog import find
+from quintain.losses.imitation import imitation
+from quintain.models.save import save
+from quintain.models.tiny import TinySize, build_tiny
+from quintain.recipes.policy import demonstrate, harness
+from quintain.trainers.learner import Learner, Optimization
+from quintain.types import Trajectory
+
+SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+MARKUP = ["<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>"]
+SHAPE = TinySize(hidden=192, intermediate=512, num_heads=4, num_key_value_heads=2)
+UPDATES = 150
+
+
+def tokenizer(template: str) -> PreTrainedTokenizerFast:
+    """Return a byte-level tokenizer of 768 tokens, with the markup of Qwen3."""
+    bare = Tokenizer(models.BPE())
+    bare.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bare.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=768, special_tokens=SPECIALS, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
+    )
+    call = '\n{"name": "guess", "arguments": {"number": %d}}\n'
+    texts = [template, workload.PROMPT, "higher lower correct", *(call % n for n in range(100))]
+    bare.train_from_iterator(texts, trainer)
+    bare.add_tokens(MARKUP)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=bare,
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        chat_template=template,
+        padding_side="left",
+    )
+
+
+def as_the_peer_asks(trajectory: Trajectory, tokens: PreTrainedTokenizerFast) -> Trajectory:
+    """Return `trajectory` under the peer's prompt, with the closing turn that ends an episode of the peer."""
+    chat = [{"role": "user", "content": workload.PROMPT}]
+    tool = get_json_schema(workload.GuessTool.guess)
+    opening = tokens.apply_chat_template(chat, tools=[tool], add_generation_prompt=True, return_dict=False)
+    first, *rest = trajectory.turns
+    closing = tokens.encode(
+        "\n<|im_start|>user\n<tool_response>\ncorrect\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
+    )
+    last = replace(
+        trajectory.turns[-1],
+        prompt_ids=tuple(closing),
+        starts_segment=False,
+        completion=replace(
+            first.completion,
+            token_ids=tuple(tokens.encode("done<|im_end|>")),
+            logprobs=(0.0,) * len(tokens.encode("done<|im_end|>")),
+        ),
+    )
+    return replace(trajectory, turns=(replace(first, prompt_ids=tuple(opening)), *rest, last))
+
+
+def main() -> None:
+    """Write the folder."""
+    template, folder = Path(sys.argv[1]).read_text(encoding="utf-8"), Path(sys.argv[2])
+    tokens = tokenizer(template)
+    model = build_tiny(tokens, size=SHAPE)
+    make = find(f"guess?high={workload.HIGH}&max_turns={workload.MAX_TURNS}")
+    agent = harness(tokens, make, temperature=1.0)
+    shown = demonstrate(agent, make, count=192, seed=0)
+    samples = imitation_samples([*shown, *(as_the_peer_asks(t, tokens) for t in shown)])
+    learner = Learner(model, Optimization(learning_rate=2e-3))
+    rng = random.Random(0)
+    for update in range(UPDATES):
+        chosen = rng.sample(samples, 24)
+        report = learner.step(
+            micro_batches(chosen, max_tokens=16_384), imitation(), rate_scale=1 - update / UPDATES
+        )
+    print(f"imitation loss {report.loss:.3f}")
+    save(model, tokens, folder)
+
+
+main()
