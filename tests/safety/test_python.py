@@ -204,6 +204,18 @@ def test_a_python_that_does_not_start_is_no_result(monkeypatch: pytest.MonkeyPat
         python.run("1")
 
 
+def test_every_process_starts_with_its_objects_and_its_setup() -> None:
+    with PythonProcess(LONG, objects={"n": [1]}, setup="def f():\n    return n[0] + 1") as python:
+        assert python.run("n.append(2)\nf()").output == "2\n"
+        assert python.run("import os; os._exit(0)").reason == "exited"
+        found = python.run("n, f()")
+        assert (found.output, found.state) == ("([1], 2)\n", {})
+    with PythonProcess(LONG, setup="1 / 0") as python, pytest.raises(SandboxError, match="division by zero"):
+        python.run("1")
+    with pytest.raises(DataError, match="no JSON form"):
+        PythonProcess(objects={"n": {1}})
+
+
 def test_a_tool_needs_a_name_of_python() -> None:
     with pytest.raises(UsageError, match="tool as a function: got the name 'a-b'"):
         PythonProcess(tools=[ToolSpec(name="a-b", description="", parameters={})])

@@ -33,11 +33,11 @@ def test_cells_share_a_namespace(capsys: pytest.CaptureFixture[str]) -> None:
         {"do": "get", "name": "z"},
     )
     assert said[0] == {}
-    assert said[1] == {"error": "", "state": {"x": "int", "y": "int"}}
+    assert said[1] == {"error": "", "state": {"y": "int"}}
     assert said[2]["error"].splitlines()[1] == '  File "<cell 2>", line 1, in <module>'
     assert said[2]["error"].endswith("ZeroDivisionError: division by zero")
     assert said[3:5] == [{"value": "3"}, {"error": "there is no variable z"}]
-    assert said[5]["state"] == {"x": "int", "y": "int", "z": "set"}
+    assert said[5]["state"] == {"y": "int", "z": "set"}
     assert said[6]["error"].startswith("z (set) has no JSON form")
     assert capsys.readouterr().out == "so\n3\n"
 
@@ -64,6 +64,22 @@ def test_a_function_asks_outside(capsys: pytest.CaptureFixture[str]) -> None:
     assert said[8] == {"call": "add", "arguments": {"a": 1}}
     assert said[9]["error"].endswith("SystemExit")
     assert capsys.readouterr().out == "three Add.\n"
+
+
+def test_what_is_there_from_the_start_is_not_of_the_code(capsys: pytest.CaptureFixture[str]) -> None:
+    said = answers(
+        {"do": "setup", "code": "def f(): return 2"},
+        {"do": "run", "code": "x = f()"},
+        {"do": "setup", "code": "1 / 0"},
+        {"do": "run", "code": "f = 1"},
+    )
+    assert [frame.get("state") for frame in said] == [
+        {"f": "function"},
+        {"x": "int"},
+        {"x": "int"},
+        {"f": "int"},
+    ]
+    assert said[2]["error"].endswith("ZeroDivisionError: division by zero")
 
 
 def test_the_dead_are_buried_where_there_are_none() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from quintain.agents.equipment import equipped
 from quintain.agents.protocol import Agent
 from quintain.engines.protocol import Engine
 from quintain.environments.boundary import spec_of
@@ -122,10 +123,11 @@ class Rollout:
         self._idle.append(environment)
 
     def make(self) -> Environment:
-        """Return a new environment.
+        """Return a new environment, as the agent needs it.
 
         Raises:
             EnvironmentFault: its constructor raised, or did not return in time.
+            SandboxError: the agent runs code, and isolation is missing.
         """
         (made,) = self.stepper.run([partial(attempted, self.make_environment)])
         if isinstance(made, QuintainError):
@@ -135,7 +137,7 @@ class Rollout:
             raise EnvironmentFault(
                 f"making environment {spec_of(self.make_environment)}: got {reason}; mend __init__"
             )
-        return made
+        return equipped(self.agent, made)
 
     def close(self) -> None:
         """Close the idle environments and say what they leave behind."""

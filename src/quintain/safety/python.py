@@ -78,17 +78,25 @@ class PythonProcess:
         *,
         tools: Sequence[ToolSpec] = (),
         files: Mapping[str, str | bytes] = NOTHING,
+        objects: Mapping[str, Any] = NOTHING,
+        setup: str = "",
     ) -> None:
         """Nothing is started before it is needed; `tools` are functions in it, `files` lie in its folder.
 
+        Every new process has the variables `objects` and runs the code `setup` first; what that binds is there
+        from the start.
+
         Raises:
             UsageError: a tool's name is no name of Python, or a file's leads out of the folder.
+            DataError: one of the objects has no JSON form.
         """
         self.limits = limits or Limits()
         self.num_starts = 0
         """processes so far"""
         self._tools = [function_of(tool) for tool in tools]
         self._files = checked_files(files)
+        self._setup = setup
+        self._objects = checked_objects(objects)
         self._frames: Frames | None = None
         self.running: Box | None = None
         """the box of the live process"""
@@ -110,14 +118,7 @@ class PythonProcess:
             DataError: one of them has no JSON form.
             SandboxError: isolation is missing or does not work, or the process did not take them.
         """
-        try:
-            json.dumps(objects, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise DataError(
-                f"objects for the sandbox: got {sorted(objects)}, of which one has no JSON form ({error}); "
-                "give numbers, text, lists and dicts"
-            ) from error
-        self._told({"do": "put", "objects": objects})
+        self._told({"do": "put", "objects": checked_objects(objects)})
 
     def get(self, name: str) -> Any:
         """Return the object that variable `name` is bound to.
@@ -158,10 +159,11 @@ class PythonProcess:
             SandboxError: it failed.
         """
         _, cell = self._exchange(request, no_tools)
-        if cell.reason:
+        if cell.reason or cell.error:
+            problem = cell.error or f"the process ended ({cell.reason}): {cell.output[-200:]!r}"
             raise SandboxError(
-                f"telling the sandbox ({request['do']}): the process ended ({cell.reason}): {cell.output[-200:]!r}; "
-                "give it fewer or smaller objects, or more memory"
+                f"telling the sandbox ({request['do']}): got {problem}; "
+                "give it fewer or smaller objects, or code that runs"
             )
 
     def _exchange(self, request: Mapping[str, Any], serve: Serve) -> tuple[Mapping[str, Any], Cell]:
@@ -235,6 +237,10 @@ class PythonProcess:
             )
         if self._tools:
             self._told({"do": "functions", "functions": self._tools})
+        if self._objects:
+            self._told({"do": "put", "objects": self._objects})
+        if self._setup:
+            self._told({"do": "setup", "code": self._setup})
 
     def _box(self) -> tuple[Box, Frames]:
         if self.running is None or self._frames is None:
@@ -251,6 +257,22 @@ class PythonProcess:
                 return ""
             send(processes[1:], signal.SIGKILL)
         return "processes"
+
+
+def checked_objects(objects: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `objects` if JSON can say them.
+
+    Raises:
+        DataError: it cannot.
+    """
+    try:
+        json.dumps(dict(objects), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"objects for the sandbox: got {sorted(objects)}, of which one has no JSON form ({error}); "
+            "give numbers, text, lists and dicts"
+        ) from error
+    return dict(objects)
 
 
 def function_of(tool: ToolSpec) -> dict[str, Any]:

@@ -7,6 +7,7 @@ so outside nobody trusts it.
 """
 
 import ast
+import io
 import json
 import linecache
 import os
@@ -72,9 +73,16 @@ class Worker:
             os._exit(0)  # a process that the code forked: the answer is its parent's to give
         return {"error": raised.told, "state": self.state()}
 
+    def on_setup(self, request: Frame) -> Frame:
+        """Run code whose names are there from the start."""
+        answer = self.on_run(request)
+        self.given = dict(self.namespace)
+        return answer
+
     def on_put(self, request: Frame) -> Frame:
         """Bind objects to names."""
         self.namespace.update(request["objects"])
+        self.given.update(request["objects"])
         return {}
 
     def on_get(self, request: Frame) -> Frame:
@@ -196,6 +204,7 @@ def main() -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
+    cast(io.TextIOWrapper, sys.stdout).reconfigure(line_buffering=True)  # what it said before a kill is read
     Worker(requests, replies).serve()
 
 

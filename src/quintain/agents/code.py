@@ -1,0 +1,102 @@
+"""Code as actions: the model writes Python, which runs in the sandbox; what it prints is the observation.
+
+CodeAct (arXiv 2402.01030): tools are functions, variables live on from turn to turn. CaveAgent (2601.01569): objects
+go in and come out as they are. DynaSaur (2411.01747): functions of solved episodes are kept, and shown to later ones.
+`quintain.agents.code_world` carries the code out. The one rule: one process per episode, never shared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from quintain.agents.code_world import InCode, InCodeWithExpert, code_of
+from quintain.agents.harness import ChatSession, Wording, sampling_of, system_text
+from quintain.agents.library import ActionLibrary
+from quintain.agents.protocol import Brief
+from quintain.environments.protocol import Environment, Expert
+from quintain.errors import UsageError
+from quintain.safety.isolation import require
+from quintain.safety.limits import MEBIBYTE, Limits
+from quintain.text.chat import Chat
+from quintain.text.code import FORMS, Style, parse_code, write_code
+from quintain.types import Action
+
+
+@dataclass(frozen=True, slots=True)
+class CodeAct:
+    """Python in a block: ``CodeAct(chat, seconds=5.0)``, in the catalogue ``code?seconds=5``.
+
+    With `library`, a file or an `ActionLibrary`, the functions of solved episodes are kept; `shown` of those
+    that fit the task are given to an episode. `is_frozen` keeps the library as it is, as in an evaluation.
+    """
+
+    chat: Chat
+    temperature: float = 1.0
+    max_tokens: int = 512
+    style: Style = "fence"
+    """How a block is written; both ways are read."""
+    seconds: float = 5.0
+    """Time of one turn's code; the time of the tools is not counted."""
+    memory: int = 512
+    """Memory in MiB."""
+    max_calls: int = 64
+    """Calls of tools in one turn."""
+    max_output: int = 2_000
+    """Characters of a turn's output that are shown."""
+    shows_state: bool = False
+    """Whether the observation ends with the variables that are new or have another type (CaveAgent)."""
+    library: ActionLibrary | str = ""
+    is_frozen: bool = False
+    shown: int = 5
+
+    def __post_init__(self) -> None:
+        """Open the library.
+
+        Raises:
+            UsageError: a number is not positive, or the style unknown.
+            DataError: the file holds no library.
+        """
+        small = {
+            name: getattr(self, name)
+            for name in ("seconds", "memory", "max_calls", "max_output")
+            if getattr(self, name) <= 0
+        }
+        if small or self.shown < 0 or self.style not in FORMS:
+            raise UsageError(
+                f"harness code: got {small or {'shown': self.shown, 'style': self.style}}; "
+                f"give positive numbers, and a style of {' or '.join(FORMS)}"
+            )
+        if self.library and isinstance(self.library, str):
+            library = ActionLibrary.open(Path(self.library), is_frozen=self.is_frozen)
+            object.__setattr__(self, "library", library)
+
+    def open(self, brief: Brief) -> ChatSession:
+        """See `Agent.open`."""
+        sampling = sampling_of(self.chat, self.temperature, self.max_tokens)
+        wording = Wording(parse=partial(parse_code, style=self.style), write=self._written)
+        told = f"Write Python:\n{FORMS[self.style]}"
+        return ChatSession(self.chat, sampling, wording, system_text(brief, told))
+
+    def equip(self, environment: Environment) -> Environment:
+        """Return `environment` with a Python in front of it.
+
+        Raises:
+            SandboxError: isolation is missing or does not work.
+        """
+        require()
+        kind = InCodeWithExpert if isinstance(environment, Expert) else InCode
+        return kind(
+            environment,
+            limits=Limits(seconds=self.seconds, memory_bytes=self.memory * MEBIBYTE),
+            max_calls=self.max_calls,
+            max_output=self.max_output,
+            shows_state=self.shows_state,
+            library=self.library if isinstance(self.library, ActionLibrary) else None,
+            shown=self.shown,
+        )
+
+    def _written(self, action: Action) -> str:
+        """Return `action` as the policy writes it; calls of tools become code."""
+        return write_code(code_of(action) if action.tool_calls else action.text, self.style)

@@ -1,0 +1,321 @@
+"""An environment whose actions are Python: code calls the tools of the environment that is inside.
+
+Where that has no tools, `act(text)` takes an action there. The code runs in the sandbox; its calls are carried out
+here, one by one, until the episode ends. The one rule: rewards come from what the calls did, so that code can
+earn nothing that its calls could not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any, Protocol, cast, runtime_checkable
+
+from quintain.agents.library import ActionLibrary
+from quintain.environments.baselines import random_action
+from quintain.environments.noisy import Fallible
+from quintain.environments.protocol import Environment, Expert, Legal, advance, begin, environment_name
+from quintain.errors import DataError
+from quintain.safety.limits import Limits
+from quintain.safety.python import Cell, PythonProcess, Served
+from quintain.types import (
+    NOTHING,
+    Action,
+    Observation,
+    Split,
+    StepResult,
+    Task,
+    ToolCall,
+    ToolError,
+    ToolSpec,
+    as_text,
+)
+
+ACT = ToolSpec(
+    name="act",
+    description="Take an action in the world; returns what comes of it.",
+    parameters={"type": "object", "properties": {"action": {"type": "string"}}, "required": ["action"]},
+)
+LEGAL = ToolSpec(
+    name="legal_actions",
+    description="Return the actions that are possible now, with commas between them.",
+    parameters={"type": "object", "properties": {}},
+)
+KILLED = {
+    "time": "it took too long",
+    "memory": "it used too much memory",
+    "files": "it wrote too many files",
+    "output": "it printed too much",
+    "processes": "it left too many processes behind",
+    "exited": "it ended the process",
+    "protocol": "it broke the connection",
+}
+
+
+@runtime_checkable
+class GivesObjects(Protocol):
+    """An environment with objects that code finds as variables (CaveAgent's injection)."""
+
+    def objects(self) -> Mapping[str, Any]:
+        """Return variables with their values, which have a JSON form, at the start of an episode."""
+        ...
+
+
+@runtime_checkable
+class TakesObjects(Protocol):
+    """An environment that looks at what code has bound to variables (CaveAgent's retrieval)."""
+
+    def wanted(self) -> tuple[str, ...]:
+        """Return the names of the variables it looks at."""
+        ...
+
+    def take(self, objects: Mapping[str, Any]) -> StepResult:
+        """Take those of them that are bound and have a JSON form, after a turn in which there are any."""
+        ...
+
+
+@dataclass(slots=True)
+class _Turn:
+    """What the calls of one turn came to."""
+
+    reward: float = 0.0
+    terms: dict[str, float] = field(default_factory=dict[str, float])
+    last: StepResult | None = None
+    """The result that ended the episode."""
+    is_success: bool | None = None
+    num_calls: int = 0
+    num_valid: int = 0
+    errors: list[ToolError] = field(default_factory=list[ToolError])
+
+    def add(self, result: StepResult) -> None:
+        """Count `result`."""
+        self.reward += result.reward
+        for name, value in result.reward_terms.items():
+            self.terms[name] = self.terms.get(name, 0.0) + value
+        self.num_valid += result.is_valid
+        self.errors += result.tool_errors
+        if result.is_success is not None:
+            self.is_success = result.is_success
+        if result.is_terminated or result.is_truncated:
+            self.last = result
+
+
+class InCode(Environment):
+    """`inner` with code as its actions; made by `quintain.agents.code.CodeAct.equip`."""
+
+    def __init__(
+        self,
+        inner: Environment,
+        *,
+        limits: Limits | None = None,
+        max_calls: int = 64,
+        max_output: int = 2_000,
+        shows_state: bool = False,
+        library: ActionLibrary | None = None,
+        shown: int = 5,
+    ) -> None:
+        self.inner = inner
+        self.name = environment_name(inner)
+        self.max_turns = inner.max_turns
+        self.return_range = inner.return_range
+        self._limits = limits or Limits()
+        self._max_calls, self._max_output, self._shows_state = max_calls, max_output, shows_state
+        self._library, self._shown = library, shown
+        self._python: PythonProcess | None = None
+        self._cells: list[str] = []
+        self._state: Mapping[str, str] = NOTHING
+        self._total = 0.0
+        self._taken = ""
+
+    def reset(self, task: Task) -> Observation:
+        """Begin the episode inside, in a Python of its own."""
+        self.close_python()
+        first = begin(self.inner, task)
+        self._cells, self._state, self._total = [], NOTHING, 0.0
+        setup = self._shelve(f"{task.prompt} {as_text(first)}")
+        given = self.inner.objects() if isinstance(self.inner, GivesObjects) else NOTHING
+        self._python = PythonProcess(self._limits, tools=self.tools(), objects=given, setup=setup)
+        return first
+
+    def step(self, action: Action) -> StepResult:
+        """Run the code of `action`; calls of tools are carried out as they are."""
+        if action.error is not None:
+            return StepResult(observation=f"Error: {action.error}", is_valid=False)
+        code = code_of(action) if action.tool_calls else action.text
+        assert self._python is not None, "an episode begins with reset"
+        turn = _Turn()
+        cell = self._python.run(code, lambda name, arguments: self._serve(turn, name, arguments))
+        if not cell.error and not cell.reason:
+            self._cells.append(code)
+        if turn.last is None and not cell.reason:
+            self._hand_over(turn, cell)
+        self._total += turn.reward
+        if turn.last is not None:
+            self._learn(turn)
+        return self._result(turn, cell)
+
+    def close(self) -> None:
+        """End the Python and the environment."""
+        self.close_python()
+        self.inner.close()
+
+    def close_python(self) -> None:
+        """End the Python."""
+        if self._python is not None:
+            self._python.close()
+        self._python = None
+
+    def instructions(self) -> str:
+        """Return the instructions of the environment, and the functions that code can call."""
+        lines = [f"{_signature(tool)}: {tool.description}" for tool in self.tools()]
+        return "\n".join((self.inner.instructions(), "", "Functions:", *lines, *self._shelf)).strip()
+
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """Return the functions that code can call: the tools, or else `act`."""
+        if self.inner.tools():
+            return self.inner.tools()
+        return (ACT, LEGAL) if isinstance(self.inner, Legal) else (ACT,)
+
+    def task(self, split: Split, index: int) -> Task:
+        """Return the task of the environment."""
+        return self.inner.task(split, index)
+
+    def retrieve(self, name: str) -> Any:
+        """Return the object that variable `name` of the code is bound to.
+
+        Raises:
+            DataError: there is none, or it has no JSON form.
+        """
+        if self._python is None:
+            raise DataError(f"variable {name} of the code: got no episode; begin one")
+        return self._python.get(name)
+
+    _shelf: tuple[str, ...] = ()
+
+    def _shelve(self, query: str) -> str:
+        """Choose functions of the library for the task; return the code that defines them."""
+        if self._library is None:
+            return ""
+        found = self._library.relevant(query, self._shown, {tool.name for tool in self.tools()})
+        self._shelf = tuple(f"{entry.signature}: {entry.description}" for entry in found)
+        return self._library.code(entry.name for entry in found)
+
+    def _serve(self, turn: _Turn, name: str, arguments: Mapping[str, Any]) -> Served:
+        """Carry out a call of the code."""
+        if name == LEGAL.name and not self.inner.tools() and isinstance(self.inner, Legal):
+            return Served(text=", ".join(self.inner.legal_actions()))
+        turn.num_calls += 1
+        if turn.num_calls > self._max_calls:
+            return Served(
+                text=f"more than {self._max_calls} calls in one turn; go on in the next", is_error=True
+            )
+        if self.inner.tools():
+            action = Action(tool_calls=(ToolCall(name=name, arguments=arguments),))
+        else:
+            action = Action(text=str(arguments.get("action", "")))
+        result = advance(self.inner, action)
+        turn.add(result)
+        is_refused = not result.is_valid and bool(self.inner.tools())
+        return Served(
+            text=as_text(result.observation).removeprefix("Error: " if is_refused else ""),
+            is_error=is_refused,
+            is_over=turn.last is not None,
+        )
+
+    def _hand_over(self, turn: _Turn, cell: Cell) -> None:
+        """Give the environment the variables that it looks at."""
+        if not isinstance(self.inner, TakesObjects):
+            return
+        objects: dict[str, Any] = {}
+        for name in self.inner.wanted():
+            if name in cell.state:
+                try:
+                    objects[name] = self.retrieve(name)
+                except DataError:
+                    continue  # no plain data: nothing that could be handed over
+        if objects:
+            result = self.inner.take(objects)
+            turn.add(result)
+            self._taken = as_text(result.observation)
+
+    def _learn(self, turn: _Turn) -> None:
+        """Keep the functions of an episode that was solved."""
+        self.close_python()
+        is_solved = self._total > 0 if turn.is_success is None else turn.is_success
+        if self._library is not None and is_solved:
+            self._library.learn(self._cells, {tool.name for tool in self.tools()})
+
+    def _result(self, turn: _Turn, cell: Cell) -> StepResult:
+        """Return what the agent is told of its turn, and what it is worth."""
+        taken, self._taken = self._taken, ""
+        parts = [
+            _shortened(cell.output.rstrip("\n"), self._max_output),
+            _shortened(cell.error, self._max_output),
+        ]
+        if cell.reason:
+            parts.append(f"The code was stopped: {KILLED[cell.reason]}. Its variables are lost.")
+        if turn.last is not None and as_text(turn.last.observation) not in (taken,):
+            parts.append(as_text(turn.last.observation))
+        parts.append(taken)
+        new = {name: kind for name, kind in cell.state.items() if self._state.get(name) != kind}
+        self._state = cell.state
+        if self._shows_state and new:
+            parts.append(f"Variables: {', '.join(f'{name}: {kind}' for name, kind in new.items())}")
+        has_failed = bool(cell.error or cell.reason)
+        return replace(
+            turn.last or StepResult(observation=""),
+            observation="\n".join(filter(None, parts)) or "(no output)",
+            reward=turn.reward,
+            reward_terms=turn.terms,
+            is_success=turn.is_success,
+            tool_errors=tuple(turn.errors),
+            is_valid=bool(turn.num_valid) or not (has_failed or turn.num_calls),
+        )
+
+
+class InCodeWithExpert(InCode):
+    """`InCode` where the environment inside has an expert: its actions, and mistakes, are written as code."""
+
+    def expert_action(self) -> Action:
+        """Return the expert's action as code."""
+        return Action(
+            text=code_of(cast(Expert, self.inner).expert_action(), has_tools=bool(self.inner.tools()))
+        )
+
+    def mistaken_action(self, rng: Random) -> Action:
+        """Return a mistake as code: a typical one, or else a random action."""
+        inner = self.inner
+        action = inner.mistaken_action(rng) if isinstance(inner, Fallible) else random_action(inner, rng)
+        return Action(text=code_of(action, has_tools=bool(inner.tools())))
+
+
+def code_of(action: Action, *, has_tools: bool = True) -> str:
+    """Return Python that takes `action`: a line per call, of `act` where there are no tools.
+
+    Example: ``print(guess(number=16))``.
+    """
+    if not has_tools:
+        return f"print(act({action.text!r}))"
+    return "\n".join(
+        f"print({call.name}({', '.join(f'{key}={value!r}' for key, value in call.arguments.items())}))"
+        for call in action.tool_calls
+    )
+
+
+def _signature(tool: ToolSpec) -> str:
+    """Return `tool` as the head of a function: ``guess(number: integer)``."""
+    properties = cast("Mapping[str, Mapping[str, Any]]", tool.parameters.get("properties", NOTHING))
+    required = tool.parameters.get("required", ())
+    parts = [
+        f"{name}: {schema.get('type', 'any')}" + ("" if name in required else " = ...")
+        for name, schema in properties.items()
+    ]
+    return f"{tool.name}({', '.join(parts)})"
+
+
+def _shortened(text: str, most: int) -> str:
+    """Return `text` cut to `most` characters; what is left out is told."""
+    return (
+        text if len(text) <= most else f"{text[:most]}\n... ({len(text) - most} more characters; print less)"
+    )

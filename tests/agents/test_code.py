@@ -1,0 +1,337 @@
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from transformers import PreTrainedTokenizerFast
+
+from quintain.agents.code import CodeAct
+from quintain.agents.code_world import InCode, InCodeWithExpert, code_of
+from quintain.agents.equipment import equipped
+from quintain.agents.harness import PlainText
+from quintain.agents.library import ActionLibrary
+from quintain.agents.protocol import Agent, Brief, Session
+from quintain.engines.protocol import Request
+from quintain.engines.scripted import Scripted
+from quintain.environments.baselines import expert, noop, play
+from quintain.environments.guess import Guess
+from quintain.environments.keydoor import KeyDoor
+from quintain.environments.noisy import noisy
+from quintain.environments.protocol import Environment, Expert, advance, begin
+from quintain.environments.tools import tool
+from quintain.errors import DataError, SandboxError, UsageError
+from quintain.rollout.collect import Limits, Rollout
+from quintain.safety.isolation import fault
+from quintain.safety.limits import Limits as BoxLimits
+from quintain.text.chat import Chat
+from quintain.text.tokenizer import train_tokenizer
+from quintain.types import Action, Completion, Failure, Score, StepResult, Task, ToolCall
+
+pytestmark = pytest.mark.skipif(bool(fault()), reason=fault())
+CORPUS = [
+    "<|system|>Go.<|user|>lower<|assistant|>```python\nprint(guess(number=16))\n```<|end|>",
+    "<|tool|>higher",
+]
+SEARCH = (
+    "low, high = 1, 32\nwhile True:\n    middle = (low + high) // 2\n    said = guess(middle)\n    print(said)\n"
+    "    low, high = (middle + 1, high) if said == 'higher' else (low, middle - 1)"
+)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerFast:
+    return train_tokenizer(CORPUS, 300)
+
+
+@pytest.fixture(scope="module")
+def chat(tokenizer: PreTrainedTokenizerFast) -> Chat:
+    return Chat(tokenizer)
+
+
+@pytest.fixture
+def guess() -> Iterator[InCode]:
+    world = InCodeWithExpert(Guess(), limits=BoxLimits(seconds=30.0), max_calls=10)
+    begin(world, world.task("train", 0))
+    yield world
+    world.close()
+
+
+def say(world: Environment, code: str) -> StepResult:
+    return advance(world, Action(text=code))
+
+
+def acts(environment: Environment, _rng: Random, _seen: Any) -> Action:
+    assert isinstance(environment, Expert)
+    return environment.expert_action()
+
+
+class Shelf(Environment):
+    """Sum the prices."""
+
+    def reset(self, task: Task) -> str:
+        self.prices = [task.rng.randint(1, 9) for _ in range(3)]
+        return "Bind the sum to `total`."
+
+    def objects(self) -> Mapping[str, Any]:
+        return {"prices": self.prices, "table": {"a": [1.5, None]}}
+
+    def wanted(self) -> tuple[str, ...]:
+        return ("total", "extra")
+
+    def take(self, objects: Mapping[str, Any]) -> StepResult:
+        is_right = objects.get("total") == sum(self.prices)
+        return StepResult(
+            observation="right" if is_right else f"got {sorted(objects)}",
+            reward=float(is_right),
+            is_terminated=is_right,
+        )
+
+
+class Adder(Environment):
+    """Add up."""
+
+    def reset(self, task: Task) -> str:
+        self.calls = 0
+        return "Add up the numbers of a list with add."
+
+    @tool
+    def add(self, a: int, b: int = 1) -> str:
+        """Add two numbers."""
+        self.calls += 1
+        return str(a + b)
+
+    @tool
+    def answer(self, value: int) -> str:
+        """Answer."""
+        return self.finish("done", reward=float(value == 6))
+
+
+def test_golden_ids_of_code(chat: Chat) -> None:
+    session = CodeAct(chat, max_tokens=40).open(
+        Brief(task=Task(id="t", environment="t", seed=0, prompt="Find it."), instructions="Go.")
+    )
+    first = session.observe("A wall.")
+    assert chat.encoder.decode(first.token_ids) == (
+        "<|system|>Go.\n\nFind it.\n\nWrite Python:\n```python\nCODE\n```<|user|>A wall.<|assistant|>"
+    )
+    ids = session.write(Action(tool_calls=(ToolCall(name="guess", arguments={"number": 16}),)))
+    assert chat.text(ids) == "```python\nprint(guess(number=16))\n```"
+    action = session.read(Completion(token_ids=ids, logprobs=(), stop="stop"))
+    assert action == Action(text="print(guess(number=16))")
+    second = session.observe("lower")
+    assert not second.starts_segment and chat.encoder.decode(second.token_ids) == "<|user|>lower<|assistant|>"
+    assert second.token_ids == GOLDEN
+
+
+GOLDEN = (3, 287, 4)
+"""The ids of \"lower\" as an observation."""
+
+
+def test_an_episode_in_one_turn_where_json_takes_several(guess: InCode) -> None:
+    task = guess.task("train", 0)
+    by_calls = play(Guess(), Guess().task("train", 0), expert)
+    begin(guess, task)
+    result = say(guess, SEARCH)
+    assert (result.reward, result.is_terminated, result.is_success, result.is_valid) == (
+        1.0,
+        True,
+        True,
+        True,
+    )
+    assert isinstance(result.observation, str) and result.observation.endswith("correct")
+    assert result.observation.count("er\n") + 1 == len(by_calls.rewards) > 1
+    assert guess.instructions() == (
+        "Find the hidden number with as few guesses as you can.\n\nFunctions:\n"
+        "guess(number: integer): Guess the hidden number."
+    )
+
+
+def test_variables_live_on_and_errors_are_told(guess: InCode) -> None:
+    assert say(guess, "x = 2").observation == "(no output)"
+    assert say(guess, "x + 1") == StepResult(observation="3")
+    failed = say(guess, "x / 0")
+    assert str(failed.observation).endswith("ZeroDivisionError: division by zero") and not failed.is_valid
+    wrong = say(guess, "guess('a')")
+    assert str(wrong.observation).endswith('ToolError: guess(number): expected integer, got "a"')
+    assert not wrong.is_valid and [error.cause for error in wrong.tool_errors] == ["invalid_call"]
+    caught = say(
+        guess, "try:\n    guess()\nexcept ToolError as error:\n    print('caught', error)\nguess(99)"
+    )
+    assert (
+        str(caught.observation).splitlines() == ["caught guess(number): missing", "'lower'"]
+        and caught.is_valid
+    )
+    assert say(guess, "guess(x)").is_valid
+    many = say(guess, "for n in range(40, 60): guess(n)")
+    assert "more than 10 calls in one turn" in str(many.observation)
+    assert not advance(guess, Action(text="x", error="there is no code")).is_valid
+    assert (
+        advance(guess, Action(tool_calls=(ToolCall(name="guess", arguments={"number": 99}),))).observation
+        == "lower"
+    )
+
+
+def test_code_that_passes_a_limit_is_stopped_and_told() -> None:
+    world = InCode(Guess(), limits=BoxLimits(seconds=0.5))
+    begin(world, world.task("train", 0))
+    assert str(say(world, "print('a')\nwhile True: pass").observation) == (
+        "a\nThe code was stopped: it took too long. Its variables are lost."
+    )
+    world.close()
+    world.close()
+    with pytest.raises(DataError, match="got no episode"):
+        world.retrieve("x")
+
+
+def test_a_world_of_words_has_an_action_to_call() -> None:
+    world = InCodeWithExpert(KeyDoor(rooms=1, distractors=0))
+    assert [spec.name for spec in world.tools()] == ["act", "legal_actions"]
+    task = world.task("train", 0)
+    begin(world, task)
+    assert "wait" in str(say(world, "legal_actions()").observation)
+    assert not say(world, "act('fly')").is_valid
+    episode = play(world, task, expert)
+    assert episode.is_success and episode.total == 1
+    assert play(world, task, noop, 2).total == 0
+    world.close()
+
+
+def test_two_episodes_at_once_share_nothing() -> None:
+    first, second = InCode(Guess()), InCode(Guess())
+    for world in (first, second):
+        begin(world, world.task("train", 0))
+    say(first, "x = 1")
+    assert "NameError" in str(say(second, "x").observation)
+    begin(first, first.task("train", 0))
+    assert "NameError" in str(say(first, "x").observation)
+    first.close()
+    second.close()
+
+
+def test_objects_go_in_and_come_out() -> None:
+    world = InCode(Shelf(), shows_state=True, limits=BoxLimits(seconds=30.0))
+    begin(world, world.task("train", 0))
+    assert world.retrieve("table") == {"a": [1.5, None]}
+    assert say(world, "prices = list(prices)").observation == "Variables: prices: list"
+    wrong = say(world, "total = -1; extra = {1}")
+    assert wrong.observation == "got ['total']\nVariables: total: int, extra: set"
+    right = say(world, "total = sum(prices)\nprint('ok')")
+    assert (right.observation, right.reward, right.is_terminated) == ("ok\nright", 1.0, True)
+    world.close()
+
+
+def test_long_output_is_cut_and_said_to_be() -> None:
+    world = InCode(Guess(), max_output=10)
+    begin(world, world.task("train", 0))
+    assert say(world, "print('x' * 50)").observation == "xxxxxxxxxx\n... (40 more characters; print less)"
+    world.close()
+
+
+def test_functions_of_solved_episodes_are_kept_and_given(chat: Chat) -> None:
+    library = ActionLibrary()
+    agent = CodeAct(chat, library=library, shown=2, seconds=30.0)
+    world = equipped(agent, Adder())
+    define = "def add_all(numbers):\n    '''Add up the numbers of a list.'''\n    total = 0\n"
+    define += "    for n in numbers: total = int(add(total, n))\n    return total"
+    begin(world, world.task("train", 0))
+    say(world, define)
+    assert not say(world, "answer(5)").is_success and library.entries == ()
+    begin(world, world.task("train", 1))
+    say(world, f"{define}\n1 / 0")  # a cell that failed is not kept
+    say(world, define)
+    assert say(world, "answer(add_all([1, 2, 3]))").is_success
+    [entry] = library.entries
+    assert (entry.name, entry.tools, entry.num_uses) == ("add_all", ("add",), 0)
+    begin(world, world.task("train", 2))
+    assert "add_all(numbers): Add up the numbers of a list." in world.instructions()
+    assert say(world, "answer(add_all([1, 2, 3]))").is_success
+    assert library.entries[0].num_uses == 1
+    world.close()
+
+
+def test_a_library_may_be_a_file(chat: Chat, tmp_path: Path) -> None:
+    agent = CodeAct(chat, library=str(tmp_path / "actions.json"))
+    assert isinstance(agent.library, ActionLibrary)
+    agent.library.learn(["def f(x): return x"], set())
+    frozen = CodeAct(chat, library=str(tmp_path / "actions.json"), is_frozen=True)
+    assert isinstance(frozen.library, ActionLibrary)
+    assert frozen.library.entries == agent.library.entries and frozen.library.is_frozen
+
+
+@pytest.mark.parametrize("make", [Guess, KeyDoor])
+def test_demonstrations_are_code_and_a_script_repeats_them(chat: Chat, make: type[Environment]) -> None:
+    agent: Agent = CodeAct(chat, seconds=30.0)
+    rollout = Rollout(agent, make, None)
+    (group,) = rollout.demonstrations([make().task("train", 4)], acts, seed=1)
+    rollout.close()
+    known = group.trajectories[0]
+    assert known.outcome == Score(value=1.0, is_success=True)
+    assert all(turn.action.text.startswith("print(") and turn.is_valid for turn in known.turns)
+    said = iter([turn.completion.token_ids for turn in known.turns])
+
+    def script(_request: Request, _stream: tuple[int, ...]) -> tuple[int, ...]:
+        return next(said)
+
+    again = Rollout(agent, make, Scripted(script))
+    (group,) = again.groups([known.task], size=1, seed=3)
+    again.close()
+    assert group.trajectories[0].outcome == known.outcome
+    for turn, other in zip(known.turns, group.trajectories[0].turns, strict=True):
+        assert (turn.prompt_ids, turn.action, turn.reward) == (other.prompt_ids, other.action, other.reward)
+
+
+def test_a_noisy_expert_errs_in_code() -> None:
+    world = InCodeWithExpert(KeyDoor(rooms=1), limits=BoxLimits(seconds=30.0))
+    begin(world, world.task("train", 0))
+    action = noisy(1.0)(world, Random(0), ("",))
+    assert action.text.startswith("print(act(") and advance(world, action).is_valid
+    world.close()
+
+
+def test_a_missing_sandbox_stops_the_run_and_a_lost_one_is_the_tool_s_failure(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> None:
+        raise SandboxError("running code in a sandbox needs bwrap: it is not installed; install it")
+
+    engine = Scripted(lambda _request, _stream: chat.write("```python\nguess(1)\n```"))
+    rollout = Rollout(CodeAct(chat), Guess, engine, limits=Limits(max_failure_share=1.0, attempts=1))
+    monkeypatch.setattr("quintain.safety.box.require", missing)
+    (group,) = rollout.groups([Guess().task("train", 0)], size=2, seed=0)
+    rollout.close()
+    for trajectory in group.trajectories:
+        failure = trajectory.outcome
+        assert isinstance(failure, Failure)
+        assert (failure.owner, failure.kind) == ("tool", "sandbox") and "needs bwrap" in failure.message
+    assert group.scored == ()
+    monkeypatch.setattr("quintain.agents.code.require", missing)
+    with pytest.raises(SandboxError, match="needs bwrap"):
+        Rollout(CodeAct(chat), Guess, engine).groups([Guess().task("train", 0)], size=1, seed=0)
+
+
+def test_only_harnesses_of_code_change_an_environment(chat: Chat) -> None:
+    @dataclass(frozen=True)
+    class Wrapping:
+        agent: Agent
+
+        def open(self, brief: Brief) -> Session:
+            return self.agent.open(brief)
+
+    plain = Guess()
+    assert equipped(Wrapping(agent=CodeAct(chat)), plain).__class__ is InCodeWithExpert
+    assert equipped(Wrapping(agent=Wrapping(agent=CodeAct(chat))), Shelf()).__class__ is InCode
+    assert equipped(Wrapping(agent=PlainText(chat)), plain) is plain
+
+
+def test_calls_as_code_by_value() -> None:
+    calls = (ToolCall(name="f", arguments={"a": "x'y", "b": [1, None, True]}), ToolCall(name="g"))
+    assert code_of(Action(tool_calls=calls)) == 'print(f(a="x\'y", b=[1, None, True]))\nprint(g())'
+    assert code_of(Action(text="go north"), has_tools=False) == "print(act('go north'))"
+
+
+@pytest.mark.parametrize("wrong", [{"seconds": 0}, {"max_calls": -1}, {"shown": -1}, {"style": "html"}])
+def test_knobs_that_make_no_sense(chat: Chat, wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="harness code: got "):
+        CodeAct(chat, **wrong)
