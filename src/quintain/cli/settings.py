@@ -1,4 +1,4 @@
-"""Configuration files and the flags of a recipe, made into its `Config`.
+"""Configuration files and the values of flags, made into the `Config` of a recipe.
 
 A file is JSON or TOML with the names of the fields as keys; the ``config.json`` of a run is one too. Flags go
 over the file. The one rule: nothing in it is ignored; an unknown key is an error.
@@ -9,50 +9,13 @@ import tomllib
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, cast, get_args, get_origin
+from typing import Any, cast
 
-from quintain.cli.arguments import Parser
+from quintain.cli.flags import PREFIX
 from quintain.errors import ConfigError, StoreError, UsageError, suggestion
 from quintain.recipes.configure import build, checked_values, read_texts
-from quintain.recipes.knobs import Knob, knobs, parts_of
-from quintain.recipes.wording import shown, words
 
-PREFIX = "setting:"
-"""Keeps a field called ``name`` apart from the command's own flags."""
-METAVARS: dict[object, str] = {int: "N", float: "X", str: "TEXT", bool: "true|false", Path: "PATH"}
 KEYS_OF_A_RUN = frozenset(["schema", "name", "recipe", "created", "config"])
-
-
-def add_flags(parser: Parser, config_class: type[Any]) -> None:
-    """Add a flag for each field of `config_class`; a switch takes ``--x``, ``--x false`` and ``--no-x``."""
-    for knob in knobs(config_class):
-        parser.flags.append(knob.flag)
-        takes = f"{words(knob.annotation)}, " if metavar(knob) in ("N", "X") else ""
-        default = "required" if knob.is_required else f"default {shown(knob.default) or 'empty'}"
-        document = f"{knob.document} ({takes}{default})".replace("%", "%%").strip()
-        is_switch = bool in parts_of(knob.annotation)
-        parser.add_argument(
-            knob.flag,
-            dest=PREFIX + knob.name,
-            metavar=metavar(knob),
-            help=document,
-            nargs="?" if is_switch else None,
-            const="true" if is_switch else None,
-        )
-        if is_switch:
-            negative = f"--no-{knob.flag.removeprefix('--')}"
-            parser.flags.append(negative)
-            parser.add_argument(
-                negative, dest=PREFIX + knob.name, action="store_const", const="false", help=""
-            )
-
-
-def metavar(knob: Knob) -> str:
-    """Return the placeholder for the value of `knob` in its help."""
-    part = parts_of(knob.annotation)[0]
-    if get_origin(part) is Literal:
-        return "|".join(map(str, get_args(part)))
-    return METAVARS.get(part, "VALUE")
 
 
 def configuration(

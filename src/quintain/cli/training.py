@@ -10,8 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from quintain.cli.arguments import Parser, named_folder
+from quintain.cli.flags import add_flags
 from quintain.errors import INTERRUPTED_EXIT_CODE, UsageError, suggestion
+from quintain.recipes.knobs import Knob, knobs
 from quintain.recipes.names import RECIPES, recipe_module
+from quintain.recipes.outline import outline
 
 RUNS = "runs"
 ROOT_HELP = "folder that holds the runs (default runs)"
@@ -30,16 +33,15 @@ def train(argv: Sequence[str]) -> int:
     if recipe not in RECIPES:
         raise UsageError(f"recipe: got {recipe!r}; {suggestion(recipe, RECIPES)}")
 
-    from quintain.cli.settings import add_flags, configuration
+    # Help is read from the source of the recipe, which would import torch.
+    found = outline(RECIPES[recipe]) if {"-h", "--help"} & set(rest) else None
+    if found is not None:
+        train_parser(recipe, summary(RECIPES[recipe]), found).read(["--help"])
+
+    from quintain.cli.settings import configuration
 
     module = recipe_module(recipe)
-    parser = Parser(f"train {recipe}", first_line(module.__doc__))
-    parser.flag("--config", "configuration file, .json or .toml; flags go over it", "FILE")
-    parser.flag("--run", "name of the run (default: the recipe and a number)", "NAME")
-    parser.flag("--runs", ROOT_HELP, "ROOT", RUNS)
-    parser.switch("--replace", "start anew a run of that name")
-    add_flags(parser, module.Config)
-    arguments = parser.read(rest)
+    arguments = train_parser(recipe, first_line(module.__doc__), knobs(module.Config)).read(rest)
     values = configuration(recipe, module.Config, arguments.config, arguments)
     name = free_name(Path(arguments.runs), recipe) if arguments.run is None else arguments.run
 
@@ -52,6 +54,17 @@ def train(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return interrupted(folder)
     return 0
+
+
+def train_parser(recipe: str, description: str, found: Sequence[Knob]) -> Parser:
+    """Return the arguments of ``quintain train RECIPE``, with a flag for each of the knobs `found`."""
+    parser = Parser(f"train {recipe}", description)
+    parser.flag("--config", "configuration file, .json or .toml; flags go over it", "FILE")
+    parser.flag("--run", "name of the run (default: the recipe and a number)", "NAME")
+    parser.flag("--runs", ROOT_HELP, "ROOT", RUNS)
+    parser.switch("--replace", "start anew a run of that name")
+    add_flags(parser, found)
+    return parser
 
 
 def resume(argv: Sequence[str]) -> int:
