@@ -38,6 +38,7 @@ CATALOG: dict[str, str] = {
     "plan": "quintain.environments.plan:Plan",
     "repo": "quintain.environments.repo:Repo",
     "shop": "quintain.environments.shop:Shop",
+    "sokoban": "quintain.environments.sokoban:Sokoban",
     "stream": "quintain.environments.stream:Stream",
     "twocards": "quintain.environments.twocards:TwoCards",
     "web": "quintain.environments.web:Web",
