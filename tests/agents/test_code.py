@@ -231,7 +231,7 @@ def test_long_output_is_cut_and_said_to_be() -> None:
 
 def test_functions_of_solved_episodes_are_kept_and_given(chat: Chat) -> None:
     library = ActionLibrary()
-    agent = CodeAct(chat, library=library, shown=2, seconds=30.0)
+    agent = CodeAct(chat, shown=2, seconds=30.0).with_library(library)
     world = equipped(agent, Adder())
     define = "def add_all(numbers):\n    '''Add up the numbers of a list.'''\n    total = 0\n"
     define += "    for n in numbers: total = int(add(total, n))\n    return total"
@@ -253,11 +253,11 @@ def test_functions_of_solved_episodes_are_kept_and_given(chat: Chat) -> None:
 
 def test_a_library_may_be_a_file(chat: Chat, tmp_path: Path) -> None:
     agent = CodeAct(chat, library=str(tmp_path / "actions.json"))
-    assert isinstance(agent.library, ActionLibrary)
-    agent.library.learn(["def f(x): return x"], set())
+    assert agent.shelf is not None
+    agent.shelf.learn(["def f(x): return x"], set())
     frozen = CodeAct(chat, library=str(tmp_path / "actions.json"), is_frozen=True)
-    assert isinstance(frozen.library, ActionLibrary)
-    assert frozen.library.entries == agent.library.entries and frozen.library.is_frozen
+    assert frozen.shelf is not None
+    assert frozen.shelf.entries == agent.shelf.entries and frozen.shelf.is_frozen
 
 
 @pytest.mark.parametrize("make", [Guess, KeyDoor])
@@ -331,7 +331,9 @@ def test_calls_as_code_by_value() -> None:
     assert code_of(Action(text="go north"), has_tools=False) == "print(act('go north'))"
 
 
-@pytest.mark.parametrize("wrong", [{"seconds": 0}, {"max_calls": -1}, {"shown": -1}, {"style": "html"}])
+@pytest.mark.parametrize(
+    "wrong", [{"seconds": 0}, {"max_calls": -1}, {"shown": -1}, {"style": "html"}, {"is_frozen": True}]
+)
 def test_knobs_that_make_no_sense(chat: Chat, wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="harness code: got "):
         CodeAct(chat, **wrong)

@@ -26,6 +26,7 @@ AUTO = "auto"
 """JSON tools where there are tools, else a choice where legal actions are listed, else plain text."""
 HARNESSES: dict[str, str] = {
     "choice": "quintain.agents.harness:Choice",
+    "code": "quintain.agents.code:CodeAct",
     "react": "quintain.agents.harness:ReAct",
     "scored": "quintain.agents.scored:Scored",
     "text": "quintain.agents.harness:PlainText",

@@ -7,7 +7,7 @@ go in and come out as they are. DynaSaur (2411.01747): functions of solved episo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from quintain.types import Action
 class CodeAct:
     """Python in a block: ``CodeAct(chat, seconds=5.0)``, in the catalogue ``code?seconds=5``.
 
-    With `library`, a file or an `ActionLibrary`, the functions of solved episodes are kept; `shown` of those
+    With the file `library` (or `with_library`) the functions of solved episodes are kept there; `shown` of those
     that fit the task are given to an episode. `is_frozen` keeps the library as it is, as in an evaluation.
     """
 
@@ -47,9 +47,11 @@ class CodeAct:
     """Characters of a turn's output that are shown."""
     shows_state: bool = False
     """Whether the observation ends with the variables that are new or have another type (CaveAgent)."""
-    library: ActionLibrary | str = ""
+    library: str = ""
     is_frozen: bool = False
     shown: int = 5
+    shelf: ActionLibrary | None = field(default=None, init=False, compare=False)
+    """The library, open."""
 
     def __post_init__(self) -> None:
         """Open the library.
@@ -68,9 +70,19 @@ class CodeAct:
                 f"harness code: got {small or {'shown': self.shown, 'style': self.style}}; "
                 f"give positive numbers, and a style of {' or '.join(FORMS)}"
             )
-        if self.library and isinstance(self.library, str):
+        if self.library:
             library = ActionLibrary.open(Path(self.library), is_frozen=self.is_frozen)
-            object.__setattr__(self, "library", library)
+            object.__setattr__(self, "shelf", library)
+        elif self.is_frozen:
+            raise UsageError(
+                "harness code: got is_frozen without a library; name its file: library=actions.json"
+            )
+
+    def with_library(self, library: ActionLibrary) -> CodeAct:
+        """Return this harness with an open `library`."""
+        agent = replace(self, library="", is_frozen=False)
+        object.__setattr__(agent, "shelf", library)
+        return agent
 
     def open(self, brief: Brief) -> ChatSession:
         """See `Agent.open`."""
@@ -93,7 +105,7 @@ class CodeAct:
             max_calls=self.max_calls,
             max_output=self.max_output,
             shows_state=self.shows_state,
-            library=self.library if isinstance(self.library, ActionLibrary) else None,
+            library=self.shelf,
             shown=self.shown,
         )
 
