@@ -33,6 +33,7 @@ CATALOG: dict[str, str] = {
     "desk": "quintain.environments.desk:Desk",
     "guess": "quintain.environments.guess:Guess",
     "gymnasium": "quintain.environments.gym:Gymnasium",
+    "hopqa": "quintain.environments.hopqa:HopQA",
     "house": "quintain.environments.house:House",
     "keydoor": "quintain.environments.keydoor:KeyDoor",
     "plan": "quintain.environments.plan:Plan",

@@ -1,0 +1,146 @@
+"""The facts behind `hopqa`: people, companies, cities and countries, and questions that chain their relations.
+
+The one rule: each relation of a thing has one answer in a corpus, so that every question has one.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+NAMES: dict[str, tuple[str, ...]] = {
+    "person": ("Anna", "Ben", "Carl", "Dora", "Emil", "Fay", "Gus", "Hana", "Ivo", "Jane", "Karl", "Lena"),
+    "company": ("Orbit", "Delta", "Apex", "Nova", "Pixel", "Comet", "Vertex", "Prism", "Atlas", "Lotus"),
+    "city": ("Rome", "Oslo", "Lima", "Cairo", "Paris", "Kyoto", "Quito", "Delhi", "Turin", "Porto"),
+    "country": ("Chile", "Kenya", "Nepal", "Spain", "India", "Egypt", "Japan", "Ghana"),
+}
+RELATIONS: dict[str, tuple[tuple[str, str], ...]] = {
+    "person": (("birthplace", "city"), ("employer", "company"), ("friend", "person")),
+    "company": (("founder", "person"), ("seat", "city"), ("owner", "company")),
+    "city": (("mayor", "person"), ("country", "country"), ("twin", "city")),
+    "country": (("capital", "city"), ("president", "person"), ("neighbor", "country")),
+}
+"""kind of thing → its relations, each with the kind of what it leads to"""
+SYLLABLES = ("ka", "lo", "mi", "ren", "to", "vis", "du", "pel", "sa", "nor", "be", "gu")
+MAX_HOPS = 3
+MAX_DISTRACTORS = 80
+
+
+class Fact(NamedTuple):
+    """A fact: ``Fact("Orbit", "seat", "Rome")``."""
+
+    subject: str
+    relation: str
+    answer: str
+
+    def words(self) -> str:
+        """Return the fact as a sentence."""
+        return f"The {self.relation} of {self.subject} is {self.answer}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A task: the facts that lead to the answer, the paragraphs that tell them and others, what is told at once."""
+
+    chain: tuple[Fact, ...]
+    paragraphs: tuple[str, ...]
+    titles: tuple[str, ...]
+    """what each paragraph is about"""
+    sources: tuple[int, ...]
+    """for each fact of the chain, the paragraph that tells it"""
+    is_closed: bool
+    """Whether the facts of the chain, and others, are told with the question."""
+    told: tuple[int, ...]
+    """The paragraphs that are told with the question."""
+
+    def words(self) -> str:
+        """Return the question: ``What is the mayor of the seat of Orbit?``"""
+        relations = " of the ".join(fact.relation for fact in reversed(self.chain))
+        return f"What is the {relations} of {self.chain[0].subject}?"
+
+
+class QuestionShape(NamedTuple):
+    """The knobs that a question is drawn by."""
+
+    hops: int
+    least_hops: int
+    distractors: int
+    closed: float
+    """Probability that what is needed is told with the question."""
+    is_article: bool
+    """Whether a paragraph tells all facts of a thing, not one."""
+    has_made_names: bool
+
+
+def draw_question(shape: QuestionShape, rng: random.Random) -> Question:
+    """Return a question of `shape`; half of the distractors share a thing or a relation with its facts."""
+    names = _names(shape, rng)
+    facts = [
+        Fact(subject, relation, rng.choice([name for name in names[kind] if name != subject]))
+        for own, relations in RELATIONS.items()
+        for subject in names[own]
+        for relation, kind in relations
+    ]
+    chain = _draw_chain(rng.randint(shape.least_hops, shape.hops), facts, rng)
+    others = [fact for fact in facts if fact not in chain]
+    near = [fact for fact in others if _is_near(fact, chain)]
+    chosen = rng.sample(near, min(shape.distractors // 2, len(near)))
+    rest = [fact for fact in others if fact not in chosen]
+    chosen += rng.sample(rest, shape.distractors - len(chosen))
+    shown = rng.sample([*chain, *chosen], len(chain) + len(chosen))
+    paragraphs, titles, source = _written(shown, shape.is_article)
+    is_closed = rng.random() < shape.closed
+    needed = tuple(source[fact] for fact in chain)
+    extra = [number for number in range(len(paragraphs)) if number not in needed]
+    told = sorted({*needed, *rng.sample(extra, min(2, len(extra)))}) if is_closed else ()
+    return Question(
+        chain=chain,
+        paragraphs=paragraphs,
+        titles=titles,
+        sources=needed,
+        is_closed=is_closed,
+        told=tuple(told),
+    )
+
+
+def _names(shape: QuestionShape, rng: random.Random) -> dict[str, Sequence[str]]:
+    """Return the names of things by kind: known ones, or made of syllables."""
+    if not shape.has_made_names:
+        return dict(NAMES)
+    made: list[str] = []
+    total = sum(len(known) for known in NAMES.values())
+    while len(made) < total:
+        name = "".join(rng.choice(SYLLABLES) for _ in range(3)).capitalize()
+        if name not in made:
+            made.append(name)
+    return {kind: [made.pop() for _ in known] for kind, known in NAMES.items()}
+
+
+def _draw_chain(hops: int, facts: Sequence[Fact], rng: random.Random) -> tuple[Fact, ...]:
+    """Return `hops` facts, each about the answer of the one before; no thing occurs twice."""
+    by_subject: dict[str, list[Fact]] = {}
+    for fact in facts:
+        by_subject.setdefault(fact.subject, []).append(fact)
+    while True:
+        chain = [rng.choice(facts)]
+        while len(chain) < hops:
+            chain.append(rng.choice(by_subject[chain[-1].answer]))
+        if len({chain[0].subject, *(fact.answer for fact in chain)}) == hops + 1:
+            return tuple(chain)
+
+
+def _is_near(fact: Fact, chain: Sequence[Fact]) -> bool:
+    """Whether `fact` shares its thing or its relation with one of `chain`."""
+    return any(fact.subject == link.subject or fact.relation == link.relation for link in chain)
+
+
+def _written(
+    facts: Sequence[Fact], is_article: bool
+) -> tuple[tuple[str, ...], tuple[str, ...], dict[Fact, int]]:
+    """Return paragraphs that tell `facts`, their titles, and which paragraph tells which fact."""
+    if not is_article:
+        source = {fact: number for number, fact in enumerate(facts)}
+        return tuple(fact.words() for fact in facts), tuple(fact.subject for fact in facts), source
+    titles = tuple(dict.fromkeys(fact.subject for fact in facts))
+    paragraphs = tuple(" ".join(fact.words() for fact in facts if fact.subject == title) for title in titles)
+    return paragraphs, titles, {fact: titles.index(fact.subject) for fact in facts}
