@@ -249,6 +249,7 @@ class PythonProcess:
 
     def _settled(self, box: Box) -> Reason:
         """Stop the process and end those it left behind; a swarm that grows on ends the box."""
+        send(box.first, signal.SIGSTOP)
         for _ in range(ROUNDS):
             processes = below(box.process.pid)
             box.first = processes[:1]
