@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from quintain.store import Run
+from quintain.text.tokenizer import train_tokenizer
 from quintain.types import Action, Completion, Score, Stop, Task, Trajectory, Turn
 
 Cli = Callable[..., Any]
@@ -72,6 +73,13 @@ def test_view_of_a_run_without_a_policy_writes_its_report(cli: Cli, collected: P
     found = cli("view", "a")
     assert (found.status, found.out) == (0, "runs/a/report.html\n")
     assert "<html" in Path("runs/a/report.html").read_text()
+
+
+def test_view_shows_the_tokens_where_the_run_has_a_tokenizer(cli: Cli, collected: Path) -> None:
+    train_tokenizer(["go on"], 300).save_pretrained(str(collected / "tokenizer"))
+    assert cli("view", "a").status == 0
+    shown = (collected / "report.html").read_text()
+    assert 'title="probability 0.607"' in shown
 
 
 def test_view_of_a_trained_run_concludes_it(

@@ -17,6 +17,10 @@ def decode(ids: Sequence[int]) -> str:
     return " ".join(map(str, ids))
 
 
+def decode_with_call(ids: Sequence[int]) -> str:
+    return f"{decode(ids)}<tool_call>x</tool_call>" if ids == (2, 3) else decode(ids)
+
+
 def with_calls(made: Trajectory, *calls: ToolCall) -> Trajectory:
     first = replace(made.turns[0], action=Action(text="x", tool_calls=calls))
     return replace(made, turns=(first, *made.turns[1:]))
@@ -24,7 +28,7 @@ def with_calls(made: Trajectory, *calls: ToolCall) -> Trajectory:
 
 def test_a_trajectory_as_messages(trajectory: Make) -> None:
     made = with_calls(trajectory([((1,), (2, 3)), ((4,), (5,))]), ToolCall(name="go", arguments={"to": "é"}))
-    assert to_record(made, decode, system="Be brief.") == {
+    assert to_record(made, decode_with_call, system="Be brief.") == {
         "messages": [
             {"role": "system", "content": "Be brief."},
             {"role": "user", "content": "observation 0"},
@@ -52,7 +56,7 @@ def test_what_is_written_is_read_back(trajectory: Make) -> None:
     made = with_calls(
         trajectory([((1,), (2, 3)), ((4,), (5,))]), ToolCall(name="go", arguments={"to": [1, None]})
     )
-    lines = list(write_messages([made, made], decode))
+    lines = list(write_messages([made, made], decode_with_call))
     first, second = read_messages([lines[0], "\n", lines[1]])
     assert (first.line, second.line) == (1, 3)
     assert [m.role for m in first.messages] == ["user", "assistant", "tool", "assistant"]
@@ -129,3 +133,34 @@ def test_any_text_is_read_or_refused(line: str) -> None:
         read_messages([line])
     except DataError as error:
         assert str(error)
+
+
+@pytest.mark.parametrize(
+    ("said", "beside"),
+    [
+        ('Hm.\n<tool_call>\n{"name": "go"}\n</tool_call>', "Hm."),
+        ('<tool_call>{"name": "go"}</tool_call> and\n<tool_call>{"name": "go"}', "and"),
+        ('[TOOL_CALLS][{"name": "go"}]', ""),
+        ('Well: <|python_tag|>{"name": "go"}', "Well:"),
+        ("<function=go>{}</function>", ""),
+    ],
+)
+def test_calls_stand_in_the_text_or_beside_it_and_never_in_both(
+    trajectory: Make, said: str, beside: str
+) -> None:
+    made = trajectory([((1,), (2,)), ((3,), (4,))])
+    calls = (ToolCall(name="go", arguments={}),)
+    turns = tuple(replace(turn, action=Action(text="x", tool_calls=calls)) for turn in made.turns)
+    messages = to_record(replace(made, turns=turns), lambda ids: said)["messages"]
+    assert [m["role"] for m in messages] == ["user", "assistant", "tool", "assistant"]
+    assert [m["content"] for m in messages[1::2]] == [beside] * 2
+    assert all(m["tool_calls"][0]["function"]["name"] == "go" for m in messages[1::2])
+
+
+def test_calls_in_words_stay_words(trajectory: Make) -> None:
+    made = trajectory([((1,), (2,)), ((3,), (4,))])
+    calls = (ToolCall(name="go", arguments={}),)
+    turns = tuple(replace(turn, action=Action(text="x", tool_calls=calls)) for turn in made.turns)
+    messages = to_record(replace(made, turns=turns), lambda ids: "Thought: on\nAction: go[{}]")["messages"]
+    assert [m["role"] for m in messages] == ["user", "assistant"] * 2
+    assert all("tool_calls" not in m and m["content"].endswith("Action: go[{}]") for m in messages[1::2])

@@ -35,7 +35,9 @@ def test_a_source_that_is_not_plain_or_not_there_is_left_to_the_import(
     (tmp_path / "outline_e.py").write_text(
         "LEAST = 3\n\nclass Config:\n    steps: int = LEAST\n    'How many.'\n"
     )
-    (knob,) = outline("outline_e") or ()
+    found = outline("outline_e")
+    assert found is not None
+    (knob,) = found
     assert (knob.name, knob.annotation, knob.default, knob.document) == ("steps", int, 3, "How many.")
 
 

@@ -23,6 +23,11 @@ def successful(groups: Sequence[Group]) -> list[Group]:
     return _keep(groups, lambda trajectory, score: score.is_success)
 
 
+def has_succeeded(trajectory: Trajectory) -> bool:
+    """Whether `trajectory` solved its task; a failure has not."""
+    return isinstance(trajectory.outcome, Score) and trajectory.outcome.is_success
+
+
 def at_least(groups: Sequence[Group], reward: float) -> list[Group]:
     """Keep the trajectories with an outcome of at least `reward`."""
     return _keep(groups, lambda trajectory, score: score.value >= reward)

@@ -6,6 +6,7 @@ JSON string. The one rule: every line is read or refused with its number; nothin
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -15,6 +16,11 @@ from quintain.types import NOTHING, Message, Score, Text, ToolCall, Trajectory, 
 
 Role = Literal["system", "user", "assistant", "tool"]
 _ROLES: Mapping[str, Role] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+MARKUP = re.compile(
+    r"<tool_call>.*?(?:</tool_call>|\Z)|<function=.*?(?:</function>|\Z)|(?:\[TOOL_CALLS\]|<\|python_tag\|>).*",
+    re.DOTALL,
+)
+"""How the templates of open models write tool calls: Hermes and Qwen, Llama's function tags, Mistral, Llama."""
 _SHAREGPT: Mapping[str, Role] = {
     "system": "system",
     "human": "user",
@@ -41,19 +47,23 @@ def to_record(
 ) -> dict[str, Any]:
     """Return `trajectory` as a JSON object; `decode` turns sampled ids into text, without special tokens.
 
-    The observation of a turn is a user message, or a tool message after a turn that called tools. An
-    assistant message is what was sampled, as text; `tool_calls` are what was read out of it. A failure has no
-    reward.
+    An assistant message is what was sampled, as text. Calls that were written in a tool markup stand in
+    `tool_calls` and no longer in the text, so that a chat template writes them once, and the observation after
+    them is a tool message; calls written in words (ReAct, code) stay words, and the observation a user message.
+    A failure has no reward.
     """
     messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
     role = "user"
     for turn in trajectory.turns:
         messages.append({"role": role, "content": as_text(turn.observation)})
-        said: dict[str, Any] = {"role": "assistant", "content": decode(turn.completion.token_ids)}
-        if turn.action.tool_calls:
+        text = decode(turn.completion.token_ids)
+        beside = MARKUP.sub("", text).strip()
+        has_calls = bool(turn.action.tool_calls) and beside != text.strip()
+        said: dict[str, Any] = {"role": "assistant", "content": beside if has_calls else text}
+        if has_calls:
             said["tool_calls"] = [_written(call) for call in turn.action.tool_calls]
         messages.append(said)
-        role = "tool" if turn.action.tool_calls else "user"
+        role = "tool" if has_calls else "user"
     record: dict[str, Any] = {"messages": messages, "task": trajectory.task.id}
     if isinstance(trajectory.outcome, Score):
         record |= {"reward": trajectory.outcome.value, "is_success": trajectory.outcome.is_success}

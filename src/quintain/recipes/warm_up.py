@@ -15,7 +15,7 @@ from quintain.data.samples import imitation_samples
 from quintain.losses.imitation import imitation
 from quintain.recipes.progress import Display
 from quintain.trainers.learner import Learner, Optimization
-from quintain.types import Score, Trajectory, derive_seed
+from quintain.types import Trajectory, derive_seed
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -46,8 +46,3 @@ def warm_up(
             batches = micro_batches(chosen, max_tokens=MICRO_TOKENS)
             learner.step(batches, imitation(), rate_scale=1 - update / total)
         display.advance()
-
-
-def successful(trajectories: list[Trajectory]) -> list[Trajectory]:
-    """Return the trajectories that solved their task."""
-    return [t for t in trajectories if isinstance(t.outcome, Score) and t.outcome.is_success]

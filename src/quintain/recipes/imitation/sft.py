@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from quintain.data.filters import has_succeeded
 from quintain.data.samples import imitation_samples
 from quintain.errors import ConfigError, DataError
 from quintain.losses.imitation import imitation
 from quintain.recipes.job import Job
-from quintain.recipes.warm_up import successful
 from quintain.recipes.work import opened
 from quintain.store.run import Run
 
@@ -42,7 +42,7 @@ class Config(Job):
 def train(config: Config, run: Run) -> None:
     """Train until `config.steps`, continuing where `run` was left."""
     with opened(config, run, has_warm_up=False) as work:
-        kept = successful(work.demonstrations())
+        kept = [trajectory for trajectory in work.demonstrations() if has_succeeded(trajectory)]
         if not kept:
             raise DataError(
                 f"imitating {config.demonstrations} demonstrations: got none that solved its task; "

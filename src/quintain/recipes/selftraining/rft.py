@@ -10,10 +10,10 @@ A step in which nothing succeeded takes no optimizer step.
 
 from dataclasses import dataclass
 
+from quintain.data.filters import successful, trajectories
 from quintain.data.samples import imitation_samples
 from quintain.losses.imitation import imitation
 from quintain.recipes.job import Job
-from quintain.recipes.warm_up import successful
 from quintain.recipes.work import opened
 from quintain.store.run import Run
 from quintain.types import Group, Trajectory
@@ -44,6 +44,6 @@ def train(config: Config, run: Run) -> None:
 def accepted(group: Group, keep: int) -> list[Trajectory]:
     """Return at most `keep` different successful trajectories of `group`, shortest first."""
     different = {
-        tuple(turn.completion.token_ids for turn in t.turns): t for t in successful(list(group.scored))
+        tuple(turn.completion.token_ids for turn in t.turns): t for t in trajectories(successful([group]))
     }
     return sorted(different.values(), key=lambda t: (len(t.turns), t.index))[:keep]
