@@ -125,6 +125,8 @@ def test_ways_by_value() -> None:
     steps = steps_of(2, 2, (3,))
     assert [dict(lead) for lead in steps] == [{"south": 2, "east": 1}, {"west": 0}, {"north": 0}, {}]
     assert TWO.distance(frozenset({5, 9})) == 6, "each box to a target of its own: 3 + 3"
+    low = Level(width=4, height=4, walls=(), targets=(12, 15), player=0, boxes=(3, 4))
+    assert low.distance(frozenset({3, 4})) == 5, "crosswise: 3 + 2, not 6 + 5"
     assert TWO.distance(frozenset({3, 11})) == 1 and TWO.distance(frozenset({15, 3})) == 0
 
 
