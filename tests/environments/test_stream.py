@@ -53,7 +53,7 @@ def test_an_episode_of_a_task_by_value() -> None:
     assert episode.rewards == (-0.02,) * (len(GOLDEN) - 2) + (1.0,)
 
 
-GOLDEN = ("2 pages. lemon?", "Page 1: river = 4. lemon = 6. green = 2.", "Thank you.")
+GOLDEN = ("2 pages. black?", "Page 1: black = 7. gray = 6. lemon = 8.", "Thank you.")
 
 
 def test_one_wrong_answer_is_no_success_but_the_others_count() -> None:
@@ -215,7 +215,8 @@ def test_thousands_of_tasks_and_no_content_in_both_splits() -> None:
         ({"values": 1}, "2 values"),
         ({"closed_book": 1.5}, "shares from 0 to 1"),
         ({"questions": 5, "terms": 3}, "write more pages"),
-        ({"questions": 20, "terms": 2, "pages": 30}, "at most 32 keys"),
+        ({"questions": 5, "terms": 3, "pages": 30}, "at least two more keys"),
+        ({"keys": 41}, "at most 40"),
         ({"cost": 0.3}, "cost less"),
         ({"tool_failures": 1.0}, "some must open"),
     ],

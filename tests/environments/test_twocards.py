@@ -50,11 +50,10 @@ def test_an_episode_of_a_task_by_value() -> None:
 
 
 GOLDEN = (
-    "A. sand = 1. pink = 2. lead = 1. zinc?",
-    "B. clay = lead. ant = 4. zinc = clay. zinc? A: ask zinc.",
-    "A. sand = 1. pink = 2. lead = 1. zinc? B: say zinc clay.",
-    "B. clay = lead. ant = 4. zinc = clay. zinc? A: ask clay.",
-    "A. sand = 1. pink = 2. lead = 1. zinc? B: say clay lead.",
+    "A. corn = melon. melon = blue. gray = 3. corn?",
+    "B. black = 2. bread = 2. blue = 3. corn? A: say corn melon.",
+    "A. corn = melon. melon = blue. gray = 3. corn? B: ask melon.",
+    "B. black = 2. bread = 2. blue = 3. corn? A: say melon blue.",
     "Right.",
 )
 
@@ -256,7 +255,8 @@ def test_thousands_of_tasks_and_no_content_in_both_splits() -> None:
         ({"terms": 1}, "between 2 and twice the facts"),
         ({"facts": 1, "terms": 3}, "between 2 and twice the facts"),
         ({"values": 1}, "2 values or more"),
-        ({"facts": 15, "terms": 12}, "at most 40"),
+        ({"facts": 15, "terms": 12}, "as many keys"),
+        ({"keys": 41}, "at most 40"),
         ({"cost": 0.1}, "cost less than 1"),
         ({"max_turns": 1}, "2 turns or more"),
         ({"message_failures": 1.0}, "failures below 1"),

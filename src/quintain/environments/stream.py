@@ -57,6 +57,8 @@ class Stream(Environment):
     """facts that lead from a key to its value"""
     values: int = 10
     """values are 0 to `values` - 1"""
+    keys: int = 16
+    """different keys that facts are about"""
     corrections: float = 0.0
     """share of facts that are corrected further on"""
     closed_book: float = 0.2
@@ -79,11 +81,16 @@ class Stream(Environment):
             UsageError: they contradict each other or are out of range.
         """
         self._shape = self._checked_shape()
-        needed, keys = self._shape.most_needed, self.questions * self.terms * self.hops
-        if needed > self.pages * self.facts or keys > len(KEYS) - 8:
+        needed, asked = self._shape.most_needed, self.questions * self.terms * self.hops
+        if needed > self.pages * self.facts:
             raise UsageError(
-                f"stream: got {self.pages * self.facts} facts for questions that need up to {needed}, about {keys} "
-                f"keys; write more pages or ask for less (at most {len(KEYS) - 8} keys)"
+                f"stream: got {self.pages * self.facts} facts for questions that need up to {needed}; "
+                "write more pages or ask for less"
+            )
+        if not asked + 2 <= self.keys <= len(KEYS):
+            raise UsageError(
+                f"stream: got keys={self.keys} for questions about {asked}; "
+                f"give at least two more keys, and at most {len(KEYS)}"
             )
         if not 0 <= self.cost * self.pages < 1 or self.tool_failures == 1:
             raise UsageError(
@@ -116,6 +123,7 @@ class Stream(Environment):
             corrections=self.corrections,
             closed_book=self.closed_book,
             is_cut=self.cut,
+            keys=self.keys,
         )
 
     def reset(self, task: Task) -> str:

@@ -35,6 +35,8 @@ class Shape:
     """share of tasks whose question says all that is needed"""
     is_cut: bool
     """whether pages may end within a fact"""
+    keys: int
+    """different keys that facts are about"""
 
     @property
     def most_needed(self) -> int:
@@ -73,7 +75,7 @@ class _Chain:
 
 def draw_book(rng: Random, shape: Shape) -> Book:
     """Draw a book of `shape`."""
-    keys = list(KEYS)
+    keys = list(KEYS[: shape.keys])
     rng.shuffle(keys)
     asked = [
         [_chain(rng, shape, [keys.pop() for _ in range(shape.hops)]) for _ in range(shape.terms)]

@@ -58,6 +58,8 @@ class TwoCards(Environment):
     """facts that lead from a key to its value"""
     values: int = 5
     """values are 0 to `values` - 1"""
+    keys: int = 16
+    """different keys that facts are about"""
     informed: Literal["both", "one"] = "both"
     """whether seat B is told the question, too"""
     partner: Literal["self", "scripted"] = "self"
@@ -86,9 +88,10 @@ class TwoCards(Environment):
                 f"twocards: got facts={facts}, terms={terms}, hops={hops}, values={self.values}; give 2 values or "
                 "more, and terms times hops between 2 and twice the facts"
             )
-        if 2 * facts + needed > len(KEYS):
+        if not 2 * facts + needed <= self.keys <= len(KEYS):
             raise UsageError(
-                f"twocards: got {2 * facts + needed} keys; at most {len(KEYS)} are there, ask for less"
+                f"twocards: got keys={self.keys} for {2 * facts + needed} facts and questions; "
+                f"give as many keys, and at most {len(KEYS)}"
             )
         is_dear = not 0 <= self.cost * self.max_turns < 1
         if self.max_turns < 2 or self.noise < 0 or is_dear or not 0 <= self.message_failures < 1:
@@ -96,7 +99,9 @@ class TwoCards(Environment):
                 f"twocards: got max_turns={self.max_turns}, noise={self.noise}, cost={self.cost}, message_failures="
                 f"{self.message_failures}; give 2 turns or more that together cost less than 1, and failures below 1"
             )
-        self._shape = Shape(facts=facts, terms=terms, hops=hops, values=self.values, informed=self.informed)
+        self._shape = Shape(
+            facts=facts, terms=terms, hops=hops, values=self.values, keys=self.keys, informed=self.informed
+        )
         self.return_range = (-self.cost * self.max_turns, 1.0)
         self._answers = tuple(f"answer {number}" for number in range(terms * (self.values - 1) + 1))
         self._state = State(deal=Deal(cards=((), ()), question=(), answer=0, needed=()))

@@ -22,7 +22,7 @@ REQUEST = re.compile(r"ask (\w+)\W*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """How much is on the cards: ``Shape(facts=2, terms=2, hops=1, values=10, informed="both")``."""
+    """How much is on the cards: ``Shape(facts=2, terms=2, hops=1, values=10, ...)``."""
 
     facts: int
     """facts on each card"""
@@ -32,6 +32,8 @@ class Shape:
     """facts that lead from a key to its value"""
     values: int
     """values are 0 to `values` - 1"""
+    keys: int
+    """different keys that facts are about"""
     informed: Literal["both", "one"]
     """whether the second seat is told the question"""
 
@@ -49,7 +51,7 @@ class Deal:
 
 def draw_deal(rng: Random, shape: Shape) -> Deal:
     """Draw cards of which both are needed."""
-    keys = rng.sample(KEYS, 2 * shape.facts + shape.terms * shape.hops)
+    keys = rng.sample(KEYS[: shape.keys], 2 * shape.facts + shape.terms * shape.hops)
     question: list[str] = []
     needed: list[tuple[str, str]] = []
     answer = 0
