@@ -59,14 +59,14 @@ def test_candidates_are_drawn_as_often_as_they_are_probable(qwen: PreTrainedMode
     lengths = tuple(float(len(ids)) for ids in IDS)
     asked = [
         request("a", (1, 2, 3), seed, candidates=Candidates(token_ids=IDS, lengths=lengths))
-        for seed in range(4000)
+        for seed in range(1500)
     ]
     results, num_read = choose(qwen, [(1, 2, 3)] * len(asked), asked, version=2)
     assert num_read == 3 + 8
     counts = Counter(result.token_ids for result in results if isinstance(result, Completion))
     wanted = action_probabilities([plain(qwen, (1, 2, 3), ids) for ids in IDS], lengths)
     for ids, probability in zip(IDS, wanted, strict=True):
-        assert counts[ids] / len(asked) == pytest.approx(probability, abs=0.03)
+        assert counts[ids] / len(asked) == pytest.approx(probability, abs=0.05)
     first = results[0]
     assert isinstance(first, Completion)
     assert (first.stop, first.policy_version) == ("stop", 2)

@@ -27,6 +27,7 @@ AUTO = "auto"
 HARNESSES: dict[str, str] = {
     "choice": "quintain.agents.harness:Choice",
     "code": "quintain.agents.code:CodeAct",
+    "constrained": "quintain.agents.constrained:Constrained",
     "react": "quintain.agents.harness:ReAct",
     "scored": "quintain.agents.scored:Scored",
     "text": "quintain.agents.harness:PlainText",
@@ -55,6 +56,7 @@ PRESETS: dict[str, tuple[str, Mapping[str, Any]]] = {
 """Names that stand for a harness with knobs."""
 NEEDS: dict[str, tuple[str, str]] = {
     "choice": ("legal_actions", "text"),
+    "constrained": ("tools", "react"),
     "scored": ("legal_actions", "text"),
     "tools": ("tools", "react"),
 }
@@ -185,7 +187,8 @@ def _values(spec: str, layer: Layer, kind: type[Any]) -> dict[str, Any]:
     from pydantic import TypeAdapter, ValidationError
 
     hints = typing.get_type_hints(kind)
-    known: Sequence[str] = [field.name for field in dataclasses.fields(kind) if field.name not in GIVEN]
+    fields = (field.name for field in dataclasses.fields(kind) if field.init)
+    known: Sequence[str] = [name for name in fields if name not in GIVEN]
     values: dict[str, Any] = {}
     for key, text in layer.knobs.items():
         if key not in known:

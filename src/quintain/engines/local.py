@@ -18,8 +18,8 @@ from torch import Tensor
 
 from quintain.engines.decoder import Decoder, FastDecoder, GenericDecoder
 from quintain.engines.fused_decoder import FusedDecoder, can_decode
-from quintain.engines.protocol import Reply, Request
-from quintain.engines.sampling import sample, uniforms
+from quintain.engines.protocol import Guide, Reply, Request
+from quintain.engines.sampling import guided, sample, uniforms
 from quintain.engines.scoring import choose
 from quintain.errors import EngineFault
 from quintain.models.families import unsupported
@@ -45,6 +45,7 @@ class _Job:
 
     request: Request
     session: _Session
+    guide: Guide | None = None
     token_ids: list[int] = field(default_factory=list[int])
     logprobs: list[float] = field(default_factory=list[float])
 
@@ -81,6 +82,7 @@ class Local:
         self._free: list[int] = []
         self._queue: list[Request] = []
         self._jobs: list[_Job] = []
+        self._has_guides = False
         self.num_prefilled = 0
         """tokens computed while reading prompts, so far"""
         self.num_sampled = 0
@@ -136,7 +138,10 @@ class Local:
         chosen_whole = self._choose_among()
         while self._queue and len(self._jobs) < self.max_batch:
             request = self._queue.pop(0)
-            self._jobs.append(_Job(request, self._open(request)))
+            constraint = request.sampling.constraint
+            guide = None if constraint is None else constraint.begin()
+            self._jobs.append(_Job(request, self._open(request), guide))
+            self._has_guides = self._has_guides or constraint is not None
         if not self._jobs:
             return chosen_whole
         logits = self._forward(self._jobs)
@@ -204,6 +209,10 @@ class Local:
         heats = np.array([job.request.sampling.temperature for job in jobs], dtype=np.float32)
         temperatures = torch.from_numpy(heats).to(logits.device)
         chosen, logprobs = sample(logits, temperatures, numbers)
+        if self._has_guides:
+            guides = [job.guide for job in jobs]
+            self._has_guides = any(guide is not None for guide in guides)
+            chosen, logprobs = guided(guides, logits, temperatures, numbers, (chosen, logprobs))
         return chosen.tolist(), logprobs.tolist()
 
     def _collect(self, chosen: list[int], logprobs: list[float]) -> list[Reply]:

@@ -5,10 +5,36 @@ the session's last completion, so an engine can keep the key/value cache of the 
 keeps the ids. Sampling reads one uniform number per token from (seed, index of the token in the completion).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from quintain.types import Completion, Failure
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class Guide(Protocol):
+    """One completion under a constraint, from its first token on."""
+
+    def allowed(self) -> NDArray[np.bool_]:
+        """Return which tokens [V or fewer] may come next; at least one, a stop token where it may end."""
+        ...
+
+    def take(self, token: int) -> None:
+        """Go on after `token` was sampled, which was allowed."""
+        ...
+
+
+class Constraint(Protocol):
+    """What a completion may say; shared by all requests that name it."""
+
+    def begin(self) -> Guide:
+        """Return the guide of a new completion."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +60,8 @@ class Sampling:
     """A completion ends with the first of these that is sampled."""
     candidates: Candidates | None = None
     """Choose one of these instead of sampling token by token; log-probs are still those of its tokens."""
+    constraint: Constraint | None = None
+    """Sample allowed tokens only, by their odds among each other; log-probs are still those of all tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,12 +4,20 @@ The number depends only on (seed of the completion, index of the token in it): n
 workers or what was sampled before. The generator is SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from quintain.models.native import call, fits
+
+if TYPE_CHECKING:
+    from quintain.engines.protocol import Guide
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -46,6 +54,39 @@ def sample(logits: Tensor, temperatures: Tensor, numbers: Tensor) -> tuple[Tenso
     chosen = torch.searchsorted(cumulative, target, right=True).squeeze(1).clamp_(max=logits.shape[-1] - 1)
     chosen = torch.where(greedy, scaled.argmax(dim=-1), chosen)
     return chosen, logprobs.gather(1, chosen[:, None]).squeeze(1)
+
+
+def guided(
+    guides: Sequence[Guide | None],
+    logits: Tensor,
+    temperatures: Tensor,
+    numbers: Tensor,
+    free: tuple[Tensor, Tensor],
+) -> tuple[Tensor, Tensor]:
+    """Return what `sample` gave (`free`), with the rows [R] that have a guide sampled from its allowed tokens.
+
+    A token is drawn by its odds among the allowed ones, from the same uniform number, but its log-prob is the
+    one under the whole vocabulary: that is what a learner computes for it, which knows no constraint.
+    """
+    chosen, logprobs = free[0].clone(), free[1].clone()
+    for row, guide in enumerate(guides):
+        if guide is None:
+            continue
+        allowed = torch.zeros(logits.shape[-1], dtype=torch.bool)
+        mask = torch.from_numpy(guide.allowed())[: len(allowed)]
+        allowed[: len(mask)] = mask
+        heat = temperatures[row]
+        scaled = logits[row].float() / (heat if heat > 0 else 1.0)
+        masked = scaled.masked_fill(~allowed.to(scaled.device), float("-inf"))
+        cumulative = masked.softmax(dim=-1).double().cumsum(dim=-1)
+        drawn = torch.searchsorted(cumulative, numbers[row : row + 1] * cumulative[-1], right=True)
+        token = int(drawn) if heat > 0 else -1
+        if not (0 <= token < len(allowed) and allowed[token]):
+            token = int(masked.argmax())
+        chosen[row] = token
+        logprobs[row] = torch.log_softmax(scaled, dim=-1)[token]
+        guide.take(token)
+    return chosen, logprobs
 
 
 def _sampled(logits: Tensor, temperatures: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:

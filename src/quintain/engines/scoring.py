@@ -52,10 +52,13 @@ def choose(
         np.array([request.seed for request in requests], dtype=np.uint64),
         np.zeros(len(requests), dtype=np.uint64),
     )
-    results = [
-        _chosen(request, key, logits[key], float(number), version)
-        for request, key, number in zip(requests, keys, numbers, strict=True)
-    ]
+    tables: dict[tuple[Key, float], list[list[float]]] = {}
+    results: list[Completion | Failure] = []
+    for request, key, number in zip(requests, keys, numbers, strict=True):
+        heat = request.sampling.temperature or 1.0
+        if (key, heat) not in tables:
+            tables[key, heat] = _logprobs(key, logits[key], heat)
+        results.append(_chosen(request, key, tables[key, heat], float(number), version))
     return results, sum(len(stream) + sum(map(len, ids)) for stream, ids in logits)
 
 
@@ -95,16 +98,21 @@ def _key(stream: Sequence[int], request: Request) -> Key:
     return tuple(stream), tuple(ids[:limit] for ids in request.sampling.candidates.token_ids)
 
 
+def _logprobs(key: Key, logits: Sequence[Tensor], heat: float) -> list[list[float]]:
+    """Return the log-probs of the tokens of each candidate, tempered by `heat`."""
+    found: list[list[float]] = []
+    for ids, rows in zip(key[1], logits, strict=True):
+        distribution = torch.log_softmax(rows.float() / heat, dim=-1)
+        found.append(distribution.gather(1, torch.tensor(ids, device=rows.device)[:, None])[:, 0].tolist())
+    return found
+
+
 def _chosen(
-    request: Request, key: Key, logits: Sequence[Tensor], number: float, version: int
+    request: Request, key: Key, logprobs: list[list[float]], number: float, version: int
 ) -> Completion | Failure:
     """Draw a candidate with the uniform `number`."""
     sampling = request.sampling
     assert sampling.candidates is not None, "only requests with candidates are scored"
-    logprobs: list[list[float]] = []
-    for ids, rows in zip(key[1], logits, strict=True):
-        distribution = torch.log_softmax(rows.float() / (sampling.temperature or 1.0), dim=-1)
-        logprobs.append(distribution.gather(1, torch.tensor(ids, device=rows.device)[:, None])[:, 0].tolist())
     probabilities = np.array(action_probabilities(logprobs, sampling.candidates.lengths))
     if not np.isfinite(probabilities).all():
         return Failure(

@@ -46,6 +46,7 @@ class Chat:
             ModelError: the tokenizer is not a fast one, its template cannot be rendered, or nothing ends an
             answer.
         """
+        self.tokenizer = tokenizer
         self.encoder = encoder_of(tokenizer)
         self.template = Template(tokenizer, self.encoder, template_options)
         self.end_id = self.template.end_id

@@ -1,0 +1,139 @@
+"""JSON tools under the schemas of the tools: a call that could not be carried out cannot be sampled.
+
+Every completion is one or more calls of tools that exist, with the arguments that their schemas name, of the
+types and values that these admit (the extra `constrained`, llguidance). What remains possible is a completion
+that `max_tokens` cuts, which is an error as ever.
+
+The log-probs are those of the model without the constraint, as a learner computes them, so that the gap
+between engine and learner stays a check. Sampling is from the constrained distribution, whose log-prob is
+greater by -log Z (Z: the probability of all allowed tokens). Its gradient is the same in every action of a
+state, so it adds nothing to a policy gradient with centred advantages, and vanishes as the model learns the form.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from quintain.agents.deliberation import Deliberation
+from quintain.agents.harness import JsonTools, call_format
+from quintain.agents.protocol import Brief, Prompt
+from quintain.engines.grammar import Grammar
+from quintain.errors import UsageError
+from quintain.text.chat import Chat
+from quintain.text.encoder import TextEncoder
+from quintain.text.parse import json_text
+from quintain.text.tool_formats import ARGS, PYTHON_TAG, TOOL_CALLS, CallFormat
+from quintain.types import Observation, ToolCall, ToolSpec
+
+SLOT: Mapping[str, Any] = {"quintainslot": 0}
+_MARKUP = re.compile(
+    "(" + "|".join(map(re.escape, ("<tool_call>", "</tool_call>", TOOL_CALLS, ARGS, PYTHON_TAG))) + ")"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Constrained:
+    """JSON tools that can only be called rightly: ``Constrained(chat, most_calls=1)``."""
+
+    chat: Chat
+    temperature: float = 1.0
+    max_tokens: int = 256
+    calls: str = "auto"
+    """How calls are written; see `JsonTools`."""
+    most_calls: int = 1
+    """Calls of one turn."""
+    _known: dict[tuple[str, ...], Grammar] = field(
+        default_factory=dict[tuple[str, ...], Grammar], init=False, repr=False, compare=False
+    )
+
+    def open(self, brief: Brief) -> ConstrainedSession:
+        """See `Agent.open`.
+
+        Raises:
+            UsageError: there is no tool, a schema cannot be followed, or no call may be made.
+            MissingExtra: llguidance is not installed.
+        """
+        if not brief.tools or self.most_calls < 1:
+            raise UsageError(
+                f"constrained tool calls: got {len(brief.tools)} tools and most_calls={self.most_calls}; "
+                "give at least 1 of each"
+            )
+        key = tuple(json_text([tool.name, tool.parameters]) for tool in brief.tools)
+        if key not in self._known:
+            form, padding = call_format(self.chat, self.calls)
+            text = calls_grammar(brief.tools, form, padding, self.chat.encoder, self.most_calls)
+            self._known[key] = Grammar(self.chat.tokenizer, text, self.chat.stop_ids)
+        tools = JsonTools(self.chat, self.temperature, self.max_tokens, self.calls)
+        return ConstrainedSession(tools, brief, self._known[key])
+
+
+class ConstrainedSession(Deliberation):
+    """An episode of `Constrained`."""
+
+    def __init__(self, agent: JsonTools, brief: Brief, grammar: Grammar) -> None:
+        """Open the session of the tools."""
+        super().__init__(agent, brief)
+        self._grammar = grammar
+
+    def observe(self, observation: Observation, legal_actions: tuple[str, ...] = ()) -> Prompt:
+        """See `Session.observe`."""
+        prompt = super().observe(observation, legal_actions)
+        return replace(prompt, sampling=replace(prompt.sampling, constraint=self._grammar))
+
+
+def calls_grammar(
+    tools: Sequence[ToolSpec], form: CallFormat, padding: str, encoder: TextEncoder, most_calls: int
+) -> str:
+    """Return the grammar of 1 to `most_calls` calls of `tools`, written as `form` writes them."""
+    shapes = [shape(form, padding, tool.name) for tool in tools]
+    opening, _, between, _, closing = (_literal(part, encoder) for part in shapes[0])
+    rules = [
+        f"tool_{n}: {_literal(s[1], encoder)} args_{n} {_literal(s[3], encoder)}"
+        for n, s in enumerate(shapes)
+    ]
+    schemas = [f"args_{n}: %json {_schema(tool)}" for n, tool in enumerate(tools)]
+    more = f" ({between} call){{0,{most_calls - 1}}}" if most_calls > 1 else ""
+    names = " | ".join(f"tool_{n}" for n in range(len(tools)))
+    return "\n".join(
+        ["%llguidance {}", f"start: {opening} call{more} {closing}", f"call: {names}", *rules, *schemas, ""]
+    )
+
+
+def shape(form: CallFormat, padding: str, name: str) -> tuple[str, str, str, str, str]:
+    """Return how `form` writes calls: what opens them, what is before the arguments of one, between two, after
+    the arguments of one, and what closes them; found by writing one call and two.
+    """
+    call, slot = ToolCall(name=name, arguments=SLOT), json_text(SLOT)
+    before, after = form.write((call,), padding).split(slot)
+    middle = form.write((call, call), padding).split(slot)[1]
+    ends = _shared(after, middle)
+    starts = _shared(before[::-1], middle[::-1])[::-1]
+    opening, closing = before[: len(before) - len(starts)], after[len(ends) :]
+    return opening, starts, middle[len(ends) : len(middle) - len(starts)], ends, closing
+
+
+def _shared(left: str, right: str) -> str:
+    """Return what `left` and `right` both begin with."""
+    same = next((n for n, pair in enumerate(zip(left, right, strict=False)) if len(set(pair)) > 1), len(left))
+    return left[:same]
+
+
+def _schema(tool: ToolSpec) -> str:
+    """Return the schema of the arguments, closed and written as `json_text` writes."""
+    style = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+    closed = {"type": "object", "additionalProperties": False, **tool.parameters, "x-guidance": style}
+    return json_text(closed)
+
+
+def _literal(text: str, encoder: TextEncoder) -> str:
+    """Return `text` in a grammar: markup by its token, the rest as a string."""
+    parts: list[str] = []
+    for part in _MARKUP.split(text):
+        token = encoder.markup_id(part)
+        if part:
+            parts.append(json.dumps(part) if token is None else f"<[{token}]>")
+    return " ".join(parts)

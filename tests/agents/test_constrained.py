@@ -1,0 +1,166 @@
+"""Calls that could not be carried out cannot be sampled, even from a model that knows nothing."""
+
+import sys
+from typing import Literal
+
+import pytest
+from transformers import PreTrainedTokenizerFast
+
+from quintain.agents.constrained import Constrained, calls_grammar, shape
+from quintain.agents.harness import JsonTools
+from quintain.agents.protocol import Brief
+from quintain.engines.grammar import Grammar
+from quintain.engines.local import Local
+from quintain.engines.protocol import Constraint
+from quintain.environments.protocol import Environment
+from quintain.environments.tools import call_tool, tool
+from quintain.errors import InvariantError, MissingExtra, UsageError
+from quintain.models.tiny import build_tiny
+from quintain.rollout.collect import Limits, Rollout
+from quintain.rollout.measures import tool_metrics
+from quintain.text.chat import Chat
+from quintain.text.tokenizer import train_tokenizer
+from quintain.text.tool_formats import FORMATS
+from quintain.types import Action, Observation, Task, ToolCall, ToolSpec
+
+CORPUS = [
+    '<|user|>Shop.<|assistant|><tool_call>{"name": "buy", "arguments": {"item": "key"}}</tool_call><|end|>'
+]
+
+
+class Shop(Environment):
+    """Shop."""
+
+    max_turns = 3
+
+    def reset(self, task: Task) -> Observation:
+        return "Shop."
+
+    @tool
+    def buy(self, item: Literal["key", "red ball"], count: int = 1) -> str:
+        """Buy."""
+        return "bought"
+
+    @tool
+    def leave(self) -> str:
+        """Leave."""
+        return "left"
+
+
+SPECS = Shop().tools()
+BUY = ToolCall(name="buy", arguments={"item": "red ball", "count": 12})
+LEAVE = ToolCall(name="leave")
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerFast:
+    return train_tokenizer(CORPUS, 300)
+
+
+@pytest.fixture(scope="module")
+def chat(tokenizer: PreTrainedTokenizerFast) -> Chat:
+    return Chat(tokenizer)
+
+
+def brief(tools: tuple[ToolSpec, ...] = SPECS) -> Brief:
+    return Brief(task=Task(id="t", environment="t", seed=0), instructions="Shop.", tools=tools)
+
+
+def accepted(constraint: Constraint | None, ids: tuple[int, ...]) -> int:
+    """Return how many of `ids` are allowed one after the other."""
+    assert constraint is not None
+    guide = constraint.begin()
+    for number, token in enumerate(ids):
+        if not guide.allowed()[token]:
+            return number
+        guide.take(token)
+    return len(ids)
+
+
+@pytest.mark.parametrize("calls", sorted(FORMATS))
+def test_what_is_written_is_what_is_allowed(chat: Chat, calls: str) -> None:
+    session = Constrained(chat, calls=calls, most_calls=2).open(brief())
+    constraint = session.observe("Shop.").sampling.constraint
+    for right in ((BUY,), (LEAVE,), (LEAVE, BUY)):
+        ids = session.write(Action(tool_calls=right))
+        assert accepted(constraint, ids) == len(ids)
+    for wrong in (
+        ToolCall(name="sell"),
+        ToolCall(name="buy", arguments={"item": "door"}),
+        ToolCall(name="buy", arguments={"item": "key", "colour": "red"}),
+        ToolCall(name="buy", arguments={"item": "key", "count": "many"}),
+        ToolCall(name="buy"),
+        ToolCall(name="leave", arguments={"now": True}),
+    ):
+        ids = session.write(Action(tool_calls=(wrong,)))
+        assert accepted(constraint, ids) < len(ids)
+    too_many = session.write(Action(tool_calls=(LEAVE, LEAVE, LEAVE)))
+    assert accepted(constraint, too_many) < len(too_many)
+    assert accepted(constraint, chat.write("I leave.")) == 0
+
+
+def test_the_shape_of_calls_in_every_format() -> None:
+    assert shape(FORMATS["hermes"], "\n", "a") == (
+        "", '<tool_call>\n{"name": "a", "arguments": ', "\n", "}\n</tool_call>", ""
+    )  # fmt: skip
+    assert shape(FORMATS["llama"], "", "a") == ("", '{"name": "a", "parameters": ', "; ", "}", "")
+    assert shape(FORMATS["mistral"], "", "a") == (
+        "[TOOL_CALLS][",
+        '{"name": "a", "arguments": ',
+        ", ",
+        "}",
+        "]",
+    )
+    assert shape(FORMATS["mistral-named"], "", "a") == ("", "[TOOL_CALLS]a[ARGS]", "", "", "")
+
+
+def test_markup_of_the_tokenizer_is_its_token(chat: Chat) -> None:
+    text = calls_grammar(SPECS, FORMATS["hermes"], "", chat.encoder, 1)
+    opens, closes = chat.encoder.markup_id("<tool_call>"), chat.encoder.markup_id("</tool_call>")
+    assert (
+        f'tool_0: <[{opens}]> "{{\\"name\\": \\"buy\\", \\"arguments\\": " args_0 "}}" <[{closes}]>' in text
+    )
+    assert "start:  call \n" in text
+
+
+def test_an_untrained_model_calls_rightly_or_is_cut(chat: Chat, tokenizer: PreTrainedTokenizerFast) -> None:
+    model = build_tiny(tokenizer, size="micro", seed=0)
+
+    def episodes(agent: JsonTools | Constrained) -> list[Action]:
+        rollout = Rollout(agent, Shop, Local(model), limits=Limits(max_turns=2))
+        groups = rollout.groups([Shop().task("train", n) for n in range(3)], size=2, seed=1)
+        trajectories = [t for group in groups for t in group.trajectories]
+        metrics = tool_metrics(trajectories)
+        assert not [name for name in metrics if name.endswith("invalid_call")]
+        turns = [turn for t in trajectories for turn in t.turns if turn.completion.stop == "stop"]
+        return [turn.action for turn in turns]
+
+    done = episodes(Constrained(chat, max_tokens=64))
+    assert len(done) >= 6
+    for action in done:
+        assert action.error is None
+        assert [call_tool(Shop(), call).is_error for call in action.tool_calls] == [False]
+    assert not any(action.tool_calls for action in episodes(JsonTools(chat, max_tokens=64)))
+
+
+def test_grammars_are_compiled_once_and_shared(chat: Chat) -> None:
+    agent = Constrained(chat)
+    first, second = (agent.open(brief()).observe("Shop.").sampling.constraint for _ in range(2))
+    assert first is second
+    assert agent.open(brief(SPECS[:1])).observe("Shop.").sampling.constraint is not first
+
+
+def test_what_cannot_be_constrained(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="got 0 tools and most_calls=1; give at least 1 of each"):
+        Constrained(chat).open(brief(()))
+    with pytest.raises(UsageError, match="got 2 tools and most_calls=0"):
+        Constrained(chat, most_calls=0).open(brief())
+    odd = ToolSpec(name="odd", description="", parameters={"type": "nothing"})
+    with pytest.raises(UsageError, match=r"grammar of a completion: got .*; simplify the tools' schemas"):
+        Constrained(chat).open(brief((odd,)))
+    guide = Grammar(chat.tokenizer, '%llguidance {}\nstart: "a"\n', chat.stop_ids).begin()
+    with pytest.raises(InvariantError, match="a token under a grammar: got 1, which is not allowed here"):
+        guide.take(1)
+    monkeypatch.setitem(sys.modules, "llguidance", None)
+    with pytest.raises(MissingExtra, match=r'pip install "quintain\[constrained\]"'):
+        Constrained(chat).open(brief())

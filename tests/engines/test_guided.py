@@ -1,0 +1,104 @@
+"""Under a constraint only allowed tokens are sampled, by their odds, with the log-probs of the free model."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from transformers import PreTrainedModel
+
+from quintain.engines.local import Local
+from quintain.engines.protocol import Reply, Request, Sampling
+from quintain.engines.sampling import guided, sample
+from quintain.types import Completion
+
+V = 8
+
+
+@dataclass
+class Only:
+    """Allows `tokens`, and remembers what was taken."""
+
+    tokens: tuple[int, ...]
+    num_tokens: int = V
+    taken: list[int] = field(default_factory=list[int])
+
+    def allowed(self) -> NDArray[np.bool_]:
+        mask = np.zeros(self.num_tokens, np.bool_)
+        mask[list(self.tokens)] = True
+        return mask
+
+    def take(self, token: int) -> None:
+        self.taken.append(token)
+
+
+@dataclass
+class Constant:
+    """Begins with the same guide every time, which alternates nothing."""
+
+    tokens: tuple[int, ...]
+    num_tokens: int
+    begun: list[Only] = field(default_factory=list[Only])
+
+    def begin(self) -> Only:
+        self.begun.append(Only(self.tokens, self.num_tokens))
+        return self.begun[-1]
+
+
+def drawn(
+    guide: Only | None, temperature: float, count: int = 2000
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    logits = torch.linspace(-1.0, 1.0, V).repeat(count, 1)
+    heats = torch.full((count,), temperature)
+    numbers = torch.arange(count, dtype=torch.float64) / count
+    free = sample(logits, heats, numbers)
+    chosen, logprobs = guided([guide] * count, logits, heats, numbers, free)
+    return chosen, logprobs, free[0]
+
+
+def test_allowed_tokens_are_drawn_by_their_odds() -> None:
+    logits = torch.linspace(-1.0, 1.0, V)
+    for temperature in (1.0, 0.5):
+        chosen, logprobs, _ = drawn(Only((1, 4, 6)), temperature)
+        counts = Counter(chosen.tolist())
+        odds = torch.softmax(logits[[1, 4, 6]] / temperature, dim=0).tolist()
+        for token, share in zip((1, 4, 6), odds, strict=True):
+            assert counts[token] / 2000 == pytest.approx(share, abs=2e-3)
+        whole = torch.log_softmax(logits / temperature, dim=0)
+        assert torch.allclose(logprobs, whole[chosen], atol=1e-6)
+
+
+def test_a_constraint_that_allows_everything_changes_nothing() -> None:
+    chosen, _, free = drawn(Only(tuple(range(V))), 1.0, 200)
+    assert chosen.tolist() == free.tolist()
+    assert drawn(None, 1.0, 50)[0].tolist() == drawn(None, 1.0, 50)[2].tolist()
+
+
+def test_greedy_takes_the_best_allowed_token_and_short_masks_are_filled() -> None:
+    chosen, logprobs, _ = drawn(Only((0, 3, 2), num_tokens=5), 0.0, 3)
+    assert chosen.tolist() == [3, 3, 3]
+    assert logprobs.tolist() == pytest.approx(
+        [float(torch.log_softmax(torch.linspace(-1.0, 1.0, V), 0)[3])] * 3
+    )
+
+
+def test_one_engine_serves_both_kinds(model: PreTrainedModel) -> None:
+    def completed(*constraints: Constant | None) -> list[Completion]:
+        engine = Local(model)
+        for number, constraint in enumerate(constraints):
+            sampling = Sampling(max_tokens=6, stop_ids=frozenset({59}), constraint=constraint)
+            engine.submit(Request(session=str(number), prompt_ids=(1, 2), seed=number, sampling=sampling))
+        replies: list[Reply] = []
+        while len(replies) < len(constraints):
+            replies += engine.advance()
+        results = [reply.result for reply in sorted(replies, key=lambda reply: reply.session)]
+        return [result for result in results if isinstance(result, Completion)]
+
+    constraint = Constant((5, 7), 60)
+    free, bound, other = completed(None, constraint, constraint)
+    assert free.token_ids == completed(None)[0].token_ids
+    assert {*bound.token_ids, *other.token_ids} <= {5, 7}
+    assert [guide.taken for guide in constraint.begun] == [list(bound.token_ids), list(other.token_ids)]
+    assert bound.logprobs[0] < -1.0  # of 60 tokens, not of 2
