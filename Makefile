@@ -33,8 +33,13 @@ format: $(VENV)/.dev  ## put the code in the shape that `make check` asks for
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.bench  ## how fast the parts are on this machine
-	$(BIN)/python benchmarks/speed.py
+bench: $(VENV)/.bench  ## how fast it is on this machine, side by side with TRL (20 minutes; figures in benchmarks/results)
+	@mkdir -p benchmarks/results
+	$(BIN)/python benchmarks/parts.py
+	$(BIN)/python benchmarks/overhead.py --json benchmarks/results/overhead.json
+	$(BIN)/python benchmarks/growth.py --json benchmarks/results/growth.json
+	$(BIN)/python benchmarks/limits.py --json benchmarks/results/limits.json
+	$(BIN)/python benchmarks/compare.py --json benchmarks/results/compare.json
 
 docs: $(VENV)/.docs  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict --quiet

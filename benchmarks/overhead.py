@@ -6,10 +6,10 @@ concurrent episodes, and 1,000 concurrent episodes in one process with the memor
 
 from __future__ import annotations
 
+import argparse
 import json
 import resource
 import statistics
-import sys
 import time
 from pathlib import Path
 
@@ -68,6 +68,9 @@ def measure(num_episodes: int) -> dict[str, float]:
 
 def main() -> None:
     """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, help="file to write the figures to")
+    arguments = parser.parse_args()
     results = [measure(64), measure(1000)]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     for result in results:
@@ -76,9 +79,8 @@ def main() -> None:
             f"{result['lost']:.0f} lost"
         )
     print(f"peak memory {peak:.2f} GB")
-    if "--json" in sys.argv:
-        target = Path(sys.argv[sys.argv.index("--json") + 1])
-        target.write_text(json.dumps({"overhead": results, "peak_gb": peak}, indent=2))
+    if arguments.json:
+        arguments.json.write_text(json.dumps({"overhead": results, "peak_gb": peak}, indent=2))
 
 
 if __name__ == "__main__":

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -118,7 +117,11 @@ def stream(ids: list[int], index: int) -> Sample:
 
 def main() -> None:
     """Run what the command line names."""
-    what, folder = sys.argv[1], str(Path(sys.argv[2]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("grpo", "decode", "sft"))
+    parser.add_argument("folder", help="the model")
+    arguments = parser.parse_args()
+    what, folder = arguments.what, arguments.folder
     torch.set_flush_denormal(True)
     result = {"grpo": grpo, "decode": decode, "sft": sft}[what](folder)
     versions = {
@@ -129,4 +132,5 @@ def main() -> None:
     print(json.dumps(result | {"versions": versions}))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""The peer's side, run by the peer's own interpreter: python peer.py grpo|decode|batching|sft|turns FOLDER.
+"""The peer's side, run by the peer's own interpreter: python peer.py grpo|decode|batching|sft FOLDER.
 
 Prints one line of JSON. Settings are the peer's own, with what costs time and is not compared switched off:
 logging, saving, gradient checkpointing, reference model.
@@ -6,17 +6,14 @@ logging, saving, gradient checkpointing, reference model.
 
 from __future__ import annotations
 
+import argparse
+import itertools
 import json
-import os
 import random
 import statistics
-import sys
 import tempfile
 import time
 import warnings
-
-os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
 import transformers
@@ -34,13 +31,14 @@ class Clock(TrainerCallback):
     """Notes when each step began and ended."""
 
     def __init__(self):
-        self.begun, self.seconds = 0.0, []
+        self.begun, self.seconds, self.ends = 0.0, [], []
 
     def on_step_begin(self, *_, **__):
         self.begun = time.perf_counter()
 
     def on_step_end(self, *_, **__):
-        self.seconds.append(time.perf_counter() - self.begun)
+        self.ends.append(time.perf_counter())
+        self.seconds.append(self.ends[-1] - self.begun)
 
 
 def settings(steps, **more):
@@ -60,7 +58,7 @@ def settings(steps, **more):
     }
 
 
-def grpo(folder, steps=4, turns=workload.MAX_TURNS):
+def grpo(folder, steps=3, turns=workload.MAX_TURNS):
     """Time whole GRPO steps of 64 episodes; the first is dropped."""
     rng = random.Random(0)
     rows = [
@@ -106,11 +104,9 @@ def grpo(folder, steps=4, turns=workload.MAX_TURNS):
     trainer._generate_and_score_completions = noted
     started = time.perf_counter()
     trainer.train()
-    total = time.perf_counter() - started
-    # on_step_begin comes after the rollout in some versions: the time between ends is what counts
-    seconds = (total - 0.0) / steps if len(clock.seconds) < 2 else None
-    ends = total / steps if seconds is None else seconds
-    return {"seconds": ends, "sampled_per_episode": statistics.mean(lengths)}
+    moments = [started, *clock.ends]
+    seconds = [after - before for before, after in itertools.pairwise(moments)]
+    return {"seconds": statistics.median(seconds[1:]), "sampled_per_episode": statistics.mean(lengths)}
 
 
 def decode(folder):
@@ -191,10 +187,15 @@ def sft(folder, steps=5):
 
 def main():
     """Run what the command line names."""
-    what, folder = sys.argv[1], sys.argv[2]
-    result = {"grpo": grpo, "decode": decode, "batching": batching, "sft": sft}[what](folder)
+    known = {"grpo": grpo, "decode": decode, "batching": batching, "sft": sft}
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=sorted(known))
+    parser.add_argument("folder", help="the model")
+    arguments = parser.parse_args()
+    result = known[arguments.what](arguments.folder)
     versions = {"trl": trl.__version__, "transformers": transformers.__version__, "torch": torch.__version__}
     print(json.dumps(result | {"versions": versions}))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -6,8 +6,8 @@ ships Qwen3's), taught by imitation to guess numbers with the tool. Nothing is d
 
 from __future__ import annotations
 
+import argparse
 import random
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,8 +77,11 @@ def as_the_peer_asks(trajectory: Trajectory, tokens: PreTrainedTokenizerFast) ->
 
 def main() -> None:
     """Write the folder."""
-    template, folder = Path(sys.argv[1]).read_text(encoding="utf-8"), Path(sys.argv[2])
-    tokens = tokenizer(template)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("template", type=Path, help="file with the chat template")
+    parser.add_argument("folder", type=Path, help="where the model goes")
+    arguments = parser.parse_args()
+    tokens = tokenizer(arguments.template.read_text(encoding="utf-8"))
     model = build_tiny(tokens, size=SHAPE)
     make = find(f"guess?high={workload.HIGH}&max_turns={workload.MAX_TURNS}")
     agent = harness(tokens, make, temperature=1.0)
@@ -92,7 +95,8 @@ def main() -> None:
             micro_batches(chosen, max_tokens=16_384), imitation(), rate_scale=1 - update / UPDATES
         )
     print(f"imitation loss {report.loss:.3f}")
-    save(model, tokens, folder)
+    save(model, tokens, arguments.folder)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -50,6 +50,11 @@ class FusedDecoder:
         self._values: list[Tensor] = []
         self.refresh()
 
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that keys and values take."""
+        return sum(cache.numel() * cache.element_size() for cache in (*self._keys, *self._values))
+
     @torch.inference_mode()
     def refresh(self) -> None:
         """See `Decoder.refresh`."""
@@ -178,7 +183,7 @@ class FusedDecoder:
 
     def _positions(self, length: int) -> None:
         """Tabulate the rotation of the first `length` positions."""
-        hidden = cast(Tensor, self._base.embed_tokens.weight)[:1]
+        hidden = self._base.embed_tokens.weight[:1]
         tables = cast(Any, self._base.rotary_emb)(hidden, torch.arange(length)[None])
         self._cosine, self._sine = (table[0].contiguous() for table in tables)
 

@@ -82,7 +82,7 @@ def unsupported(model: PreTrainedModel) -> str | None:
 def backbone(model: PreTrainedModel) -> Backbone:
     """Return the part of `model` below its head, also when adapters wrap it."""
     wrapped: Any = model
-    base: Any = wrapped.get_base_model() if hasattr(model, "peft_config") else model
+    base: Any = wrapped.get_base_model() if hasattr(model, "get_base_model") else model
     return cast(Backbone, base.model)
 
 

@@ -99,7 +99,7 @@ class _RmsNorm(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         hidden, weight, scales = ctx.saved_tensors
         dhidden, dweight = torch.empty_like(hidden), torch.empty_like(weight)
         grad = grads[0].contiguous()
@@ -118,7 +118,7 @@ class _Gated(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         (joined,) = ctx.saved_tensors
         djoined = torch.empty_like(joined)
         call("qt_gated_backward", grads[0].contiguous(), joined, djoined, len(joined), joined.shape[1] // 2)
@@ -152,7 +152,7 @@ class _Heads(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         joined, query_norm, key_norm, scales = ctx.saved_tensors
         sizes, rotation = ctx.sizes, ctx.rotation
         djoined = torch.empty_like(joined)
@@ -181,14 +181,12 @@ class _Attention(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         query, key, value, out, sums = ctx.saved_tensors
         dquery, dkey, dvalue = torch.empty_like(query), torch.zeros_like(key), torch.zeros_like(value)
         shape = _shape(ctx.sizes, ctx.families)
         grad = grads[0].contiguous()
-        call(
-            "qt_packed_attention_backward", query, key, value, *shape, out, sums, grad, dquery, dkey, dvalue
-        )
+        call("qt_packed_attention_backward", query, key, value, *shape, out, sums, grad, dquery, dkey, dvalue)
         return dquery, dkey, dvalue, None, None
 
 
@@ -220,7 +218,7 @@ class _Logprobs(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         logits, chosen, entropies, sums = ctx.saved_tensors
         dlogits = torch.empty_like(logits)
         dlogprobs, dentropies = (grad.contiguous() for grad in grads)

@@ -95,7 +95,10 @@ def _function(name: str, kinds: tuple[type, ...]) -> tuple[Any, tuple[Callable[[
     """Return the C function `name`, declared for arguments of `kinds`, and how to hand them over."""
     function = ctypes.CFUNCTYPE(
         ctypes.c_int if name in MAY_FAIL else None,
-        *(ctypes.c_int64 if kind is int else ctypes.c_float if kind is float else ctypes.c_void_p for kind in kinds),
+        *(
+            ctypes.c_int64 if kind is int else ctypes.c_float if kind is float else ctypes.c_void_p
+            for kind in kinds
+        ),
     )((name, library()))
     return function, tuple(int if kind is int else float if kind is float else _address for kind in kinds)
 

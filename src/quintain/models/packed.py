@@ -105,11 +105,13 @@ def families_of(streams: Sequence[Stream]) -> Families:
         members.setdefault(root, []).append(stream)
     ordered = [stream for family in members.values() for stream in family]
     bounds = torch.tensor([0, *(len(family) for family in members.values())]).cumsum(0)
-    columns = (
-        torch.tensor([getattr(stream, name) for stream in ordered], dtype=torch.int64)
-        for name in ("start", "length", "prefix_start", "prefix_length")
+    return Families(
+        start=torch.tensor([stream.start for stream in ordered]),
+        length=torch.tensor([stream.length for stream in ordered]),
+        prefix_start=torch.tensor([stream.prefix_start for stream in ordered]),
+        prefix_length=torch.tensor([stream.prefix_length for stream in ordered]),
+        bounds=bounds,
     )
-    return Families(*columns, bounds)
 
 
 def _bucket(rows: Sequence[Stream]) -> tuple[Bucket, int]:
@@ -150,7 +152,8 @@ def _angles(base: Backbone, hidden: Tensor, position_ids: Tensor) -> tuple[Tenso
 def _tables(base: Backbone, hidden: Tensor, position_ids: Tensor) -> Rotation:
     """Return cosine and sine of every position up to the last, and where each token stands."""
     positions = torch.arange(int(position_ids.max()) + 1)
-    return Rotation(*(t.contiguous() for t in _angles(base, hidden, positions)), position_ids.contiguous())
+    cosine, sine = _angles(base, hidden, positions)
+    return Rotation(cosine.contiguous(), sine.contiguous(), position_ids.contiguous())
 
 
 def _block(
@@ -180,9 +183,8 @@ def _fused_block(layer: Layer, hidden: Tensor, rotation: Rotation, sizes: Sizes,
 
 def _joined(modules: Sequence[nn.Module], inputs: Tensor) -> Tensor:
     """Return the outputs of linear `modules` side by side, by one product where they are plain."""
-    plain = [module for module in modules if type(module) is nn.Linear and module.bias is None]
-    if len(plain) == len(modules):
-        return F.linear(inputs, torch.cat([module.weight for module in plain]))
+    if all(type(module) is nn.Linear and cast(Any, module).bias is None for module in modules):
+        return F.linear(inputs, torch.cat([cast(Tensor, module.weight) for module in modules]))
     return torch.cat([module(inputs) for module in modules], dim=-1)
 
 
@@ -213,9 +215,7 @@ def _attend(
     return module.o_proj(joined.index_select(0, attention.gather))
 
 
-def _attend_bucket(
-    bucket: Bucket, query: Tensor, key: Tensor, value: Tensor, sizes: Sizes
-) -> Tensor:
+def _attend_bucket(bucket: Bucket, query: Tensor, key: Tensor, value: Tensor, sizes: Sizes) -> Tensor:
     """Return the attention outputs [R * Lq, heads * dimension] of one bucket."""
     num_heads, num_kv, dimension = sizes.heads, sizes.kv, sizes.dimension
     rows = bucket.num_rows

@@ -1,0 +1,113 @@
+from random import Random
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
+
+from quintain.engines.decoder import FastDecoder
+from quintain.engines.fused_decoder import FusedDecoder, can_decode
+from quintain.engines.local import decoder_for
+from quintain.models.adapters import add_lora
+from quintain.models.native import unavailable
+
+pytestmark = pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
+
+
+def with_biases() -> PreTrainedModel:
+    torch.manual_seed(2)
+    config = LlamaConfig(
+        vocab_size=60, hidden_size=40, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1, head_dim=20, attention_bias=True, mlp_bias=True, max_position_embeddings=200,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config).eval()
+    for name, weight in model.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.normal_(weight)
+    return model
+
+
+@pytest.fixture(params=["qwen3", "llama with biases", "with an adapter"])
+def model(request: pytest.FixtureRequest, qwen: PreTrainedModel) -> PreTrainedModel:
+    if request.param == "qwen3":
+        return qwen
+    if request.param == "with an adapter":
+        adapted = add_lora(qwen, rank=2)
+        for name, weight in adapted.named_parameters():
+            if "lora_B" in name:
+                torch.nn.init.normal_(weight)
+        return adapted
+    return with_biases()
+
+
+def both(model: PreTrainedModel) -> tuple[FusedDecoder, FastDecoder]:
+    return FusedDecoder(model, max_length=200), FastDecoder(model, max_length=200)
+
+
+def test_it_equals_the_decoder_of_torch_over_a_long_schedule(model: PreTrainedModel) -> None:
+    ours, theirs = both(model)
+    rng = Random(0)
+    lengths = dict.fromkeys(range(5), 0)
+    for _ in range(40):
+        slots = sorted(rng.sample(range(5), rng.randint(1, 5)))
+        for slot in slots:
+            if lengths[slot] > 120 or rng.random() < 0.1:
+                for decoder in (ours, theirs):
+                    decoder.clear(slot)
+                lengths[slot] = 0
+        width = rng.choice([1, 1, 3, 40])
+        new = [[rng.randrange(60) for _ in range(rng.randint(1, width))] for _ in slots]
+        torch.testing.assert_close(ours.forward(slots, new), theirs.forward(slots, new), atol=1e-4, rtol=1e-4)
+        for slot, ids in zip(slots, new, strict=True):
+            lengths[slot] += len(ids)
+
+
+def test_streams_that_share_a_prompt_read_it_from_one_slot(model: PreTrainedModel) -> None:
+    ours, theirs = both(model)
+    prompt = [7 * i % 60 for i in range(37)]
+    for decoder in (ours, theirs):
+        decoder.forward([2], [prompt])
+        decoder.copy(2, [0, 4])
+    slots, new = [0, 2, 4], [[1], [2, 3], [4]]
+    torch.testing.assert_close(ours.forward(slots, new), theirs.forward(slots, new), atol=1e-4, rtol=1e-4)
+    for decoder in (ours, theirs):
+        decoder.clear(0)
+        decoder.forward([0], [[9, 9, 9]])
+    slots, new = [0, 2, 4], [[5], [6], [7]]
+    torch.testing.assert_close(ours.forward(slots, new), theirs.forward(slots, new), atol=1e-4, rtol=1e-4)
+
+
+def test_many_prompts_go_through_in_rounds(qwen: PreTrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = both(qwen)
+    monkeypatch.setattr("quintain.engines.fused_decoder.ROUND_TOKENS", 50)
+    new = [[(i + j) % 60 for j in range(10 + i)] for i in range(12)]
+    torch.testing.assert_close(
+        ours.forward(range(12), new), theirs.forward(range(12), new), atol=1e-4, rtol=1e-4
+    )
+
+
+def test_new_weights_empty_the_cache(qwen: PreTrainedModel) -> None:
+    ours, _ = both(qwen)
+    before = ours.forward([0], [[1, 2, 3]])
+    with torch.no_grad():
+        for weight in qwen.parameters():
+            weight.mul_(1.1)
+    ours.refresh()
+    assert ours.lengths == [0]
+    after = ours.forward([0], [[1, 2, 3]])
+    torch.testing.assert_close(
+        after, FastDecoder(qwen, max_length=200).forward([0], [[1, 2, 3]]), atol=1e-4, rtol=1e-4
+    )
+    assert not torch.allclose(before, after)
+
+
+def test_other_precisions_run_on_torch(qwen: PreTrainedModel) -> None:
+    assert can_decode(qwen)
+    assert isinstance(decoder_for(qwen.double(), 50), FastDecoder)
+
+
+def test_the_cache_says_its_size(qwen: PreTrainedModel) -> None:
+    ours, _ = both(qwen)
+    assert ours.num_bytes == 0
+    ours.forward([0], [[1]])
+    layers, heads, length = 2, 2, 64
+    assert ours.num_bytes == 4 * layers * heads * length * (8 + 16)
