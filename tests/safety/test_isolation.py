@@ -36,7 +36,11 @@ def test_without_bubblewrap_nothing_runs(monkeypatch: pytest.MonkeyPatch, tmp_pa
     ("text", "said"),
     [
         ("echo No permissions to create new namespace >&2; exit 1", "No permissions to create new namespace"),
-        ("echo isolated-not", "nothing said"),
+        ("echo isolated-not", "got exit code 0"),
+        (
+            "for name in net pid ipc uts user mnt; do readlink /proc/self/ns/$name; done",
+            "shared: net, pid, ipc",
+        ),
         ('while [ "$1" != /bin/sh ]; do shift; done; exec "$@"', "got exit code 1"),
     ],
 )

@@ -25,8 +25,9 @@ SYSTEM = ("/usr/bin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/bin", "/lib", "/
 LOADER = "/etc/ld.so.cache"
 PROBE = (
     "test ! -e /etc/shadow && test ! -e /root && test ! -w / && test ! -w /usr/bin && test ! -w /dev/shm && "
-    "test ! -w /proc/sys/kernel/core_pattern && test -w /tmp && echo isolated"
+    "test ! -w /proc/sys/kernel/core_pattern && test -w /tmp && cd /proc/self/ns && "
 )
+NAMESPACES = ("net", "pid", "ipc", "uts", "user", "mnt")
 _numbers = itertools.count(os.getpid())
 
 
@@ -105,18 +106,21 @@ def interpreter() -> tuple[str, tuple[str, ...]]:
 def fault() -> str:
     """Return what is wrong with isolation on this machine, or an empty text; it is tried once."""
     try:
-        command = isolated(["/bin/sh", "-c", PROBE], Limits())
+        command = isolated(["/bin/sh", "-c", f"{PROBE} exec readlink {' '.join(NAMESPACES)}"], Limits())
         done = subprocess.run(command, env={}, stdin=subprocess.DEVNULL, capture_output=True, timeout=20)
     except SandboxError as error:
         return str(error)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"running code in a sandbox: got {error}; {INSTALL}"
-    if done.returncode == 0 and done.stdout == b"isolated\n":
+    ours = [os.readlink(f"/proc/self/ns/{name}") for name in NAMESPACES]
+    theirs = done.stdout.decode(errors="replace").split()
+    shared = [name for name, one, other in zip(NAMESPACES, ours, theirs, strict=False) if one == other]
+    if done.returncode == 0 and len(theirs) == len(ours) and not shared:
         return ""
-    said = " ".join(done.stderr.decode(errors="replace").split())[-200:]
+    said = " ".join(done.stderr.decode(errors="replace").split())[-200:] or f"shared: {', '.join(shared)}"
     return (
         f"running code in a sandbox: bubblewrap is installed but does not isolate "
-        f"(got exit code {done.returncode}: {said or 'nothing said'}); install bubblewrap 0.8 or later "
+        f"(got exit code {done.returncode}: {said}); install bubblewrap 0.8 or later "
         "(apt-get install bubblewrap) and allow user namespaces "
         "(sysctl kernel.unprivileged_userns_clone=1; in a container, a seccomp profile that permits them)"
     )
