@@ -38,6 +38,7 @@ CATALOG: dict[str, str] = {
     "keydoor": "quintain.environments.keydoor:KeyDoor",
     "plan": "quintain.environments.plan:Plan",
     "repo": "quintain.environments.repo:Repo",
+    "screen": "quintain.environments.screen:Screen",
     "shop": "quintain.environments.shop:Shop",
     "sokoban": "quintain.environments.sokoban:Sokoban",
     "stream": "quintain.environments.stream:Stream",

@@ -1,0 +1,151 @@
+"""The screens of `screen`: labelled boxes that do not overlap, and what to do with them.
+
+The one rule: a box includes its edges, and coordinates count from the upper left corner of the screen.
+"""
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+Kind = Literal["click", "menu", "type", "form"]
+GOALS: tuple[Kind, ...] = ("click", "menu", "type", "form")
+BUTTONS = ("save", "open", "print", "help", "share", "zoom", "undo", "find", "copy", "mute", "play", "lock")
+FIELDS = ("name", "city", "color")
+MENU, OK = "menu", "ok"
+ITEMS = ("cut", "paste", "export", "rename", "sort", "quit")
+TEXTS = ("anna", "ben", "carl", "dora", "oslo", "rome", "lima", "cairo", "red", "blue", "green", "pink")
+CELL = (12, 6)
+"""The least width and height of the part of the screen that a box lies in."""
+LEAST_BOX = (4, 3)
+
+
+class Box(NamedTuple):
+    """A box with its edges: ``Box("save", 10, 5, 29, 12)`` is 20 wide and 8 high."""
+
+    label: str
+    left: int
+    top: int
+    right: int
+    bottom: int
+
+    def contains(self, x: int, y: int) -> bool:
+        """Whether the point lies in the box or on its edge."""
+        return self.left <= x <= self.right and self.top <= y <= self.bottom
+
+    def distance(self, x: int, y: int) -> float:
+        """Return how far the point is from the nearest point of the box; 0 inside."""
+        aside = max(self.left - x, 0, x - self.right)
+        above = max(self.top - y, 0, y - self.bottom)
+        return math.hypot(aside, above)
+
+    @property
+    def center(self) -> tuple[int, int]:
+        """The point in the middle, rounded down."""
+        return (self.left + self.right) // 2, (self.top + self.bottom) // 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """What to do: ``Goal(kind="type", target="city", texts=(("city", "oslo"),))``."""
+
+    kind: Kind
+    target: str
+    """what to click at last"""
+    texts: tuple[tuple[str, str], ...] = ()
+
+    def words(self) -> str:
+        """Return the task in words."""
+        typed = ", ".join(f"{text} into {field}" for field, text in self.texts)
+        return {
+            "click": f"Task: click {self.target}.",
+            "menu": f"Task: choose {self.target} in the menu.",
+            "type": f"Task: type {typed}.",
+            "form": f"Task: type {typed}, then click ok.",
+        }[self.kind]
+
+    def parts(self) -> tuple[str, ...]:
+        """Return the subgoals: boxes to click, and texts to type as ``field=text``."""
+        clicks = {"click": (self.target,), "menu": (MENU, self.target), "type": (), "form": (OK,)}[self.kind]
+        return (*(part for field, text in self.texts for part in (field, f"{field}={text}")), *clicks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """A task: its goal, the boxes on the screen, and those that the menu shows when it is open."""
+
+    goal: Goal
+    width: int
+    height: int
+    boxes: tuple[Box, ...]
+    items: tuple[Box, ...]
+
+    @property
+    def diagonal(self) -> float:
+        """The longest distance on the screen."""
+        return math.hypot(self.width - 1, self.height - 1)
+
+
+class LayoutShape(NamedTuple):
+    """The knobs that a screen is drawn by."""
+
+    width: int
+    height: int
+    buttons: int
+    fields: int
+    items: int
+    goal: Kind | Literal["any"]
+
+
+def num_cells(width: int, height: int) -> int:
+    """Return how many boxes a screen has room for."""
+    return (width // CELL[0]) * (height // CELL[1])
+
+
+def draw_layout(shape: LayoutShape, rng: random.Random) -> Layout:
+    """Return a screen of `shape`: each box somewhere in a cell of its own, in any order."""
+    kind: Kind = rng.choice(GOALS) if shape.goal == "any" else shape.goal
+    fields = FIELDS[: shape.fields]
+    buttons = rng.sample(BUTTONS, shape.buttons)
+    items = rng.sample(ITEMS, shape.items)
+    labels = [*buttons, *fields, *((OK,) if fields else ()), *((MENU,) if items else ())]
+    columns, rows = shape.width // CELL[0], shape.height // CELL[1]
+    cells = rng.sample(
+        [(column, row) for column in range(columns) for row in range(rows)], len(labels + items)
+    )
+    size = (shape.width // columns, shape.height // rows)
+    boxes = [_drawn(label, cell, size, rng) for label, cell in zip([*labels, *items], cells, strict=True)]
+    shown = boxes[: len(labels)]
+    return Layout(
+        goal=_draw_goal(kind, buttons, fields, items, rng),
+        width=shape.width,
+        height=shape.height,
+        boxes=tuple(rng.sample(shown, len(shown))),
+        items=tuple(boxes[len(labels) :]),
+    )
+
+
+def _draw_goal(
+    kind: Kind, buttons: Sequence[str], fields: Sequence[str], items: Sequence[str], rng: random.Random
+) -> Goal:
+    """Return a goal of `kind` among these labels."""
+    if kind == "click":
+        return Goal(kind=kind, target=rng.choice(buttons))
+    if kind == "menu":
+        return Goal(kind=kind, target=rng.choice(items))
+    asked = (rng.choice(fields),) if kind == "type" else tuple(fields)
+    texts = tuple((field, rng.choice(TEXTS)) for field in asked)
+    return Goal(kind=kind, target=OK if kind == "form" else asked[0], texts=texts)
+
+
+def _drawn(label: str, cell: tuple[int, int], size: tuple[int, int], rng: random.Random) -> Box:
+    """Return a box somewhere within `cell`, at most as large as that."""
+    start: list[int] = []
+    end: list[int] = []
+    for number, length, least in zip(cell, size, LEAST_BOX, strict=True):
+        extent = rng.randint(least, length)
+        first = number * length + rng.randint(0, length - extent)
+        start.append(first)
+        end.append(first + extent - 1)
+    return Box(label, start[0], start[1], end[0], end[1])
