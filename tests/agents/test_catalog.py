@@ -1,5 +1,8 @@
 """Names of harnesses: every name builds, and what does not fit is refused with the nearest name."""
 
+import re
+from pathlib import Path
+
 import pytest
 from transformers import PreTrainedTokenizerFast
 
@@ -38,6 +41,12 @@ def test_a_harness_by_name_with_knobs(chat: Chat) -> None:
     assert build("react", chat, Guess(), temperature=0.0) == ReAct(chat, 0.0, 128)
     assert build("react?max_tokens=9", chat, Bare()) == ReAct(chat, 1.0, 9)
     assert build("choice?list_actions=true", chat, KeyDoor()) == Choice(chat, 1.0, 128, list_actions=True)
+
+
+def test_the_page_names_them_all() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "agents.md").read_text(encoding="utf-8")
+    tables = page.partition("## What is trained")[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", tables, re.MULTILINE)) == set(names())
 
 
 @pytest.mark.parametrize("name", names())
