@@ -3,12 +3,16 @@
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from quintain.cli.listing import method_rows
+from quintain.cli import listing
+from quintain.cli.listing import environment_names, method_rows
+from quintain.environments import scores
+from quintain.environments.scores import recorded
+from quintain.errors import UsageError
 from quintain.recipes.names import RECIPES
 
 Cli = Callable[..., Any]
@@ -76,29 +80,33 @@ def test_environments_as_json(cli: Cli) -> None:
     assert rows["guess"]["kind"] == "embedded"
     assert "tools" in rows["guess"]["tags"]
     assert rows["gymnasium/FrozenLake-v1"]["kind"] == "real"
-    assert rows["guess"]["expert"] is None
+    assert (rows["guess"]["noop"], rows["guess"]["expert"]) == (0.0, 1.0)
+    assert all(set(row) >= {"name", "kind", "tags", "noop", "random", "expert"} for row in rows.values())
+
+
+def test_every_environment_has_recorded_scores(cli: Cli) -> None:
+    again = "measure them: quintain environments --measure --record"
+    assert sorted(recorded()) == environment_names(), again
+    for row in json.loads(cli("environments", "--json").out):
+        assert 0 <= row["noop"] <= row["random"] <= 1, row["name"]
+        assert row["expert"] is None or row["expert"] > row["random"], row["name"]
 
 
 def test_environments_in_a_pipe(cli: Cli) -> None:
     lines = cli("environments").out.splitlines()
-    assert lines[0] == "name\tkind\ttags"
+    assert lines[0] == "name\tkind\ttags\tnoop\trandom\texpert\tsteps_per_second"
     assert any(line.startswith("keydoor\tembedded\t") for line in lines)
 
 
-@dataclass(frozen=True)
-class Report:
-    measured: dict[str, float]
-
-
-def test_environments_can_be_measured(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    measured = {"noop/success": 0.0, "random/success": 0.25, "steps_per_second": 1234.5}
-
-    def check(spec: str) -> Report:
-        return Report(measured)
-
-    monkeypatch.setattr("quintain.environments.check.check", check)
-    rows = json.loads(cli("environments", "--measure", "--json").out)
-    assert [(row["noop"], row["random"], row["expert"]) for row in rows] == [(0.0, 0.25, None)] * len(rows)
-    lines = cli("environments", "--measure").out.splitlines()
-    assert lines[0].split("\t")[3:] == ["noop", "random", "expert", "steps_per_second"]
-    assert lines[1].split("\t")[3:] == ["0", "0.25", "", "1.23e+03"]
+def test_environments_are_measured_and_recorded(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scores, "FILE", tmp_path / "scores.json")
+    monkeypatch.setattr(listing, "environment_names", lambda: ["guess", "gymnasium/FrozenLake-v1"])
+    assert [row["expert"] for row in json.loads(cli("environments", "--json").out)] == [None, None]
+    rows = json.loads(cli("environments", "--measure", "--record", "--episodes", "3", "--json").out)
+    assert (rows[0]["noop"], rows[0]["expert"]) == (0.0, 1.0)
+    assert recorded()["guess"].keys() == {"noop", "random", "expert", "steps_per_second", "episodes"}
+    again = json.loads(cli("environments", "--json").out)
+    assert [row["random"] for row in again] == pytest.approx([row["random"] for row in rows], rel=0.01)
+    assert cli("environments", "--record").status == UsageError.exit_code

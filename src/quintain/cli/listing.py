@@ -2,20 +2,16 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from quintain.cli.arguments import Parser
+from quintain.cli.arguments import Parser, whole_number
 from quintain.cli.method_table import METHODS
 from quintain.cli.tables import show
+from quintain.errors import UsageError
 
-MEASURES = {
-    "noop": "noop/success",
-    "random": "random/success",
-    "expert": "expert/success",
-    "steps_per_second": "steps_per_second",
-}
-"""Column → name of the measurement in `CheckReport.measured`."""
+MEASURES = ("noop", "random", "expert", "steps_per_second")
+"""Columns of scores; see `quintain.environments.scores`."""
 
 
 def methods(argv: Sequence[str]) -> int:
@@ -51,45 +47,50 @@ def method_rows() -> list[dict[str, str | None]]:
 def environments(argv: Sequence[str]) -> int:
     """List the environments."""
     parser = Parser("environments", "List the environments; file.py:Class and package.module:Class work too.")
-    parser.switch("--measure", "play no-op, random and expert episodes of each (takes a while)")
+    parser.switch("--measure", "play no-op, random and expert episodes of each anew (takes a while)")
+    parser.flag("--episodes", "episodes per baseline that --measure plays (default 50)", "N", "50")
+    parser.switch("--record", "keep what --measure found in the installed package; for those who change it")
     parser.switch("--json", "print JSON")
     arguments = parser.read(argv)
-    rows = [environment_row(name, is_measured=arguments.measure) for name in environment_names()]
+    episodes = whole_number(arguments.episodes, "--episodes", least=1)
+    if arguments.record and not arguments.measure:
+        raise UsageError("--record: got it without --measure, so there is nothing to record; give both")
+
+    from quintain.environments.scores import measured, record, recorded
+
+    names = environment_names()
+    scores = {name: measured(name, episodes) for name in names} if arguments.measure else recorded()
+    if arguments.record:
+        record(scores)
+    rows = [environment_row(name, scores.get(name, {})) for name in names]
     if arguments.json:
         print(json.dumps(rows, indent=2))
         return 0
-    columns = ["name", "kind", "tags", *(MEASURES if arguments.measure else ())]
+    columns = ("name", "kind", "tags", *MEASURES)
     show(columns, [[cell(row[column]) for column in columns] for row in rows])
     return 0
 
 
 def environment_names() -> list[str]:
-    """Return the names in the catalogue, sorted."""
-    from quintain.environments.catalog import CATALOG
+    """Return the names in the catalogue, sorted; an adapter stands with its example."""
+    from quintain.environments.catalog import ADAPTERS, CATALOG
 
-    return sorted(CATALOG)
+    return sorted(ADAPTERS.get(name, name) for name in CATALOG)
 
 
-def environment_row(name: str, *, is_measured: bool) -> dict[str, Any]:
-    """Return what is known of the environment `name`; an adapter stands with its example.
+def environment_row(name: str, scores: Mapping[str, float | None]) -> dict[str, Any]:
+    """Return what is known of the environment `name`: ``{"name", "kind", "tags", "noop", "random", …}``.
 
-    Success of the baselines is None where it was not measured, or where there is no such baseline.
+    A score is the share of episodes that succeeded, None where there is no such baseline or no measurement.
     """
     from quintain.environments.catalog import ADAPTERS, find
 
-    spec = ADAPTERS.get(name, name)
-    row: dict[str, Any] = {
-        "name": spec,
-        "kind": "real" if name in ADAPTERS else "embedded",
-        "tags": sorted(find(spec).kind.tags),
-        **dict.fromkeys(MEASURES),
+    return {
+        "name": name,
+        "kind": "real" if name in ADAPTERS.values() else "embedded",
+        "tags": sorted(find(name).kind.tags),
+        **{measure: scores.get(measure) for measure in MEASURES},
     }
-    if is_measured:
-        from quintain.environments.check import check
-
-        measured = check(spec).measured
-        row |= {key: measured.get(source) for key, source in MEASURES.items()}
-    return row
 
 
 def cell(value: object) -> str:

@@ -1,0 +1,59 @@
+"""What the environments of the catalogue are worth as tasks: success of doing nothing, of chance, of the expert.
+
+``scores.json`` beside this file holds what was measured, so that listing them takes no time;
+``quintain environments --measure --record`` writes it anew. The one rule: a score is measured by the conformance
+suite's own baselines, or it is null.
+"""
+
+import json
+from collections.abc import Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+
+from quintain.environments.catalog import find
+from quintain.environments.measures import baselines, speed
+from quintain.environments.subject import Subject, Violation
+
+FILE = Path(__file__).with_name("scores.json")
+MEASURES: Mapping[str, str] = {
+    "noop": "noop/success",
+    "random": "random/success",
+    "expert": "expert/success",
+    "steps_per_second": "steps_per_second",
+}
+"""Name of a score → name of the measurement."""
+Scores = dict[str, float | None]
+
+
+def recorded() -> dict[str, Scores]:
+    """Return the scores that were recorded, by name of the environment."""
+    if not FILE.is_file():
+        return {}
+    found: dict[str, Scores] = json.loads(FILE.read_text(encoding="utf-8"))
+    return found
+
+
+def measured(spec: str, episodes: int) -> Scores:
+    """Play `episodes` of each baseline in the environment `spec` and return its scores."""
+    subject = Subject(make=find(spec), num_episodes=episodes)
+    with closing(subject):
+        with suppress(Violation):  # an expert that is no good is shown by its score
+            baselines(subject)
+        speed(subject)
+    scores: Scores = {name: subject.measured.get(source) for name, source in MEASURES.items()}
+    return {**scores, "episodes": episodes}
+
+
+def record(scores: Mapping[str, Scores]) -> None:
+    """Write `scores` to ``scores.json``, over those of the same names."""
+    whole = {**recorded(), **scores}
+    lines = [f"{json.dumps(name)}: {json.dumps(_rounded(whole[name]))}" for name in sorted(whole)]
+    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+
+def _rounded(scores: Scores) -> Scores:
+    """Return `scores` with the digits that mean something."""
+    return {
+        name: value if value is None or isinstance(value, int) else float(f"{value:.3g}")
+        for name, value in scores.items()
+    }
