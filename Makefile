@@ -1,13 +1,15 @@
 # Every target sets up `.venv` by itself: it needs Python 3.11 or later with pip, and nothing else.
 # A stamp file per set of extras says what is installed; it is renewed when pyproject.toml or
-# constraints.txt change. `make PYTHON=/path/to/python3.12 test` chooses the interpreter.
+# constraints.txt change. `make PYTHON=/path/to/python3.12 test` chooses the interpreter, and
+# `make CONSTRAINTS=constraints-oldest.txt test` the versions (in a .venv of their own: make clean first).
 
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?=
+CONSTRAINTS ?= constraints.txt
 CANDIDATES := $(or $(PYTHON),python3 python3.12 python3.11 python3.13 python)
 FITS := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
-PIP := $(BIN)/python -m pip --disable-pip-version-check install -c constraints.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -c $(CONSTRAINTS)
 
 .DEFAULT_GOAL := help
 .PHONY: help quickstart test check format bench docs clean
@@ -59,7 +61,7 @@ $(VENV)/.python:
 	  "got none among $(CANDIDATES); install one, or name it: make PYTHON=/path/to/python3.12" >&2; \
 	exit 1
 
-$(VENV)/.quickstart $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: $(VENV)/.python pyproject.toml constraints.txt
+$(VENV)/.quickstart $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 	@echo "installing quintain[$*] into $(VENV) (a few minutes the first time)"
 	@$(PIP) -e ".[$*]"
 	@touch $@

@@ -111,3 +111,17 @@ def test_pins_cover_the_packages_that_are_asked_for() -> None:
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pins = {line.split("==")[0].lower().replace("_", "-") for line in lines if "==" in line}
     assert names <= pins
+
+
+def test_the_oldest_versions_are_the_pins_but_for_torch_and_transformers() -> None:
+    usual, oldest = (
+        {
+            line
+            for line in (ROOT / name).read_text(encoding="utf-8").splitlines()
+            if "==" in line and line[0] != "#"
+        }
+        for name in ("constraints.txt", "constraints-oldest.txt")
+    )
+    changed = {"huggingface_hub==1.33.0", "torch==2.11.0", "transformers==5.17.0"}
+    assert oldest - usual == changed
+    assert {line.split("==")[0] for line in usual - oldest} == {line.split("==")[0] for line in changed}
