@@ -252,11 +252,10 @@ class Craft(Environment):
         if not left or self.is_lost:
             return "wait"
         item = next((item for item in left if item in self._recipes), left[0])
-        first = left[0]
         recipe = self._recipes.get(item, Recipe(((item, 1),)))
         # A raw thing before the next recipe is one that the recipe takes, or the goal itself.
-        if item not in self._recipes or (first != item and first not in dict(recipe.needs)):
-            recipe = Recipe(((first, 1),))
+        if left[0] != item and left[0] not in dict(recipe.needs):
+            recipe = Recipe(((left[0], 1),))
         missing = Counter(dict(recipe.needs)) - self._held
         here = self._lying[self._place]
         useful = missing if self._capacity else self._wanted()
