@@ -68,7 +68,9 @@ def is_too_large(node: ast.AST) -> Found:
     """Functions and classes beyond what a reader holds in mind."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         arguments = node.args
-        count = len(arguments.posonlyargs) + len(arguments.args) + len(arguments.kwonlyargs)
+        optional = sum(default is not None for default in arguments.kw_defaults)
+        knobs = optional if node.name == "__init__" else 0
+        count = len(arguments.posonlyargs) + len(arguments.args) + len(arguments.kwonlyargs) - knobs
         length = (node.end_lineno or node.lineno) - node.lineno + 1
         if length > LONGEST_FUNCTION:
             yield node.lineno, f"{node.name} has {length} lines"

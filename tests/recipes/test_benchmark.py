@@ -8,14 +8,16 @@ import pytest
 import torch
 
 from quintain.cli.main import main
+from quintain.environments.catalog import find
 from quintain.errors import DataError, UsageError
 from quintain.recipes import rl_benchmarks as rl
 from quintain.recipes.benchmark import Arm, Benchmark, area, row, run_arm
+from quintain.recipes.configure import build
 from quintain.recipes.names import recipe_module
 from quintain.recipes.rl_benchmarks import BENCHMARKS
 
 SMALL: dict[str, Any] = {
-    "model": "micro", "demonstrations": 2, "steps": 8, "eval_every": 4, "eval_episodes": 2,
+    "model": "micro", "demonstrations": 2, "imitation_epochs": 1, "steps": 8, "eval_every": 4, "eval_episodes": 2,
     "tasks": 1, "group_size": 2, "most_turns": 3, "most_tokens": None,
 }  # fmt: skip
 WORLD = "guess?max_turns=1&high=3"
@@ -32,7 +34,6 @@ def tiny(name: str = "one", **fields: Any) -> Benchmark:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.recipes.warm_up.EPOCHS", 1)
     monkeypatch.setattr("quintain.recipes.corpus.NUM_EPISODES", 2)
 
 
@@ -135,4 +136,5 @@ def test_every_benchmark_can_be_configured() -> None:
     for benchmark in BENCHMARKS:
         for side in ("method", "baseline"):
             recipe, values = benchmark.arm(side, 0, {})
-            recipe_module(recipe).Config(**values).check()
+            build(recipe_module(recipe).Config, values, benchmark.name)
+            find(benchmark.environment)

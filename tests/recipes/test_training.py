@@ -28,6 +28,7 @@ from quintain.types import Action, Group, Score, StepResult, Stop, Task, Traject
 SMALL: dict[str, Any] = {
     "model": "micro",
     "demonstrations": 4,
+    "imitation_epochs": 1,
     "steps": 2,
     "eval_every": 5,
     "eval_episodes": 4,
@@ -76,7 +77,6 @@ class Hopeless(Coin):
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """One thread, a short warm-up and a small corpus."""
     torch.set_num_threads(1)
-    monkeypatch.setattr("quintain.recipes.warm_up.EPOCHS", 1)
     monkeypatch.setattr("quintain.recipes.corpus.NUM_EPISODES", 4)
 
 
@@ -179,10 +179,10 @@ def test_other_seeds_make_other_runs(tmp_path: Path) -> None:
 def test_a_signal_ends_a_process_between_two_steps(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[2]);"
-        "import quintain.recipes.warm_up as w, quintain.recipes.corpus as c; w.EPOCHS = 1; c.NUM_EPISODES = 4;"
+        "import quintain.recipes.corpus as c; c.NUM_EPISODES = 4;"
         "from quintain.recipes.rl import grpo; from quintain.store.run import Run; from dataclasses import asdict;"
         "config = grpo.Config(environment='guess?max_turns=1&high=3', model='micro', demonstrations=2, steps=100000,"
-        " eval_every=100000, eval_episodes=2, tasks=1, group_size=2)\n"
+        " imitation_epochs=1, eval_every=100000, eval_episodes=2, tasks=1, group_size=2)\n"
         "with Run.create(Path(sys.argv[1]), recipe='grpo', config=asdict(config)) as run: grpo.train(config, run)"
     )
     folder = tmp_path / "run"

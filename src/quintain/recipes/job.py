@@ -28,6 +28,8 @@ class Job:
     """Episodes imitated before training (of the expert, or of random valid actions); 0 for none."""
     imitation_rate: float = 1e-3
     """Learning rate at which demonstrations are imitated before training; it falls to 0."""
+    imitation_epochs: int = 24
+    """Times that demonstrations are gone through before training; fewer leave a policy that still explores."""
     learning_rate: float = 3e-4
     """Learning rate of AdamW in training."""
     temperature: float = 1.0
@@ -43,7 +45,13 @@ class Job:
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        for name, least in (("steps", 1), ("demonstrations", 0), ("eval_every", 1), ("eval_episodes", 1)):
+        for name, least in (
+            ("steps", 1),
+            ("demonstrations", 0),
+            ("imitation_epochs", 1),
+            ("eval_every", 1),
+            ("eval_episodes", 1),
+        ):
             if getattr(self, name) < least:
                 raise ConfigError(f"{name}: got {getattr(self, name)}; give {least} or more")
         for name, most in (("most_turns", self.most_turns), ("most_tokens", self.most_tokens)):

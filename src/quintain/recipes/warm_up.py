@@ -1,7 +1,8 @@
 """Imitation before training: a policy that already knows how an action is written.
 
 The teacher is the environment's expert; where there is none, random valid actions teach the form of an action
-and nothing about the task. The learning rate falls to 0 over the epochs.
+and nothing about the task. The learning rate falls to 0 over the epochs. Few epochs over many demonstrations
+beat many over few: both solve as many tasks, but the first still tries things, and learns from them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from quintain.types import Trajectory, derive_seed
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-EPOCHS = 24
 UPDATES_PER_EPOCH = 4
 MICRO_TOKENS = 16_384
 
@@ -30,13 +30,14 @@ def warm_up(
     trajectories: list[Trajectory],
     optimization: Optimization,
     *,
+    epochs: int,
     seed: int,
     display: Display,
 ) -> None:
-    """Train `model` to write what is written in `trajectories`."""
+    """Train `model` to write what is written in `trajectories`, in `epochs` passes over them."""
     samples = imitation_samples(trajectories)
     learner = Learner(model, optimization)
-    total = EPOCHS * UPDATES_PER_EPOCH
+    total = epochs * UPDATES_PER_EPOCH
     display.phase("warm-up", total)
     for update in range(total):
         epoch, part = divmod(update, UPDATES_PER_EPOCH)

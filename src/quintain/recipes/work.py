@@ -231,7 +231,7 @@ def prepare(job: Job, run: Run, display: Display, *, has_warm_up: bool) -> None:
     if has_warm_up and job.demonstrations:
         trajectories = demonstrations(job, make_environment, tokenizer, run, display)
         imitating = Optimization(learning_rate=job.imitation_rate, temperature=job.temperature)
-        warm_up(model, trajectories, imitating, seed=job.seed, display=display)
+        warm_up(model, trajectories, imitating, epochs=job.imitation_epochs, seed=job.seed, display=display)
     save(model, tokenizer, run.folder / START)
 
 

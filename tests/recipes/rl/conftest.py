@@ -20,6 +20,7 @@ SMALL: dict[str, Any] = {
     "environment": f"{WORLD}:Corridor",
     "model": "micro",
     "demonstrations": 2,
+    "imitation_epochs": 1,
     "steps": 2,
     "eval_every": 5,
     "eval_episodes": 2,
@@ -82,7 +83,6 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Runner:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A short warm-up and a small corpus."""
-    monkeypatch.setattr("quintain.recipes.warm_up.EPOCHS", 1)
     monkeypatch.setattr("quintain.recipes.corpus.NUM_EPISODES", 2)
 
 
