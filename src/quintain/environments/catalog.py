@@ -42,6 +42,7 @@ CATALOG: dict[str, str] = {
     "shop": "quintain.environments.shop:Shop",
     "sokoban": "quintain.environments.sokoban:Sokoban",
     "stream": "quintain.environments.stream:Stream",
+    "sums": "quintain.environments.sums:Sums",
     "twocards": "quintain.environments.twocards:TwoCards",
     "web": "quintain.environments.web:Web",
 }

@@ -17,11 +17,11 @@ METHODS: dict[str, dict[str, Any]] = {
     "gigpo": {**GROUPS, "kl": 0.1},
     "loop": {**GROUPS},
     "spa_rl": {"episodes": 4},
-    "otc": {**GROUPS, "count": "turns"},
     "ui_tars2": {"episodes": 4, "critic_steps": 1},
     "coso": {**GROUPS},
-    "glam": {"episodes": 4, "updates": 2},
     "vine": {**GROUPS, "rollouts": 2},
+    "swirl": {"tasks": 3, "group_size": 3},
+    "ui_r1": {**GROUPS, "pool": 3, "chosen": 2},
 }
 Rows = Callable[[Path], list[dict[str, Any]]]
 
@@ -56,17 +56,23 @@ def test_dynamic_sampling_draws_other_tasks_until_enough_groups_differ(runner: A
 REST: dict[str, dict[str, Any]] = {
     "act_more": GROUPS,
     "cispo": GROUPS,
+    "epo": {"episodes": 3},
     "dr_grpo": GROUPS,
+    "glam": {"episodes": 3, "updates": 2},
     "greedy": {"episodes": 3},
     "grpo_tcr": {**GROUPS, "overlong_tokens": 8},
     "gspo": GROUPS,
     "lite_ppo": GROUPS,
+    "metaspatial": {**GROUPS, "kl": 0.1},
     "mt_grpo": GROUPS,
+    "mucode": GROUPS,
     "openmanus": {**GROUPS, "attempts": 2},
+    "otc": {**GROUPS, "count": "turns"},
     "reinforce": {"episodes": 3},
     "rloo": GROUPS,
     "rlsp": {"episodes": 3},
     "scaling_inter": {**GROUPS, "turns": (1, 3), "stage_steps": 1},
+    "toolrl": GROUPS,
     "twosome": {"episodes": 3, "updates": 2},
 }
 

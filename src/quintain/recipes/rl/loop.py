@@ -21,6 +21,7 @@ def train(job: Job, run: Run, method: Method) -> None:
     refuse(job, method)
     with opened(job, run, has_critic=needs.critic, has_reference=needs.reference, limits=limits) as work:
         refuse_without_turn_rewards(work, method)
+        method.prepare(work)
         recall(work, method)
         for step in work.steps():
             groups = method.collect(work, step)

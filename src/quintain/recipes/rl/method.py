@@ -48,11 +48,17 @@ class Needs:
     """rewards before the last turn"""
     snapshots: bool = False
     """an environment that can be brought back to an earlier state"""
+    expert: bool = False
+    """an environment that knows a good next action"""
 
 
 def unchanged(groups: Sequence[Group]) -> Sequence[Group]:
     """Return `groups`."""
     return groups
+
+
+def unprepared(_: Work) -> None:
+    """Do nothing."""
 
 
 def unmeasured(_: Sequence[Group]) -> Mapping[str, float]:
@@ -70,6 +76,8 @@ class Method:
     reward: Change = unchanged
     keep: Change = unchanged
     needs: Needs = Needs()
+    prepare: Callable[[Work], None] = unprepared
+    """is called once before the first step, also by a resumed run"""
     memory: Memory | None = None
     """sees the episodes of a step before they are rewarded"""
     measure: Measure = unmeasured

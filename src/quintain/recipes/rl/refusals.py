@@ -5,7 +5,7 @@ line.
 """
 
 from quintain.environments.catalog import find
-from quintain.environments.protocol import Snapshot, StateKey
+from quintain.environments.protocol import Expert, Snapshot, StateKey
 from quintain.errors import ConfigError
 from quintain.recipes.job import Job
 from quintain.recipes.policy import demonstrate
@@ -26,6 +26,11 @@ def refuse(job: Job, method: Method) -> None:
             raise ConfigError(
                 f"environment {job.environment}: got one without state keys, which this credit compares states by; "
                 "give it a method state_key(), or use grpo"
+            )
+        if method.needs.expert and not isinstance(environment, Expert):
+            raise ConfigError(
+                f"environment {job.environment}: got one without an expert, whose actions this method compares with; "
+                "give it expert_action(), or use grpo"
             )
         if method.needs.snapshots and not isinstance(environment, Snapshot):
             raise ConfigError(

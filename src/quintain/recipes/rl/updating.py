@@ -32,6 +32,8 @@ class Plan:
     """also train on streams without an advantage: a critic, a KL or entropy term learns from them"""
     keeps_values: bool = False
     """let the batches carry the critic's values before the first update, which clipping them needs"""
+    is_on_policy: bool = True
+    """the tokens were sampled by the policy as it is; False for data that was edited or chosen from elsewhere"""
     most_kl: float | None = None
     """stop updating a step once the mean KL estimate of the policy from the sampler is above this"""
 
@@ -48,7 +50,9 @@ def policy_update(loss: Loss, plan: Plan | None = None, *, has_reference: bool =
             batches = [with_values(work, batch) for batch in batches]
         report: StepReport | None = None
         for number in range(plan.updates if batches else 0):
-            report = work.learner.step(batches, loss, rate_scale=warming(step), is_on_policy=number == 0)
+            report = work.learner.step(
+                batches, loss, rate_scale=warming(step), is_on_policy=plan.is_on_policy and number == 0
+            )
             if plan.most_kl is not None and report.metrics.get("policy/approx_kl", 0.0) > plan.most_kl:
                 break
         return report

@@ -1,0 +1,89 @@
+"""Contexts to act on once: recorded episodes of the teacher, cut before each of their steps.
+
+What is sampled becomes a trajectory of one turn whose prompt is the whole context, so nothing of the teacher's
+is trained on. The one rule: the environment is not asked what the action did; whoever judges it judges the
+action alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from quintain.errors import DataError
+from quintain.recipes.rl.relabelling import since_segment
+from quintain.recipes.work import Work
+from quintain.rollout.episode import Prefix
+from quintain.rollout.replay import every_turn
+from quintain.types import Action, Group, Score, Trajectory, Turn
+
+Keep = Literal["process", "outcome", "all"]
+
+
+class Contexts:
+    """The steps of the teacher's episodes: ``prepare`` collects them, ``collect`` samples actions on some."""
+
+    def __init__(self, keep: Keep) -> None:
+        self.keep: Keep = keep
+        self.prefixes: list[Prefix] = []
+        self.wanted: dict[str, Action] = {}
+        """context id → what the teacher did"""
+
+    def prepare(self, work: Work) -> None:
+        """Take the demonstrations of `work` apart.
+
+        Raises:
+            DataError: none of their steps is kept.
+        """
+        episodes = [t for t in work.demonstrations() if t.turns]
+        prefixes = every_turn(work.rollout.walks(episodes))
+        steps = [(t, number) for t in episodes for number in range(len(t.turns))]
+        for (episode, number), prefix in zip(steps, prefixes, strict=True):
+            if is_kept(episode, number, self.keep):
+                name = f"{episode.task.id}@{number}"
+                self.prefixes.append(replace(prefix, task=replace(episode.task, id=name)))
+                self.wanted[name] = episode.turns[number].action
+        if not self.prefixes:
+            raise DataError(
+                f"contexts from {len(episodes)} demonstrations: got none; raise demonstrations, or keep all steps"
+            )
+
+    def collect(self, work: Work, step: int, *, tasks: int, size: int) -> list[Group]:
+        """Return `size` actions on each of the `tasks` contexts of `step`, recorded in the journal."""
+        order = np.random.default_rng(work.seed("contexts", step)).permutation(len(self.prefixes))
+        chosen = [self.prefixes[place] for place in order[:tasks]]
+        usual, groups = work.rollout.limits, dict[str, Group]()
+        try:
+            for length in sorted({len(prefix.turns) for prefix in chosen}):
+                work.rollout.limits = replace(usual, max_turns=length + 1)
+                same = [prefix for prefix in chosen if len(prefix.turns) == length]
+                for group in work.rollout.continuations(same, size=size, seed=work.seed("step", step)):
+                    groups[group.task.id] = replace(
+                        group, trajectories=tuple(single(t, length) for t in group.trajectories)
+                    )
+        finally:
+            work.rollout.limits = usual
+        found = [groups[prefix.task.id] for prefix in chosen]
+        trajectories = [t for group in found for t in group.trajectories]
+        work.run.append(trajectories, step=step)
+        work.count(trajectories)
+        return found
+
+
+def is_kept(episode: Trajectory, number: int, keep: Keep) -> bool:
+    """Return whether step `number` of the teacher's `episode` is learned from: by its soundness, or by the outcome."""
+    if keep == "process":
+        return episode.turns[number].is_valid
+    return keep == "all" or (isinstance(episode.outcome, Score) and episode.outcome.is_success)
+
+
+def single(trajectory: Trajectory, number: int) -> Trajectory:
+    """Return `trajectory` as its turn `number` alone, with everything before it as the prompt."""
+    if len(trajectory.turns) <= number:
+        return trajectory
+    turn: Turn = trajectory.turns[number]
+    before: Sequence[Turn] = () if turn.starts_segment else since_segment(trajectory.turns[:number])
+    stream = [i for t in before for i in (*t.prompt_ids, *t.completion.token_ids)]
+    whole = replace(turn, prompt_ids=(*stream, *turn.prompt_ids), starts_segment=True)
+    return replace(trajectory, turns=(whole,))

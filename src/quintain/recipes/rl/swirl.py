@@ -1,0 +1,66 @@
+"""J = E_{s in data, a ~ π(· | s)} [R(a | s)]: single steps on recorded contexts, judged one by one: SWiRL (arXiv
+2504.04736).
+
+Episodes of a teacher are cut into their steps; a step is the context up to it and one action sampled by the
+policy, which is judged by itself. Nothing is carried out while learning. Steps are kept by the process (was the
+teacher's step sound?), not by the outcome, so that episodes that failed teach, too.
+
+Differences to the paper: the judge is agreement with the teacher's action, field by field where tools are
+called; the baseline is the mean of several actions on the same context; the teacher is the environment's
+expert.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from quintain.credit.group import group_relative
+from quintain.losses.policy import reinforce
+from quintain.recipes.rl.contexts import Contexts
+from quintain.recipes.rl.gold import calls_of
+from quintain.recipes.rl.group_job import GroupJob
+from quintain.recipes.rl.loop import train as train_by
+from quintain.recipes.rl.method import Method
+from quintain.recipes.rl.updating import Plan, policy_update
+from quintain.rewards.terms import Term, apply_all
+from quintain.rewards.tool_match import match_score
+from quintain.store.run import Run
+from quintain.types import Trajectory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(GroupJob):
+    """Configuration of SWiRL."""
+
+    tasks: int = 16
+    """Contexts of a step."""
+    group_size: int = 4
+    """Actions sampled on each context."""
+    keep: Literal["process", "outcome", "all"] = "process"
+    """Which steps of the teacher are learned from: the sound ones, those of successful episodes, or all."""
+
+
+def method(config: Config) -> Method:
+    """Return SWiRL as `config` describes it."""
+    contexts = Contexts(config.keep)
+
+    def judged(trajectory: Trajectory) -> Sequence[float]:
+        turn = trajectory.turns[-1]
+        if turn.action.error is not None:
+            return [0.0]
+        wanted = contexts.wanted[trajectory.task.id]
+        return [(match_score(calls_of(turn.action), calls_of(wanted)) + 3) / 6]
+
+    return Method(
+        prepare=contexts.prepare,
+        collect=partial(contexts.collect, tasks=config.tasks, size=config.group_size),
+        reward=partial(apply_all, terms=(Term(name="step", measure=judged),)),
+        credit=lambda work, groups: group_relative(groups),
+        update=policy_update(reinforce(), Plan(aggregation="sequence_mean")),
+    )
+
+
+def train(config: Config, run: Run) -> None:
+    """Train until `config.steps`, continuing where `run` was left."""
+    train_by(config, run, method(config))

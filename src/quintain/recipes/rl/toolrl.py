@@ -1,0 +1,66 @@
+"""R = format + 6·S/S_max - 3, compared within the group: fine-grained rewards of tool calls, ToolRL (arXiv
+2504.13958).
+
+Each call is compared with the wanted one field by field: names, argument names, values
+(`quintain.rewards.tool_match`). Partly right is worth more than wrong, so that learning starts before the first
+exact call.
+
+Differences to the paper: what is wanted is the call of the environment's expert in the same state; an episode
+of several turns has the mean over its turns; calls are matched as well as possible, not in order; calling where
+nothing is wanted is -3; no KL (the paper says so; its code subtracts one from the rewards).
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+from quintain.credit.group import group_relative
+from quintain.losses.policy import clipped
+from quintain.recipes.rl.collecting import grouped, within_turns
+from quintain.recipes.rl.gold import Gold, calls_of
+from quintain.recipes.rl.group_job import GroupJob
+from quintain.recipes.rl.loop import train as train_by
+from quintain.recipes.rl.method import Method, Needs
+from quintain.recipes.rl.updating import Plan, policy_update
+from quintain.rewards.terms import Term, apply_all
+from quintain.rewards.tool_match import match_score
+from quintain.store.run import Run
+from quintain.types import Action
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(GroupJob):
+    """Configuration of ToolRL."""
+
+    turns: int = 1
+    """Turns of a training episode; the paper's are single."""
+    is_fine: bool = True
+    """Reward each field of a call; else 3 for the exact calls and -3 for all others."""
+    format_weight: float = 1.0
+    """Reward of a completion that can be read."""
+
+
+def method(config: Config) -> Method:
+    """Return ToolRL as `config` describes it."""
+    gold = Gold(config.environment)
+
+    def score(action: Action, wanted: Action) -> float:
+        if action.error is not None:
+            return -3.0
+        value = match_score(calls_of(action), calls_of(wanted))
+        if not config.is_fine:
+            value = 3.0 if value == 3 else -3.0
+        return config.format_weight + value
+
+    collect = grouped(config.tasks, config.group_size)
+    return Method(
+        collect=within_turns(collect, lambda step: config.turns),
+        reward=partial(apply_all, terms=(Term(name="calls", measure=gold.measure(score)),)),
+        credit=lambda work, groups: group_relative(groups),
+        update=policy_update(clipped(), Plan()),
+        needs=Needs(expert=True),
+    )
+
+
+def train(config: Config, run: Run) -> None:
+    """Train until `config.steps`, continuing where `run` was left."""
+    train_by(config, run, method(config))
