@@ -442,3 +442,36 @@ def test_blank_contents_are_rendered_because_templates_ask_for_them(make_tokeniz
     prompt = conversation.prompt([say("user", "")])
     assert not prompt.starts_segment
     assert chat.encoder.decode(prompt.token_ids) == "nothing<|im_end|>"
+
+
+EMPTY_IN_PROMPT = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{{ m.content.split('</think>')[-1].lstrip('\n') if m.role == 'assistant' else m.content }}<|im_end|>\n"
+    "{% endfor %}{{ '<|im_start|>assistant\n<think>\n\n</think>\n\n' if add_generation_prompt }}"
+)
+"""Qwen3 without thinking: an empty thought opens each answer, and no earlier answer has one."""
+EMPTY_IN_HISTORY = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}"
+    "{{ '\n<think></think>\n' + m.content.split('</think>')[-1].strip() if m.role == 'assistant' "
+    "else '\n' + m.content }}{% endfor %}{{ '<|im_start|>assistant' if add_generation_prompt }}"
+)
+"""GLM: earlier answers have an empty thought, whatever was thought."""
+
+
+@pytest.mark.parametrize("template", [EMPTY_IN_PROMPT, EMPTY_IN_HISTORY])
+def test_an_empty_thought_rewrites_nothing_and_a_thought_does(
+    make_tokenizer: Family, say: Say, template: str
+) -> None:
+    chat = Chat(make_tokenizer(template, eos_token="<|im_end|>"))
+    opening = "<think>\n\n</think>\n\n" if template is EMPTY_IN_PROMPT else ""
+    conversation = chat.conversation()
+    conversation.prompt([say("user", "A wall.")])
+    for new in ("A door.", "A key."):
+        answered(chat, conversation, "left")
+        prompt = conversation.prompt([say("user", new)])
+        assert not prompt.starts_segment
+        text = chat.encoder.decode(prompt.token_ids)
+        assert f"user\n{new}" in text
+        assert text.endswith(f"<|im_start|>assistant\n{opening}" if opening else "<|im_start|>assistant")
+    answered(chat, conversation, THOUGHT)
+    assert conversation.prompt([say("user", "A hall.")]).starts_segment

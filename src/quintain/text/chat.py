@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from quintain.errors import InvariantError
-from quintain.text.template import Entry, Template, after_answer, answer
+from quintain.text.pieces import after_answer, after_unthinking
+from quintain.text.template import Entry, Template, answer
 from quintain.text.tokenizer import encoder_of
 from quintain.types import NOTHING, Message, ToolSpec
 
@@ -150,4 +151,6 @@ class Conversation:
         template = self._chat.template
         tools = self._tools if template.takes_tools else ()
         before = template.render(self._history, tools)
-        return after_answer(before, said["content"], template.render([*self._history, said, *added], tools))
+        after = template.render([*self._history, said, *added], tools)
+        delta = after_answer(before, said["content"], after)
+        return after_unthinking(before, said["content"], after) if delta is None else delta

@@ -7,9 +7,11 @@ them gives the rendering back.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+EMPTY_THOUGHT = re.compile(r"\n?<think>\s*</think>\s*")
 PAD = " \n "
 """Blanks that show whether a template trims contents."""
 
@@ -43,6 +45,23 @@ def after_answer(before: str, said: str, after: str) -> str | None:
         if text.startswith(spoken):
             return text[len(spoken) :]
     return None
+
+
+def after_unthinking(before: str, said: str, after: str) -> str | None:
+    """Return the same as `after_answer` where templates differ from themselves by empty thoughts only.
+
+    Qwen3 without thinking puts an empty ``<think>`` block before each answer and takes it out of history, GLM puts
+    one into history: where nothing was thought, nothing is rewritten, and the stream keeps what it has.
+    """
+    bare = EMPTY_THOUGHT.sub("", after)
+    delta = after_answer(EMPTY_THOUGHT.sub("", before), said, bare)
+    if delta is None or "<think>" in said:
+        return None
+    # The delta keeps the blocks of its own, such as the one that opens the next answer.
+    blocks = [found.group() for found in EMPTY_THOUGHT.finditer(after)]
+    sizes = (len(delta) + sum(map(len, blocks[count:])) for count in range(len(blocks), -1, -1))
+    tails = (after[len(after) - size :] for size in sizes)
+    return next((tail for tail in tails if EMPTY_THOUGHT.sub("", tail) == delta), None)
 
 
 def pieces_of(bare: str, padded: str, names: Sequence[str]) -> Pieces | None:
