@@ -10,7 +10,7 @@ from quintain.environments.baselines import expert, play
 from quintain.environments.noisy import noisy
 from quintain.environments.protocol import advance, begin, tool_action
 from quintain.environments.repo import Repo
-from quintain.environments.repo_box import DRIVER, RepoBox, is_right, report, sandboxed
+from quintain.environments.repo_box import RepoBox, is_right, report, sandboxed
 from quintain.environments.repo_plan import (
     TEMPLATES,
     draw_plan,
@@ -87,7 +87,6 @@ def test_every_function_is_right_and_every_bug_shows() -> None:
                     expected.append((module, result))
     python = sandboxed()
     try:
-        python.run(DRIVER)
         python.put(texts=texts, wanted=wanted)
         python.run("outcome = apart(calls, texts, wanted)")
         given = python.get("outcome")
@@ -101,22 +100,21 @@ def test_every_function_is_right_and_every_bug_shows() -> None:
 
 def test_thousands_of_tasks_and_none_in_both_splits() -> None:
     rng = Random(0)
-    plans = [draw_plan(rng, modules=1, functions=2, bugs=1) for _ in range(1_000)]
-    assert len({repr(files(plan)) for plan in plans}) == 1_000
+    plans = [draw_plan(rng, modules=1, functions=2, bugs=1) for _ in range(600)]
+    assert len({repr(files(plan)) for plan in plans}) == 600
     world = Repo()
     shown: dict[str, set[str]] = {"train": set(), "eval": set()}
     for split in ("train", "eval"):
-        for index in range(60):
+        for index in range(30):
             begin(world, world.task(split, index))
             shown[split].add(repr(world.snapshot()[1]))
-    assert len(shown["train"]) == len(shown["eval"]) == 60 and not shown["train"] & shown["eval"]
+    assert len(shown["train"]) == len(shown["eval"]) == 30 and not shown["train"] & shown["eval"]
 
 
 def test_the_expert_mends_everything() -> None:
     for world in (Repo(), Repo(modules=2, functions=3, bugs=3, report="vague", reward="dense", noise=1)):
-        for index in range(2):
-            episode = play(world, world.task("train", index), expert)
-            assert episode.is_success and episode.total == 1
+        episode = play(world, world.task("train", 1), expert)
+        assert episode.is_success and episode.total == 1
         world.close()
 
 
@@ -278,7 +276,7 @@ def test_mistakes_are_valid_actions(world: Repo) -> None:
     begin(world, world.task("train", 0))
     kinds = {world.mistaken_action(Random(seed)).tool_calls[0].name for seed in range(20)}
     assert kinds == {"submit", "write_file", "replace"}
-    for seed in range(12):
+    for seed in range(8):
         begin(world, world.task("train", 0))
         assert advance(world, world.mistaken_action(Random(seed))).is_valid
     act = noisy(1.0)
@@ -287,7 +285,7 @@ def test_mistakes_are_valid_actions(world: Repo) -> None:
 
 
 def test_the_expert_goes_on_after_mistakes(world: Repo) -> None:
-    for text in ("", "def f(:", "pass\n"):
+    for text in ("", "pass\n"):
         begin(world, world.task("train", 1))
         name = f"{world.snapshot()[0].modules[0][0]}.py"
         do(world, "write_file", path=name, text=text)

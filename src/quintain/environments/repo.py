@@ -176,7 +176,6 @@ class Repo(Environment):
     def submit(self) -> str:
         """Hand in the repository as it is; this ends the work."""
         value = self._graded()
-        self._box.close()
         said = "All hidden tests pass." if value == 1 else "Some hidden tests fail."
         return self.finish(said, reward=value if self._is_dense else float(value == 1), success=value == 1)
 

@@ -112,7 +112,7 @@ def calls(files, wanted):
             given.append([])
     return json.dumps(given)
 '''
-"""What the box is told first. `tests` and `calls` are run in processes that `apart` forks off."""
+"""What the box knows from its start. `tests` and `calls` are run in processes that `apart` forks off."""
 
 
 class Outcome(Protocol):
@@ -187,7 +187,6 @@ class RepoBox:
         """Return the limit that `call` passed, or what it gave."""
         if self._python is None:
             self._python = sandboxed()
-            self._python.run(DRIVER)
         self._python.put(**objects)
         reason = self._python.run(f"outcome = {call}").reason
         if reason:
@@ -209,13 +208,13 @@ STOPPED = {
 
 
 def sandboxed() -> Interpreter:
-    """Return a new Python in the sandbox.
+    """Return a new Python in the sandbox that knows `DRIVER`.
 
     Raises:
         SandboxError: isolation is missing or does not work.
     """
     limits = _named(LIMITS)(seconds=SECONDS, memory_bytes=MEMORY_BYTES)
-    return cast(Interpreter, _named(SANDBOX)(limits))
+    return cast(Interpreter, _named(SANDBOX)(limits, setup=DRIVER))
 
 
 def require_sandbox() -> None:

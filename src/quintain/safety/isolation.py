@@ -107,7 +107,7 @@ def fault() -> str:
     """Return what is wrong with isolation on this machine, or an empty text; it is tried once."""
     try:
         command = isolated(["/bin/sh", "-c", f"{PROBE} exec readlink {' '.join(NAMESPACES)}"], Limits())
-        done = subprocess.run(command, env={}, stdin=subprocess.DEVNULL, capture_output=True, timeout=20)
+        done = subprocess.run(command, env={}, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
     except SandboxError as error:
         return str(error)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -23,7 +23,7 @@ from quintain.safety.processes import below, send
 from quintain.types import NOTHING, ToolSpec
 
 WORKER = "/worker.py"
-START_SECONDS = 20.0
+START_SECONDS = 60.0
 ROUNDS = 5
 
 
