@@ -22,8 +22,8 @@ LOOK = ToolSpec(name="look", description="", parameters={"type": "object"})
 @pytest.fixture(scope="module")
 def thinking() -> Chat:
     tokenizer = train_tokenizer(CORPUS, 300)
-    markup: list[str | AddedToken] = [AddedToken(token, special=False) for token in ("<think>", "</think>")]
-    tokenizer.add_tokens(markup)
+    for token in ("<think>", "</think>"):
+        tokenizer.add_tokens(AddedToken(token, special=False))
     return Chat(tokenizer)
 
 
