@@ -19,6 +19,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -110,6 +111,16 @@ def compare(what: str, python: Path, folder: Path, pairs: int) -> Result:
     }
 
 
+def growth(python: Path, folder: Path) -> Result:
+    """Return the peer's seconds per episode by turns, and the exponent of a fit (growth.py has ours)."""
+    rows: list[Result] = run(python, "peer.py", "turns", folder)["rows"]
+    turns, seconds = (np.log([row[key] for row in rows]) for key in ("turns", "seconds"))
+    exponent = float(np.polyfit(turns, seconds, 1)[0])
+    said = ", ".join(f"{row['turns']} turns {row['seconds']:.1f} s" for row in rows)
+    print(f"the peer's step of 16 episodes: {said}; exponent {exponent:.2f}")
+    return {"rows": rows, "exponent": exponent}
+
+
 def show(results: list[Result]) -> None:
     """Print the table."""
     versions = results[0]["details"]["peer"]["versions"]
@@ -135,6 +146,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=3, help="times that each side is run")
     parser.add_argument("--only", choices=sorted(WORK), nargs="*", help="which comparisons (all)")
+    parser.add_argument("--growth", action="store_true", help="also the peer's growth in turns (minutes)")
     parser.add_argument("--model", type=Path, help="model folder to use or to make (a temporary one)")
     parser.add_argument("--json", type=Path, help="file to write the figures to")
     arguments = parser.parse_args()
@@ -143,10 +155,13 @@ def main() -> None:
         folder = model_folder(python, (arguments.model or Path(place) / "model").resolve())
         chosen = [what for what in WORK if not arguments.only or what in arguments.only]
         results = [compare(what, python, folder, arguments.pairs) for what in chosen]
+        grown = growth(python, folder) if arguments.growth else None
     show(results)
     if arguments.json:
         about = {"date": date.today().isoformat(), "machine": platform.platform()}
-        arguments.json.write_text(json.dumps(about | {"comparisons": results}, indent=2), encoding="utf-8")
+        arguments.json.write_text(
+            json.dumps(about | {"comparisons": results, "peer_growth": grown}, indent=2), encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":

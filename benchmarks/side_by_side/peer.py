@@ -1,4 +1,4 @@
-"""The peer's side, run by the peer's own interpreter: python peer.py grpo|decode|batching|sft FOLDER.
+"""The peer's side, run by the peer's own interpreter: python peer.py grpo|turns|decode|batching|sft FOLDER.
 
 Prints one line of JSON. Settings are the peer's own, with what costs time and is not compared switched off:
 logging, saving, gradient checkpointing, reference model.
@@ -58,13 +58,13 @@ def settings(steps, **more):
     }
 
 
-def grpo(folder, steps=3, turns=workload.MAX_TURNS):
-    """Time whole GRPO steps of 64 episodes; the first is dropped."""
+def grpo(folder, steps=3, turns=workload.MAX_TURNS, episodes=workload.NUM_EPISODES, never=False):
+    """Time whole GRPO steps; the first is dropped. With `never` the number is not among those that are tried."""
     rng = random.Random(0)
     rows = [
         {
             "prompt": [{"role": "user", "content": workload.PROMPT}],
-            "secret": rng.randint(1, workload.HIGH),
+            "secret": 0 if never else rng.randint(1, workload.HIGH),
         }
         for _ in range(workload.TASKS * (steps + 1))
     ]
@@ -73,10 +73,10 @@ def grpo(folder, steps=3, turns=workload.MAX_TURNS):
     config = trl.GRPOConfig(
         **settings(
             steps,
-            per_device_train_batch_size=workload.NUM_EPISODES,
+            per_device_train_batch_size=episodes,
             num_generations=workload.GROUP_SIZE,
             steps_per_generation=1,
-            max_completion_length=1024,
+            max_completion_length=2048,
             max_tool_calling_iterations=turns,
             temperature=1.0,
             beta=0.0,
@@ -107,6 +107,15 @@ def grpo(folder, steps=3, turns=workload.MAX_TURNS):
     moments = [started, *clock.ends]
     seconds = [after - before for before, after in itertools.pairwise(moments)]
     return {"seconds": statistics.median(seconds[1:]), "sampled_per_episode": statistics.mean(lengths)}
+
+
+def turns(folder):
+    """Time GRPO steps of 16 episodes that go on for 4, 8, 16 and 32 turns."""
+    rows = []
+    for number in workload.GROWTH:
+        result = grpo(folder, steps=2, turns=number, episodes=workload.GROWTH_EPISODES, never=True)
+        rows.append({"turns": number, **result})
+    return {"rows": rows}
 
 
 def decode(folder):
@@ -187,7 +196,7 @@ def sft(folder, steps=5):
 
 def main():
     """Run what the command line names."""
-    known = {"grpo": grpo, "decode": decode, "batching": batching, "sft": sft}
+    known = {"grpo": grpo, "turns": turns, "decode": decode, "batching": batching, "sft": sft}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=sorted(known))
     parser.add_argument("folder", help="the model")

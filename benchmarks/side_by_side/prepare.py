@@ -16,13 +16,15 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 from transformers.utils import get_json_schema
 
+from quintain.curriculum.streams import Uniform
 from quintain.data.pack import micro_batches
 from quintain.data.samples import imitation_samples
 from quintain.environments.catalog import find
 from quintain.losses.imitation import imitation
 from quintain.models.save import save
 from quintain.models.tiny import TinySize, build_tiny
-from quintain.recipes.policy import demonstrate, harness
+from quintain.recipes.policy import demonstrate, harness, valid_action
+from quintain.rollout.collect import Rollout
 from quintain.trainers.learner import Learner, Optimization
 from quintain.types import Trajectory
 
@@ -51,6 +53,15 @@ def tokenizer(template: str) -> PreTrainedTokenizerFast:
         chat_template=template,
         padding_side="left",
     )
+
+
+def long_searches(tokens: PreTrainedTokenizerFast) -> list[Trajectory]:
+    """Return searches at random, of up to 34 turns: what the measurement of growth needs the model to go on with."""
+    make = find(f"guess?high={workload.HIGH}&max_turns={workload.LONGEST + 2}")
+    rollout = Rollout(harness(tokens, make, temperature=1.0), make, None)
+    groups = rollout.demonstrations(Uniform(make).draw(0, 64), valid_action, seed=1)
+    rollout.close()
+    return [trajectory for group in groups for trajectory in group.scored]
 
 
 def as_the_peer_asks(trajectory: Trajectory, tokens: PreTrainedTokenizerFast) -> Trajectory:
@@ -86,7 +97,9 @@ def main() -> None:
     make = find(f"guess?high={workload.HIGH}&max_turns={workload.MAX_TURNS}")
     agent = harness(tokens, make, temperature=1.0)
     shown = demonstrate(agent, make, count=192, seed=0)
-    samples = imitation_samples([*shown, *(as_the_peer_asks(t, tokens) for t in shown)])
+    shown += [as_the_peer_asks(trajectory, tokens) for trajectory in shown]
+    shown += [as_the_peer_asks(trajectory, tokens) for trajectory in long_searches(tokens)]
+    samples = imitation_samples(shown)
     learner = Learner(model, Optimization(learning_rate=2e-3))
     rng = random.Random(0)
     for update in range(UPDATES):
