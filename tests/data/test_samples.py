@@ -31,6 +31,14 @@ def credit_for(*trajectories: Trajectory, returns: bool = False) -> Credit:
     return Credit(trajectories=trajectories, advantages=layout(1), returns=layout(10) if returns else None)
 
 
+def test_turns_that_are_left_out_of_imitation_stay_as_context(trajectory: Make) -> None:
+    whole = trajectory([((1,), (2, 3)), ((4,), (5,)), ((6,), (7,))], logprobs=False)
+    (sample,) = imitation_samples([whole], is_left_out=lambda turn: turn.completion.token_ids == (5,))
+    assert sample.token_ids.tolist() == [1, 2, 3, 4, 5, 6, 7]
+    assert sample.loss_weight.tolist() == [0, 1, 1, 0, 0, 0, 1]
+    assert sample.turn_id.tolist() == [-1, 0, 0, -1, 1, -1, 2]
+
+
 def test_a_stream_by_hand(trajectory: Make) -> None:
     made = trajectory([((5, 9), (17, 2)), ((4,), (8,))])
     (sample,) = samples_from(credit_for(made, returns=True))

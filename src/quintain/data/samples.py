@@ -5,7 +5,7 @@ prompt of a turn has loss weight 0, what the policy sampled has 1.
 The one rule: trained tokens = sampled tokens, asserted on every call.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quintain.errors import DataError, InvariantError
-from quintain.types import Credit, Pair, Sample, Trajectory
+from quintain.types import Credit, Pair, Sample, Trajectory, Turn
 
 
 @dataclass(slots=True)
@@ -117,9 +117,12 @@ def samples_from(credit: Credit) -> list[Sample]:
     return samples
 
 
-def imitation_samples(trajectories: Sequence[Trajectory]) -> list[Sample]:
+def imitation_samples(
+    trajectories: Sequence[Trajectory], *, is_left_out: Callable[[Turn], bool] | None = None
+) -> list[Sample]:
     """Return the samples of `trajectories` with advantage 1 on every sampled token.
 
+    Turns that `is_left_out` says yes to are context: their loss weight is 0.
     Raises `DataError` when there are none: nothing would be trained.
     """
     advantages = tuple(
@@ -131,7 +134,17 @@ def imitation_samples(trajectories: Sequence[Trajectory]) -> list[Sample]:
         raise DataError(
             f"samples to imitate: got none from {len(trajectories)} trajectories; loosen the filter"
         )
-    return samples
+    return samples if is_left_out is None else [_without(s, trajectories, is_left_out) for s in samples]
+
+
+def _without(
+    sample: Sample, trajectories: Sequence[Trajectory], is_left_out: Callable[[Turn], bool]
+) -> Sample:
+    """Return `sample` with the turns that are left out as context."""
+    turns = trajectories[sample.trajectory].turns
+    left_out = [number for number, turn in enumerate(turns) if is_left_out(turn)]
+    weight = np.where(np.isin(sample.turn_id, left_out), np.float32(0), sample.loss_weight)
+    return replace(sample, loss_weight=weight)
 
 
 def pair_samples(pairs: Sequence[Pair]) -> list[Sample]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from quintain.agents.catalog import check as check_agent
 from quintain.errors import ConfigError
+from quintain.recipes.monitors.thresholds import thresholds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,11 +25,11 @@ class Job:
     """Seed of the run; everything random is derived from it."""
     steps: int = 100
     """Steps of training; the evaluation before the first is step 0."""
-    demonstrations: int = 100
+    demonstrations: int = 48
     """Episodes imitated before training (of the expert, or of random valid actions); 0 for none."""
-    imitation_rate: float = 1e-3
+    imitation_rate: float = 2e-3
     """Learning rate at which demonstrations are imitated before training; it falls to 0."""
-    imitation_epochs: int = 24
+    imitation_epochs: int = 12
     """Times that demonstrations are gone through before training; fewer leave a policy that still explores."""
     learning_rate: float = 3e-4
     """Learning rate of AdamW in training."""
@@ -42,6 +43,8 @@ class Job:
     """Environment steps of training episodes after which the run ends; none for no limit."""
     most_tokens: int | None = None
     """Sampled tokens of training episodes after which the run ends; none for no limit."""
+    monitors: str = ""
+    """Thresholds of alarms that differ from the defaults: entropy=0.5,window=10 (docs/reliability.md)."""
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
@@ -61,3 +64,4 @@ class Job:
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name}: got {getattr(self, name)}; give a number above 0")
         check_agent(self.agent)
+        thresholds(self.monitors)

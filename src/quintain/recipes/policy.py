@@ -23,11 +23,16 @@ from quintain.recipes.corpus import corpus
 from quintain.rollout.collect import Limits, OnEpisode, Rollout
 from quintain.rollout.policies import Demonstrator
 from quintain.text.chat import Chat
+from quintain.text.parse import write_tool_calls
 from quintain.text.tokenizer import train_tokenizer
 from quintain.types import Action, Observation, Trajectory, derive_seed
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+
+FUMBLES = 0.15
+"""Share of a form teacher's tool calls that cannot be read."""
 
 
 def new_policy(
@@ -66,7 +71,7 @@ def teacher(make_environment: Factory) -> Demonstrator:
     """Return the environment's expert, or random valid actions (which teach the form only) where it has none."""
     return asked(
         make_environment,
-        lambda environment: expert_action if isinstance(environment, Expert) else valid_action,
+        lambda environment: expert_action if isinstance(environment, Expert) else fumbled_action,
     )
 
 
@@ -79,6 +84,20 @@ def expert_action(environment: Environment, _rng: Random, _seen: Sequence[Observ
 def valid_action(environment: Environment, rng: Random, seen: Sequence[Observation]) -> Action:
     """Return a random valid action; integers come from the range that the observations `seen` name."""
     return random_action(environment, rng, "" if isinstance(environment, Legal) else telling(seen))
+
+
+def fumbled_action(environment: Environment, rng: Random, seen: Sequence[Observation]) -> Action:
+    """Return a random valid action, or now and then a tool call that cannot be read.
+
+    A policy that only ever saw calls go well does not know what to do once one went wrong. The warm-up does
+    not imitate the unreadable ones: they are there for what comes after them.
+    """
+    action = valid_action(environment, rng, seen)
+    if not action.tool_calls or rng.random() >= FUMBLES:
+        return action
+    text = write_tool_calls(action.tool_calls)
+    start = rng.randrange(1, len(text) - 1)
+    return Action(text=text[:start] + text[start + rng.randint(1, 8) :])
 
 
 def demonstrate(

@@ -21,7 +21,7 @@ from quintain.types import Trajectory, derive_seed
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-UPDATES_PER_EPOCH = 4
+DEMONSTRATIONS_PER_UPDATE = 8
 MICRO_TOKENS = 16_384
 
 
@@ -35,14 +35,15 @@ def warm_up(
     display: Display,
 ) -> None:
     """Train `model` to write what is written in `trajectories`, in `epochs` passes over them."""
-    samples = imitation_samples(trajectories)
+    samples = imitation_samples(trajectories, is_left_out=lambda turn: turn.action.error is not None)
     learner = Learner(model, optimization)
-    total = epochs * UPDATES_PER_EPOCH
+    updates_per_epoch = max(1, round(len(samples) / DEMONSTRATIONS_PER_UPDATE))
+    total = epochs * updates_per_epoch
     display.phase("warm-up", total)
     for update in range(total):
-        epoch, part = divmod(update, UPDATES_PER_EPOCH)
+        epoch, part = divmod(update, updates_per_epoch)
         order = np.random.default_rng(derive_seed(seed, "warm-up", epoch)).permutation(len(samples))
-        chosen = [samples[i] for i in order[part::UPDATES_PER_EPOCH]]
+        chosen = [samples[i] for i in order[part::updates_per_epoch]]
         if chosen:
             batches = micro_batches(chosen, max_tokens=MICRO_TOKENS)
             learner.step(batches, imitation(), rate_scale=1 - update / total)

@@ -1,0 +1,57 @@
+from random import Random
+from typing import Any
+
+import pytest
+
+from quintain.curriculum.streams import Uniform
+from quintain.environments.catalog import find
+from quintain.environments.protocol import Environment, begin, tool_action
+from quintain.recipes import policy
+from quintain.recipes.policy import demonstrate, fumbled_action, harness, new_policy, teacher
+from quintain.types import Action
+
+
+class NoExpert(Environment):
+    """A world of one tool, whose reward is for using it."""
+
+    def reset(self, task: Any) -> str:
+        return "Pick a number between 1 and 9."
+
+    def step(self, action: Action) -> Any:
+        return super().step(action)
+
+    from quintain.environments.tools import tool
+
+    @tool
+    def pick(self, number: int) -> str:
+        """Pick a number."""
+        return "again"
+
+
+def test_the_form_teacher_now_and_then_writes_what_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = NoExpert()
+    begin(environment, environment.task("train", 0))
+    seen = ("Pick a number between 1 and 9.",)
+    monkeypatch.setattr(policy, "FUMBLES", 0.0)
+    assert fumbled_action(environment, Random(0), seen).tool_calls[0].name == "pick"
+    monkeypatch.setattr(policy, "FUMBLES", 1.0)
+    broken = fumbled_action(environment, Random(0), seen)
+    assert not broken.tool_calls
+    whole = '<tool_call>{"name": "pick", "arguments": {"number": 7}}</tool_call>'
+    assert 0 < len(whole) - len(broken.text) <= 9
+
+
+def test_who_teaches() -> None:
+    assert teacher(NoExpert) is fumbled_action
+    assert teacher(find("guess")) is policy.expert_action
+
+
+def test_demonstrations_of_the_form_show_how_a_call_goes_on_after_a_failed_one() -> None:
+    make = NoExpert
+    _, tokenizer = new_policy("micro", make, seed=0)
+    shown = demonstrate(harness(tokenizer, make, temperature=1.0), make, count=6, seed=0)
+    turns = [turn for trajectory in shown for turn in trajectory.turns]
+    share = sum(turn.action.error is not None for turn in turns) / len(turns)
+    assert 0.05 < share < 0.3
+    assert len(Uniform(make).draw(0, 6)) == len(shown)
+    assert tool_action("pick", number=1).tool_calls
