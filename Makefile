@@ -12,11 +12,11 @@ FITS := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -c $(CONSTRAINTS)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test check format bench docs clean
+.PHONY: help quickstart test test-reference check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 quickstart: $(VENV)/.quickstart  ## train an agent on BabyAI, from nothing (3 minutes on 2 cores)
 	$(BIN)/quintain train quickstart --run quickstart --replace
@@ -24,6 +24,9 @@ quickstart: $(VENV)/.quickstart  ## train an agent on BabyAI, from nothing (3 mi
 test: $(VENV)/.dev  ## the whole suite, and the coverage that each room must have
 	$(BIN)/python -m pytest --cov --cov-report=
 	$(BIN)/python tests/coverage_gate.py
+
+test-reference: $(VENV)/.reference  ## our formulas against TRL's and TorchRL's, on random batches
+	$(BIN)/python -m pytest tests/reference -q
 
 check: $(VENV)/.dev  ## style, layout of the rooms, types
 	$(BIN)/ruff check .
@@ -41,7 +44,7 @@ bench: $(VENV)/.bench  ## how fast it is on this machine, side by side with TRL 
 	$(BIN)/python benchmarks/overhead.py --json benchmarks/results/overhead.json
 	$(BIN)/python benchmarks/growth.py --json benchmarks/results/growth.json
 	$(BIN)/python benchmarks/limits.py --json benchmarks/results/limits.json
-	$(BIN)/python benchmarks/compare.py --json benchmarks/results/compare.json
+	$(BIN)/python benchmarks/compare.py --growth --json benchmarks/results/compare.json
 
 docs: $(VENV)/.docs  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict --quiet
@@ -61,7 +64,7 @@ $(VENV)/.python:
 	  "got none among $(CANDIDATES); install one, or name it: make PYTHON=/path/to/python3.12" >&2; \
 	exit 1
 
-$(VENV)/.quickstart $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
+$(VENV)/.quickstart $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs $(VENV)/.reference: $(VENV)/.%: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 	@echo "installing quintain[$*] into $(VENV) (a few minutes the first time)"
 	@$(PIP) -e ".[$*]"
 	@touch $@
