@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from quintain.curriculum.streams import Uniform, held_out
 from quintain.data.pack import Aggregation, micro_batches
 from quintain.engines.local import Local
-from quintain.environments.boundary import tasks_of
+from quintain.environments.boundary import asked, checked_tools, tasks_of
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Factory
 from quintain.eval.evaluate import Evaluation, evaluate
@@ -24,6 +24,8 @@ from quintain.models.load import load
 from quintain.models.save import save
 from quintain.recipes.interrupt import Interruption
 from quintain.recipes.job import Job
+from quintain.recipes.monitors.thresholds import thresholds
+from quintain.recipes.monitors.watch import Monitors
 from quintain.recipes.policy import demonstrate, harness, new_policy
 from quintain.recipes.progress import Display
 from quintain.recipes.report import report_metrics, rollout_metrics
@@ -73,6 +75,8 @@ class Work:
         self.interruption = Interruption()
         rows = run.metrics()
         last = rows[-1] if rows else {}
+        tools = [tool.name for tool in asked(self.make_environment, checked_tools)]
+        self.monitors = Monitors(thresholds(job.monitors), rows, tools)
         self._seconds_before = float(last.get("time/seconds", 0.0))
         self.turns_taken = int(last.get("total/turns", 0))
         self.tokens_sampled = int(last.get("total/tokens", 0))
@@ -153,6 +157,7 @@ class Work:
         """Serve the new weights, record `step` with its metrics, and evaluate and save where that is due."""
         self.engine.sync(self.learner.version)
         row = {**rollout_metrics(groups), **(report_metrics(report) if report else {}), **(metrics or {})}
+        row |= self.monitors.measure(groups)
         row["time/step"] = time.monotonic() - self._step_started
         row["tokens_per_second"] = (self._num_computed() - self._num_tokens) / max(row["time/step"], 1e-9)
         row |= {"total/turns": float(self.turns_taken), "total/tokens": float(self.tokens_sampled)}
@@ -160,10 +165,13 @@ class Work:
         if is_due:
             row |= self.evaluate(step).metrics()
         row["time/seconds"] = self._seconds_before + time.monotonic() - self.started
+        row |= self.monitors.judge({"step": step, **row})
         self.run.commit(step, row)
+        self._raise_alarms(step)
         if is_due:
             self.run.checkpoint(step, self.learner.save)
         self.display.step(step, row)
+        self.monitors.stop_if_fatal(step)
 
     def evaluate(self, step: int) -> Evaluation:
         """Return what held-out tasks say of the policy; the same tasks and seeds at every step."""
@@ -174,6 +182,12 @@ class Work:
         trajectories = [t for group in groups for t in group.trajectories]
         self.run.append(trajectories, step=step, phase="eval")
         return evaluate(trajectories)
+
+    def _raise_alarms(self, step: int) -> None:
+        """Put the alarms that began with `step` into the journal and on the terminal."""
+        for alarm in self.monitors.new:
+            self.run.event("alarm", alarm.message, step=step, **self.monitors.evidence(alarm))
+            self.display.say(f"alarm at step {step} ({alarm.name}): {alarm.message}")
 
     def _num_computed(self) -> int:
         """Return the tokens that the engine has read and sampled so far."""

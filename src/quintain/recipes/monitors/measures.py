@@ -1,0 +1,160 @@
+"""What the episodes of a step say of the health of a run, as metrics under ``monitor/``.
+
+Signs of collapse follow RAGEN (arXiv 2504.20073) and RAGEN-2 (2604.06268): entropy may stay where it was while the
+episodes of different tasks become the same. The one rule: everything is measured on the recorded episodes, before
+any filter, and what cannot be measured is left out rather than 0.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
+
+import numpy as np
+
+from quintain.types import Failure, Group, Score, Trajectory
+
+N = 4
+"""Length of the n-grams that are looked at for repetition."""
+MOST_TOKENS = 16_384
+"""Tokens of a step that are looked at for repetition; of more, every second (third, …) completion is."""
+FILE_ARGUMENTS = frozenset(["path", "file", "filename", "file_path"])
+
+
+def measures(groups: Sequence[Group], tools: Collection[str] = ()) -> dict[str, float]:
+    """Return the metrics of a step's `groups` in an environment with `tools`; {} without episodes.
+
+    - ``monitor/failures`` and ``monitor/failures/OWNER``: shares of all episodes.
+    - ``monitor/zero_variance``: share of the groups of two or more whose episodes all score the same.
+    - ``monitor/entropy``: nats per sampled token, estimated by the mean of -log-prob.
+    - ``monitor/repeated_ngrams``: share of 4-grams that occurred before in their completion.
+    - ``monitor/prompt_information``: nats that a token tells about its task, from the use of tokens per task.
+    - ``monitor/length_advantage``: correlation of sampled tokens with reward, both less their group's mean.
+    - ``monitor/tool_coverage``: share of `tools` that were called; ``monitor/files``: distinct files named in calls.
+    - ``monitor/share/TERM``: share of a reward term in the absolute size of all terms.
+    - ``monitor/tokens_per_success``, ``monitor/turns_per_success``: cost of a solved task.
+    """
+    episodes = [t for group in groups for t in group.trajectories]
+    if not episodes:
+        return {}
+    found: dict[str, float | None] = {
+        **_failures(episodes),
+        "zero_variance": _zero_variance(groups),
+        "entropy": _entropy(episodes),
+        "repeated_ngrams": _repeated(episodes),
+        "prompt_information": _prompt_information(groups),
+        "length_advantage": _length_advantage(groups),
+        **_coverage(episodes, tools),
+        **_shares(episodes),
+        **_cost(episodes),
+    }
+    return {f"monitor/{name}": float(value) for name, value in found.items() if value is not None}
+
+
+def _failures(episodes: Sequence[Trajectory]) -> Mapping[str, float]:
+    """Return the share of failed episodes, in all and by owner."""
+    owners = Counter(t.outcome.owner for t in episodes if isinstance(t.outcome, Failure))
+    shares = {f"failures/{owner}": num / len(episodes) for owner, num in sorted(owners.items())}
+    return {"failures": owners.total() / len(episodes), **shares}
+
+
+def _values(group: Group) -> list[float]:
+    """Return the scores of the episodes that have one."""
+    return [t.outcome.value for t in group.scored if isinstance(t.outcome, Score)]
+
+
+def _zero_variance(groups: Sequence[Group]) -> float | None:
+    """Return the share of groups without a difference."""
+    several = [values for values in map(_values, groups) if len(values) > 1]
+    return sum(min(v) == max(v) for v in several) / len(several) if several else None
+
+
+def _completions(episodes: Sequence[Trajectory]) -> Iterator[tuple[int, ...]]:
+    """Yield what was sampled, turn by turn."""
+    return (turn.completion.token_ids for t in episodes for turn in t.turns if turn.completion.token_ids)
+
+
+def _entropy(episodes: Sequence[Trajectory]) -> float | None:
+    """Return the mean of -log-prob over sampled tokens."""
+    parts = chain.from_iterable(turn.completion.logprobs for t in episodes for turn in t.turns)
+    logprobs = np.fromiter(parts, dtype=np.float64)
+    return -float(logprobs.mean()) if logprobs.size else None
+
+
+def _repeated(episodes: Sequence[Trajectory]) -> float | None:
+    """Return the share of n-grams that repeat an earlier one of their completion; 0 where all are too short."""
+    completions = list(_completions(episodes))
+    stride = 1 + sum(map(len, completions)) // MOST_TOKENS
+    total = distinct = 0
+    for ids in completions[::stride]:
+        grams = list(zip(*(ids[start:] for start in range(N)), strict=False))
+        total += len(grams)
+        distinct += len(set(grams))
+    if not completions:
+        return None
+    return 1 - distinct / total if total else 0.0
+
+
+def _prompt_information(groups: Sequence[Group]) -> float | None:
+    """Return the mutual information of task and token in nats: 0 where all tasks get the same answers."""
+    by_task: dict[str, list[tuple[int, ...]]] = {}
+    for group in groups:
+        by_task.setdefault(group.task.id, []).extend(_completions(group.trajectories))
+    rows = [np.fromiter(chain.from_iterable(parts), dtype=np.int64) for parts in by_task.values()]
+    rows = [row for row in rows if row.size]
+    if len(rows) < 2:
+        return None
+    _, places = np.unique(np.concatenate(rows), return_inverse=True)
+    counts = [
+        np.bincount(p, minlength=places.max() + 1)
+        for p in np.split(places, np.cumsum([row.size for row in rows])[:-1])
+    ]
+    joint = np.stack(counts) / len(places)
+    expected = joint.sum(1, keepdims=True) * joint.sum(0, keepdims=True)
+    there = joint > 0
+    return float((joint[there] * np.log(joint[there] / expected[there])).sum())
+
+
+def _length_advantage(groups: Sequence[Group]) -> float | None:
+    """Return the correlation within groups, None where lengths or rewards do not differ."""
+    lengths: list[float] = []
+    rewards: list[float] = []
+    for group in groups:
+        values = _values(group)
+        tokens = [t.num_sampled for t in group.scored]
+        rewards += [value - sum(values) / len(values) for value in values]
+        lengths += [num - sum(tokens) / len(tokens) for num in tokens]
+    x, y = np.array(lengths), np.array(rewards)
+    scale = float(np.sqrt((x * x).sum() * (y * y).sum()))
+    return float((x * y).sum()) / scale if scale > 1e-12 else None
+
+
+def _coverage(episodes: Sequence[Trajectory], tools: Collection[str]) -> Mapping[str, float]:
+    """Return the share of `tools` that were called, and how many files the calls named."""
+    calls = [call for t in episodes for turn in t.turns for call in turn.action.tool_calls]
+    used = {call.name for call in calls} & set(tools)
+    files = {str(value) for call in calls for name, value in call.arguments.items() if name in FILE_ARGUMENTS}
+    named = {"files": float(len(files))} if files else {}
+    return {"tool_coverage": len(used) / len(tools), **named} if tools else named
+
+
+def _shares(episodes: Sequence[Trajectory]) -> Mapping[str, float]:
+    """Return the share of each reward term in the sum of absolute values."""
+    sizes: dict[str, float] = {}
+    for turn in (turn for t in episodes for turn in t.turns):
+        for name, value in turn.reward_terms.items():
+            sizes[name] = sizes.get(name, 0.0) + abs(value)
+    total = sum(sizes.values())
+    return {f"share/{name}": size / total for name, size in sorted(sizes.items())} if total else {}
+
+
+def _cost(episodes: Sequence[Trajectory]) -> Mapping[str, float]:
+    """Return tokens and turns of all episodes for each that succeeded; {} where none did."""
+    solved = sum(isinstance(t.outcome, Score) and t.outcome.is_success for t in episodes)
+    if not solved:
+        return {}
+    return {
+        "tokens_per_success": sum(t.num_sampled for t in episodes) / solved,
+        "turns_per_success": sum(len(t.turns) for t in episodes) / solved,
+    }
