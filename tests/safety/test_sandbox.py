@@ -25,8 +25,18 @@ def python(code: str, limits: Limits = LONG, **files: str) -> Finished:
     return run([interpreter()[0], "-I", "-S", "-B", "-c", f"{code}\n# {MARK}"], files, limits)
 
 
+EARLIER: set[int] = set()
+"""Processes that other tests have not ended yet."""
+
+
+@pytest.fixture(autouse=True)
+def earlier() -> None:
+    EARLIER.clear()
+    EARLIER.update(left_behind())
+
+
 def left_behind() -> set[int]:
-    """Return processes of our boxes, and dead children of ours."""
+    """Return processes of our boxes, and dead children of ours, that this test has left."""
     found = set(below(os.getpid()))
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
@@ -35,7 +45,7 @@ def left_behind() -> set[int]:
                 is_dead = f"PPid:\t{os.getpid()}\n" in status and "State:\tZ" in status
                 if is_dead or MARK in (entry / "cmdline").read_text(errors="replace"):
                     found.add(int(entry.name))
-    return found
+    return found - EARLIER
 
 
 def test_a_command_runs_among_its_files_and_says_how_it_ended() -> None:

@@ -1,22 +1,16 @@
-"""The nouns that cross the seams between rooms, and the counter-based seeds.
-
-Everything here is frozen, keyword-only data with standard-library contents: no torch and no numpy at import.
-The one rule: token ids are the truth, text is a view of them; a failure is a `Failure`, never a number.
-"""
+"""The nouns of episodes: what is asked, said, done and scored; and the counter-based seeds."""
 
 from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-    from torch import Tensor
+    pass
 
 Owner = Literal["policy", "environment", "tool", "judge", "engine"]
 Split = Literal["train", "eval"]
@@ -293,129 +287,3 @@ class Group:
     def scored(self) -> tuple[Trajectory, ...]:
         """The trajectories that may be trained on: failures are left out, and at least one token was sampled."""
         return tuple(t for t in self.trajectories if isinstance(t.outcome, Score) and t.num_sampled)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Credit:
-    """How much each sampled token mattered, in the order of `trajectories`.
-
-    Example: one trajectory of two turns with 2 and 1 tokens → ``advantages=((array([.5, .5]), array([-.5])),)``.
-    """
-
-    trajectories: tuple[Trajectory, ...]
-    advantages: tuple[tuple[NDArray[np.float32], ...], ...]
-    """[trajectory][turn] → [tokens sampled in the turn]."""
-    returns: tuple[tuple[NDArray[np.float32], ...], ...] | None = None
-    """Regression targets of a critic, same layout; None where the method has no critic."""
-    metrics: Mapping[str, float] = NOTHING
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """One token stream [L], ready to pack. `loss_weight` is 0 wherever the policy did not sample.
-
-    Example: prompt (5, 9) then sampled (17, 2): ``loss_weight`` (0, 0, 1, 1), ``turn_id`` (-1, -1, 0, 0),
-    ``turn_end`` (F, F, F, T). Position t carries the log-prob of token t given the tokens before it.
-    """
-
-    token_ids: NDArray[np.int64]
-    loss_weight: NDArray[np.float32]
-    logprobs: NDArray[np.float32]
-    """Log-probs at sampling; 0 where nothing was sampled, NaN nowhere."""
-    advantages: NDArray[np.float32]
-    returns: NDArray[np.float32]
-    turn_id: NDArray[np.int64]
-    """Index of the turn the policy sampled the token in, -1 for prompt tokens."""
-    turn_end: NDArray[np.bool_]
-    trajectory: int
-    """Index of the trajectory that this stream is a segment of."""
-    pair: int = -1
-    """Index of the preference pair; -1 outside of pairs."""
-    is_chosen: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """Samples packed end to end, without padding: N tokens, B streams.
-
-    Example: streams of 3 and 2 tokens → ``lengths`` (3, 2), ``sequence_id`` (0, 0, 0, 1, 1),
-    ``position_ids`` (0, 1, 2, 0, 1).
-    """
-
-    token_ids: Tensor
-    """int64 [N]"""
-    sequence_id: Tensor
-    """int64 [N], the stream a token belongs to"""
-    position_ids: Tensor
-    """int64 [N], position within the stream"""
-    lengths: tuple[int, ...]
-    """tokens of each stream, [B]"""
-    loss_weight: Tensor
-    """float [N], already normalised over the whole step: a loss is a plain sum, exact under micro-batching"""
-    logprobs: Tensor
-    """float [N], at sampling"""
-    advantages: Tensor
-    """float [N]"""
-    returns: Tensor
-    """float [N]"""
-    turn_id: Tensor
-    """int64 [N]"""
-    extra: BatchExtra
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchExtra:
-    """What only some methods need of a `Batch`, and what is one number for the whole step."""
-
-    num_trained: int
-    """tokens with loss weight in the *whole* step, the unit of every per-token metric"""
-    turn_end: Tensor
-    """bool [N]"""
-    trajectory: Tensor
-    """int64 [B]"""
-    pair: Tensor
-    """int64 [B], -1 outside of pairs; both streams of a pair are always in one micro-batch"""
-    is_chosen: Tensor
-    """bool [B]"""
-    num_pairs: int = 0
-    """pairs in the *whole* step"""
-    reference_logprobs: Tensor | None = None
-    """float [N], under the frozen reference policy"""
-    values: Tensor | None = None
-    """float [N], critic's values when the batch was collected"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outputs:
-    """What the model says of a `Batch`, aligned with its tokens [N]; 0 where `loss_weight` is 0.
-
-    Example: ``Outputs(logprobs=tensor([0., -1.2]), entropy=tensor([0., 0.9]), values=None)``.
-    """
-
-    logprobs: Tensor
-    entropy: Tensor
-    values: Tensor | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LossReport:
-    """A loss and what to log with it: ``LossReport(loss=tensor(0.3), metrics={"policy/clip_fraction": 0.1})``.
-
-    Loss and metrics of the micro-batches of one step add up to those of the step.
-    """
-
-    loss: Tensor
-    metrics: Mapping[str, float] = NOTHING
-
-
-Loss = Callable[[Outputs, Batch], LossReport]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """A preference: ``Pair(chosen=won, rejected=lost, level="trajectory", margin=1.0)``."""
-
-    chosen: Trajectory
-    rejected: Trajectory
-    level: Literal["trajectory", "turn"] = "trajectory"
-    margin: float = 0.0
