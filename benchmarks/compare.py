@@ -112,13 +112,15 @@ def compare(what: str, python: Path, folder: Path, pairs: int) -> Result:
 
 
 def growth(python: Path, folder: Path) -> Result:
-    """Return the peer's seconds per episode by turns, and the exponent of a fit (growth.py has ours)."""
-    rows: list[Result] = run(python, "peer.py", "turns", folder)["rows"]
-    turns, seconds = (np.log([row[key] for row in rows]) for key in ("turns", "seconds"))
-    exponent = float(np.polyfit(turns, seconds, 1)[0])
-    said = ", ".join(f"{row['turns']} turns {row['seconds']:.1f} s" for row in rows)
-    print(f"the peer's step of 16 episodes: {said}; exponent {exponent:.2f}")
-    return {"rows": rows, "exponent": exponent}
+    """Return, for both sides, seconds of a step of 16 episodes by turns, and the exponent of a fit."""
+    grown: Result = {}
+    for side, interpreter in (("peer", python), ("ours", sys.executable)):
+        rows: list[Result] = run(interpreter, f"{side}.py", "turns", folder)["rows"]
+        turns, seconds = (np.log([row[key] for row in rows]) for key in ("turns", "seconds"))
+        grown[side] = {"rows": rows, "exponent": float(np.polyfit(turns, seconds, 1)[0])}
+        said = ", ".join(f"{row['turns']} turns {row['seconds']:.2f} s" for row in rows)
+        print(f"{side}, a step of 16 episodes: {said}; exponent {grown[side]['exponent']:.2f}", flush=True)
+    return grown
 
 
 def show(results: list[Result]) -> None:
@@ -146,7 +148,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=3, help="times that each side is run")
     parser.add_argument("--only", choices=sorted(WORK), nargs="*", help="which comparisons (all)")
-    parser.add_argument("--growth", action="store_true", help="also the peer's growth in turns (minutes)")
+    parser.add_argument(
+        "--growth", action="store_true", help="also the growth of both sides in turns (minutes)"
+    )
     parser.add_argument("--model", type=Path, help="model folder to use or to make (a temporary one)")
     parser.add_argument("--json", type=Path, help="file to write the figures to")
     arguments = parser.parse_args()
@@ -160,7 +164,7 @@ def main() -> None:
     if arguments.json:
         about = {"date": date.today().isoformat(), "machine": platform.platform()}
         arguments.json.write_text(
-            json.dumps(about | {"comparisons": results, "peer_growth": grown}, indent=2), encoding="utf-8"
+            json.dumps(about | {"comparisons": results, "growth": grown}, indent=2), encoding="utf-8"
         )
 
 

@@ -1,4 +1,4 @@
-"""Our side of the comparison: python ours.py grpo|decode|sft FOLDER. Prints one line of JSON."""
+"""Our side of the comparison: python ours.py grpo|turns|decode|sft FOLDER. Prints one line of JSON."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from quintain.data.pack import micro_batches, samples_from
 from quintain.engines.local import Local
 from quintain.engines.protocol import Request, Sampling
 from quintain.environments.catalog import find
+from quintain.environments.guess import Guess
 from quintain.losses.imitation import imitation
 from quintain.losses.policy import clipped
 from quintain.models.load import load
 from quintain.recipes.policy import harness
 from quintain.recipes.warm_up import MICRO_TOKENS
-from quintain.rollout.collect import Rollout
+from quintain.rollout.collect import Limits, Rollout
 from quintain.trainers.learner import Learner, Optimization
-from quintain.types import Sample
+from quintain.types import Sample, Task
 
 Result = dict[str, object]
 REPEATS = 5
@@ -61,6 +62,43 @@ def grpo(folder: str) -> Result:
         "rollout_seconds": statistics.median(rolled for rolled, _ in parts[1:]),
         "learning_seconds": statistics.median(learned for _, learned in parts[1:]),
     }
+
+
+class Never(Guess):
+    """The world with a number that no guess names."""
+
+    def reset(self, task: Task) -> str:
+        """Hide 0, which is below the range."""
+        said = super().reset(task)
+        self._secret = 0
+        return said
+
+
+def turns(folder: str) -> Result:
+    """Time GRPO steps of 16 episodes that go on for 4, 8, 16 and 32 turns."""
+    loaded = load(folder)
+    engine = Local(loaded.model)
+    learner = Learner(loaded.model, Optimization(learning_rate=1e-6))
+    rows: list[dict[str, float]] = []
+    for number in workload.GROWTH:
+        limits = Limits(max_turns=number)
+        rollout = Rollout(harness(loaded.tokenizer, Never, temperature=1.0), Never, engine, limits=limits)
+        seconds: list[float] = []
+        sampled = engine.num_sampled
+        for step in range(REPEATS):
+            started = time.perf_counter()
+            drawn = Uniform(Never).draw(step, workload.GROWTH_EPISODES // workload.GROUP_SIZE)
+            groups = rollout.groups(drawn, size=workload.GROUP_SIZE, seed=step)
+            batches = micro_batches(samples_from(group_relative(groups)), max_tokens=MICRO_TOKENS)
+            learner.step(batches, clipped())
+            engine.sync(learner.version)
+            seconds.append(time.perf_counter() - started)
+        rollout.close()
+        per_episode = (engine.num_sampled - sampled) / REPEATS / workload.GROWTH_EPISODES
+        rows.append(
+            {"turns": number, "seconds": statistics.median(seconds[1:]), "sampled_per_episode": per_episode}
+        )
+    return {"rows": rows}
 
 
 def decode(folder: str) -> Result:
@@ -118,12 +156,12 @@ def stream(ids: list[int], index: int) -> Sample:
 def main() -> None:
     """Run what the command line names."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("grpo", "decode", "sft"))
+    parser.add_argument("what", choices=("grpo", "turns", "decode", "sft"))
     parser.add_argument("folder", help="the model")
     arguments = parser.parse_args()
     what, folder = arguments.what, arguments.folder
     torch.set_flush_denormal(True)
-    result = {"grpo": grpo, "decode": decode, "sft": sft}[what](folder)
+    result = {"grpo": grpo, "turns": turns, "decode": decode, "sft": sft}[what](folder)
     versions = {
         "quintain": quintain.__version__,
         "transformers": transformers.__version__,
