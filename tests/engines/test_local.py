@@ -59,12 +59,15 @@ def test_log_probs_over_three_turns_are_those_of_the_plain_model(model: PreTrain
             streams[name] = [*stream, *completion.token_ids]
 
 
-def test_families_say_which_path_they_run_on(model: PreTrainedModel) -> None:
+def test_families_say_which_path_they_run_on(
+    model: PreTrainedModel, caplog: pytest.LogCaptureFixture
+) -> None:
     reason = Local(model).fallback_reason
     if model.config.model_type == "gemma":
         assert reason is not None and "gemma" in reason
+        assert f"generic, slower path: {reason}" in caplog.text
     else:
-        assert reason is None
+        assert reason is None and not caplog.text
 
 
 def test_tokens_do_not_depend_on_who_else_is_in_the_batch(qwen: PreTrainedModel) -> None:

@@ -8,6 +8,7 @@ its first token, so no stale key or value is ever used.
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -27,6 +28,8 @@ from quintain.types import Completion, Failure
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -76,6 +79,8 @@ class Local:
         self._max_length = min(limit, max_length or limit)
         self.max_batch = max_batch
         self.fallback_reason = unsupported(model)
+        if self.fallback_reason:
+            LOG.warning("the model runs on the generic, slower path: %s", self.fallback_reason)
         self.decoder = decoder_for(model, self._max_length)
         self._version = 0
         self._sessions: dict[str, _Session] = {}

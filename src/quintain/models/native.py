@@ -51,7 +51,7 @@ def unavailable() -> str | None:
     try:
         library()
     except Unavailable as reason:
-        LOG.info("kernels in C are not used: %s", reason)
+        LOG.warning("the kernels in C are not used, torch is slower: %s", reason)
         return str(reason)
     return None
 
