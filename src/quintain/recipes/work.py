@@ -18,7 +18,9 @@ from quintain.engines.local import Local
 from quintain.environments.boundary import asked, checked_tools, tasks_of
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Factory
+from quintain.errors import InvariantError
 from quintain.eval.evaluate import Evaluation, evaluate
+from quintain.models.fingerprint import fingerprint
 from quintain.models.heads import ValueHead
 from quintain.models.load import load
 from quintain.models.save import save
@@ -32,11 +34,12 @@ from quintain.recipes.report import report_metrics, rollout_metrics
 from quintain.recipes.warm_up import MICRO_TOKENS, warm_up
 from quintain.rollout.collect import Limits, Rollout
 from quintain.store.run import Run
+from quintain.trainers.canary import Canary
 from quintain.trainers.learner import Learner, Optimization, StepReport
 from quintain.types import Batch, Group, Sample, Task, Trajectory, derive_seed
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 START, MODEL = "start", "model"
 """Folders of a run: the policy it starts from (after the warm-up), and the one it ends with."""
@@ -69,6 +72,7 @@ class Work:
             value_head=ValueHead(self.model.config.hidden_size) if has_critic else None,
             has_reference=has_reference,
         )
+        self.canary = Canary(self.learner)
         self.rollout = Rollout(self.agent, self.make_environment, self.engine, limits=limits)
         self.curriculum = Uniform(tasks_of(self.make_environment))
         self.held_out = held_out(tasks_of(self.make_environment), job.eval_episodes)
@@ -155,9 +159,9 @@ class Work:
         metrics: Mapping[str, float] | None = None,
     ) -> None:
         """Serve the new weights, record `step` with its metrics, and evaluate and save where that is due."""
-        self.engine.sync(self.learner.version)
+        gap = self.sync()
         row = {**rollout_metrics(groups), **(report_metrics(report) if report else {}), **(metrics or {})}
-        row |= self.monitors.measure(groups)
+        row |= {"gap/canary": gap, **self.monitors.measure(groups)}
         row["time/step"] = time.monotonic() - self._step_started
         row["tokens_per_second"] = (self._num_computed() - self._num_tokens) / max(row["time/step"], 1e-9)
         row |= {"total/turns": float(self.turns_taken), "total/tokens": float(self.tokens_sampled)}
@@ -170,8 +174,14 @@ class Work:
         self._raise_alarms(step)
         if is_due:
             self.run.checkpoint(step, self.learner.save)
+            self.run.event("weights", fingerprint(self.model), step=step, version=self.learner.version)
         self.display.step(step, row)
         self.monitors.stop_if_fatal(step)
+
+    def sync(self) -> float:
+        """Let the engine serve the learner's weights, prove it, and return how far they are apart in nats."""
+        self.engine.sync(self.learner.version)
+        return self.canary.check(self.engine)
 
     def evaluate(self, step: int) -> Evaluation:
         """Return what held-out tasks say of the policy; the same tasks and seeds at every step."""
@@ -232,10 +242,26 @@ def opened(
         checkpoint = run.latest_checkpoint()
         if checkpoint is not None:
             work.learner.load(Path(checkpoint.folder))
-        work.engine.sync(work.learner.version)
+            check_weights(run, work.model)
+        work.sync()
         stack.enter_context(work.interruption)
         yield work
     run.finish("done")
+
+
+def check_weights(run: Run, model: PreTrainedModel) -> None:
+    """Raise where `model` is not what the journal says it was at the newest checkpoint of `run`.
+
+    Raises:
+        InvariantError: the fingerprints differ.
+    """
+    step, found = run.next_step - 1, fingerprint(model)
+    known = [e["message"] for e in run.events() if e["kind"] == "weights" and e["data"]["step"] == step]
+    if known and known[-1] != found:
+        raise InvariantError(
+            f"weights of the checkpoint of step {step}: got fingerprint {found[:12]}, and the journal has "
+            f"{known[-1][:12]}; journal and checkpoints are of different runs, restore both from one copy"
+        )
 
 
 def prepare(job: Job, run: Run, display: Display, *, has_warm_up: bool) -> None:
