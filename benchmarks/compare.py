@@ -61,8 +61,8 @@ def peer_python() -> Path:
     return python
 
 
-def model_folder(python: Path, folder: Path) -> Path:
-    """Return `folder` with a model that knows the world, made if it is not there."""
+def model_folder(python: Path, folder: Path, *options: str) -> Path:
+    """Return `folder` with a model that knows the world, made with `options` if it is not there."""
     if not (folder / "config.json").exists():
         print(f"teaching the model of the comparison in {folder}", flush=True)
         found = subprocess.run(
@@ -70,7 +70,7 @@ def model_folder(python: Path, folder: Path) -> Path:
             check=True, capture_output=True, text=True,
         )  # fmt: skip
         template = Path(found.stdout.strip().splitlines()[-1]) / TEMPLATE
-        subprocess.run([sys.executable, HERE / "prepare.py", template, folder], check=True)
+        subprocess.run([sys.executable, HERE / "prepare.py", template, folder, *options], check=True)
     return folder
 
 
@@ -159,7 +159,9 @@ def main() -> None:
         folder = model_folder(python, (arguments.model or Path(place) / "model").resolve())
         chosen = [what for what in WORK if not arguments.only or what in arguments.only]
         results = [compare(what, python, folder, arguments.pairs) for what in chosen]
-        grown = growth(python, folder) if arguments.growth else None
+        grown: Result | None = None
+        if arguments.growth:
+            grown = growth(python, model_folder(python, folder.with_name(f"{folder.name}-long"), "--long"))
     show(results)
     if arguments.json:
         about = {"date": date.today().isoformat(), "machine": platform.platform()}

@@ -91,6 +91,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("template", type=Path, help="file with the chat template")
     parser.add_argument("folder", type=Path, help="where the model goes")
+    parser.add_argument("--long", action="store_true", help="also teach searches of up to 34 turns")
     arguments = parser.parse_args()
     tokens = tokenizer(arguments.template.read_text(encoding="utf-8"))
     model = build_tiny(tokens, size=SHAPE)
@@ -98,7 +99,8 @@ def main() -> None:
     agent = harness(tokens, make, temperature=1.0)
     shown = demonstrate(agent, make, count=192, seed=0)
     shown += [as_the_peer_asks(trajectory, tokens) for trajectory in shown]
-    shown += [as_the_peer_asks(trajectory, tokens) for trajectory in long_searches(tokens)]
+    if arguments.long:
+        shown += [as_the_peer_asks(trajectory, tokens) for trajectory in long_searches(tokens)]
     samples = imitation_samples(shown)
     learner = Learner(model, Optimization(learning_rate=2e-3))
     rng = random.Random(0)

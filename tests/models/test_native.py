@@ -11,6 +11,7 @@ from quintain.models import native
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A home folder without compiled kernels; what was loaded before is loaded again afterwards."""
     known = native.library, native.unavailable
+    monkeypatch.setattr(native, "_FUNCTIONS", {})
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     for remembered in known:
         remembered.cache_clear()

@@ -16,10 +16,9 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,6 +38,8 @@ MAY_FAIL = frozenset(
     }
 )
 """Kernels that allocate, and return whether they could not."""
+_FUNCTIONS: dict[str, Callable[..., int | None]] = {}
+"""Those that were called before, declared."""
 
 
 class Unavailable(Exception):
@@ -80,35 +81,25 @@ def library() -> ctypes.CDLL:
 
 
 def call(name: str, *arguments: Tensor | int | float | None) -> None:
-    """Call the kernel `name`: tensors by address, numbers as int64 and float.
+    """Call the kernel `name`: tensors by address (their rows must be dense), numbers as int64 and float.
 
     Raises:
         MemoryError: the kernel found no memory.
     """
-    function, convert = _function(name, tuple(type(argument) for argument in arguments))
-    if function(*(to(argument) for to, argument in zip(convert, arguments, strict=True))):
+    function = _FUNCTIONS.get(name) or _declared(name, arguments)
+    if function(*[part.data_ptr() if isinstance(part, Tensor) else part for part in arguments]):
         raise MemoryError(f"the kernel {name} found no memory")
 
 
-@cache
-def _function(name: str, kinds: tuple[type, ...]) -> tuple[Any, tuple[Callable[[Any], Any], ...]]:
-    """Return the C function `name`, declared for arguments of `kinds`, and how to hand them over."""
-    function = ctypes.CFUNCTYPE(
+def _declared(name: str, arguments: Sequence[Tensor | int | float | None]) -> Callable[..., int | None]:
+    """Return the C function `name`, declared for what it is called with: the kinds never change."""
+    kinds = {int: ctypes.c_int64, float: ctypes.c_float}
+    signature = ctypes.CFUNCTYPE(
         ctypes.c_int if name in MAY_FAIL else None,
-        *(
-            ctypes.c_int64 if kind is int else ctypes.c_float if kind is float else ctypes.c_void_p
-            for kind in kinds
-        ),
-    )((name, library()))
-    return function, tuple(int if kind is int else float if kind is float else _address for kind in kinds)
-
-
-def _address(tensor: Tensor | None) -> int | None:
-    """Return where a dense `tensor` stands in memory."""
-    if tensor is None:
-        return None
-    assert tensor.is_contiguous() or tensor.stride(-1) == 1, "kernels read rows that are dense"
-    return tensor.data_ptr()
+        *(kinds.get(type(argument), ctypes.c_void_p) for argument in arguments),
+    )
+    function = _FUNCTIONS[name] = signature((name, library()))
+    return function
 
 
 def _compiled(compiler: str) -> Path:
