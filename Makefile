@@ -12,7 +12,7 @@ FITS := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -c $(CONSTRAINTS)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-reference check format bench docs clean
+.PHONY: help quickstart test test-reference test-real check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -27,6 +27,10 @@ test: $(VENV)/.dev  ## the whole suite, and the coverage that each room must hav
 
 test-reference: $(VENV)/.reference  ## our formulas against TRL's and TorchRL's, on random batches
 	$(BIN)/python -m pytest tests/reference -q
+
+test-real:  ## the adapters to real environments, against the real packages (in a .venv-real of its own)
+	@$(MAKE) --no-print-directory VENV=.venv-real .venv-real/.dev .venv-real/.real
+	.venv-real/bin/python -m pytest -m real -rs tests/environments
 
 check: $(VENV)/.dev  ## style, layout of the rooms, types
 	$(BIN)/ruff check .
@@ -51,7 +55,7 @@ docs: $(VENV)/.docs  ## build the documentation into site/
 	@echo "open site/index.html"
 
 clean:  ## remove what the targets made, runs excepted
-	rm -rf $(VENV) site dist .coverage coverage.json .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-real site dist .coverage coverage.json .pytest_cache .ruff_cache
 
 $(VENV)/.python:
 	@for python in $(CANDIDATES); do \
@@ -64,7 +68,7 @@ $(VENV)/.python:
 	  "got none among $(CANDIDATES); install one, or name it: make PYTHON=/path/to/python3.12" >&2; \
 	exit 1
 
-$(VENV)/.quickstart $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs $(VENV)/.reference: $(VENV)/.%: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
+$(VENV)/.quickstart $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs $(VENV)/.reference $(VENV)/.real: $(VENV)/.%: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 	@echo "installing quintain[$*] into $(VENV) (a few minutes the first time)"
 	@$(PIP) -e ".[$*]"
 	@touch $@

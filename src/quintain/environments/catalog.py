@@ -36,19 +36,25 @@ CATALOG: dict[str, str] = {
     "hopqa": "quintain.environments.hopqa:HopQA",
     "house": "quintain.environments.house:House",
     "keydoor": "quintain.environments.keydoor:KeyDoor",
+    "pettingzoo": "quintain.environments.pettingzoo:PettingZoo",
     "plan": "quintain.environments.plan:Plan",
+    "reasoning-gym": "quintain.environments.reasoning_gym:ReasoningGym",
     "repo": "quintain.environments.repo:Repo",
     "screen": "quintain.environments.screen:Screen",
     "shop": "quintain.environments.shop:Shop",
     "sokoban": "quintain.environments.sokoban:Sokoban",
     "stream": "quintain.environments.stream:Stream",
     "sums": "quintain.environments.sums:Sums",
+    "textarena": "quintain.environments.textarena:TextArena",
     "twocards": "quintain.environments.twocards:TwoCards",
     "web": "quintain.environments.web:Web",
 }
 ADAPTERS: dict[str, str] = {
     "babyai": "babyai/GoToRedBallNoDists",
     "gymnasium": "gymnasium/FrozenLake-v1",
+    "pettingzoo": "pettingzoo/tictactoe_v3",
+    "reasoning-gym": "reasoning-gym/chain_sum",
+    "textarena": "textarena/TicTacToe-v0?opponent=random",
 }
 """Names that are followed by ``/`` and what to adapt, with an example of each."""
 _importing: ContextVar[bool] = ContextVar("importing", default=False)
