@@ -9,8 +9,14 @@ from typing import Any, cast
 import pytest
 
 import quintain
+from quintain.cli.method_table import METHODS
+from quintain.environments.catalog import ADAPTERS, CATALOG, find
+from quintain.environments.check import check
 from quintain.environments.protocol import Environment, advance, begin, tool_action
+from quintain.environments.scores import recorded
 from quintain.errors import EXIT_CODES
+from quintain.recipes.job import Job
+from quintain.recipes.knobs import knobs
 from quintain.recipes.names import RECIPES
 from quintain.types import Action
 
@@ -75,6 +81,57 @@ def test_the_environment_without_tools(tmp_path: Path) -> None:
     word = str(begin(echo, echo.task("train", 0))).removeprefix("Say: ")
     assert advance(echo, Action(text=f" {word}\n")).is_success
     assert not advance(echo, Action(text="wall")).is_success
+
+
+def test_the_world_of_the_afternoon_keeps_the_rules(tmp_path: Path) -> None:
+    (source,) = (
+        block for block in blocks(ROOT / "docs" / "own-environment.md", "python") if "class Lift" in block
+    )
+    file = tmp_path / "lift.py"
+    file.write_text(source, encoding="utf-8")
+    report = check(f"{file}:Lift", episodes=20)
+    assert report.has_passed, "\n".join(report.lines())
+    assert report.measured["expert/success"] == 1
+    assert report.measured["first_observation_overlap"] == 0
+
+
+def test_the_table_of_worlds_has_the_recorded_scores() -> None:
+    text = (ROOT / "docs" / "worlds" / "index.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| \[`(\w+)`\]\((\w+)\.md\) \| [^|]+ \| (.+) \| (.+) \| (.+) \| (.+) \|$", text, re.MULTILINE
+    )
+    known = recorded()
+    assert [row[0] for row in rows] == sorted(CATALOG.keys() - ADAPTERS.keys())
+    for name, page, tags, *cells in rows:
+        assert page == name
+        assert tags.split(", ") == sorted(find(name).kind.tags)
+        found = [known[name][measure] for measure in ("noop", "random", "expert")]
+        assert [float(cell) / 100 for cell in cells] == pytest.approx(found)  # pyright: ignore[reportUnknownMemberType]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/methods/index.md"])
+def test_every_recipe_is_in_the_table_of_methods(page: str) -> None:
+    linked = re.findall(
+        r"\[`(\w+)`\]\((?:docs/methods/)?(\w+)\.md\)", (ROOT / page).read_text(encoding="utf-8")
+    )
+    files = {name: module.rpartition(".")[2] for name, module in RECIPES.items() if name != "quickstart"}
+    assert sorted(linked) == sorted(files.items())
+
+
+def test_the_states_of_methods_are_those_of_the_command() -> None:
+    rows = re.findall(
+        r"^\| [^|]+ \| (.*`.*) \| (\w+) \|$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    told = {name: state for recipes, state in rows for name in re.findall(r"`(\w+)`", recipes)}
+    listed = {recipe: state for family in METHODS.values() for _, state, recipe in family if recipe}
+    assert {name: told.get(name) for name in listed} == listed
+
+
+def test_the_fields_of_every_job_are_told_with_their_defaults() -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `([a-z_]+)` \| (\S+) \| .+ \|$", text, re.MULTILINE))
+    words = {None: "none", "": "empty"}
+    assert rows == {knob.name: words.get(knob.default, str(knob.default)) for knob in knobs(Job)}
 
 
 def test_links_between_pages_lead_somewhere() -> None:
