@@ -12,7 +12,7 @@ FITS := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -c $(CONSTRAINTS)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-reference test-real check format bench docs clean
+.PHONY: help quickstart test test-faults test-reference test-real check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -24,6 +24,9 @@ quickstart: $(VENV)/.quickstart  ## train an agent on BabyAI, from nothing (3 mi
 test: $(VENV)/.dev  ## the whole suite, and the coverage that each room must have
 	$(BIN)/python -m pytest --cov --cov-report=
 	$(BIN)/python tests/coverage_gate.py
+
+test-faults: $(VENV)/.dev  ## kills, signals, errors of the disk and damaged files (KILLS=100 SIGNALS=50 for more)
+	$(BIN)/python -m pytest tests/faults -m faults -q -rP --kills=$(or $(KILLS),18) --signals=$(or $(SIGNALS),10)
 
 test-reference: $(VENV)/.reference  ## our formulas against TRL's and TorchRL's, on random batches
 	$(BIN)/python -m pytest tests/reference -q

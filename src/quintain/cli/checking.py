@@ -1,4 +1,4 @@
-"""``quintain check E|MODEL|RUN``: is it fit to be used?
+"""``quintain check E|MODEL|RUN|RECIPE``: is it fit to be used?
 
 A folder is checked as what it holds; everything else is the name of an environment. The one rule: checking
 changes nothing.
@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from quintain.cli.arguments import Parser, named_folder, whole_number
+from quintain.cli.preflight import check_recipe
 from quintain.cli.tables import show
 from quintain.errors import EnvironmentFault, ModelError, QuintainError, StoreError, UsageError
+from quintain.recipes.names import RECIPES
 
 
 class Line(NamedTuple):
@@ -23,10 +25,14 @@ class Line(NamedTuple):
 
 
 def check(argv: Sequence[str]) -> int:
-    """Check an environment, a model folder or a run."""
-    parser = Parser("check", "Check an environment (conformance suite), a model folder or a run.")
+    """Check an environment, a model folder, a run or, with the flags of its training, a recipe."""
+    if argv and argv[0] in RECIPES and not Path(argv[0]).exists():
+        return check_recipe(argv)
+    parser = Parser("check", "Check an environment (conformance suite), a model folder, a run or a recipe.")
     parser.add_argument(
-        "target", metavar="E|MODEL|RUN", help="environment, model folder, run folder or its name"
+        "target",
+        metavar="E|MODEL|RUN|RECIPE",
+        help="environment, model folder, run folder or its name, or a recipe followed by its flags",
     )
     parser.flag("--episodes", "episodes per baseline of an environment (default 20)", "N", "20")
     parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", "runs")

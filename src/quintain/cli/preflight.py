@@ -1,0 +1,60 @@
+"""``quintain check RECIPE``: what would it train on? Takes the flags of ``quintain train RECIPE``.
+
+The one rule: colours are a view; without a terminal every piece of a stream names its kind.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from quintain.errors import InvariantError
+
+if TYPE_CHECKING:
+    from quintain.recipes.preflight import Piece
+
+STYLES = {"prompt": "dim", "masked": "yellow", "trained": "bold green"}
+
+
+def check_recipe(argv: Sequence[str]) -> int:
+    """Run the preflight of the recipe that the first argument names and return the exit status."""
+    from quintain.cli.settings import configuration
+    from quintain.cli.training import first_line, train_parser
+    from quintain.recipes.configure import build
+    from quintain.recipes.knobs import knobs
+    from quintain.recipes.names import recipe_module
+
+    recipe, *rest = argv
+    module = recipe_module(recipe)
+    parser = train_parser(recipe, first_line(module.__doc__), knobs(module.Config))
+    parser.switch("--json", "print JSON")
+    arguments = parser.read(rest)
+    values = configuration(recipe, module.Config, arguments.config, arguments)
+
+    from quintain.cli.checking import Line, report
+    from quintain.cli.launch import check_parts
+    from quintain.recipes.preflight import preflight
+
+    job = build(module.Config, values, f"check {recipe}")
+    check_parts(job)
+    found = preflight(job)
+    if not arguments.json:
+        for number, stream in enumerate(found.streams, start=1):
+            show_stream(f"episode {number}", stream)
+    lines = [Line(*finding) for finding in found.findings]
+    return report(recipe, lines, arguments.json, InvariantError)
+
+
+def show_stream(title: str, stream: Sequence["Piece"]) -> None:
+    """Print a token stream, each piece in the colour of its kind."""
+    print(f"--- {title}: prompt, sampled and masked, sampled and trained")
+    if not sys.stdout.isatty():
+        for piece in stream:
+            print(f"[{piece.kind}] {piece.text}")
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    text = Text()
+    for piece in stream:
+        text.append(piece.text, style=STYLES[piece.kind])
+    Console().print(text)

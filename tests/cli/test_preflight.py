@@ -1,0 +1,114 @@
+"""``quintain check RECIPE``: what would be trained on, and faults that it must find."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quintain.recipes import preflight
+from quintain.recipes.work import Work
+from quintain.types import Group
+
+Cli = Callable[..., Any]
+SMALL = ["--environment", "lever.py:Lever", "--model", "micro", "--demonstrations", "0"]
+WORLD = '''
+import quintain
+
+
+class Lever(quintain.Environment):
+    """Odd is right."""
+
+    max_turns = 2
+
+    def reset(self, task):
+        return "A lever."
+
+    def step(self, action):
+        is_right = sum(map(ord, action.text)) % 2 == 1
+        return quintain.StepResult(observation="It fell.", reward=float(is_right), is_terminated=is_right)
+
+    def legal_actions(self):
+        return ("up", "down")
+
+
+class Stuck(Lever):
+    """Nothing helps."""
+
+    def step(self, action):
+        return quintain.StepResult(observation="It rolls on.")
+'''
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quintain.recipes.corpus.NUM_EPISODES", 4)
+
+
+@pytest.fixture(autouse=True)
+def world(cli: Cli) -> None:
+    Path("lever.py").write_text(WORLD)
+
+
+def states(out: str) -> dict[str, str]:
+    return {row["name"]: row["state"] for row in json.loads(out)["findings"]}
+
+
+def test_a_sound_recipe_is_shown_and_passes(cli: Cli) -> None:
+    found = cli("check", "grpo", *SMALL)
+    assert found.status == 0, found.out
+    assert found.out.count("--- episode ") == 3
+    assert "[prompt] " in found.out and "[trained] " in found.out and "[masked]" not in found.out
+    assert "tools\tskip\tnone was called" in found.out
+    for name in (
+        "episodes",
+        "reward variance",
+        "template",
+        "mask",
+        "engine and learner",
+        "alignment",
+    ):
+        assert f"{name}\tpass\t" in found.out
+
+
+def test_a_mask_and_an_engine_that_lie_are_found(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    examined = preflight.examined
+
+    def spoiled(work: Work, groups: list[Group]) -> preflight.Preflight:
+        def elsewhere(group: Group) -> Group:
+            episodes = [
+                replace(
+                    t,
+                    turns=tuple(
+                        replace(
+                            turn,
+                            completion=replace(
+                                turn.completion, logprobs=(-9.0,) * len(turn.completion.logprobs)
+                            ),
+                        )
+                        for turn in t.turns
+                    ),
+                )
+                for t in group.trajectories
+            ]
+            return replace(group, trajectories=tuple(episodes))
+
+        return examined(work, [elsewhere(group) for group in groups])
+
+    monkeypatch.setattr(preflight, "examined", spoiled)
+    monkeypatch.setattr(preflight, "said", lambda trajectory: [0])  # pyright: ignore[reportUnknownLambdaType]
+    found = cli("check", "grpo", *SMALL, "--json")
+    assert found.status == 8
+    assert states(found.out)["engine and learner"] == states(found.out)["mask"] == "fail"
+
+
+def test_a_task_that_cannot_be_solved_has_no_variance(cli: Cli) -> None:
+    found = cli("check", "grpo", *SMALL, "--environment", "lever.py:Stuck", "--json")
+    assert states(found.out)["reward variance"] == "fail"
+    assert "always 0: stuck/train/" in found.out
+
+
+def test_flags_are_those_of_the_recipe(cli: Cli) -> None:
+    assert "did you mean '--group-size'" in cli("check", "grpo", "--group-sise", "3").line

@@ -1,0 +1,14 @@
+"""How many faults: `make test-faults KILLS=100 SIGNALS=50`."""
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--kills", type=int, default=18, help="runs that are killed")
+    parser.addoption("--signals", type=int, default=10, help="runs that are asked to stop")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent.name == "faults":
+            item.add_marker(pytest.mark.faults)
