@@ -1,4 +1,4 @@
-"""How fast the parts are on this machine: python benchmarks/speed.py
+"""How fast the parts are on this machine: python benchmarks/parts.py
 
 Prints a table; each figure is the best of a few repetitions, on as many threads as torch takes.
 """

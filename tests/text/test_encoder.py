@@ -224,3 +224,11 @@ def test_a_slow_tokenizer_is_refused() -> None:
 
     with pytest.raises(ModelError, match="fast backend is needed: got Slow; convert it"):
         TextEncoder(Slow())  # pyright: ignore[reportArgumentType]
+
+
+def test_what_is_remembered_of_defused_texts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quintain.text.encoder.CACHED_TEXTS", 2)
+    defuse = Defuser(["<x>"])
+    first = [defuse(text) for text in ("a<x>b", "c", "d", "a<x>b")]
+    assert first[0] == first[3] != "a<x>b"
+    assert first[1:3] == ["c", "d"]
