@@ -22,7 +22,7 @@ quickstart: $(VENV)/.quickstart  ## train an agent on BabyAI, from nothing (3 mi
 	$(BIN)/quintain train quickstart --run quickstart --replace
 
 test: $(VENV)/.dev  ## the whole suite, and the coverage that each room must have
-	$(BIN)/python -m pytest --cov --cov-report=
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --cov --cov-report=
 	$(BIN)/python tests/coverage_gate.py
 
 test-faults: $(VENV)/.dev  ## kills, signals, errors of the disk and damaged files (KILLS=100 SIGNALS=50 for more)
