@@ -15,15 +15,6 @@ from quintain.types import Action
 
 pytestmark = pytest.mark.filterwarnings("ignore:Game :UserWarning")
 CHECKED = ("builds", "tasks", "random play", "nonsense", "snapshot")
-    "builds",
-    "tasks",
-    "random play",
-    "nonsense",
-    "determinism",
-    "snapshot",
-    "legal actions",
-    "closing",
-)
 
 
 @pytest.fixture(scope="module")
