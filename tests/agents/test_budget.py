@@ -1,6 +1,7 @@
 """A thought that runs over its budget is closed for the model, and too many calls are refused."""
 
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 from tests.agents.conftest import CORPUS
@@ -23,7 +24,7 @@ LOOK = ToolSpec(name="look", description="", parameters={"type": "object"})
 def thinking() -> Chat:
     tokenizer = train_tokenizer(CORPUS, 300)
     for token in ("<think>", "</think>"):
-        tokenizer.add_tokens(AddedToken(token, special=False))
+        tokenizer.add_tokens(cast(Any, AddedToken(token, special=False)))
     return Chat(tokenizer)
 
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -158,7 +158,7 @@ def asked(folder: Path) -> None:
         began[0] = time.monotonic()
         os.kill(os.getpid(), kind)
 
-    Work.sampled = sampled
+    cast(Any, Work).sampled = sampled
     signal.signal(signal.SIGALRM, strike)
     with contextlib.suppress(KeyboardInterrupt):
         train(folder)

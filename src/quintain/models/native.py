@@ -93,7 +93,7 @@ def call(name: str, *arguments: Tensor | int | float | None) -> None:
 
 def _declared(name: str, arguments: Sequence[Tensor | int | float | None]) -> Callable[..., int | None]:
     """Return the C function `name`, declared for what it is called with: the kinds never change."""
-    kinds = {int: ctypes.c_int64, float: ctypes.c_float}
+    kinds: dict[type, type] = {int: ctypes.c_int64, float: ctypes.c_float}
     signature = ctypes.CFUNCTYPE(
         ctypes.c_int if name in MAY_FAIL else None,
         *(kinds.get(type(argument), ctypes.c_void_p) for argument in arguments),

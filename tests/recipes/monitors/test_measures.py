@@ -24,7 +24,8 @@ from quintain.types import (
 def episode(
     outcome: Outcome | float, *turns: tuple[int, ...], task: str = "a", index: int = 0, **more: Any
 ) -> Trajectory:
-    scored = Score(value=outcome, is_success=outcome > 0) if isinstance(outcome, float) else outcome
+    is_number = isinstance(outcome, (int, float))
+    scored = Score(value=outcome, is_success=outcome > 0) if is_number else outcome
     logprob = more.pop("logprob", -0.5)
     return Trajectory(
         task=Task(id=task, environment="e", seed=0),
