@@ -5,7 +5,8 @@ worst, where they differ. Log-ratios are summed over all tokens the policy sampl
 paper; prompts and observations are masked on both sides.
 
 Differences to the paper: the preference is the environment's outcome, not a person's; episodes have many turns
-(the trajectory-level pairs of ETO, 2403.02502); AdamW instead of RMSprop.
+(the trajectory-level pairs of ETO, 2403.02502); AdamW instead of RMSprop. The better side is imitated as well (RPO,
+2404.19733): failed episodes are the long ones, and the loss alone is content to make both sides unlikely.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ import numpy as np
 from quintain.data.pairs import best_and_worst
 from quintain.data.samples import pair_samples
 from quintain.errors import DataError
-from quintain.losses.preference import dpo
+from quintain.losses.preference import dpo, rpo
 from quintain.recipes.job import Job
 from quintain.recipes.work import Work, opened
 from quintain.store.run import Run
@@ -28,9 +29,12 @@ class Config(Job):
     """Configuration of direct preference optimization."""
 
     steps: int = 60
+    learning_rate: float = 1e-4
     eval_every: int = 20
     beta: float = 0.1
     """Strength of the pull towards the starting policy."""
+    imitation_weight: float = 1.0
+    """Weight of imitating the better side as well (RPO, 2404.19733); 0 is DPO as published."""
     tasks: int = 256
     """Tasks that pairs are made from."""
     group_size: int = 8
@@ -41,7 +45,7 @@ class Config(Job):
 
 def train(config: Config, run: Run) -> None:
     """Train until `config.steps`, continuing where `run` was left."""
-    loss = dpo(config.beta)
+    loss = rpo(config.beta, alpha=config.imitation_weight) if config.imitation_weight else dpo(config.beta)
     with opened(config, run, has_reference=True) as work:
         pairs = preferences(work, config)
         for step in work.steps():

@@ -32,6 +32,7 @@ from quintain.types import Credit, Group
 class Config(Job):
     """Configuration of PPO."""
 
+    learning_rate: float = 1e-4
     episodes: int = 64
     """Episodes of a step, each of another task."""
     updates: int = 2
