@@ -23,12 +23,21 @@ def test_disk_trouble_is_told_from_other_errors(error: Exception, verdict: bool)
     assert files.is_disk_trouble(error) is verdict
 
 
-def test_the_error_names_path_reason_and_free_bytes(tmp_path: Path) -> None:
+def test_the_error_names_path_reason_and_free_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert files.free_bytes(tmp_path) > 0
+    usage = files.shutil.disk_usage(tmp_path)
+    asked: list[Path] = []
+
+    def ask(place: Path) -> object:
+        asked.append(place)
+        return usage
+
+    monkeypatch.setattr(files.shutil, "disk_usage", ask)
     missing = tmp_path / "not" / "there"
     error = files.disk_error("writing", missing, OSError(errno.ENOSPC, "No space\nleft on device"))
     assert isinstance(error, StoreError)
-    free = files.free_bytes(missing)
-    assert free == files.free_bytes(tmp_path) > 0
+    assert files.free_bytes(missing) == usage.free
+    assert set(asked) == {tmp_path}
     assert str(error).startswith(f"writing in {missing}: got 'No space left on device' with ")
     assert "bytes free" in str(error) and "resume" in str(error) and "\n" not in str(error)
 
