@@ -45,7 +45,6 @@ def test_a_compiler_that_cannot_be_run_is_named(tmp_path: Path, monkeypatch: pyt
 
 def test_a_result_that_is_no_library_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiler = tmp_path / "cc"
-    compiler.write_text('#!/bin/sh\nfor word; do target=$last; last=$word; done\necho text > "$target"\n')
     compiler.write_text('#!/bin/sh\nwhile [ $# -gt 0 ]; do [ "$1" = -o ] && echo text > "$2"; shift; done\n')
     compiler.chmod(0o755)
     monkeypatch.setattr(native.shutil, "which", lambda _name: str(compiler))

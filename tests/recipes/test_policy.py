@@ -6,9 +6,9 @@ import pytest
 from quintain.curriculum.streams import Uniform
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment, begin, tool_action
+from quintain.environments.tools import tool
 from quintain.recipes import policy
 from quintain.recipes.policy import demonstrate, fumbled_action, harness, new_policy, teacher
-from quintain.types import Action
 
 
 class NoExpert(Environment):
@@ -16,11 +16,6 @@ class NoExpert(Environment):
 
     def reset(self, task: Any) -> str:
         return "Pick a number between 1 and 9."
-
-    def step(self, action: Action) -> Any:
-        return super().step(action)
-
-    from quintain.environments.tools import tool
 
     @tool
     def pick(self, number: int) -> str:

@@ -156,7 +156,7 @@ class FastDecoder:
             self.lengths.extend([0] * missing)
         if num_slots <= self._keys[0].shape[0] and length <= self._capacity:
             return
-        capacity = max(self._capacity, min(self.max_length, _rounded(length)))
+        capacity = max(self._capacity, min(self.max_length, rounded(length)))
         slots = max(len(self.lengths), self._keys[0].shape[0])
         weight = self._layers[0].qkv_weight
         for caches in (self._keys, self._values):
@@ -180,7 +180,7 @@ class FastDecoder:
         self._cos, self._sin = cos[0], sin[0]
 
 
-def _rounded(length: int) -> int:
+def rounded(length: int) -> int:
     """Return a cache length of at least `length`: the next multiple of 64 above five quarters of it."""
     return -(-(length + length // 4) // 64) * 64
 

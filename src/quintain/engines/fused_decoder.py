@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from quintain.engines.decoder import effective_weight, joined
+from quintain.engines.decoder import effective_weight, joined, rounded
 from quintain.models.families import backbone, head, head_sizes
 from quintain.models.native import call, fits
 
@@ -163,8 +163,7 @@ class FusedDecoder:
         known = self._keys[0].shape[0] if self._keys else 0
         if num_slots <= known and length <= self._capacity:
             return
-        wanted = -(-(length + length // 4) // 64) * 64
-        capacity = max(self._capacity, min(-(-self.max_length // BLOCK) * BLOCK, wanted))
+        capacity = max(self._capacity, min(-(-self.max_length // BLOCK) * BLOCK, rounded(length)))
         slots = max(len(self.lengths), known)
         padded = -(-self.dimension // BLOCK) * BLOCK
         shapes = (
