@@ -1,5 +1,6 @@
+from dataclasses import replace
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -7,8 +8,12 @@ from quintain.curriculum.streams import Uniform
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment, begin, tool_action
 from quintain.environments.tools import tool
+from quintain.errors import DataError
 from quintain.recipes import policy
 from quintain.recipes.policy import demonstrate, fumbled_action, harness, new_policy, teacher
+from quintain.recipes.progress import Display
+from quintain.recipes.warm_up import warm_up
+from quintain.trainers.learner import Optimization
 
 
 class NoExpert(Environment):
@@ -50,3 +55,24 @@ def test_demonstrations_of_the_form_show_how_a_call_goes_on_after_a_failed_one()
     assert 0.05 < share < 0.3
     assert len(Uniform(make).draw(0, 6)) == len(shown)
     assert tool_action("pick", number=1).tool_calls
+
+
+class Silent:
+    """A display that shows nothing."""
+
+    def phase(self, title: str, total: int) -> None:
+        """Show nothing."""
+
+    def advance(self) -> None:
+        """Show nothing."""
+
+
+def test_the_warm_up_does_not_imitate_what_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, tokenizer = new_policy("micro", NoExpert, seed=0)
+    agent = harness(tokenizer, NoExpert, temperature=1.0)
+    monkeypatch.setattr(policy, "FUMBLES", 1.0)
+    shown = demonstrate(agent, NoExpert, count=2, seed=0)
+    unreadable = [replace(t, turns=tuple(turn for turn in t.turns if turn.action.error)) for t in shown]
+    assert all(trajectory.turns for trajectory in unreadable)
+    with pytest.raises(DataError, match="without a trained token"):
+        warm_up(model, unreadable, Optimization(), epochs=1, seed=0, display=cast(Display, Silent()))
