@@ -47,6 +47,13 @@ class UserFault(OwnedFault):
         return fault
 
 
+class _StaysThere(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: it would carry the key to whatever host an answer names."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Return no request, so that the redirect is an error by its status."""
+
+
 class EndpointUser:
     """Asks ``POST {url}/chat/completions``: ``EndpointUser("http://127.0.0.1:8000/v1", model="qwen")``."""
 
@@ -68,7 +75,7 @@ class EndpointUser:
         if key_file:
             self._headers["Authorization"] = f"Bearer {_key(key_file)}"
         # Proxies come from environment variables, which only the command line reads.
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _StaysThere())
 
     def opening(self, case: Case) -> str:
         """See `User.opening`."""

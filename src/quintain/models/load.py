@@ -149,7 +149,12 @@ def _weight_files(folder: Path, asked: str) -> list[Path]:
         shards = _read_json(folder / WEIGHTS_INDEX, asked).get("weight_map")
         if not isinstance(shards, dict) or not shards:
             raise _refusal(asked, f"{WEIGHTS_INDEX} without a weight_map", "copy the file again")
-        names = {Path(str(name)).name for name in cast("dict[str, Any]", shards).values()}
+        names = {str(name) for name in cast("dict[str, Any]", shards).values()}
+        outside = [name for name in sorted(names) if Path(name).name != name]
+        if outside:
+            raise _refusal(
+                asked, f"{WEIGHTS_INDEX} that names {outside[0][:60]!r}", "give files of the folder only"
+            )
         return [folder / name for name in sorted(names)]
     pickled = sorted(file.name for pattern in PICKLED for file in folder.glob(pattern))
     if pickled:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import PurePosixPath
 
 from quintain.errors import SandboxError, UsageError
-from quintain.safety.isolation import isolated, require
+from quintain.safety.isolation import filter_handle, in_memory, isolated, require
 from quintain.safety.limits import Limits, Reason
 from quintain.safety.processes import below, memory, send
 
@@ -63,13 +63,15 @@ class Box:
         require()
         self.limits = limits
         self._looked = 0.0
-        handles = [_in_memory(content) for content in files.values()]
+        handles = [in_memory(content) for content in files.values()]
         placed = [
             word
             for handle, path in zip(handles, files, strict=True)
             for word in ("--perms", "0644", "--file", str(handle), path)
         ]
-        line = isolated(command, limits, mounts=[*mounts, *placed])
+        call_filter = filter_handle()
+        line = isolated(command, limits, mounts=[*mounts, *placed], call_filter=call_filter)
+        handles += [] if call_filter is None else [call_filter]
         try:
             self.process = _starter.start(line, handles, has_input)
         except OSError as error:
@@ -177,12 +179,3 @@ def _started(line: Sequence[str], handles: Sequence[int], has_input: bool) -> su
         bufsize=0,
         start_new_session=True,
     )
-
-
-def _in_memory(content: bytes) -> int:
-    """Return a file descriptor to read `content` from."""
-    handle = os.memfd_create("quintain")
-    with os.fdopen(os.dup(handle), "wb") as file:
-        file.write(content)
-    os.lseek(handle, 0, os.SEEK_SET)
-    return handle

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from quintain.errors import SandboxError
+from quintain.safety import syscalls
 from quintain.safety.limits import Limits
 
 FIRST_UID, NUM_UIDS = 64_000, 1_000
@@ -27,15 +28,18 @@ PROBE = (
     "test ! -e /etc/shadow && test ! -e /root && test ! -w / && test ! -w /usr/bin && test ! -w /dev/shm && "
     "test ! -w /proc/sys/kernel/core_pattern && test -w /tmp && cd /proc/self/ns && "
 )
+FILTERED = "grep -q '^Seccomp:.2' /proc/self/status && "
 NAMESPACES = ("net", "pid", "ipc", "uts", "user", "mnt")
 _numbers = itertools.count(os.getpid())
 
 
-def isolated(command: Sequence[str], limits: Limits, *, mounts: Sequence[str] = ()) -> list[str]:
+def isolated(
+    command: Sequence[str], limits: Limits, *, mounts: Sequence[str] = (), call_filter: int | None = None
+) -> list[str]:
     """Return the command line that runs `command` in a new box; run it with an empty environment.
 
     `mounts` are further arguments of bubblewrap, carried out when `/tmp` is there and before the rest is made
-    read-only.
+    read-only. `call_filter` is a file descriptor that holds `syscalls.program`; see `filter_handle`.
 
     Raises:
         SandboxError: this is not Linux, or a program is missing.
@@ -58,6 +62,7 @@ def isolated(command: Sequence[str], limits: Limits, *, mounts: Sequence[str] = 
             "box",
             "--as-pid-1",
         ),
+        *(() if call_filter is None else ("--seccomp", str(call_filter))),
         *_system(),
         *("--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"),
         *("--size", str(limits.scratch_bytes), "--tmpfs", "/tmp", *mounts, "--remount-ro", "/"),
@@ -65,6 +70,21 @@ def isolated(command: Sequence[str], limits: Limits, *, mounts: Sequence[str] = 
         *(f"--as={limits.memory_bytes}", f"--fsize={limits.scratch_bytes}", "--memlock=0", "--msgqueue=0"),
         *("--", *command),
     ]
+
+
+def in_memory(content: bytes) -> int:
+    """Return a file descriptor to read `content` from."""
+    handle = os.memfd_create("quintain")
+    with os.fdopen(os.dup(handle), "wb") as file:
+        file.write(content)
+    os.lseek(handle, 0, os.SEEK_SET)
+    return handle
+
+
+def filter_handle() -> int | None:
+    """Return a file descriptor that holds the filter of system calls; None on processors without one."""
+    content = syscalls.program()
+    return in_memory(content) if content else None
 
 
 def located(program: str) -> str:
@@ -106,8 +126,7 @@ def interpreter() -> tuple[str, tuple[str, ...]]:
 def fault() -> str:
     """Return what is wrong with isolation on this machine, or an empty text; it is tried once."""
     try:
-        command = isolated(["/bin/sh", "-c", f"{PROBE} exec readlink {' '.join(NAMESPACES)}"], Limits())
-        done = subprocess.run(command, env={}, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+        done = _probed()
     except SandboxError as error:
         return str(error)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -124,6 +143,28 @@ def fault() -> str:
         "(apt-get install bubblewrap) and allow user namespaces "
         "(sysctl kernel.unprivileged_userns_clone=1; in a container, a seccomp profile that permits them)"
     )
+
+
+def _probed() -> "subprocess.CompletedProcess[bytes]":
+    """Run `PROBE` in a box, which then names its namespaces."""
+    handle = filter_handle() if sys.platform == "linux" else None
+    probe = PROBE if handle is None else f"{PROBE}{FILTERED}"
+    try:
+        return subprocess.run(
+            isolated(
+                ["/bin/sh", "-c", f"{probe}exec readlink {' '.join(NAMESPACES)}"],
+                Limits(),
+                call_filter=handle,
+            ),
+            env={},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=60,
+            pass_fds=() if handle is None else (handle,),
+        )
+    finally:
+        if handle is not None:
+            os.close(handle)
 
 
 def require() -> None:

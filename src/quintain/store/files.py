@@ -72,7 +72,8 @@ def rename(source: Path, target: Path) -> None:
 def write_file(file: Path, content: bytes) -> None:
     """Write `content` to a new `file` and force it to the disk."""
     faults.point("write", file)
-    file.write_bytes(content)
+    with open(file, "wb", opener=_never_through_a_link) as stream:
+        stream.write(content)
     sync_file(file)
 
 
@@ -88,11 +89,16 @@ def replace_file(file: Path, content: bytes) -> None:
 def append_line(file: Path, line: str) -> None:
     """Append `line` to `file` with one write, so that a reader sees whole lines (not durable)."""
     faults.point("append", file)
-    descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    descriptor = _never_through_a_link(str(file), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
         os.write(descriptor, f"{line}\n".encode())
     finally:
         os.close(descriptor)
+
+
+def _never_through_a_link(file: str, flags: int) -> int:
+    """Open `file`; a link in a folder that others made could lead anywhere, and is an error."""
+    return os.open(file, flags | os.O_NOFOLLOW, 0o644)
 
 
 def remove_folder(folder: Path) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import jinja2
 
 from quintain.errors import ModelError
+from quintain.text.bounds import TemplateBoundError, bounded
 from quintain.text.encoder import Defuser, TextEncoder
 from quintain.text.parse import tools_text, write_tool_calls
 from quintain.text.pieces import PAD, Pieces, after_answer, pieces_of
@@ -34,12 +35,16 @@ RENDER_ERRORS = (
     ArithmeticError,
     AttributeError,
     LookupError,
+    MemoryError,
     RecursionError,
+    TemplateBoundError,
     TypeError,
     ValueError,
 )
 """What a template can raise; jinja2's own errors include those of its sandbox."""
 LONGEST_TEMPLATE = 1 << 20
+LONGEST_TEXT = 1 << 26
+"""Characters of a rendered chat."""
 NEW = "quintainnew"
 ANSWERS = ("quintainanswer", "<think>\nquintainthought\n</think>\n\nquintainanswer")
 SYSTEM: Entry = {"role": "system", "content": "quintainsystem"}
@@ -86,6 +91,7 @@ class Template:
         self._options = dict(options)
         self._source = template_of(tokenizer)
         self._turns: dict[tuple[tuple[str, ...], bool, bool], ProbedTurn] = {}
+        self._is_first = True
         self.render([USER])
         self.takes_system = self._shows([SYSTEM, USER], "quintainsystem")
         self.takes_repeats = self._shows([USER, OTHER_USER], "quintainother")
@@ -110,21 +116,26 @@ class Template:
         Raises:
             ModelError: the template refuses the chat or fails.
         """
+        schemas = [self._schema(tool) for tool in tools] or None
         try:
-            text = self._tokenizer.apply_chat_template(
-                list(entries),
-                tools=[self._schema(tool) for tool in tools] or None,
-                chat_template=self._source,
-                add_generation_prompt=opens,
-                tokenize=False,
-                **self._options,
-            )
+            with bounded(holds_memory=self._is_first):
+                text = self._tokenizer.apply_chat_template(
+                    list(entries),
+                    tools=schemas,
+                    chat_template=self._source,
+                    add_generation_prompt=opens,
+                    tokenize=False,
+                    **self._options,
+                )
+            if len(text) > LONGEST_TEXT:
+                raise TemplateBoundError(f"{len(text)} characters")
         except RENDER_ERRORS as error:
             roles = ", ".join(entry["role"] for entry in entries)
             raise ModelError(
                 f"rendering a chat of {roles} with the model's template: "
                 f"got {type(error).__name__}: {error}; set a tokenizer.chat_template that renders these roles"
             ) from error
+        self._is_first = False
         return cast(str, text)
 
     def entry(self, message: Message) -> Entry:

@@ -1,0 +1,42 @@
+"""What takes too long or grows too much is interrupted, and only that."""
+
+import resource
+import threading
+
+import pytest
+
+from quintain.text import bounds
+from quintain.text.bounds import TemplateBoundError, bounded
+
+
+def test_what_does_not_end_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "SECONDS", 0.1)
+    with pytest.raises(TemplateBoundError), bounded():
+        while True:
+            str(1)
+
+
+def test_what_grows_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "GROWTH_BYTES", 16 << 20)
+    held: list[bytes] = []
+    with pytest.raises(TemplateBoundError), bounded():
+        while True:
+            held.append(b"x" * (1 << 16))
+
+
+def test_memory_is_refused_by_the_kernel_where_it_is_held() -> None:
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with pytest.raises(MemoryError), bounded(holds_memory=True):
+        bytes(1 << 40)
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+
+
+def test_what_ends_is_left_alone() -> None:
+    before = threading.active_count()
+    for _ in range(50):
+        with bounded():
+            str(1)
+    for thread in threading.enumerate():
+        if thread.name == "quintain-template":
+            thread.join(5.0)
+    assert threading.active_count() <= before
