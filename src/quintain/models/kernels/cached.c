@@ -8,14 +8,14 @@
 void qt_cache(
     const float *key, const float *value, int64_t value_step, const int64_t *slots, const int64_t *positions,
     float *keys, float *values, int64_t n, int64_t kv, int64_t d, int64_t capacity) {
-    int64_t padded = rounded(d, LANES);
+    int64_t padded = rounded(d, BLOCK);
 #pragma omp parallel for schedule(static) if (n > 16)
     for (int64_t row = 0; row < n; row++) {
         int64_t at = positions[row];
         for (int64_t h = 0; h < kv; h++) {
-            float *block = keys + ((slots[row] * kv + h) * capacity + at / LANES * LANES) * d + at % LANES;
+            float *block = keys + ((slots[row] * kv + h) * capacity + at / BLOCK * BLOCK) * d + at % BLOCK;
             const float *from = key + (row * kv + h) * d;
-            for (int64_t i = 0; i < d; i++) block[i * LANES] = from[i];
+            for (int64_t i = 0; i < d; i++) block[i * BLOCK] = from[i];
             memcpy(values + ((slots[row] * kv + h) * capacity + at) * padded, value + row * value_step + h * d,
                    d * sizeof(float));
         }
@@ -29,11 +29,11 @@ int qt_cached_attention(
     const float *query, const float *keys, const float *values, const int64_t *first, const int64_t *count,
     const int64_t *past, const int64_t *slot, const int64_t *leader, const int64_t *shared, int64_t num_rows,
     int64_t heads, int64_t kv, int64_t d, int64_t capacity, float *out) {
-    int64_t padded = rounded(d, LANES), group = heads / kv, longest = 0;
+    int64_t padded = rounded(d, BLOCK), group = heads / kv, longest = 0;
     float scale = 1.0f / sqrtf((float)d);
     for (int64_t r = 0; r < num_rows; r++)
         if (past[r] + count[r] > longest) longest = past[r] + count[r];
-    int64_t room = rounded(longest, LANES);
+    int64_t room = rounded(longest, BLOCK);
     int failed = 0;
 #pragma omp parallel reduction(| : failed)
     {
@@ -53,18 +53,17 @@ int qt_cached_attention(
                 const float *rows[FEW];
                 for (int j = 0; j < num; j++)
                     rows[j] = query + ((first[r] + (row + j) / group) * heads + h * group + (row + j) % group) * d;
-                int64_t reach = rounded(past[r] + (row + num - 1) / group + 1, LANES);
+                int64_t reach = rounded(past[r] + (row + num - 1) / group + 1, BLOCK);
                 int64_t near = common < reach ? common : reach;
-                products_of(rows, num, theirs, near / LANES, d, scores, room);
-                products_of(rows, num, mine + near * d, (reach - near) / LANES, d, scores + near, room);
+                products_of(rows, num, theirs, near / BLOCK, d, scores, room);
+                products_of(rows, num, mine + near * d, (reach - near) / BLOCK, d, scores + near, room);
                 memset(mixed, 0, FEW * padded * sizeof(float));
                 for (int j = 0; j < num; j++)
                     softened(scores + j * room, past[r] + (row + j) / group + 1, reach, scale);
                 int64_t last = past[r] + (row + num - 1) / group + 1;
                 int64_t from_leader = near < last ? near : last;
-                mix_into(scores, room, num, their_values, from_leader, padded, padded, mixed);
-                mix_into(scores + near, room, num, my_values + near * padded, last - from_leader, padded, padded,
-                         mixed);
+                mix_into(scores, room, 1, num, their_values, from_leader, padded, mixed);
+                mix_into(scores + near, room, 1, num, my_values + near * padded, last - from_leader, padded, mixed);
                 for (int j = 0; j < num; j++)
                     memcpy(out + (rows[j] - query), mixed + j * padded, d * sizeof(float));
             }

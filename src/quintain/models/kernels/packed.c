@@ -4,7 +4,7 @@
    one key/value head are one unit of work, done by one thread, so the sums do not depend on the threads. */
 #include "tiles.h"
 
-#define MANY 16 /* rows of a tile of the backward pass */
+#define MANY 24 /* rows of a tile of the backward pass */
 
 typedef struct {
     const int64_t *start, *length, *prefix_start, *prefix_length; /* of each stream */
@@ -16,8 +16,8 @@ typedef struct {
 static void to_blocks(const float *rows, int64_t step, int64_t from, int64_t count, int64_t d, float *blocks) {
     for (int64_t k = 0; k < count; k++) {
         const float *row = rows + (from + k) * step;
-        float *to = blocks + k / LANES * LANES * d + k % LANES;
-        for (int64_t i = 0; i < d; i++) to[i * LANES] = row[i];
+        float *to = blocks + k / BLOCK * BLOCK * d + k % BLOCK;
+        for (int64_t i = 0; i < d; i++) to[i * BLOCK] = row[i];
     }
 }
 
@@ -29,7 +29,7 @@ static void to_padded(
 static int64_t longest_of(const Shape *s, int64_t first, int64_t last) {
     int64_t most = 0;
     for (int64_t i = first; i < last; i++) {
-        int64_t all = rounded(s->prefix_length[i], LANES) + rounded(s->length[i], LANES);
+        int64_t all = rounded(s->prefix_length[i], BLOCK) + rounded(s->length[i], BLOCK);
         if (all > most) most = all;
     }
     return most;
@@ -38,7 +38,7 @@ static int64_t longest_of(const Shape *s, int64_t first, int64_t last) {
 static int forward_unit(
     const Shape *s, const float *query, const float *key, const float *value, int64_t value_step, float *out,
     float *sums, int64_t first, int64_t last, int64_t h) {
-    int64_t d = s->d, padded = rounded(d, LANES), group = s->heads / s->kv, room = longest_of(s, first, last);
+    int64_t d = s->d, padded = rounded(d, BLOCK), group = s->heads / s->kv, room = longest_of(s, first, last);
     float *blocks = floats(room * d), *values = floats(room * padded), *scores = floats(FEW * room);
     float *mixed = floats(FEW * padded);
     int failed = !(blocks && values && scores && mixed);
@@ -47,7 +47,7 @@ static int forward_unit(
     int64_t has_prefix = -1;
     for (int64_t i = first; i < last && !failed; i++) {
         int64_t prefix = s->prefix_length[i], length = s->length[i], start = s->start[i];
-        int64_t own = rounded(prefix, LANES), end = own + rounded(length, LANES);
+        int64_t own = rounded(prefix, BLOCK), end = own + rounded(length, BLOCK);
         if (prefix && has_prefix != prefix) {
             to_blocks(keys, s->kv * d, s->prefix_start[i], prefix, d, blocks);
             to_padded(vals, value_step, s->prefix_start[i], prefix, d, padded, values);
@@ -62,8 +62,8 @@ static int forward_unit(
             const float *rows[FEW];
             for (int r = 0; r < num; r++)
                 rows[r] = query + ((start + (row + r) / group) * s->heads + h * group + (row + r) % group) * d;
-            int64_t reach = own + rounded((row + num - 1) / group + 1, LANES);
-            products_of(rows, num, blocks, reach / LANES, d, scores, room);
+            int64_t reach = own + rounded((row + num - 1) / group + 1, BLOCK);
+            products_of(rows, num, blocks, reach / BLOCK, d, scores, room);
             memset(mixed, 0, FEW * padded * sizeof(float));
             for (int r = 0; r < num; r++) {
                 int64_t token = (row + r) / group;
@@ -72,7 +72,7 @@ static int forward_unit(
                 sums[(start + token) * s->heads + h * group + (row + r) % group] =
                     softened(line, own + token + 1, reach, scale);
             }
-            mix_into(scores, room, num, values, reach < end ? reach : end, padded, padded, mixed);
+            mix_into(scores, room, 1, num, values, reach < end ? reach : end, padded, mixed);
             for (int r = 0; r < num; r++)
                 memcpy(out + (rows[r] - query), mixed + r * padded, d * sizeof(float));
         }
@@ -101,36 +101,13 @@ typedef struct {
     float *blocks, *value_blocks, *keys, *dkey, *dvalue, *weights, *dscores, *grads, *mixed, *rows;
 } Scratch;
 
-/* to[key][padded] += sum over rows of weights[row][key] * rows[row][padded], for FEW keys at a time */
+/* to[key][padded] += sum over rows of weights[row][key] * rows[row][padded] */
 INLINE void spread_back(
     const float *weights, int64_t stride, int64_t num_rows, int64_t num_keys, const float *rows, int64_t padded,
     float *to) {
-    for (int64_t column = 0; column < padded; column += FEW * LANES) {
-        int width = (int)((padded - column) / LANES);
-        if (width > FEW) width = FEW;
-        for (int64_t k = 0; k < num_keys; k += FEW) {
-            vec sum[FEW][FEW];
-            for (int i = 0; i < FEW; i++)
-                for (int c = 0; c < width; c++) sum[i][c] = load(to + (k + i) * padded + column + c * LANES);
-#define BACK(COLUMNS)                                                                            \
-    for (int64_t r = 0; r < num_rows; r++) {                                                     \
-        vec part[COLUMNS];                                                                       \
-        for (int c = 0; c < COLUMNS; c++) part[c] = load(rows + r * padded + column + c * LANES);\
-        for (int i = 0; i < FEW; i++) {                                                          \
-            vec weight = spread(weights[r * stride + k + i]);                                    \
-            for (int c = 0; c < COLUMNS; c++) sum[i][c] += weight * part[c];                     \
-        }                                                                                        \
-    }
-            switch (width) {
-            case 4: BACK(4) break;
-            case 3: BACK(3) break;
-            case 2: BACK(2) break;
-            default: BACK(1)
-            }
-#undef BACK
-            for (int i = 0; i < FEW; i++)
-                for (int c = 0; c < width; c++) store(to + (k + i) * padded + column + c * LANES, sum[i][c]);
-        }
+    for (int64_t k = 0; k < num_keys; k += FEW) {
+        int num = num_keys - k < FEW ? (int)(num_keys - k) : FEW;
+        mix_into(weights + k, 1, stride, num, rows, num_rows, padded, to + k * padded);
     }
 }
 
@@ -143,12 +120,12 @@ static void add_rows(
 static void backward_stream(
     const Shape *s, const Scratch *m, const float *query, const float *out, const float *dout, const float *sums,
     float *dquery, int64_t i, int64_t h, int64_t room) {
-    int64_t d = s->d, padded = rounded(d, LANES), group = s->heads / s->kv;
-    int64_t prefix = s->prefix_length[i], length = s->length[i], start = s->start[i], own = rounded(prefix, LANES);
+    int64_t d = s->d, padded = rounded(d, BLOCK), group = s->heads / s->kv;
+    int64_t prefix = s->prefix_length[i], length = s->length[i], start = s->start[i], own = rounded(prefix, BLOCK);
     float scale = 1.0f / sqrtf((float)d);
     for (int64_t row = 0; row < length * group; row += MANY) {
         int num = length * group - row < MANY ? (int)(length * group - row) : MANY;
-        int64_t reach = own + rounded((row + num - 1) / group + 1, LANES);
+        int64_t reach = own + rounded((row + num - 1) / group + 1, BLOCK);
         const float *rows[MANY], *grads[MANY];
         memset(m->mixed, 0, MANY * padded * sizeof(float));
         for (int r = 0; r < num; r++) {
@@ -159,8 +136,8 @@ static void backward_stream(
         }
         for (int r = 0; r < num; r += FEW) {
             int few = num - r < FEW ? num - r : FEW;
-            products_of(rows + r, few, m->blocks, reach / LANES, d, m->weights + r * room, room);
-            products_of(grads + r, few, m->value_blocks, reach / LANES, d, m->dscores + r * room, room);
+            products_of(rows + r, few, m->blocks, reach / BLOCK, d, m->weights + r * room, room);
+            products_of(grads + r, few, m->value_blocks, reach / BLOCK, d, m->dscores + r * room, room);
         }
         for (int r = 0; r < num; r++) {
             int64_t token = (row + r) / group, place = rows[r] - query;
@@ -176,7 +153,7 @@ static void backward_stream(
             }
         }
         for (int r = 0; r < num; r += FEW)
-            mix_into(m->dscores + r * room, room, num - r < FEW ? num - r : FEW, m->keys, reach, padded, padded,
+            mix_into(m->dscores + r * room, room, 1, num - r < FEW ? num - r : FEW, m->keys, reach, padded,
                      m->mixed + r * padded);
         for (int r = 0; r < num; r++)
             memcpy(dquery + (rows[r] - query), m->mixed + r * padded, d * sizeof(float));
@@ -189,7 +166,7 @@ static int backward_unit(
     const Shape *s, const float *query, const float *key, const float *value, int64_t value_step, const float *out,
     const float *sums, const float *dout, float *dquery, float *dkey, float *dvalue, int64_t first, int64_t last,
     int64_t h) {
-    int64_t d = s->d, padded = rounded(d, LANES), room = longest_of(s, first, last);
+    int64_t d = s->d, padded = rounded(d, BLOCK), room = longest_of(s, first, last);
     float *all = floats(room * (2 * d + 3 * padded) + MANY * (2 * room + 3 * padded));
     if (!all) return 1;
     Scratch m;
@@ -200,8 +177,8 @@ static int backward_unit(
     const float *keys = key + h * d, *vals = value + h * d;
     int64_t step = s->kv * d;
     for (int64_t i = first; i < last; i++) {
-        int64_t prefix = s->prefix_length[i], length = s->length[i], start = s->start[i], own = rounded(prefix, LANES);
-        int64_t end = own + rounded(length, LANES);
+        int64_t prefix = s->prefix_length[i], length = s->length[i], start = s->start[i], own = rounded(prefix, BLOCK);
+        int64_t end = own + rounded(length, BLOCK);
         memset(m.keys, 0, end * padded * sizeof(float));
         memset(m.dkey, 0, end * padded * sizeof(float)), memset(m.dvalue, 0, end * padded * sizeof(float));
         if (prefix) {

@@ -7,15 +7,44 @@
 
 #include "vector.h"
 
-#define FEW 4 /* rows of a small tile, and vectors of columns that it works on at once */
+#define FEW 6              /* rows of a small tile, at most */
+#define PER (BLOCK / LANES) /* registers of a row of a block */
+
+/* Columns of a tile, in registers: as many as the registers of the processor hold for so many rows. */
+#if LANES == 8
+#define WIDE(rows) ((rows) > 2 ? 2 : 4)
+#else
+#define WIDE(rows) 4
+#endif
+
+/* TILE(rows, columns), with both numbers known to the compiler. */
+#define BY_COLUMNS(TILE, rows, columns)                                                     \
+    switch (columns) {                                                                      \
+    case 4: TILE(rows, 4) break;                                                            \
+    case 3: TILE(rows, 3) break;                                                            \
+    case 2: TILE(rows, 2) break;                                                            \
+    default: TILE(rows, 1)                                                                  \
+    }
+#define BY_SIZE(TILE, rows, columns)                                                        \
+    switch (rows) {                                                                         \
+    case 6: BY_COLUMNS(TILE, 6, columns) break;                                             \
+    case 5: BY_COLUMNS(TILE, 5, columns) break;                                             \
+    case 4: BY_COLUMNS(TILE, 4, columns) break;                                             \
+    case 3: BY_COLUMNS(TILE, 3, columns) break;                                             \
+    case 2: BY_COLUMNS(TILE, 2, columns) break;                                             \
+    default: BY_COLUMNS(TILE, 1, columns)                                                   \
+    }
+
+INLINE int next_width(int64_t left, int rows) { return left < WIDE(rows) ? (int)left : WIDE(rows); }
 
 /* scores[row][16 * blocks] = rows[row][d] . keys, for `num` <= FEW rows; every block is 16 * d floats */
-INLINE void products_of(
+static void products_of(
     const float *const *rows, int num, const float *blocks, int64_t num_blocks, int64_t d, float *scores,
     int64_t stride) {
-    for (int64_t b = 0; b < num_blocks; b += FEW) {
-        int width = num_blocks - b < FEW ? (int)(num_blocks - b) : FEW;
-        const float *block = blocks + b * LANES * d;
+    int width;
+    for (int64_t b = 0; b < num_blocks * PER; b += width) {
+        const float *block = blocks + b / PER * BLOCK * d;
+        width = next_width(num_blocks * PER - b, num);
 #define DOT(ROWS, COLUMNS)                                                                  \
     {                                                                                       \
         vec sum[ROWS][COLUMNS];                                                             \
@@ -23,7 +52,8 @@ INLINE void products_of(
             for (int c = 0; c < COLUMNS; c++) sum[r][c] = spread(0);                        \
         for (int64_t i = 0; i < d; i++) {                                                   \
             vec key[COLUMNS];                                                               \
-            for (int c = 0; c < COLUMNS; c++) key[c] = load(block + (c * d + i) * LANES);   \
+            for (int c = 0; c < COLUMNS; c++)                                               \
+                key[c] = load(block + (c / PER * d + i) * BLOCK + c % PER * LANES);         \
             for (int r = 0; r < ROWS; r++)                                                  \
                 for (int c = 0; c < COLUMNS; c++) sum[r][c] += rows[r][i] * key[c];         \
         }                                                                                   \
@@ -31,62 +61,38 @@ INLINE void products_of(
             for (int c = 0; c < COLUMNS; c++)                                               \
                 store(scores + r * stride + (b + c) * LANES, sum[r][c]);                    \
     }
-#define DOT_ROWS(COLUMNS)                                                                   \
-    switch (num) {                                                                          \
-    case 4: DOT(4, COLUMNS) break;                                                          \
-    case 3: DOT(3, COLUMNS) break;                                                          \
-    case 2: DOT(2, COLUMNS) break;                                                          \
-    default: DOT(1, COLUMNS)                                                                \
-    }
-        switch (width) {
-        case 4: DOT_ROWS(4) break;
-        case 3: DOT_ROWS(3) break;
-        case 2: DOT_ROWS(2) break;
-        default: DOT_ROWS(1)
-        }
+        BY_SIZE(DOT, num, width)
 #undef DOT
-#undef DOT_ROWS
     }
 }
 
-/* out[row][padded] += sum over keys of weights[row][key] * values[key][padded], for `num` <= FEW rows */
-INLINE void mix_into(
-    const float *weights, int64_t stride, int num, const float *values, int64_t num_keys, int64_t step,
+/* out[row][padded] += sum over keys of weights[row][key] * values[key][padded], for `num` <= FEW rows; a step
+   along a row of weights is `along`, from row to row `stride` */
+static void mix_into(
+    const float *weights, int64_t stride, int64_t along, int num, const float *values, int64_t num_keys,
     int64_t padded, float *out) {
-    for (int64_t column = 0; column < padded; column += FEW * LANES) {
-        int width = (int)((padded - column) / LANES);
-        if (width > FEW) width = FEW;
-        vec sum[FEW][FEW];
-        for (int r = 0; r < FEW; r++)
-            for (int c = 0; c < FEW; c++)
-                sum[r][c] = r < num && c < width ? load(out + r * padded + column + c * LANES) : spread(0);
+    int width;
+    for (int64_t column = 0; column < padded; column += width * LANES) {
+        width = next_width((padded - column) / LANES, num);
 #define MIX(ROWS, COLUMNS)                                                                  \
-    for (int64_t k = 0; k < num_keys; k++) {                                                \
-        const float *value = values + k * step + column;                                    \
-        vec part[COLUMNS];                                                                  \
-        for (int c = 0; c < COLUMNS; c++) part[c] = load(value + c * LANES);                \
-        for (int r = 0; r < ROWS; r++) {                                                    \
-            vec weight = spread(weights[r * stride + k]);                                   \
-            for (int c = 0; c < COLUMNS; c++) sum[r][c] += weight * part[c];                \
+    {                                                                                       \
+        vec sum[ROWS][COLUMNS];                                                             \
+        for (int r = 0; r < ROWS; r++)                                                      \
+            for (int c = 0; c < COLUMNS; c++) sum[r][c] = load(out + r * padded + column + c * LANES); \
+        for (int64_t k = 0; k < num_keys; k++) {                                            \
+            const float *value = values + k * padded + column;                              \
+            vec part[COLUMNS];                                                              \
+            for (int c = 0; c < COLUMNS; c++) part[c] = load(value + c * LANES);            \
+            for (int r = 0; r < ROWS; r++) {                                                \
+                vec weight = spread(weights[r * stride + k * along]);                       \
+                for (int c = 0; c < COLUMNS; c++) sum[r][c] += weight * part[c];            \
+            }                                                                               \
         }                                                                                   \
+        for (int r = 0; r < ROWS; r++)                                                      \
+            for (int c = 0; c < COLUMNS; c++) store(out + r * padded + column + c * LANES, sum[r][c]); \
     }
-#define MIX_ROWS(COLUMNS)                                                                   \
-    switch (num) {                                                                          \
-    case 4: MIX(4, COLUMNS) break;                                                          \
-    case 3: MIX(3, COLUMNS) break;                                                          \
-    case 2: MIX(2, COLUMNS) break;                                                          \
-    default: MIX(1, COLUMNS)                                                                \
-    }
-        switch (width) {
-        case 4: MIX_ROWS(4) break;
-        case 3: MIX_ROWS(3) break;
-        case 2: MIX_ROWS(2) break;
-        default: MIX_ROWS(1)
-        }
+        BY_SIZE(MIX, num, width)
 #undef MIX
-#undef MIX_ROWS
-        for (int r = 0; r < num; r++)
-            for (int c = 0; c < width; c++) store(out + r * padded + column + c * LANES, sum[r][c]);
     }
 }
 

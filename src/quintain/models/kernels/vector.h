@@ -1,5 +1,5 @@
-/* Sixteen floats at a time, in the vector types that GCC and Clang share; the compiler lowers them to what the
-   processor has. Loads and stores need no alignment. */
+/* As many floats at a time as a register of the processor holds, in the vector types that GCC and Clang share.
+   Loads and stores need no alignment. */
 #ifndef QUINTAIN_VECTOR_H
 #define QUINTAIN_VECTOR_H
 
@@ -8,11 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LANES 16
+#if defined(__AVX512F__)
+#define LANES 16 /* floats of a register */
+#elif defined(__aarch64__)
+#define LANES 4
+#else
+#define LANES 8
+#endif
+#define BLOCK 16 /* what rows and blocks in memory are padded to, whatever the processor */
 #define INLINE static inline __attribute__((always_inline))
 
-typedef float vec __attribute__((vector_size(64)));
-typedef int32_t ivec __attribute__((vector_size(64)));
+typedef float vec __attribute__((vector_size(4 * LANES)));
+typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
 
 INLINE vec load(const float *p) {
     vec v;
@@ -31,10 +38,13 @@ INLINE vec choose(ivec mask, vec yes, vec no) { return (vec)((mask & (ivec)yes) 
 
 INLINE vec larger(vec a, vec b) { return choose(a > b, a, b); }
 
+/* The sum of the lanes, by halves. */
 INLINE float total(vec v) {
-    float sum = 0;
-    for (int i = 0; i < LANES; i++) sum += v[i];
-    return sum;
+    float part[LANES];
+    memcpy(part, &v, sizeof v);
+    for (int half = LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) part[i] += part[i + half];
+    return part[0];
 }
 
 INLINE float largest(vec v) {
