@@ -9,9 +9,11 @@ from transformers import PreTrainedTokenizerFast
 from quintain.agents import catalog
 from quintain.agents.catalog import Layer, build, check, names
 from quintain.agents.harness import Choice, JsonTools, PlainText, ReAct
+from quintain.agents.protocol import Brief
+from quintain.environments.catalog import find
 from quintain.environments.guess import Guess
 from quintain.environments.keydoor import KeyDoor
-from quintain.environments.protocol import Environment
+from quintain.environments.protocol import Environment, Legal
 from quintain.errors import UsageError
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
@@ -82,3 +84,25 @@ def test_a_harness_that_the_environment_has_nothing_for(chat: Chat) -> None:
     assert str(caught.value) == "agent 'tools' needs tools: got KeyDoor, which has none; take react, or auto"
     with pytest.raises(UsageError, match="agent 'choice' needs legal_actions: got Guess, which has none"):
         build("choice", chat, Guess())
+
+
+def test_a_mixture_gets_the_harness_that_fits_each_task(chat: Chat) -> None:
+    mixture = find("mix:guess,keydoor,twocards")()
+    agent = build("auto", chat, mixture, temperature=0.5)
+    tasks = {task.environment: task for task in (mixture.task("train", index) for index in range(3))}
+    assert isinstance(mixture, Legal)
+    for name, kind in {"guess": JsonTools, "keydoor": Choice, "twocards": Choice}.items():
+        mixture.reset(tasks[name])
+        brief = Brief(
+            task=tasks[name],
+            instructions="Act.",
+            tools=mixture.tools(),
+            legal_actions=mixture.legal_actions(),
+        )
+        fitting, alone = agent.open(brief), kind(chat, 0.5, 128).open(brief)
+        assert fitting.observe("go") == alone.observe("go")
+    with pytest.raises(UsageError, match="needs legal_actions"):
+        build("choice", chat, mixture)
+    with pytest.raises(UsageError, match="needs tools"):
+        build("tools", chat, mixture)
+    assert isinstance(build("choice", chat, find("mix:keydoor,twocards")()), Choice)

@@ -1,6 +1,6 @@
 from typing import Any
 
-from quintain.dashboard.series import points, smoothed, success
+from quintain.dashboard.series import by_task, points, smoothed, success
 
 
 def test_rows_without_a_value_are_no_points() -> None:
@@ -33,3 +33,17 @@ def test_without_evaluation_training_is_the_curve() -> None:
     found = success([{"step": 4, "train/success": 0.5}])
     assert found.main == ((4, 0.5),) and found.band == ()
     assert (success([]).main, success([]).last_step) == ((), 1)
+
+
+def test_a_mixed_run_has_a_curve_of_each_environment() -> None:
+    rows: list[dict[str, Any]] = [
+        {"step": 0, "eval/task/guess/success": 0.1, "eval/task/babyai/GoTo/success": 0.2},
+        {"step": 1, "task/guess/success": 0.9, "task/calc/success": 0.3, "task/calc/reward": 5.0},
+        {"step": 2, "eval/task/guess/success": 0.4, "eval/task/babyai/GoTo/success": None},
+    ]
+    assert by_task(rows) == {
+        "babyai/GoTo": ((0, 0.2),),
+        "calc": ((1, 0.3),),
+        "guess": ((0, 0.1), (2, 0.4)),
+    }
+    assert by_task([{"step": 0, "eval/success": 0.5}]) == {}

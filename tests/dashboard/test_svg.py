@@ -35,3 +35,13 @@ def test_less_to_show() -> None:
     assert len(list(svg.iter("polyline"))) == 1 and not list(svg.iter("polygon"))
     svg = parsed([{"step": 3, "eval/success": 0.5, "eval/low": 0.4, "eval/high": 0.6}])
     assert len(list(svg.iter("circle"))) == 1 and not list(svg.iter("polygon"))
+
+
+def test_a_mixed_run_has_a_line_and_a_name_for_each_environment(rows: list[dict[str, Any]]) -> None:
+    rows[0] |= {"eval/task/<guess>/success": 0.0, "eval/task/calc/success": 0.5}
+    rows[10] |= {"eval/task/<guess>/success": 1.0, "eval/task/calc/success": 0.75}
+    lines = [line for line in parsed(rows).iter("polyline") if line.attrib["class"] == "task"]
+    assert [line.attrib["points"] for line in lines] == ["46.0,266.0 730.0,18.0", "46.0,142.0 730.0,80.0"]
+    assert len({line.attrib["stroke"] for line in lines}) == 2
+    markup = curve_svg(rows)
+    assert "&lt;guess&gt; 100%" in markup and "calc 75%" in markup and "<guess>" not in markup

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from quintain.errors import DataError, FailureRateError
-from quintain.eval.evaluate import evaluate, pass_rates
+from quintain.eval.evaluate import evaluate, evaluate_by_environment, pass_rates
 from quintain.eval.statistics import wilson
 from quintain.types import Failure, Score, Stop, Trajectory
 
@@ -76,3 +76,14 @@ def test_pass_rates_by_hand(episode: Episode, broken: Failure) -> None:
     assert pass_rates(episodes, 2) == pytest.approx(((5 / 6 + 1) / 2, (1 / 6 + 1) / 2))
     with pytest.raises(DataError, match="pass@5"):
         pass_rates(episodes, 5)
+
+
+def test_a_mixture_is_evaluated_by_environment(episode: Episode, broken: Failure) -> None:
+    def elsewhere(found: Trajectory, name: str) -> Trajectory:
+        return replace(found, task=replace(found.task, environment=name))
+
+    here = [episode("a", True), episode("b", False)]
+    there = [elsewhere(episode("c", True), "calc"), elsewhere(episode("d", broken), "calc")]
+    parts = evaluate_by_environment([*here, *there, elsewhere(episode("e", broken), "web")])
+    assert parts == {here[0].task.environment: evaluate(here), "calc": evaluate(there)}
+    assert evaluate_by_environment(here) == {}

@@ -255,3 +255,16 @@ def test_a_critic_and_ppo_bear_a_step_in_which_nothing_was_sampled(
     assert weights(folder / "start") == weights(folder / "model")
     assert all("train/loss" not in row for row in rows(folder))
     assert ppo.Config().updates == 2
+
+
+def test_a_mixed_run_says_how_each_world_does(tmp_path: Path) -> None:
+    mixed = train(
+        "grpo", tmp_path / "mixed", environment="mix:guess@2,bandit?arms=2&pulls=2", tasks=3, eval_episodes=6
+    )
+    first, *rest = rows(mixed)
+    for name, num in (("guess", 4), ("bandit", 2)):
+        assert first[f"eval/task/{name}/episodes"] == num
+        assert all(0 <= row[f"task/{name}/success"] <= 1 for row in rest)
+        assert f"eval/task/{name}/success" in rest[-1]
+    wins = [first[f"eval/task/{name}/success"] * num for name, num in (("guess", 4), ("bandit", 2))]
+    assert first["eval/success"] * 6 == pytest.approx(sum(wins))

@@ -150,7 +150,11 @@ def _harness(
 
 
 def _has(environment: Environment, what: str) -> bool:
-    """Whether `environment` has tools, or lists its legal actions."""
+    """Whether `environment` has tools, or lists its legal actions; of a mixture, whether every part does."""
+    from quintain.environments.mixture import Mixture
+
+    if isinstance(environment, Mixture):
+        return all(_has(part, what) for part in environment.parts().values())
     return bool(environment.tools()) if what == "tools" else hasattr(environment, what)
 
 

@@ -13,6 +13,7 @@ from functools import partial
 
 from quintain.agents.protocol import Agent, Brief, Prompt
 from quintain.engines.protocol import Sampling
+from quintain.environments.mixture import Mixture
 from quintain.environments.protocol import Environment, Legal
 from quintain.errors import DataError, UsageError
 from quintain.text.chat import Chat
@@ -261,11 +262,27 @@ def for_environment(
     chat: Chat, environment: Environment, *, temperature: float = 1.0, max_tokens: int = 128
 ) -> Agent:
     """Return the harness that fits `environment`: JSON tools, else a choice, else plain text."""
+    if isinstance(environment, Mixture):
+        return Fitting(chat, temperature, max_tokens)
     if environment.tools():
         return JsonTools(chat, temperature, max_tokens)
     if isinstance(environment, Legal):
         return Choice(chat, temperature, max_tokens)
     return PlainText(chat, temperature, max_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """For each task the harness that fits what its `Brief` lists, as a mixture of environments needs it."""
+
+    chat: Chat
+    temperature: float = 1.0
+    max_tokens: int = 128
+
+    def open(self, brief: Brief) -> ChatSession:
+        """See `Agent.open`."""
+        kind = JsonTools if brief.tools else Choice if brief.legal_actions else PlainText
+        return kind(self.chat, self.temperature, self.max_tokens).open(brief)
 
 
 def sampling_of(chat: Chat, temperature: float, max_tokens: int) -> Sampling:

@@ -6,14 +6,11 @@ A curriculum numbers its tasks; step `s` of a run that takes `count` tasks a ste
 
 import random
 from collections.abc import Callable, Sequence
-from fractions import Fraction
-from math import floor
 from typing import Protocol
 
+from quintain.data.spread import Spread
 from quintain.errors import UsageError
 from quintain.types import Split, Task, derive_seed
-
-LARGEST_DENOMINATOR = 1_000_000
 
 
 class TaskSource(Protocol):
@@ -85,38 +82,23 @@ class Fixed(Curriculum):
 class Mixture(Curriculum):
     """Several streams in fixed proportions: ``Mixture(((easy, 3.0), (hard, 1.0)))``.
 
-    Spread evenly, without randomness: each of two streams is always within half a task of its share, each of
-    k streams within (k - 1) / 2 tasks. Every stream is read in order, with no gaps.
+    Spread evenly, without randomness (`quintain.data.spread`). Every stream is read in order, with no gaps.
     """
 
     def __init__(self, parts: Sequence[tuple[Curriculum, float]]) -> None:
         """Take pairs (stream, weight); weights are positive and need not add up to 1."""
         checked_size("a mixture", len(parts))
-        weights = [Fraction(weight).limit_denominator(LARGEST_DENOMINATOR) for _, weight in parts]
-        if min(weights) <= 0:
-            raise UsageError(
-                f"weights of a mixture must be positive: got {[weight for _, weight in parts]}; "
-                "leave out what should not be drawn"
-            )
         self.streams = tuple(stream for stream, _ in parts)
-        self.shares = tuple(weight / sum(weights[place:]) for place, weight in enumerate(weights))
-        """Share of each stream in what the streams before it left over; the last one is 1."""
+        self.spread = Spread([weight for _, weight in parts])
 
     def counts(self, num: int) -> tuple[int, ...]:
         """Return how many of the first `num` tasks come from each stream; they add up to `num`."""
-        counts: list[int] = []
-        for share in self.shares:
-            counts.append(floor(num * share + Fraction(1, 2)))
-            num -= counts[-1]
-        return tuple(counts)
+        return self.spread.counts(num)
 
     def at(self, index: int) -> Task:
         """Return task number `index`: that of the one stream whose count grows with it."""
-        before, after = self.counts(index), self.counts(index + 1)
-        place = next(
-            place for place, pair in enumerate(zip(before, after, strict=True)) if pair[0] != pair[1]
-        )
-        return self.streams[place].at(before[place])
+        stream, place = self.spread.deal(index)
+        return self.streams[stream].at(place)
 
 
 def held_out(make_environment: Callable[[], TaskSource], count: int) -> tuple[Task, ...]:

@@ -8,10 +8,12 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from quintain.dashboard.series import Point, Rows, success
+from quintain.dashboard.series import Point, Rows, by_task, success
 from quintain.store.files import replace_file
 
 INK, BLUE, GREY = "#1f2430", "#2a6fdb", "#9aa3b2"
+TASKS = ("#d1495b", "#2e8b57", "#b7791f", "#7b4fb5", "#008b94", "#c05299", "#6b7f00", "#8a5a44")
+"""Colours of the environments of a mixed run, over and over."""
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """Bits of a braille cell by [row][column]."""
 
@@ -75,6 +77,10 @@ def _draw(axes: Any, rows: Rows) -> None:
         end: dict[str, Any] = {"xytext": (0, 8), "textcoords": "offset points", "annotation_clip": False}
         percent = 100 * values[-1]
         axes.annotate(f"{percent:.0f} %", (steps[-1], percent), ha="center", color=BLUE, weight="bold", **end)
+    for number, (name, curve) in enumerate(by_task(rows).items()):
+        steps, values = zip(*curve, strict=True)
+        color = TASKS[number % len(TASKS)]
+        axes.plot(steps, [100 * v for v in values], color=color, linewidth=1.4, label=name)
     if found.main:
         axes.legend(loc="lower right", frameon=False, labelcolor=INK)
     axes.set(xlabel="step", ylabel="success (%)", ylim=(0, 105), xlim=(0, found.last_step * 1.02))

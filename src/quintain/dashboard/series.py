@@ -3,10 +3,13 @@
 The one rule: a row without the metric, or with null, is no point; nothing is interpolated here.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+TASK = re.compile(r"(?:eval/)?task/(.+)/success")
+"""The metric of one environment's success in a mixed run, held out or in training."""
 Rows = Sequence[Mapping[str, Any]]
 Point = tuple[int, float]
 
@@ -55,3 +58,18 @@ def success(rows: Rows) -> Success:
         band=tuple((step, low[step], high[step]) for step in sorted(low.keys() & high.keys())),
         training=smoothed(training, max(1, len(training) // 20)),
     )
+
+
+def by_task(rows: Rows) -> dict[str, tuple[Point, ...]]:
+    """Return success by environment in a mixed run: held out, or smoothed in training where nothing was held out.
+
+    {} for a run of one environment.
+    """
+    names = sorted({found[1] for row in rows for key in row if (found := TASK.fullmatch(key))})
+    curves: dict[str, tuple[Point, ...]] = {}
+    for name in names:
+        training = points(rows, f"task/{name}/success")
+        curves[name] = points(rows, f"eval/task/{name}/success") or smoothed(
+            training, max(1, len(training) // 20)
+        )
+    return {name: curve for name, curve in curves.items() if curve}

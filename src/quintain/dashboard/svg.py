@@ -1,15 +1,18 @@
 """The learning curve as inline SVG, styled by the page.
 
-The one rule: only numbers that were formatted here reach the markup.
+The one rule: only numbers that were formatted here reach the markup, and names through `escape`.
 """
 
 from collections.abc import Sequence
 
-from quintain.dashboard.series import Point, Rows, success
+from quintain.dashboard.page import escape
+from quintain.dashboard.series import Point, Rows, by_task, success
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 300, 46, 30, 18, 34
 BLUE, GREY, SOFT, PALE = "#2a6fdb", "#9aa3b2", "#667085", "#e3e7ee"
 """For viewers that do not apply the page's style, which has a dark variant of each."""
+TASKS = ("#d1495b", "#2e8b57", "#b7791f", "#7b4fb5", "#008b94", "#c05299", "#6b7f00", "#8a5a44")
+"""Colours of the environments of a mixed run, over and over; they can be read on light and dark."""
 
 
 def curve_svg(rows: Rows) -> str:
@@ -27,6 +30,11 @@ def curve_svg(rows: Rows) -> str:
         )
     if found.training:
         parts.append(_line("train", GREY, 1.3, _path(found.training, last)))
+    tasks = [
+        (name, TASKS[number % len(TASKS)], curve)
+        for number, (name, curve) in enumerate(by_task(rows).items())
+    ]
+    parts += [_line("task", color, 1.5, _path(curve, last)) for _, color, curve in tasks]
     if found.held_out:
         parts.append(_line("eval", BLUE, 2.5, _path(found.held_out, last)))
         places = [_place(point, last) for point in found.held_out]
@@ -37,8 +45,20 @@ def curve_svg(rows: Rows) -> str:
     return (
         f'<svg {size} role="img" aria-label="Success over steps">{"".join(parts)}</svg>'
         '<p class="soft">Success over steps: held-out tasks in blue with their 95 % interval, '
-        "training in grey.</p>"
+        f"training in grey.{_legend(tasks)}</p>"
     )
+
+
+def _legend(tasks: Sequence[tuple[str, str, Sequence[Point]]]) -> str:
+    """Return the names of the environments (name, colour, curve), each after a line of its colour."""
+    if not tasks:
+        return ""
+    keys = [
+        f'<svg viewBox="0 0 14 8" width="14" height="8"><path stroke="{color}" stroke-width="2" d="M0 4H14"/></svg> '
+        f"{escape(name)} {100 * curve[-1][1]:.0f}%"
+        for name, color, curve in tasks
+    ]
+    return f" By environment: {', '.join(keys)}."
 
 
 def _place(point: Point, last: int) -> tuple[float, float]:

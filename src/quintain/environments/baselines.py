@@ -84,8 +84,9 @@ def random_action(environment: Environment, rng: random.Random, observation: str
 
     An integer without bounds is drawn from the range that the integers in `observation` span.
     """
-    if isinstance(environment, Legal):
-        return Action(text=rng.choice(environment.legal_actions()))
+    legal = environment.legal_actions() if isinstance(environment, Legal) else ()
+    if legal:
+        return Action(text=rng.choice(legal))
     tools = environment.tools()
     if tools:
         spec = rng.choice(tools)

@@ -1,8 +1,8 @@
 """Names of environments: what a spec such as ``keydoor?rooms=3`` or ``worlds.py:Guess`` builds.
 
 A spec is a name of the catalogue, ``file.py:Class`` or ``package.module:Class``; adapters take what they
-adapt after a slash, knobs follow a question mark. The one rule: an unknown name or knob is an error that
-names the nearest one, before anything is built.
+adapt after a slash, knobs follow a question mark; ``mix:guess,keydoor@2`` mixes several. The one rule: an
+unknown name or knob is an error that names the nearest one, before anything is built.
 """
 
 import hashlib
@@ -57,6 +57,8 @@ ADAPTERS: dict[str, str] = {
     "textarena": "textarena/TicTacToe-v0?opponent=random",
 }
 """Names that are followed by ``/`` and what to adapt, with an example of each."""
+MIXTURE = "mix:"
+"""What a spec begins with that names several environments; see `quintain.environments.mixture`."""
 _importing: ContextVar[bool] = ContextVar("importing", default=False)
 
 
@@ -102,6 +104,8 @@ def find(spec: str | type[Environment]) -> Recipe:
     """
     if not isinstance(spec, str):
         return Recipe(spec=spec.__name__, kind=_checked_class(spec, spec.__name__))
+    if spec.startswith(MIXTURE):
+        return _mixture(spec)
     place, _, query = spec.partition("?")
     name, slash, subject = place.partition("/")
     if name in CATALOG and (":" not in name):
@@ -116,6 +120,16 @@ def find(spec: str | type[Environment]) -> Recipe:
         raise UsageError(f"environment: got {spec!r}; {suggestion(place, names)}, or give file.py:Class")
     kind = _load(place, spec)
     return Recipe(spec=spec, kind=kind, knobs=_knobs(kind, spec, query))
+
+
+def _mixture(spec: str) -> Recipe:
+    """Return the recipe of a mixture whose parts all exist."""
+    from quintain.environments.mixture import Mixture, parts_of
+
+    worlds = spec.removeprefix(MIXTURE)
+    for part in parts_of(worlds):
+        find(part.spec)
+    return Recipe(spec=spec, kind=Mixture, subject=(worlds,))
 
 
 def _misplaced_subject(spec: str, name: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from quintain.environments.baselines import Policy, random_action, telling
-from quintain.environments.protocol import Environment, Expert, Legal, environment_name
+from quintain.environments.protocol import Environment, Expert, environment_name
 from quintain.errors import UsageError
 from quintain.types import Action, Observation, derive_seed
 
@@ -73,4 +73,4 @@ def _mistake(environment: Environment, rng: random.Random, seen: Sequence[Observ
     """Return a valid action that owes nothing to the expert."""
     if isinstance(environment, Fallible):
         return environment.mistaken_action(rng)
-    return random_action(environment, rng, "" if isinstance(environment, Legal) else telling(seen))
+    return random_action(environment, rng, telling(seen))

@@ -81,6 +81,14 @@ def evaluate(trajectories: Sequence[Trajectory]) -> Evaluation:
     )
 
 
+def evaluate_by_environment(trajectories: Sequence[Trajectory]) -> dict[str, Evaluation]:
+    """Return what `trajectories` say of each environment that scored some, by name; {} where there is only one."""
+    names = sorted({trajectory.task.environment for trajectory in trajectories})
+    parts = {name: [t for t in trajectories if t.task.environment == name] for name in names}
+    scored = {name: any(isinstance(t.outcome, Score) for t in part) for name, part in parts.items()}
+    return {name: evaluate(parts[name]) for name in names if scored[name]} if len(names) > 1 else {}
+
+
 def checked_scored(num_scored: int, failures: Sequence[Failure], by_owner: Mapping[str, int]) -> None:
     """Raise when no episode was scored."""
     if num_scored:

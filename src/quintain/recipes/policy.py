@@ -16,7 +16,7 @@ from quintain.agents.protocol import Agent
 from quintain.curriculum.streams import Uniform
 from quintain.environments.baselines import random_action, telling
 from quintain.environments.boundary import asked, tasks_of
-from quintain.environments.protocol import Environment, Expert, Factory, Legal
+from quintain.environments.protocol import Environment, Expert, Factory
 from quintain.models.load import load
 from quintain.models.tiny import SIZES, build_tiny
 from quintain.recipes.corpus import corpus
@@ -83,7 +83,7 @@ def expert_action(environment: Environment, _rng: Random, _seen: Sequence[Observ
 
 def valid_action(environment: Environment, rng: Random, seen: Sequence[Observation]) -> Action:
     """Return a random valid action; integers come from the range that the observations `seen` name."""
-    return random_action(environment, rng, "" if isinstance(environment, Legal) else telling(seen))
+    return random_action(environment, rng, telling(seen))
 
 
 def fumbled_action(environment: Environment, rng: Random, seen: Sequence[Observation]) -> Action:

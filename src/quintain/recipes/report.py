@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+from quintain.eval.evaluate import evaluate, evaluate_by_environment
 from quintain.rollout.measures import tool_metrics
 from quintain.trainers.learner import StepReport
-from quintain.types import Failure, Group, Score
+from quintain.types import Failure, Group, Score, Trajectory
 
 
 def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
@@ -36,3 +37,11 @@ def report_metrics(report: StepReport) -> dict[str, float]:
         "time/update": report.seconds,
         **report.metrics,
     }
+
+
+def evaluation_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """Return ``eval/…`` over all of `trajectories`, and of a mixture ``eval/task/NAME/…`` of each environment."""
+    metrics = evaluate(trajectories).metrics()
+    for name, part in evaluate_by_environment(trajectories).items():
+        metrics |= part.metrics(f"eval/task/{name}/")
+    return metrics

@@ -19,7 +19,6 @@ from quintain.environments.boundary import asked, checked_tools, tasks_of
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Factory
 from quintain.errors import InvariantError
-from quintain.eval.evaluate import Evaluation, evaluate
 from quintain.models.fingerprint import fingerprint
 from quintain.models.heads import ValueHead
 from quintain.models.load import load
@@ -30,7 +29,7 @@ from quintain.recipes.monitors.thresholds import thresholds
 from quintain.recipes.monitors.watch import Monitors
 from quintain.recipes.policy import demonstrate, harness, new_policy
 from quintain.recipes.progress import Display
-from quintain.recipes.report import report_metrics, rollout_metrics
+from quintain.recipes.report import evaluation_metrics, report_metrics, rollout_metrics
 from quintain.recipes.warm_up import MICRO_TOKENS, warm_up
 from quintain.rollout.collect import Limits, Rollout
 from quintain.store.run import Run
@@ -167,7 +166,7 @@ class Work:
         row |= {"total/turns": float(self.turns_taken), "total/tokens": float(self.tokens_sampled)}
         is_due = step % self.job.eval_every == 0 or step == self.job.steps or self._is_spent()
         if is_due:
-            row |= self.evaluate(step).metrics()
+            row |= self.evaluate(step)
         row["time/seconds"] = self._seconds_before + time.monotonic() - self.started
         row |= self.monitors.judge({"step": step, **row})
         self.run.commit(step, row)
@@ -183,15 +182,18 @@ class Work:
         self.engine.sync(self.learner.version)
         return self.canary.check(self.engine)
 
-    def evaluate(self, step: int) -> Evaluation:
-        """Return what held-out tasks say of the policy; the same tasks and seeds at every step."""
+    def evaluate(self, step: int) -> dict[str, float]:
+        """Return what held-out tasks say of the policy, of a mixture also by environment; see `evaluation_metrics`.
+
+        They are the same tasks and seeds at every step.
+        """
         self.display.phase("evaluation", len(self.held_out))
         groups = self.rollout.groups(
             self.held_out, size=1, seed=self.seed("evaluation"), on_episode=lambda _: self.display.advance()
         )
         trajectories = [t for group in groups for t in group.trajectories]
         self.run.append(trajectories, step=step, phase="eval")
-        return evaluate(trajectories)
+        return evaluation_metrics(trajectories)
 
     def _raise_alarms(self, step: int) -> None:
         """Put the alarms that began with `step` into the journal and on the terminal."""

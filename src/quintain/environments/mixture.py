@@ -1,0 +1,241 @@
+"""Several environments as one: ``mix:guess,keydoor@2,calc`` plays each task in the environment that it names.
+
+`Task.environment` is the name under which statistics by task go; environments get tasks in proportion to their
+weights (one unless ``@`` says otherwise), spread evenly. They are built when a task first needs them. The one rule:
+an episode is that of its environment to the letter: instructions, tools, limits and rewards are its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import cache
+from random import Random
+from typing import Any, Self, cast
+
+from quintain.data.spread import Spread
+from quintain.environments.baselines import random_action
+from quintain.environments.catalog import MIXTURE, find
+from quintain.environments.noisy import Fallible
+from quintain.environments.protocol import (
+    Environment,
+    Expert,
+    Legal,
+    Seats,
+    Snapshot,
+    StateKey,
+    advance,
+    begin,
+    environment_name,
+)
+from quintain.errors import EnvironmentFault, UsageError
+from quintain.types import Action, Observation, Split, StepResult, Task, ToolSpec
+
+ALONE = ("agent",)
+"""The seats of an environment that has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """An environment of a mixture: ``Part(name="keydoor", spec="keydoor?rooms=3", weight=2.0)``."""
+
+    name: str
+    """its spec without knobs, or with them where another part is called the same"""
+    spec: str
+    weight: float
+
+
+def parts_of(text: str) -> tuple[Part, ...]:
+    """Return the parts in `text`, such as ``guess,keydoor?rooms=3@2``; knobs may hold no comma.
+
+    Raises:
+        UsageError: there is none, one occurs twice, or a weight is no positive number.
+    """
+    found: list[tuple[str, float]] = []
+    for each in text.split(","):
+        spec, sign, weight = each.strip().rpartition("@")
+        try:
+            found.append((spec, float(weight)) if sign else (weight, 1.0))
+        except ValueError:
+            raise UsageError(
+                f"weight in mix:{text}: got {weight!r}; write a number, as in mix:guess@2,keydoor"
+            ) from None
+    specs = [spec for spec, _ in found]
+    if not all(specs) or len(set(specs)) < len(specs) or any(not 0 < w < float("inf") for _, w in found):
+        raise UsageError(
+            f"environment: got 'mix:{text}'; name different environments, with weights above 0: mix:guess@2,keydoor"
+        )
+    short = [spec.partition("?")[0] for spec in specs]
+    return tuple(
+        Part(name=name if short.count(name) == 1 else spec, spec=spec, weight=weight)
+        for name, (spec, weight) in zip(short, found, strict=True)
+    )
+
+
+class Mixture(Environment):
+    """Several environments; a task belongs to one of them."""
+
+    def __new__(cls, worlds: str) -> Self:
+        """Return a mixture with an expert, snapshots and state keys where all its environments have them."""
+        return super().__new__(cast("type[Self]", _kind(worlds)) if cls is Mixture else cls)
+
+    def __init__(self, worlds: str) -> None:
+        """Mix `worlds`, such as ``guess,keydoor@2``.
+
+        Raises:
+            UsageError: see `parts_of`, or an environment does not exist.
+        """
+        self.name = f"{MIXTURE}{worlds}"
+        self._parts = {part.name: part for part in parts_of(worlds)}
+        self._spread = Spread([part.weight for part in self._parts.values()])
+        self._built: dict[str, Environment] = {}
+        self._now = ""
+        self.max_turns, self.return_range = _limits(worlds)
+
+    def parts(self) -> Mapping[str, Environment]:
+        """Return every environment by name, built."""
+        return {name: self._part(name) for name in self._parts}
+
+    def task(self, split: Split, index: int) -> Task:
+        """Return task number `index` of `split`: one of the environment whose turn it is."""
+        which, place = self._spread.deal(index)
+        name = list(self._parts)[which]
+        task = self._part(name).task(split, place)
+        own = environment_name(self._part(name))
+        return replace(task, environment=name, id=task.id if own == name else f"{name}:{task.id}")
+
+    def reset(self, task: Task) -> Observation:
+        """Begin `task` in its environment."""
+        name = task.environment
+        if name not in self._parts:
+            raise EnvironmentFault(
+                f"task {task.id} of {self.name}: got the environment {name!r}; give one of {', '.join(self._parts)}"
+            )
+        self._now = name
+        part = self._part(name)
+        own = replace(task, environment=environment_name(part), id=task.id.removeprefix(f"{name}:"))
+        told = begin(part, own)
+        self.max_turns = part.max_turns
+        return told
+
+    def step(self, action: Action) -> StepResult:
+        """Carry out `action` in the environment of the task."""
+        return advance(self._acting(), action)
+
+    def instructions(self) -> str:
+        """Return the instructions of the task's environment; before there is a task, those of all."""
+        return "\n".join(dict.fromkeys(part.instructions() for part in self._asked()))
+
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """Return the tools of the task's environment; before there is a task, those of all, by name."""
+        return tuple({tool.name: tool for part in self._asked() for tool in part.tools()}.values())
+
+    def legal_actions(self) -> tuple[str, ...]:
+        """Return what is legal in the environment of the task; none where it lists nothing."""
+        part = self._acting()
+        return tuple(part.legal_actions()) if isinstance(part, Legal) else ()
+
+    def seats(self) -> tuple[str, ...]:
+        """Return the seats of the task's environment."""
+        part = self._acting()
+        return part.seats() if isinstance(part, Seats) else ALONE
+
+    def seat(self) -> str:
+        """Return the seat that acts next."""
+        part = self._acting()
+        return part.seat() if isinstance(part, Seats) else ALONE[0]
+
+    def mistaken_action(self, rng: Random) -> Action:
+        """Return a typical mistake where the task's environment knows some, else a random valid action."""
+        part = self._acting()
+        return part.mistaken_action(rng) if isinstance(part, Fallible) else random_action(part, rng)
+
+    def close(self) -> None:
+        """Close what was built."""
+        built, self._built, self._now = self._built, {}, ""
+        for part in built.values():
+            part.close()
+
+    def _part(self, name: str) -> Environment:
+        """Return the environment `name`."""
+        if name not in self._built:
+            self._built[name] = find(self._parts[name].spec)()
+        return self._built[name]
+
+    def _acting(self) -> Environment:
+        """Return the environment of the task."""
+        if not self._now:
+            raise EnvironmentFault(f"{self.name}: got a question before a task; call reset first")
+        return self._part(self._now)
+
+    def _asked(self) -> Sequence[Environment]:
+        """Return the environment of the task, or all."""
+        return [self._acting()] if self._now else list(self.parts().values())
+
+
+class _WithExpert(Mixture):
+    """Every environment knows a good next action."""
+
+    def expert_action(self) -> Action:
+        """Return the next action of the expert."""
+        return cast(Expert, self._acting()).expert_action()
+
+
+class _WithSnapshots(Mixture):
+    """Every environment can be brought back to a state."""
+
+    def snapshot(self) -> tuple[str, Any]:
+        """Return the name of the environment and its state."""
+        return self._now, cast(Snapshot, self._acting()).snapshot()
+
+    def restore(self, state: tuple[str, Any]) -> None:
+        """Continue from a snapshot."""
+        self._now, inner = state
+        part = self._acting()
+        cast(Snapshot, part).restore(inner)
+        self.max_turns = part.max_turns
+
+
+class _WithKeys(Mixture):
+    """Every environment recognises its states."""
+
+    def state_key(self) -> str:
+        """Return the name of the environment and the key of its state."""
+        return f"{self._now}:{cast(StateKey, self._acting()).state_key()}"
+
+
+CAPABILITIES: Mapping[type, type[Mixture]] = {
+    Expert: _WithExpert,
+    Snapshot: _WithSnapshots,
+    StateKey: _WithKeys,
+}
+
+
+@cache
+def _described(worlds: str) -> tuple[frozenset[type], frozenset[str], int, tuple[float, float]]:
+    """Return what all of `worlds` are capable of, the tags of any, the longest limit and the widest range."""
+    shared, tags = set(CAPABILITIES), set[str]()
+    turns, low, high = 0, 0.0, 0.0
+    for part in parts_of(worlds):
+        with closing(find(part.spec)()) as environment:
+            shared = {capability for capability in shared if isinstance(environment, capability)}
+            tags |= type(environment).tags
+            turns = max(turns, environment.max_turns)
+            low, high = min(low, environment.return_range[0]), max(high, environment.return_range[1])
+    return frozenset(shared), frozenset(tags), turns, (low, high)
+
+
+@cache
+def _kind(worlds: str) -> type[Mixture]:
+    """Return the class of the mixture of `worlds`: what all are capable of, it is."""
+    capabilities, tags, _, _ = _described(worlds)
+    bases = [kind for capability, kind in CAPABILITIES.items() if capability in capabilities]
+    return cast(
+        "type[Mixture]", type("Mixture", (*bases, Mixture), {"tags": tags, "__doc__": Mixture.__doc__})
+    )
+
+
+def _limits(worlds: str) -> tuple[int, tuple[float, float]]:
+    """Return the longest turn limit and the widest range of returns of `worlds`."""
+    return _described(worlds)[2:]
