@@ -1,4 +1,4 @@
-"""How many faults: `make test-faults KILLS=100 SIGNALS=50`."""
+"""How many faults: `make test-faults KILLS=100 SIGNALS=50`, `make soak MINUTES=30`."""
 
 import pytest
 
@@ -6,6 +6,9 @@ import pytest
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kills", type=int, default=18, help="runs that are killed")
     parser.addoption("--signals", type=int, default=10, help="runs that are asked to stop")
+    parser.addoption("--minutes", type=float, default=0.5, help="length of the soak")
+    parser.addoption("--pause", type=float, default=5, help="seconds between the faults of the soak")
+    parser.addoption("--soak-seed", type=int, default=0, help="seed of the faults of the soak")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
