@@ -1,5 +1,4 @@
 from collections.abc import Sequence
-from typing import cast
 
 import pytest
 import torch
@@ -16,10 +15,12 @@ pytestmark = pytest.mark.skipif(unavailable() is not None, reason=str(unavailabl
 STREAMS = (
     Stream(0, 5),
     Stream(5, 70),
-    Stream(75, 33, 5, 70),
-    Stream(108, 1, 5, 70),
-    Stream(109, 17),
-    Stream(126, 120),
+    Stream(75, 33, ((5, 70),)),
+    Stream(108, 1, ((5, 70),)),
+    Stream(109, 17, ((5, 70), (75, 33))),
+    Stream(126, 9, ((5, 70), (75, 33), (109, 17))),
+    Stream(135, 40, ((5, 70), (75, 33))),
+    Stream(175, 120),
 )
 
 
@@ -101,8 +102,8 @@ def reference(
     outputs: list[Tensor] = []
     for stream in STREAMS:
         own = slice(stream.start, stream.start + stream.length)
-        shared = slice(stream.prefix_start, stream.prefix_start + stream.prefix_length)
-        keys, values = torch.cat([key[shared], key[own]]), torch.cat([value[shared], value[own]])
+        parts = [slice(start, start + length) for start, length in stream.prefix]
+        keys, values = (torch.cat([whole[part] for part in (*parts, own)]) for whole in (key, value))
         mask = torch.ones(stream.length, len(keys), dtype=torch.bool).tril(stream.prefix_length)
         mixed = F.scaled_dot_product_attention(
             query[own].transpose(0, 1)[None],
@@ -154,8 +155,16 @@ def test_gradients_do_not_depend_on_the_number_of_threads() -> None:
     assert torch.equal(*found)
 
 
-def test_families_put_the_prefix_before_what_continues_it() -> None:
-    families: Families = families_of([Stream(7, 2, 0, 4), Stream(0, 4), Stream(4, 3)])
-    assert families.bounds.tolist() == [0, 2, 3]
-    assert families.start.tolist() == [7, 0, 4]
-    assert cast("list[int]", families.prefix_length.tolist()) == [4, 0, 0]
+def test_a_family_comes_in_depth_first_order() -> None:
+    families: Families = families_of(
+        [
+            Stream(9, 1, ((0, 4),)),
+            Stream(7, 2, ((0, 4), (4, 3))),
+            Stream(4, 3, ((0, 4),)),
+            Stream(10, 5),
+            Stream(0, 4),
+        ]
+    )
+    assert families.bounds.tolist() == [0, 4, 5]
+    assert families.start.tolist() == [0, 4, 7, 9, 10]
+    assert families.past.tolist() == [0, 4, 7, 4, 0]

@@ -57,7 +57,7 @@ def test_streams_that_share_a_prefix_equal_the_plain_forward(model: PreTrainedMo
     rests = [torch.randint(0, 40, (length,)) for length in (5, 9, 1)]
     places = [7, 12, 21]
     streams = [Stream(0, 7)]
-    streams += [Stream(place, len(rest), 0, 7) for place, rest in zip(places, rests, strict=True)]
+    streams += [Stream(place, len(rest), ((0, 7),)) for place, rest in zip(places, rests, strict=True)]
     positions = torch.cat([torch.arange(7), *(torch.arange(7, 7 + len(rest)) for rest in rests)])
     with torch.no_grad():
         logits = logits_of(model, hidden_states(model, torch.cat([prefix, *rests]), positions, plan(streams)))

@@ -43,13 +43,18 @@ def gemma() -> PreTrainedModel:
 
 
 def streams(seed: int, num: int = 6, shared: int = 10) -> list[Sample]:
-    """Streams of random turns; the first half of them opens with the same prompt."""
+    """Streams of random turns; the first half opens with the same prompt, and each goes on like the one before."""
     rng = np.random.default_rng(seed)
     prompt = rng.integers(0, 40, shared)
-    return [
+    found = [
         sample(rng, i, prompt if i < num // 2 else rng.integers(0, 40, int(rng.integers(1, 14))))
         for i in range(num)
     ]
+    for i in range(1, num // 2):
+        before, own = found[i - 1].token_ids, found[i].token_ids
+        front = int(rng.integers(0, min(len(before), len(own)) + 1))
+        found[i] = replace(found[i], token_ids=np.concatenate([before[:front], own[front:]]))
+    return found
 
 
 def sample(rng: np.random.Generator, index: int, prompt: np.ndarray[Any, Any]) -> Sample:

@@ -8,13 +8,13 @@ is live, so the prompt of a group stays in the processor's cache. The one rule: 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from quintain.engines.decoder import effective_weight, joined, rounded
 from quintain.models.families import backbone, head, head_sizes
@@ -59,7 +59,10 @@ class FusedDecoder:
     def refresh(self) -> None:
         """See `Decoder.refresh`."""
         self._base = backbone(self.model)
-        self._head = head(self.model)
+        module: Any = head(self.model)
+        self._head: Callable[[Tensor], Tensor] = (
+            Product(module.weight, module.bias) if type(module) is nn.Linear else module
+        )
         self._layers = [_Weights(cast(Any, layer)) for layer in self._base.layers]
         self.lengths = [0] * len(self.lengths)
         self._shared.clear()
@@ -111,14 +114,15 @@ class FusedDecoder:
         rows = _Rows(slots, starts, [len(ids) for ids in new_ids], self._leaders(slots))
         hidden = self._base.embed_tokens(torch.from_numpy(np.array([i for ids in new_ids for i in ids])))
         for index, layer in enumerate(self._layers):
-            projected = F.linear(layer.first_norm(hidden), layer.qkv, layer.qkv_bias)
+            projected = layer.project(hidden)
             query = self._store(index, projected, layer, rows)
             mixed = self._attend(index, query, rows)
             if index == len(self._layers) - 1 and rows.last is not None:
                 mixed, hidden = mixed.index_select(0, rows.last), hidden.index_select(0, rows.last)
             hidden = layer.finish(hidden, mixed)
         norm = self._base.norm
-        return self._head(normed(hidden, norm.weight, norm.variance_epsilon))
+        final = normed(hidden, norm.weight, norm.variance_epsilon)
+        return self._head(final)
 
     def _store(self, index: int, projected: Tensor, layer: _Weights, rows: _Rows) -> Tensor:
         """Put keys and values of the new tokens into the cache of a layer and return their queries."""
@@ -209,32 +213,82 @@ class _Rows:
         self.places = tuple(map(torch.from_numpy, (ends - count, count, past, slot, leader, shared)))
 
 
+class Product:
+    """A linear layer, its weights [N, K] laid out once for `qt_product`.
+
+    A row's result does not depend on the rows beside it.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.width = len(weight)
+        self.packed, self.bias = blocks_of(weight), bias
+
+    def __call__(self, inputs: Tensor, residual: Tensor | None = None) -> Tensor:
+        """Return the layer's output [T, N] for `inputs` [T, K], plus `residual` [T, N]."""
+        out = inputs.new_empty(len(inputs), self.width)
+        call("qt_product", inputs, self.packed, self.bias, residual, out, *inputs.shape, self.width, 0)
+        return out
+
+
+class GatedProduct:
+    """silu(gate(x)) · up(x) of two linear layers without biases, by one call."""
+
+    def __init__(self, gate: Tensor, up: Tensor) -> None:
+        self.width = len(gate)
+        self.packed = torch.stack([blocks_of(gate), blocks_of(up)], dim=1)
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """Return the activation [T, N] of `inputs` [T, K]."""
+        out = inputs.new_empty(len(inputs), self.width)
+        call("qt_product", inputs, self.packed, None, None, out, *inputs.shape, self.width, 1)
+        return out
+
+
+def blocks_of(weight: Tensor) -> Tensor:
+    """Return `weight` [N, K] in blocks [N / 16, K, 16], filled up with zeros."""
+    num, width = weight.shape
+    filled = F.pad(weight.detach(), (0, 0, 0, -num % BLOCK))
+    return filled.view(-1, BLOCK, width).transpose(1, 2).contiguous()
+
+
 class _Weights:
     """The weights of one layer, projections joined, adapters added in."""
 
     def __init__(self, layer: Any) -> None:
         attention, mlp = layer.self_attn, layer.mlp
-        self.qkv, self.qkv_bias = joined([attention.q_proj, attention.k_proj, attention.v_proj])
-        self.gate_up, self.gate_up_bias = joined([mlp.gate_proj, mlp.up_proj])
-        self.output, self.output_bias = effective_weight(attention.o_proj), attention.o_proj.bias
-        self.down, self.down_bias = effective_weight(mlp.down_proj), mlp.down_proj.bias
+        self.qkv = Product(*joined([attention.q_proj, attention.k_proj, attention.v_proj]))
+        self.output = Product(effective_weight(attention.o_proj), attention.o_proj.bias)
+        self.gated = _gated(mlp)
+        self.down = Product(effective_weight(mlp.down_proj), mlp.down_proj.bias)
         self.norms = (layer.input_layernorm, layer.post_attention_layernorm)
         has_norms = hasattr(attention, "q_norm")
         self.head_norms = (attention.q_norm.weight, attention.k_norm.weight) if has_norms else (None, None)
         self.head_epsilon = float(attention.q_norm.variance_epsilon) if has_norms else 0.0
 
-    def first_norm(self, hidden: Tensor) -> Tensor:
-        """Return `hidden` [T, D] as the attention reads it."""
-        return normed(hidden, self.norms[0].weight, self.norms[0].variance_epsilon)
+    def project(self, hidden: Tensor) -> Tensor:
+        """Return query, key and value side by side of `hidden` [T, D]."""
+        return self.qkv(normed(hidden, self.norms[0].weight, self.norms[0].variance_epsilon))
 
     def finish(self, hidden: Tensor, mixed: Tensor) -> Tensor:
         """Add the attention output and the feed-forward to the residual stream [T, D]."""
-        hidden = added(hidden, mixed, self.output, self.output_bias)
+        hidden = self.output(mixed, hidden)
         inner = normed(hidden, self.norms[1].weight, self.norms[1].variance_epsilon)
-        projected = F.linear(inner, self.gate_up, self.gate_up_bias)
+        return self.down(self.gated(inner), hidden)
+
+
+def _gated(mlp: Any) -> Callable[[Tensor], Tensor]:
+    """Return the gated activation of a feed-forward network, by one product where it has no biases."""
+    if mlp.gate_proj.bias is None and mlp.up_proj.bias is None:
+        return GatedProduct(effective_weight(mlp.gate_proj), effective_weight(mlp.up_proj))
+    both = Product(*joined([mlp.gate_proj, mlp.up_proj]))
+
+    def activate(inputs: Tensor) -> Tensor:
+        projected = both(inputs)
         active = projected.new_empty(len(projected), projected.shape[1] // 2)
         call("qt_gated", projected, active, *active.shape)
-        return added(hidden, active, self.down, self.down_bias)
+        return active
+
+    return activate
 
 
 def normed(hidden: Tensor, weight: Tensor, epsilon: float) -> Tensor:
@@ -242,9 +296,3 @@ def normed(hidden: Tensor, weight: Tensor, epsilon: float) -> Tensor:
     out = torch.empty_like(hidden)
     call("qt_rms_norm", hidden, weight, out, None, *hidden.shape, epsilon)
     return out
-
-
-def added(hidden: Tensor, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return `hidden` plus a linear layer of `inputs`."""
-    result = torch.addmm(hidden, inputs, weight.T)
-    return result if bias is None else result + bias

@@ -146,7 +146,7 @@ def _packed(model: PreTrainedModel, keys: Sequence[Key]) -> dict[Key, list[Tenso
             ids += candidate[:-1]
             positions += range(length, length + len(candidate) - 1)
             if len(candidate) > 1:
-                streams.append(Stream(branch, len(candidate) - 1, start, length))
+                streams.append(Stream(branch, len(candidate) - 1, ((start, length),)))
             predictors += [start + length - 1, *range(branch, len(ids))]
     device = model.device
     hidden = hidden_states(

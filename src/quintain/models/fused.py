@@ -19,14 +19,14 @@ from quintain.models.native import call
 
 @dataclass(frozen=True, slots=True)
 class Families:
-    """Streams in packed coordinates, grouped by the prefix they continue; int64 tensors, see `Stream`."""
+    """Streams in packed coordinates, those that share tokens together; int64 tensors, see `Stream`."""
 
     start: Tensor
     length: Tensor
-    prefix_start: Tensor
-    prefix_length: Tensor
+    past: Tensor
+    """tokens that each stream continues"""
     bounds: Tensor
-    """[families + 1], first stream of each family"""
+    """[families + 1], first stream of each family; a family comes in depth-first order"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class _Attention(Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         query, key, value, out, sums = ctx.saved_tensors
-        dquery, dkey, dvalue = torch.empty_like(query), torch.zeros_like(key), torch.zeros_like(value)
+        dquery, dkey, dvalue = (torch.empty_like(part) for part in (query, key, value))
         shape = _shape(ctx.sizes, ctx.families)
         grad = grads[0].contiguous()
         call("qt_packed_attention_backward", query, key, value, *shape, out, sums, grad, dquery, dkey, dvalue)
@@ -196,8 +196,7 @@ def _shape(sizes: Sizes, families: Families) -> tuple[Any, ...]:
         sizes.kv * sizes.dimension,
         families.start,
         families.length,
-        families.prefix_start,
-        families.prefix_length,
+        families.past,
         families.bounds,
         len(families.bounds) - 1,
         sizes.heads,

@@ -2,14 +2,15 @@
 
 Linear layers, norms and positions run on the packed tokens [N, D]. Only attention looks at streams: a `Plan`
 sorts them by length into buckets, and each bucket is one causal attention call. Streams that begin with the
-same tokens may share them: the prefix is then one row of the plan, computed and stored once, and the members
-attend to it. The one rule: the result equals the plain padded forward of every stream.
+same tokens may share them: these are then a stream of their own, computed and stored once, which the others
+continue and attend to. The one rule: the result equals the plain padded forward of every stream.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -51,12 +52,17 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A stream in packed coordinates: its own tokens, and the prefix it continues (if shared)."""
+    """A stream in packed coordinates: its own tokens, and those of other streams that it continues."""
 
     start: int
     length: int
-    prefix_start: int = 0
-    prefix_length: int = 0
+    prefix: tuple[tuple[int, int], ...] = ()
+    """(start, length) of the streams that it continues, in order"""
+
+    @property
+    def prefix_length(self) -> int:
+        """Tokens that it continues."""
+        return sum(length for _, length in self.prefix)
 
 
 def plan(streams: Sequence[Stream], *, waste: float = 0.25, device: torch.device | str = "cpu") -> Plan:
@@ -98,19 +104,19 @@ def plan(streams: Sequence[Stream], *, waste: float = 0.25, device: torch.device
 
 
 def families_of(streams: Sequence[Stream]) -> Families:
-    """Return `streams` grouped by the prefix that they are or continue."""
-    members: dict[int, list[Stream]] = {}
-    for stream in streams:
-        root = stream.prefix_start if stream.prefix_length else stream.start
-        members.setdefault(root, []).append(stream)
-    ordered = [stream for family in members.values() for stream in family]
-    bounds = torch.tensor([0, *(len(family) for family in members.values())]).cumsum(0)
+    """Return `streams` with those that share tokens together, each after what it continues."""
+
+    def path(stream: Stream) -> tuple[int, ...]:
+        return (*(start for start, _ in stream.prefix), stream.start)
+
+    ordered = sorted(streams, key=path)
+    roots = [path(stream)[0] for stream in ordered]
+    sizes = [len(list(members)) for _, members in groupby(roots)]
     return Families(
         start=torch.tensor([stream.start for stream in ordered]),
         length=torch.tensor([stream.length for stream in ordered]),
-        prefix_start=torch.tensor([stream.prefix_start for stream in ordered]),
-        prefix_length=torch.tensor([stream.prefix_length for stream in ordered]),
-        bounds=bounds,
+        past=torch.tensor([stream.prefix_length for stream in ordered]),
+        bounds=torch.tensor([0, *sizes]).cumsum(0),
     )
 
 
@@ -124,8 +130,8 @@ def _bucket(rows: Sequence[Stream]) -> tuple[Bucket, int]:
     query = start + torch.where(steps < length, steps, 0)
     if not prefix:
         return Bucket(query.flatten(), query.flatten(), len(rows), None), width
-    prefix_start = torch.tensor([stream.prefix_start for stream in rows])[:, None]
-    key = torch.cat([prefix_start + torch.arange(prefix), query], dim=1)
+    continued = [torch.cat([torch.arange(at, at + size) for at, size in stream.prefix]) for stream in rows]
+    key = torch.cat([torch.stack(continued), query], dim=1)
     causal = torch.ones(width, prefix + width, dtype=torch.bool).tril(diagonal=prefix)
     return Bucket(query.flatten(), key.flatten(), len(rows), causal[None, None]), width
 

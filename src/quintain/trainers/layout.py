@@ -1,22 +1,26 @@
-"""How a packed batch is laid out for the forward pass: shared prompts once, logits only where there is a loss.
+"""How a packed batch is laid out for the forward pass: shared tokens once, logits only where there is a loss.
 
-Streams that open with the same prompt (the members of a group) share its tokens: they are computed once and
-attended to by every member, and their gradients add up by themselves. The one rule: outputs and gradients
-equal those of the plain batch.
+Streams that begin alike (the members of a group share the prompt, and often the first turns) form a tree: what
+they share is computed once and attended to by all that continue it, and their gradients add up by themselves.
+The one rule: outputs and gradients equal those of the plain batch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from quintain.models.packed import Plan, Stream, plan
 from quintain.types import Batch
 
-MIN_SHARED = 8
-"""Prompts shorter than this are not worth a row of their own."""
+GRAIN = 8
+"""Streams part at multiples of this many tokens (or at their ends): shorter pieces cost more than they save."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,86 +39,75 @@ class Layout:
 
 
 def layout(batch: Batch, *, share: bool = True) -> Layout:
-    """Return the layout of `batch`; with `share`, equal prompts are computed once."""
+    """Return the layout of `batch`; with `share`, what streams have in common at their beginnings is computed once."""
     device = batch.token_ids.device
-    is_trained = batch.turn_id >= 0
-    targets = is_trained.nonzero().squeeze(1)
-    starts = _starts(batch.lengths)
-    prompts = _prompt_lengths(is_trained.cpu(), batch.lengths)
-    shared = _shared(batch.token_ids.tolist(), starts, prompts) if share else {}
-    if not shared:
+    targets = (batch.turn_id >= 0).nonzero().squeeze(1)
+    ends = np.cumsum(batch.lengths)
+    starts: list[int] = (ends - batch.lengths).tolist()
+    rows = np.split(batch.token_ids.cpu().numpy(), ends[:-1])
+    order = (
+        sorted(range(len(rows)), key=lambda row: (rows[row].astype(">u4").tobytes(), row)) if share else []
+    )
+    common = [_in_common(rows[one], rows[other]) for one, other in pairwise(order)]
+    if not any(common):
         streams = [Stream(start, length) for start, length in zip(starts, batch.lengths, strict=True)]
         attention = plan(streams, device=device)
         return Layout(batch.token_ids, batch.position_ids, attention, targets, targets - 1)
-    keep, streams = _deduplicated(starts, batch.lengths, shared)
-    place = _places(sum(batch.lengths), starts, shared, keep).to(device)
-    keep = keep.to(device)
+    keep, place, streams = _tree(
+        [starts[row] for row in order], [batch.lengths[row] for row in order], common
+    )
+    kept = torch.from_numpy(keep).to(device)
     return Layout(
-        batch.token_ids.index_select(0, keep),
-        batch.position_ids.index_select(0, keep),
+        batch.token_ids.index_select(0, kept),
+        batch.position_ids.index_select(0, kept),
         plan(streams, device=device),
         targets,
-        place.index_select(0, targets - 1),
+        torch.from_numpy(place).to(device).index_select(0, targets - 1),
     )
 
 
-def _starts(lengths: tuple[int, ...]) -> list[int]:
-    """Return where each stream starts."""
-    return [0, *torch.tensor(lengths).cumsum(0).tolist()[:-1]]
+def _in_common(one: NDArray[np.int64], other: NDArray[np.int64]) -> int:
+    """Return how many tokens two neighbours in the order share: up to a multiple of `GRAIN`, or one whole stream."""
+    shorter = min(len(one), len(other))
+    different = np.flatnonzero(one[:shorter] != other[:shorter])
+    return int(different[0]) // GRAIN * GRAIN if len(different) else shorter
 
 
-def _prompt_lengths(is_trained: Tensor, lengths: tuple[int, ...]) -> list[int]:
-    """Return the number of tokens before the first trained one, for each stream."""
-    counts: list[int] = []
-    for stream in is_trained.split(list(lengths)):
-        hits = stream.nonzero()
-        counts.append(int(hits[0]) if len(hits) else len(stream))
-    return counts
+def _tree(
+    starts: Sequence[int], lengths: Sequence[int], common: Sequence[int]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], list[Stream]]:
+    """Return what is computed of streams in lexicographic order, neighbours sharing their first `common` tokens.
 
-
-def _shared(ids: list[int], starts: list[int], prompts: list[int]) -> dict[int, tuple[int, int]]:
-    """Return {stream: (stream that owns its prompt, prompt length)} for streams whose prompt occurs again."""
-    owners: dict[tuple[int, ...], list[int]] = {}
-    for stream, (start, length) in enumerate(zip(starts, prompts, strict=True)):
-        if length >= MIN_SHARED:
-            owners.setdefault(tuple(ids[start : start + length]), []).append(stream)
-    return {
-        stream: (members[0], len(prompt))
-        for prompt, members in owners.items()
-        if len(members) > 1
-        for stream in members
-    }
-
-
-def _deduplicated(
-    starts: list[int], lengths: tuple[int, ...], shared: dict[int, tuple[int, int]]
-) -> tuple[Tensor, list[Stream]]:
-    """Return the kept tokens' places in the batch, and the streams in the coordinates of the kept tokens."""
-    kept: list[Tensor] = []
+    Returns:
+        For each computed token its place in the batch; for each token of the batch the computed token that stands
+        for it; the streams in the coordinates of computed tokens.
+    """
+    place = np.empty(sum(lengths), np.int64)
+    keep: list[NDArray[np.int64]] = []
     streams: list[Stream] = []
-    prefixes: dict[int, int] = {}
+    path: list[tuple[int, int]] = []
+    """(start, length) in computed tokens of what the next stream continues"""
     offset = 0
-    for stream, (start, length) in enumerate(zip(starts, lengths, strict=True)):
-        owner, prompt = shared.get(stream, (stream, 0))
-        if prompt and owner == stream:
-            prefixes[stream] = offset
-            kept.append(torch.arange(start, start + prompt))
-            streams.append(Stream(offset, prompt))
-            offset += prompt
-        rest = length - prompt
-        if rest:
-            kept.append(torch.arange(start + prompt, start + length))
-            streams.append(Stream(offset, rest, prefixes.get(owner, 0), prompt))
-            offset += rest
-    return torch.cat(kept), streams
+    for row, (start, length) in enumerate(zip(starts, lengths, strict=True)):
+        shared = common[row - 1] if row else 0
+        while sum(size for _, size in path) > shared:
+            path.pop()
+        place[start : start + shared] = place[starts[row - 1] : starts[row - 1] + shared]
+        place[start + shared : start + length] = np.arange(offset, offset + length - shared)
+        keep.append(np.arange(start + shared, start + length))
+        for first, last in pairwise([shared, *_partings(common[row:], shared, length)]):
+            streams.append(Stream(offset, last - first, tuple(path)))
+            path.append((offset, last - first))
+            offset += last - first
+    return np.concatenate(keep), place, streams
 
 
-def _places(total: int, starts: list[int], shared: dict[int, tuple[int, int]], keep: Tensor) -> Tensor:
-    """Return, for each token of the batch, the computed token that stands for it."""
-    place = torch.full((total,), -1)
-    place[keep] = torch.arange(len(keep))
-    for stream, (owner, prompt) in shared.items():
-        if owner != stream:
-            mine, other = starts[stream], starts[owner]
-            place[mine : mine + prompt] = place[other : other + prompt]
-    return place
+def _partings(common: Sequence[int], shared: int, length: int) -> list[int]:
+    """Return where streams to come part from one of `length` tokens, after its first `shared`, and its end."""
+    found = {length} if length > shared else set[int]()
+    for part in common:
+        length = min(length, part)
+        if length <= shared:
+            break
+        found.add(length)
+    return sorted(found)

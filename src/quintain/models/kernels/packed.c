@@ -1,22 +1,25 @@
 /* Attention over streams that are packed end to end, forward and backward, for training.
 
-   A stream may continue a prefix that it shares with others; streams of one prefix are a family. A family and
-   one key/value head are one unit of work, done by one thread, so the sums do not depend on the threads. */
+   A stream may continue another one, whose tokens it shares with others, and so on: streams form trees, here
+   called families. A family comes in depth-first order, so what a stream continues stands in the buffers when
+   its turn comes. A family and one key/value head are one unit of work, done by one thread, so the sums do not
+   depend on the threads. */
 #include "tiles.h"
 
 #define MANY 24 /* rows of a tile of the backward pass */
 
 typedef struct {
-    const int64_t *start, *length, *prefix_start, *prefix_length; /* of each stream */
-    const int64_t *families; /* [num_families + 1], first stream of each; the prefix's own stream comes first */
+    const int64_t *start, *length, *past; /* of each stream; past: tokens that it continues */
+    const int64_t *families; /* [num_families + 1], first stream of each */
     int64_t heads, kv, d;
 } Shape;
 
-/* keys[from .. from + count) of head h: transposed blocks */
-static void to_blocks(const float *rows, int64_t step, int64_t from, int64_t count, int64_t d, float *blocks) {
+/* keys[from .. from + count) of head h: transposed blocks, from key `at` on */
+static void to_blocks(
+    const float *rows, int64_t step, int64_t from, int64_t count, int64_t d, float *blocks, int64_t at) {
     for (int64_t k = 0; k < count; k++) {
         const float *row = rows + (from + k) * step;
-        float *to = blocks + k / BLOCK * BLOCK * d + k % BLOCK;
+        float *to = blocks + (at + k) / BLOCK * BLOCK * d + (at + k) % BLOCK;
         for (int64_t i = 0; i < d; i++) to[i * BLOCK] = row[i];
     }
 }
@@ -28,65 +31,49 @@ static void to_padded(
 
 static int64_t longest_of(const Shape *s, int64_t first, int64_t last) {
     int64_t most = 0;
-    for (int64_t i = first; i < last; i++) {
-        int64_t all = rounded(s->prefix_length[i], BLOCK) + rounded(s->length[i], BLOCK);
-        if (all > most) most = all;
-    }
-    return most;
+    for (int64_t i = first; i < last; i++)
+        if (s->past[i] + s->length[i] > most) most = s->past[i] + s->length[i];
+    return rounded(most, BLOCK);
 }
 
 static int forward_unit(
     const Shape *s, const float *query, const float *key, const float *value, int64_t value_step, float *out,
     float *sums, int64_t first, int64_t last, int64_t h) {
     int64_t d = s->d, padded = rounded(d, BLOCK), group = s->heads / s->kv, room = longest_of(s, first, last);
-    float *blocks = floats(room * d), *values = floats(room * padded), *scores = floats(FEW * room);
-    float *mixed = floats(FEW * padded);
-    int failed = !(blocks && values && scores && mixed);
+    float *blocks = floats(room * (d + padded) + FEW * (room + padded));
+    if (!blocks) return 1;
+    float *values = blocks + room * d, *scores = values + room * padded, *mixed = scores + FEW * room;
     float scale = 1.0f / sqrtf((float)d);
-    const float *keys = key + h * d, *vals = value + h * d;
-    int64_t has_prefix = -1;
-    for (int64_t i = first; i < last && !failed; i++) {
-        int64_t prefix = s->prefix_length[i], length = s->length[i], start = s->start[i];
-        int64_t own = rounded(prefix, BLOCK), end = own + rounded(length, BLOCK);
-        if (prefix && has_prefix != prefix) {
-            to_blocks(keys, s->kv * d, s->prefix_start[i], prefix, d, blocks);
-            to_padded(vals, value_step, s->prefix_start[i], prefix, d, padded, values);
-            memset(values + prefix * padded, 0, (own - prefix) * padded * sizeof(float));
-            has_prefix = prefix;
-        }
-        if (!prefix) has_prefix = -1;
-        to_blocks(keys, s->kv * d, start, length, d, blocks + own * d);
-        to_padded(vals, value_step, start, length, d, padded, values + own * padded);
+    for (int64_t i = first; i < last; i++) {
+        int64_t past = s->past[i], length = s->length[i], start = s->start[i];
+        to_blocks(key + h * d, s->kv * d, start, length, d, blocks, past);
+        to_padded(value + h * d, value_step, start, length, d, padded, values + past * padded);
         for (int64_t row = 0; row < length * group; row += FEW) {
             int num = length * group - row < FEW ? (int)(length * group - row) : FEW;
             const float *rows[FEW];
             for (int r = 0; r < num; r++)
                 rows[r] = query + ((start + (row + r) / group) * s->heads + h * group + (row + r) % group) * d;
-            int64_t reach = own + rounded((row + num - 1) / group + 1, BLOCK);
+            int64_t allowed = past + (row + num - 1) / group + 1, reach = rounded(allowed, BLOCK);
             products_of(rows, num, blocks, reach / BLOCK, d, scores, room);
             memset(mixed, 0, FEW * padded * sizeof(float));
-            for (int r = 0; r < num; r++) {
-                int64_t token = (row + r) / group;
-                float *line = scores + r * room;
-                for (int64_t k = prefix; k < own; k++) line[k] = -INFINITY;
-                sums[(start + token) * s->heads + h * group + (row + r) % group] =
-                    softened(line, own + token + 1, reach, scale);
-            }
-            mix_into(scores, room, 1, num, values, reach < end ? reach : end, padded, mixed);
+            for (int r = 0; r < num; r++)
+                sums[(rows[r] - query) / d] =
+                    softened(scores + r * room, past + (row + r) / group + 1, reach, scale);
+            mix_into(scores, room, 1, num, values, allowed, padded, mixed);
             for (int r = 0; r < num; r++)
                 memcpy(out + (rows[r] - query), mixed + r * padded, d * sizeof(float));
         }
     }
-    free(blocks), free(values), free(scores), free(mixed);
-    return failed;
+    free(blocks);
+    return 0;
 }
 
 /* out[n, heads, d] and sums[n, heads] (log-sum-exp); key[n, kv, d]; value has rows of value_step floats. */
 int qt_packed_attention(
     const float *query, const float *key, const float *value, int64_t value_step, const int64_t *start,
-    const int64_t *length, const int64_t *prefix_start, const int64_t *prefix_length, const int64_t *families,
-    int64_t num_families, int64_t heads, int64_t kv, int64_t d, float *out, float *sums) {
-    Shape s = {start, length, prefix_start, prefix_length, families, heads, kv, d};
+    const int64_t *length, const int64_t *past, const int64_t *families, int64_t num_families, int64_t heads, int64_t kv,
+    int64_t d, float *out, float *sums) {
+    Shape s = {start, length, past, families, heads, kv, d};
     int failed = 0;
 #pragma omp parallel for schedule(dynamic) reduction(| : failed)
     for (int64_t unit = 0; unit < num_families * kv; unit++) {
@@ -111,21 +98,21 @@ INLINE void spread_back(
     }
 }
 
-static void add_rows(
-    const float *from, int64_t padded, int64_t start, int64_t count, int64_t step, int64_t d, float *to) {
-    for (int64_t k = 0; k < count; k++)
-        for (int64_t i = 0; i < d; i++) to[(start + k) * step + i] += from[k * padded + i];
+/* The gradients of a stream's own keys or values, gathered, to their place; the buffer is zero again. */
+static void leave(float *from, int64_t padded, int64_t start, int64_t count, int64_t step, int64_t d, float *to) {
+    for (int64_t k = 0; k < count; k++) memcpy(to + (start + k) * step, from + k * padded, d * sizeof(float));
+    memset(from, 0, count * padded * sizeof(float));
 }
 
 static void backward_stream(
     const Shape *s, const Scratch *m, const float *query, const float *out, const float *dout, const float *sums,
     float *dquery, int64_t i, int64_t h, int64_t room) {
     int64_t d = s->d, padded = rounded(d, BLOCK), group = s->heads / s->kv;
-    int64_t prefix = s->prefix_length[i], length = s->length[i], start = s->start[i], own = rounded(prefix, BLOCK);
+    int64_t past = s->past[i], length = s->length[i], start = s->start[i];
     float scale = 1.0f / sqrtf((float)d);
     for (int64_t row = 0; row < length * group; row += MANY) {
         int num = length * group - row < MANY ? (int)(length * group - row) : MANY;
-        int64_t reach = own + rounded((row + num - 1) / group + 1, BLOCK);
+        int64_t reach = rounded(past + (row + num - 1) / group + 1, BLOCK);
         const float *rows[MANY], *grads[MANY];
         memset(m->mixed, 0, MANY * padded * sizeof(float));
         for (int r = 0; r < num; r++) {
@@ -144,8 +131,7 @@ static void backward_stream(
             float *weight = m->weights + r * room, *ds = m->dscores + r * room, inner = 0;
             float all = sums[place / d];
             for (int64_t k = 0; k < d; k++) inner += dout[place + k] * out[place + k];
-            for (int64_t k = prefix; k < own; k++) weight[k] = -INFINITY;
-            for (int64_t k = own + token + 1; k < reach; k++) weight[k] = -INFINITY;
+            for (int64_t k = past + token + 1; k < reach; k++) weight[k] = -INFINITY;
             for (int64_t k = 0; k < reach; k += LANES) {
                 vec p = exponential(load(weight + k) * scale - all);
                 store(weight + k, p);
@@ -167,8 +153,9 @@ static int backward_unit(
     const float *sums, const float *dout, float *dquery, float *dkey, float *dvalue, int64_t first, int64_t last,
     int64_t h) {
     int64_t d = s->d, padded = rounded(d, BLOCK), room = longest_of(s, first, last);
+    int64_t *open = malloc((last - first) * sizeof(int64_t)), depth = 0;
     float *all = floats(room * (2 * d + 3 * padded) + MANY * (2 * room + 3 * padded));
-    if (!all) return 1;
+    if (!all || !open) return free(all), free(open), 1;
     Scratch m;
     m.blocks = all, m.value_blocks = m.blocks + room * d, m.keys = m.value_blocks + room * d;
     m.dkey = m.keys + room * padded, m.dvalue = m.dkey + room * padded, m.weights = m.dvalue + room * padded;
@@ -176,38 +163,30 @@ static int backward_unit(
     m.mixed = m.grads + MANY * padded, m.rows = m.mixed + MANY * padded;
     const float *keys = key + h * d, *vals = value + h * d;
     int64_t step = s->kv * d;
-    for (int64_t i = first; i < last; i++) {
-        int64_t prefix = s->prefix_length[i], length = s->length[i], start = s->start[i], own = rounded(prefix, BLOCK);
-        int64_t end = own + rounded(length, BLOCK);
-        memset(m.keys, 0, end * padded * sizeof(float));
-        memset(m.dkey, 0, end * padded * sizeof(float)), memset(m.dvalue, 0, end * padded * sizeof(float));
-        if (prefix) {
-            to_blocks(keys, step, s->prefix_start[i], prefix, d, m.blocks);
-            to_blocks(vals, value_step, s->prefix_start[i], prefix, d, m.value_blocks);
-            to_padded(keys, step, s->prefix_start[i], prefix, d, padded, m.keys);
+    for (int64_t i = first; i <= last; i++) {
+        int64_t past = i < last ? s->past[i] : 0;
+        while (depth && s->past[open[depth - 1]] + s->length[open[depth - 1]] > past) {
+            int64_t done = open[--depth], place = s->past[done] * padded;
+            leave(m.dkey + place, padded, s->start[done], s->length[done], step, d, dkey + h * d);
+            leave(m.dvalue + place, padded, s->start[done], s->length[done], step, d, dvalue + h * d);
         }
-        to_blocks(keys, step, start, length, d, m.blocks + own * d);
-        to_blocks(vals, value_step, start, length, d, m.value_blocks + own * d);
-        to_padded(keys, step, start, length, d, padded, m.keys + own * padded);
+        if (i == last) break;
+        open[depth++] = i;
+        to_blocks(keys, step, s->start[i], s->length[i], d, m.blocks, past);
+        to_blocks(vals, value_step, s->start[i], s->length[i], d, m.value_blocks, past);
+        to_padded(keys, step, s->start[i], s->length[i], d, padded, m.keys + past * padded);
         backward_stream(s, &m, query, out, dout, sums, dquery, i, h, room);
-        if (prefix) {
-            add_rows(m.dkey, padded, s->prefix_start[i], prefix, step, d, dkey + h * d);
-            add_rows(m.dvalue, padded, s->prefix_start[i], prefix, step, d, dvalue + h * d);
-        }
-        add_rows(m.dkey + own * padded, padded, start, length, step, d, dkey + h * d);
-        add_rows(m.dvalue + own * padded, padded, start, length, step, d, dvalue + h * d);
     }
-    free(all);
+    free(all), free(open);
     return 0;
 }
 
-/* Gradients of qt_packed_attention; dkey and dvalue [n, kv, d] must be zero at the start. */
+/* Gradients of qt_packed_attention. */
 int qt_packed_attention_backward(
     const float *query, const float *key, const float *value, int64_t value_step, const int64_t *start,
-    const int64_t *length, const int64_t *prefix_start, const int64_t *prefix_length, const int64_t *families,
-    int64_t num_families, int64_t heads, int64_t kv, int64_t d, const float *out, const float *sums,
+    const int64_t *length, const int64_t *past, const int64_t *families, int64_t num_families, int64_t heads, int64_t kv, int64_t d, const float *out, const float *sums,
     const float *dout, float *dquery, float *dkey, float *dvalue) {
-    Shape s = {start, length, prefix_start, prefix_length, families, heads, kv, d};
+    Shape s = {start, length, past, families, heads, kv, d};
     int failed = 0;
 #pragma omp parallel for schedule(dynamic) reduction(| : failed)
     for (int64_t unit = 0; unit < num_families * kv; unit++) {

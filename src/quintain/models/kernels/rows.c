@@ -8,7 +8,7 @@ static int omp_get_thread_num(void) { return 0; }
 static int omp_get_num_threads(void) { return 1; }
 #endif
 
-#define ENOUGH 20000 /* floats below which a second thread does not pay */
+#define ENOUGH 8000 /* floats below which a second thread does not pay */
 
 INLINE float squares(const float *x, int64_t d) {
     vec sum = spread(0);

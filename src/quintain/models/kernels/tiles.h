@@ -7,6 +7,7 @@
 
 #include "vector.h"
 
+#define OPTIONAL __attribute__((unused)) /* not every kernel needs every product */
 #define FEW 6              /* rows of a small tile, at most */
 #define PER (BLOCK / LANES) /* registers of a row of a block */
 
@@ -38,7 +39,7 @@
 INLINE int next_width(int64_t left, int rows) { return left < WIDE(rows) ? (int)left : WIDE(rows); }
 
 /* scores[row][16 * blocks] = rows[row][d] . keys, for `num` <= FEW rows; every block is 16 * d floats */
-static void products_of(
+OPTIONAL static void products_of(
     const float *const *rows, int num, const float *blocks, int64_t num_blocks, int64_t d, float *scores,
     int64_t stride) {
     int width;
@@ -68,7 +69,7 @@ static void products_of(
 
 /* out[row][padded] += sum over keys of weights[row][key] * values[key][padded], for `num` <= FEW rows; a step
    along a row of weights is `along`, from row to row `stride` */
-static void mix_into(
+OPTIONAL static void mix_into(
     const float *weights, int64_t stride, int64_t along, int num, const float *values, int64_t num_keys,
     int64_t padded, float *out) {
     int width;
