@@ -36,6 +36,7 @@ CATALOG: dict[str, str] = {
     "hopqa": "quintain.environments.hopqa:HopQA",
     "house": "quintain.environments.house:House",
     "keydoor": "quintain.environments.keydoor:KeyDoor",
+    "miniwob": "quintain.environments.miniwob:MiniWoB",
     "pettingzoo": "quintain.environments.pettingzoo:PettingZoo",
     "plan": "quintain.environments.plan:Plan",
     "reasoning-gym": "quintain.environments.reasoning_gym:ReasoningGym",
@@ -52,6 +53,7 @@ CATALOG: dict[str, str] = {
 ADAPTERS: dict[str, str] = {
     "babyai": "babyai/GoToRedBallNoDists",
     "gymnasium": "gymnasium/FrozenLake-v1",
+    "miniwob": "miniwob/login-user",
     "pettingzoo": "pettingzoo/tictactoe_v3",
     "reasoning-gym": "reasoning-gym/chain_sum",
     "textarena": "textarena/TicTacToe-v0?opponent=random",
