@@ -10,7 +10,7 @@ import pytest
 from quintain.errors import UsageError
 from quintain.safety.isolation import interpreter
 from quintain.safety.limits import Finished, Limits
-from quintain.safety.processes import below, memory
+from quintain.processes.tree import below, memory
 from quintain.safety.sandbox import run
 
 pytestmark = pytest.mark.usefixtures("isolation")

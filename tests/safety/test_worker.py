@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from quintain.safety.frames import framed
+from quintain.processes.frames import framed
 from quintain.safety.worker import Worker, bury
 
 

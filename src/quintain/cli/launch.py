@@ -101,7 +101,7 @@ def train(
 
 def check_parts(job: Job) -> None:
     """Raise the error of an environment that does not work, or of a model that is not there."""
-    ready(job.environment)
+    ready(job.environment, for_training=True)
     if job.model not in SIZES:
         check_folder(find_folder(job.model), job.model)
 
@@ -161,9 +161,9 @@ def collect(
     split: str = "train",
 ) -> tuple[list[Trajectory], PreTrainedTokenizerBase]:
     """Return episodes of the expert, of random valid actions or of a model, and their tokenizer."""
-    make_environment = ready(environment)
     if split not in ("train", "eval"):
         raise UsageError(f"split: got {split!r}; choose train or eval")
+    make_environment = ready(environment, for_training=split == "train")
     if agent == "expert":
         require_expert(make_environment)
     loaded = None if agent in TEACHERS else policy_of(agent)

@@ -8,7 +8,13 @@ import random
 from contextlib import closing
 
 from quintain.environments.baselines import random_action
-from quintain.environments.boundary import answered, blamed, checked_instructions, checked_tools
+from quintain.environments.boundary import (
+    answered,
+    blamed,
+    checked_instructions,
+    checked_tools,
+    refuse_training,
+)
 from quintain.environments.catalog import Recipe, find
 from quintain.environments.protocol import Environment, advance, begin
 
@@ -17,16 +23,16 @@ DEADLINE = 60.0
 NUM_STEPS = 5
 
 
-def ready(spec: str | type[Environment]) -> Recipe:
+def ready(spec: str | type[Environment], *, for_training: bool = False) -> Recipe:
     """Return how to build the environment `spec`, after a rehearsal.
 
     Raises:
-        UsageError: there is no such environment.
+        UsageError: there is no such environment, or it is not for training.
         MissingExtra: its package is not installed.
         EnvironmentFault: it cannot be imported or built, raises, hangs, or returns what it must not.
     """
     recipe = named(spec)
-    answered(recipe.spec, lambda: rehearse(recipe), seconds=DEADLINE)
+    answered(recipe.spec, lambda: rehearse(recipe, for_training=for_training), seconds=DEADLINE)
     return recipe
 
 
@@ -36,10 +42,12 @@ def named(spec: str | type[Environment]) -> Recipe:
         return find(spec)
 
 
-def rehearse(recipe: Recipe) -> int:
+def rehearse(recipe: Recipe, *, for_training: bool = False) -> int:
     """Build an environment, take a few random steps, close it, and return how many steps it took."""
     rng = random.Random(0)
     with closing(recipe()) as environment:
+        if for_training:
+            refuse_training(environment)
         checked_instructions(environment)
         checked_tools(environment)
         begin(environment, environment.task("train", 0))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Generic, TypeVar, cast
 
 from quintain.environments.protocol import Environment, Factory, environment_name
-from quintain.errors import EnvironmentFault, QuintainError
+from quintain.errors import EnvironmentFault, QuintainError, UsageError
 from quintain.types import Split, Task, ToolSpec
 
 T = TypeVar("T")
@@ -139,6 +139,30 @@ def checked_tools(environment: Environment) -> tuple[ToolSpec, ...]:
         f"{environment_name(environment)}.tools must return a tuple of ToolSpec: got {found!r:.60}; "
         "mark methods with @quintain.tool instead"
     )
+
+
+def refuse_training(environment: Environment) -> None:
+    """Raise where the tasks of `environment` are there to measure agents only.
+
+    Raises:
+        UsageError: they are.
+    """
+    if environment.evaluation_only:
+        name = environment_name(environment)
+        raise UsageError(
+            f"training on {name}: got an environment for evaluation only, whose scores would mean nothing after "
+            f"that; train on another, then: quintain eval RUN --environment {name}"
+        )
+
+
+def trainable_tools(environment: Environment) -> tuple[ToolSpec, ...]:
+    """Return the tools of `environment`, which may be trained on.
+
+    Raises:
+        UsageError: it is for evaluation only.
+    """
+    refuse_training(environment)
+    return checked_tools(environment)
 
 
 class GuardedTasks:

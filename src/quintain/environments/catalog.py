@@ -54,6 +54,7 @@ ADAPTERS: dict[str, str] = {
     "babyai": "babyai/GoToRedBallNoDists",
     "gymnasium": "gymnasium/FrozenLake-v1",
     "miniwob": "miniwob/login-user",
+    "worker": "quintain.environments.worker:Worker",
     "pettingzoo": "pettingzoo/tictactoe_v3",
     "reasoning-gym": "reasoning-gym/chain_sum",
     "textarena": "textarena/TicTacToe-v0?opponent=random",
@@ -67,6 +68,7 @@ _importing: ContextVar[bool] = ContextVar("importing", default=False)
 def is_importing() -> bool:
     """Whether a user's module is being imported for its environments: it must not start to train."""
     return _importing.get()
+    "worker": "worker/guess",
 
 
 @contextmanager

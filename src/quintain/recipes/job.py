@@ -43,6 +43,8 @@ class Job:
     """Environment steps of training episodes after which the run ends; none for no limit."""
     most_tokens: int | None = None
     """Sampled tokens of training episodes after which the run ends; none for no limit."""
+    most_broken: float = 0.01
+    """Share of attempts at an episode that environment, tools or judge may break; above it the run is refused."""
     monitors: str = ""
     """Thresholds of alarms that differ from the defaults: entropy=0.5,window=10 (docs/reliability.md)."""
 
@@ -63,5 +65,7 @@ class Job:
         for name in ("imitation_rate", "learning_rate", "temperature"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name}: got {getattr(self, name)}; give a number above 0")
+        if not 0 <= self.most_broken <= 1:
+            raise ConfigError(f"most_broken: got {self.most_broken}; give a share from 0 to 1")
         check_agent(self.agent)
         thresholds(self.monitors)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quintain.curriculum.streams import Uniform, held_out
 from quintain.data.pack import Aggregation, micro_batches
 from quintain.engines.local import Local
-from quintain.environments.boundary import asked, checked_tools, tasks_of
+from quintain.environments.boundary import asked, tasks_of, trainable_tools
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Factory
 from quintain.errors import InvariantError
@@ -73,12 +74,13 @@ class Work:
         )
         self.canary = Canary(self.learner)
         self.rollout = Rollout(self.agent, self.make_environment, self.engine, limits=limits)
+        limits = replace(limits or Limits(), max_broken_share=job.most_broken)
         self.curriculum = Uniform(tasks_of(self.make_environment))
         self.held_out = held_out(tasks_of(self.make_environment), job.eval_episodes)
         self.interruption = Interruption()
         rows = run.metrics()
         last = rows[-1] if rows else {}
-        tools = [tool.name for tool in asked(self.make_environment, checked_tools)]
+        tools = [tool.name for tool in asked(self.make_environment, trainable_tools)]
         self.monitors = Monitors(thresholds(job.monitors), rows, tools)
         self._seconds_before = float(last.get("time/seconds", 0.0))
         self.turns_taken = int(last.get("total/turns", 0))

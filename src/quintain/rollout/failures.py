@@ -1,4 +1,4 @@
-"""The failure rate of a rollout: how many failed episodes it bears.
+"""The failure rate of a rollout: how many failed episodes, and attempts at one, it bears.
 
 The one rule: it is looked at while episodes come in, so that a run that cannot go well ends early.
 """
@@ -7,6 +7,11 @@ from collections.abc import Sequence
 
 from quintain.errors import FailureRateError
 from quintain.types import Failure
+
+INFRASTRUCTURE = ("environment", "tool", "judge")
+"""Owners of failures that a user can mend in the environment."""
+FEW = 3
+"""Broken attempts that say nothing about a rate yet."""
 
 
 def check_failures(failures: Sequence[Failure], *, finished: int, total: int, most: float) -> None:
@@ -22,6 +27,24 @@ def check_failures(failures: Sequence[Failure], *, finished: int, total: int, mo
     raise FailureRateError(
         f"{asked}: got {len(failures)} failures, more than {most:.0%}; the first, by the {first.owner} "
         f"({first.kind}): {one_line(first.message)}"
+    )
+
+
+def check_broken(spec: str, broken: Sequence[Failure], attempts: int, *, most: float) -> None:
+    """Raise when environment, tools or judge broke more than the share `most` of all `attempts`; three are borne.
+
+    An attempt that broke is tried again, so this is seen before episodes are lost.
+
+    Raises:
+        FailureRateError: they did; it names the first.
+    """
+    if len(broken) <= max(most * attempts, FEW if most else 0):
+        return
+    first = broken[0]
+    raise FailureRateError(
+        f"environment {spec}: {len(broken)} of {attempts} attempts at an episode broke, more than {most:.1%}; the "
+        f"first, by the {first.owner} ({first.kind}): {one_line(first.message)}; mend it "
+        f"(quintain check {spec} --load 16), or bear more with --most_broken"
     )
 
 

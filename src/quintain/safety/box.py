@@ -15,9 +15,9 @@ from contextlib import suppress
 from pathlib import PurePosixPath
 
 from quintain.errors import SandboxError, UsageError
+from quintain.processes.tree import below, memory, send
 from quintain.safety.isolation import filter_handle, in_memory, isolated, require
 from quintain.safety.limits import Limits, Reason
-from quintain.safety.processes import below, memory, send
 
 TICK = 0.03
 """Seconds between two looks at the memory of a box."""

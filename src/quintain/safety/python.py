@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from quintain.errors import DataError, SandboxError, UsageError
+from quintain.processes.frames import Frames, UnreadableFrameError, framed
+from quintain.processes.tree import below, send
 from quintain.safety.box import Box, checked_files
-from quintain.safety.frames import Frames, Reading, UnreadableFrameError, framed
 from quintain.safety.isolation import interpreter
 from quintain.safety.limits import Limits, Reason
-from quintain.safety.processes import below, send
 from quintain.types import NOTHING, ToolSpec
 
 WORKER = "/worker.py"
@@ -194,7 +194,7 @@ class PythonProcess:
         frames.write(framed(request))
         while True:
             try:
-                found = frames.read(deadline, box)
+                found = frames.read(deadline, box, self.limits.output_bytes)
             except UnreadableFrameError:
                 return {}, "protocol", False
             if isinstance(found, str):
@@ -224,10 +224,10 @@ class PythonProcess:
             mounts=mounts,
             has_input=True,
         )
-        self.running, self._frames = box, Frames(box)
-        ready: Reading = ""
+        self.running, self._frames = box, Frames(box.process)
+        ready: dict[str, Any] | Reason = ""
         with suppress(UnreadableFrameError):
-            ready = self._frames.read(time.monotonic() + START_SECONDS, box)
+            ready = self._frames.read(time.monotonic() + START_SECONDS, box, self.limits.output_bytes)
         if not isinstance(ready, dict) or "is_ready" not in ready:
             said = self._frames.output(self.limits.output_bytes)
             self.close()

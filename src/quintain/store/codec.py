@@ -142,7 +142,7 @@ class _Payload:
 def _trajectory_row(trajectory: Trajectory, payload: _Payload) -> Row:
     turns = [_turn_row(turn, payload) for turn in trajectory.turns]
     return {
-        "task": _task_row(trajectory.task),
+        "task": task_row(trajectory.task),
         "outcome": _outcome_row(trajectory.outcome),
         "stop": trajectory.stop.value,
         "seed": trajectory.seed,
@@ -153,7 +153,8 @@ def _trajectory_row(trajectory: Trajectory, payload: _Payload) -> Row:
     }
 
 
-def _task_row(task: Task) -> Row:
+def task_row(task: Task) -> Row:
+    """Return `task` as JSON data, what is empty left out."""
     row: Row = {"id": task.id, "environment": task.environment, "seed": task.seed, "split": task.split}
     if task.prompt:
         row["prompt"] = task.prompt
@@ -248,7 +249,7 @@ class _Arrays:
 
 def _read_trajectory(row: Row, arrays: _Arrays, seconds: float) -> Trajectory:
     return Trajectory(
-        task=_read_task(row["task"]),
+        task=read_task(row["task"]),
         turns=tuple(_read_turn(turn, arrays) for turn in row["turns"]),
         outcome=_read_outcome(row["outcome"]),
         stop=Stop(row["stop"]),
@@ -260,7 +261,8 @@ def _read_trajectory(row: Row, arrays: _Arrays, seconds: float) -> Trajectory:
     )
 
 
-def _read_task(row: Row) -> Task:
+def read_task(row: Row) -> Task:
+    """Return the task that `row` holds."""
     return Task(
         id=row["id"],
         environment=row["environment"],

@@ -1,39 +1,52 @@
-"""What is said between us and the process in a box: frames of JSON, and the output beside them.
+"""Frames of JSON between two processes, and the plain output beside them.
 
-A frame is four bytes of length and JSON. The one rule: nothing that comes from a box is believed: frames have
-a largest size, JSON is plain data, and output is counted.
+A frame is four bytes of length and JSON. The one rule: nothing that comes from the other side is believed:
+frames have a largest size, JSON is plain data, output is counted, and every wait has a deadline.
 """
 
 import json
 import os
 import selectors
+import subprocess
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any, Literal, Protocol, TypeVar, cast
 
-from quintain.errors import SandboxError
-from quintain.safety.box import TICK, Box
-from quintain.safety.limits import Reason
-
+R_co = TypeVar("R_co", bound=str, covariant=True)
+R = TypeVar("R", bound=str)
 LARGEST = 8 << 20
-"""Bytes of a frame from a box."""
+"""Bytes of a frame from the other side."""
 CHUNK = 1 << 16
-Reading = dict[str, Any] | Reason
-"""A frame, or why there is none."""
+TICK = 0.03
+"""Seconds between two looks at what the other side uses."""
+Ending = Literal["time", "output", "exited"]
+"""Why there is no frame: the deadline passed, there was too much output, or the other side is gone."""
 
 
 class UnreadableFrameError(Exception):
-    """What a box said is no frame."""
+    """What the other side said is no frame."""
+
+
+class Watched(Protocol[R_co]):
+    """The process at the other side, as far as reading must know it."""
+
+    @property
+    def exited(self) -> int:
+        """A file descriptor that can be read from when it has ended."""
+        ...
+
+    def passed_limit(self) -> R_co:
+        """Return the limit that it has passed; an empty text while there is none."""
+        ...
 
 
 class Frames:
-    """The pipes of a box: frames on its standard input and output, plain output on its error stream."""
+    """The pipes of a process: frames on its standard input and output, plain output on its error stream."""
 
-    def __init__(self, box: Box) -> None:
-        process = box.process
-        if process.stdin is None or process.stdout is None or process.stderr is None:
-            raise SandboxError("talking to a sandbox: got no pipes; report this")
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        """Take the pipes of `process`, which must have all three."""
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         self._requests, self._replies = process.stdin.fileno(), process.stdout.fileno()
         self._text = process.stderr.fileno()
         for stream in (self._requests, self._replies, self._text):
@@ -44,17 +57,18 @@ class Frames:
         """Take `frame` on; it is sent while reading."""
         self._unsent += frame
 
-    def read(self, deadline: float, box: Box) -> Reading:
-        """Return the next frame, or the limit that the box passed before it came.
+    def read(self, deadline: float, watched: Watched[R], most: int) -> dict[str, Any] | Ending | R:
+        """Return the next frame, or why there was none by `deadline` (of `time.monotonic`).
+
+        More than `most` bytes of plain output since the last call of `output` are too many.
 
         Raises:
             UnreadableFrameError: what came is no frame.
         """
-        most = box.limits.output_bytes
         with selectors.DefaultSelector() as selector:
             selector.register(self._replies, selectors.EVENT_READ)
             selector.register(self._text, selectors.EVENT_READ)
-            selector.register(box.exited, selectors.EVENT_READ)
+            selector.register(watched.exited, selectors.EVENT_READ)
             while True:
                 frame = self._frame()
                 if frame is not None:
@@ -71,9 +85,9 @@ class Frames:
                     selector.unregister(self._text)
                 if len(self._said) > most:
                     return "output"
-                if box.exited in ready or not is_open:
+                if watched.exited in ready or not is_open:
                     return self._frame() or "exited"
-                reason = box.passed_limit()
+                reason = watched.passed_limit()
                 if reason:
                     return reason
 
@@ -83,8 +97,13 @@ class Frames:
         self._said.clear()
         return said.decode(errors="replace")
 
+    def is_quiet(self) -> bool:
+        """Whether nothing has come that was not read."""
+        self._drain(self._replies, self._unread, LARGEST)
+        return not self._unread
+
     def forget(self) -> None:
-        """Drop what the box has said beyond its answer; it must stand still."""
+        """Drop what the other side has said beyond its answer; it must stand still."""
         self._drain(self._replies, self._unread, LARGEST)
         self._unread.clear()
 
@@ -108,7 +127,7 @@ class Frames:
         return cast("dict[str, Any]", frame)
 
     def _send(self) -> None:
-        """Send as much as the box takes."""
+        """Send as much as the other side takes."""
         with suppress(BlockingIOError, BrokenPipeError):
             while self._unsent:
                 del self._unsent[: os.write(self._requests, self._unsent[:CHUNK])]

@@ -1,7 +1,7 @@
 """The processes below one process, as the kernel lists them: how much memory they hold, and their end.
 
-The tree is found by parents, which every user may read. A process whose parent died belongs to the first
-process of its box, so that it is still found.
+The tree is found by parents, which every user may read. A process whose parent died belongs to the keeper of the
+tree (the first process of a box, or `processes.keeper`), so that it is still found.
 """
 
 import os

@@ -1,0 +1,187 @@
+"""The other side of a worker: an environment that answers requests, frame by frame.
+
+What were standard input and output carry the frames; the environment gets an empty input, and its output goes to
+the error stream. The one rule: a request is answered once, by the process that was started for it; what the
+environment raises is an answer, too.
+"""
+
+import io
+import json
+import os
+import sys
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, BinaryIO, cast
+
+from quintain.environments.catalog import find
+from quintain.environments.protocol import (
+    Environment,
+    Expert,
+    Legal,
+    StateKey,
+    advance,
+    begin,
+    environment_name,
+)
+from quintain.environments.tools import OwnedFault, ToolFault, tools_of
+from quintain.environments.wire import Row, action_row, observation_row, read_action, result_row, tool_row
+from quintain.errors import EnvironmentFault, QuintainError
+from quintain.processes.frames import framed
+from quintain.processes.keeper import kept
+from quintain.store.codec import read_task, task_row
+
+ABILITIES: dict[str, type] = {"expert": Expert, "legal": Legal, "key": StateKey}
+
+
+class Raised:
+    """Takes whatever the environment raises, an exit included, as the row of a fault."""
+
+    def __init__(self) -> None:
+        self.fault: Row = {}
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, problem: BaseException | None, _trace: TracebackType | None
+    ) -> bool:
+        """Keep what `problem` stands for; a request to stop goes on."""
+        self.fault = fault_row(problem) if isinstance(problem, (Exception, SystemExit)) else {}
+        return isinstance(problem, (Exception, SystemExit))
+
+
+class Host:
+    """Answers requests read from `requests` on `replies`."""
+
+    def __init__(self, requests: BinaryIO, replies: BinaryIO) -> None:
+        self._requests, self._replies = requests, replies
+        self._process = os.getpid()
+        self._built: Environment | None = None
+
+    def serve(self) -> None:
+        """Answer requests until there are no more."""
+        while (request := self._receive()) is not None:
+            answer = self.answer(request)
+            if os.getpid() != self._process:
+                os._exit(0)  # a process that the environment forked: the answer is its parent's to give
+            self.send({"id": request["id"], **answer})
+
+    def answer(self, request: Row) -> Row:
+        """Return the answer to `request`: a value or a fault."""
+        handle: Callable[..., object] = getattr(self, f"on_{request['do']}")
+        raised = Raised()
+        with raised:
+            return {"value": handle(*request["with"])}
+        return {"fault": raised.fault}
+
+    def on_open(self, spec: str) -> Row:
+        """Build the environment and say what it is."""
+        world = self._built = find(spec)()
+        for name in tools_of(type(world)):
+            setattr(world, name, self._announced(name, getattr(world, name)))
+        return {
+            "name": environment_name(world),
+            "max_turns": world.max_turns,
+            "return_range": list(world.return_range),
+            "tags": sorted(type(world).tags),
+            "evaluation_only": world.evaluation_only,
+            "abilities": [name for name, kind in ABILITIES.items() if isinstance(world, kind)],
+            **self._told(),
+        }
+
+    def on_task(self, split: str, index: int) -> Row:
+        """Name a task."""
+        return task_row(self._world.task(cast(Any, split), index))
+
+    def on_reset(self, task: Row) -> Row:
+        """Start an episode; instructions and tools may be different in each."""
+        observation = begin(self._world, read_task(task))
+        return {"observation": observation_row(observation), **self._told()}
+
+    def on_step(self, action: Row) -> Row:
+        """Carry out an action."""
+        return result_row(advance(self._world, read_action(action)))
+
+    def on_expert(self) -> Row:
+        """Ask the expert."""
+        return action_row(cast(Expert, self._world).expert_action())
+
+    def on_legal(self) -> list[str]:
+        """List the legal actions."""
+        return list(cast(Legal, self._world).legal_actions())
+
+    def on_key(self) -> str:
+        """Name the state."""
+        return cast(StateKey, self._world).state_key()
+
+    def on_close(self) -> None:
+        """Close the environment."""
+        self._world.close()
+
+    def send(self, frame: Row) -> None:
+        """Write a frame; what has no JSON form is the environment's fault."""
+        try:
+            told = framed(frame)
+        except (TypeError, ValueError, RecursionError) as error:
+            fault = EnvironmentFault(f"got a value that has no JSON form ({error}); return plain data")
+            told = framed({"id": frame["id"], "fault": fault_row(fault)})
+        self._replies.write(told)
+        self._replies.flush()
+
+    def _announced(self, name: str, method: Callable[..., object]) -> Callable[..., object]:
+        """Return the tool `method`, which says when it begins and ends: so it is known what hangs."""
+
+        def run(**arguments: object) -> object:
+            self.send({"tool": name})
+            try:
+                text = method(**arguments)
+            except SystemExit as stop:
+                raise ToolFault.of(name, f"called sys.exit({stop.code!r}); return a text instead") from stop
+            self.send({"tool": ""})
+            return text
+
+        return run
+
+    def _told(self) -> Row:
+        """Return what an agent is told."""
+        return {
+            "instructions": self._world.instructions(),
+            "tools": [tool_row(tool) for tool in self._world.tools()],
+        }
+
+    @property
+    def _world(self) -> Environment:
+        assert self._built is not None, "it is opened first"
+        return self._built
+
+    def _receive(self) -> Row | None:
+        """Read a frame; None when there are no more."""
+        head = self._requests.read(4)
+        if len(head) < 4:
+            return None
+        return cast(Row, json.loads(self._requests.read(int.from_bytes(head, "big"))))
+
+
+def fault_row(problem: BaseException) -> Row:
+    """Return what `problem` stands for in an episode, as a rollout says it of an environment of its own process."""
+    kind, owner, message = type(problem).__name__, "environment", str(problem)
+    if isinstance(problem, OwnedFault):
+        kind, owner = problem.kind, problem.owner
+    elif isinstance(problem, EnvironmentFault):
+        kind = "contract"
+    elif isinstance(problem, SystemExit):
+        message = f"called sys.exit({problem.code!r})"
+    named = type(problem).__name__ if isinstance(problem, QuintainError) else ""
+    return {"class": named, "owner": owner, "kind": kind, "message": message}
+
+
+def main() -> None:
+    """Have this process kept, take its standard streams for the frames, and serve."""
+    kept()
+    requests = os.fdopen(os.dup(0), "rb")
+    replies = os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    cast(io.TextIOWrapper, sys.stdout).reconfigure(line_buffering=True)  # what it said before a kill is read
+    Host(requests, replies).serve()
