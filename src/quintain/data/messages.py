@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
+from quintain.data.seats import by_seat
 from quintain.errors import DataError
 from quintain.types import NOTHING, Message, Score, Text, ToolCall, Trajectory, as_text
 
@@ -73,9 +74,10 @@ def to_record(
 def write_messages(
     trajectories: Iterable[Trajectory], decode: Callable[[Sequence[int]], str], *, system: str | None = None
 ) -> Iterator[str]:
-    """Yield one line of JSON, ending in a newline, for each of `trajectories`."""
+    """Yield one line of JSON, ending in a newline, for each of `trajectories`; one for each seat where several act."""
     for trajectory in trajectories:
-        yield json.dumps(to_record(trajectory, decode, system=system), ensure_ascii=False) + "\n"
+        for part in by_seat(trajectory):
+            yield json.dumps(to_record(part, decode, system=system), ensure_ascii=False) + "\n"
 
 
 def read_messages(lines: Iterable[str], *, source: str = "messages") -> list[Record]:

@@ -1,6 +1,6 @@
 """Trajectories to token streams: one `Sample` per segment, exactly as it was sampled.
 
-A turn with `starts_segment` begins a new stream; any other turn continues the stream of the turn before. The
+A turn with `starts_segment` begins a new stream; any other turn continues the stream of its seat's turn before. The
 prompt of a turn has loss weight 0, what the policy sampled has 1.
 The one rule: trained tokens = sampled tokens, asserted on every call.
 """
@@ -33,8 +33,9 @@ class _Tape:
     """trajectory of each stream"""
 
     def add(self, index: int, trajectory: Trajectory) -> None:
-        for number, turn in enumerate(trajectory.turns):
-            if turn.starts_segment or not number:
+        for place, number in enumerate(in_streams(trajectory)):
+            turn = trajectory.turns[number]
+            if turn.starts_segment or not place:
                 self.starts.append(len(self.token_ids))
                 self.owners.append(index)
             completion = turn.completion
@@ -93,6 +94,24 @@ def _cut(whole: Sample, trajectory: int, place: slice) -> Sample:
         turn_end=whole.turn_end[place],
         trajectory=trajectory,
     )
+
+
+def in_streams(trajectory: Trajectory) -> Sequence[int]:
+    """Return the numbers of the turns of `trajectory`, seat by seat: the order in which tokens follow each other."""
+    seats = {turn.seat for turn in trajectory.turns}
+    if len(seats) == 1:
+        return range(len(trajectory.turns))
+    places: dict[str, list[int]] = {}
+    for number, turn in enumerate(trajectory.turns):
+        places.setdefault(turn.speaker, []).append(number)
+    return [number for numbers in places.values() for number in numbers]
+
+
+def since_segment(turns: Sequence[Turn], seat: str = "agent") -> Sequence[Turn]:
+    """Return the turns of the newest token stream of `seat` in `turns`."""
+    own = [turn for turn in turns if turn.speaker == seat]
+    starts = [place for place, turn in enumerate(own) if turn.starts_segment]
+    return own[starts[-1] :] if starts else own
 
 
 def samples_from(credit: Credit) -> list[Sample]:
@@ -206,7 +225,12 @@ def _flat(credit: Credit, arrays: Sequence[Sequence[NDArray[np.float32]]], name:
     got = [[len(array) for array in turns] for turns in arrays]
     if want != got:
         raise InvariantError(f"{name} of the sampled tokens: got {got}; the tokens sampled are {want}")
-    flat = np.concatenate([np.zeros(0, np.float32), *(array for turns in arrays for array in turns)])
+    ordered = (
+        turns[number]
+        for trajectory, turns in zip(credit.trajectories, arrays, strict=True)
+        for number in in_streams(trajectory)
+    )
+    flat = np.concatenate([np.zeros(0, np.float32), *ordered])
     if not np.isfinite(flat).all():
         raise InvariantError(
             f"{name} of the sampled tokens: got one that is not finite; record a Failure instead"

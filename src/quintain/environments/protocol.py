@@ -45,10 +45,6 @@ class Environment:
     """Turns after which the episode is cut (a truncation, not an end)."""
     return_range: tuple[float, float] = (0.0, 1.0)
     """Smallest and largest total reward of an episode."""
-    evaluation_only: bool = False
-    """Whether its tasks are there to measure agents: training on them is refused."""
-    parallel: int = 0
-    """Instances that live, and step, at once where a step waits for another process; 0: it computes by itself."""
     _ending: StepResult | None = None
     _rewards: tuple[float, Mapping[str, float]] = (0.0, NOTHING)
     _cause: ToolCause | None = None
@@ -172,19 +168,12 @@ class StateKey(Protocol):
 
 
 @runtime_checkable
-class Killable(Protocol):
-    """It can be ended in the middle of a call, because it works in a process of its own."""
-
-    def kill(self) -> None:
-        """End it now, from any thread; whoever waits for its answer gets an error."""
-
-
-@runtime_checkable
 class Seats(Protocol):
     """Several seats act in turn, each seeing only what is addressed to it.
 
-    An observation is for the seat whose turn it is then. One policy may play all seats in one conversation
-    (self-play); to keep their knowledge apart, hold one conversation per seat.
+    An observation is for the seat whose turn it is then. A rollout holds a conversation for each seat, so what one is
+    shown reaches another in its actions alone. Where `reward_terms` have the names of seats, these are their own
+    rewards (`quintain.data.seats`); a reward without them is everybody's.
     """
 
     def seats(self) -> tuple[str, ...]:

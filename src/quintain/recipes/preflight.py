@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from quintain.credit.group import group_relative
-from quintain.data.samples import samples_from
+from quintain.data.samples import in_streams, samples_from
 from quintain.errors import InvariantError
 from quintain.models.tiny import SIZES
 from quintain.recipes.job import Job
@@ -66,7 +66,6 @@ def preflight(job: Job) -> Preflight:
         demonstrations=min(job.demonstrations, MOST_DEMONSTRATIONS),
         imitation_epochs=min(job.imitation_epochs, MOST_EPOCHS),
         steps=1,
-        most_broken=1.0,
     )
     limits = Limits(max_failure_share=1.0)
     with (
@@ -168,8 +167,10 @@ def mask(groups: Sequence[Group], samples: Sequence[Sample]) -> Finding:
 
 
 def said(trajectory: Trajectory) -> list[int]:
-    """Return what was sampled in `trajectory`."""
-    return [token for turn in trajectory.turns for token in turn.completion.token_ids]
+    """Return what was sampled in `trajectory`, stream by stream."""
+    return [
+        token for number in in_streams(trajectory) for token in trajectory.turns[number].completion.token_ids
+    ]
 
 
 def distances(work: Work, batches: Sequence[Batch]) -> Iterator[Finding]:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from quintain.agents.protocol import Agent, Brief, Deliberates, Prompt, Session
 from quintain.environments.boundary import checked_instructions, checked_tools
-from quintain.environments.protocol import Environment, Legal, StateKey, advance, begin
+from quintain.environments.protocol import Environment, Legal, Seats, StateKey, advance, begin
 from quintain.errors import EnvironmentFault, InvariantError
 from quintain.types import (
     Action,
@@ -29,6 +29,8 @@ from quintain.types import (
     as_content,
 )
 
+ALONE = "agent"
+"""The seat of an environment that knows of no seats."""
 MOST_THOUGHTS = 64
 """Turns in which a harness may do nothing for each one in which it acts."""
 
@@ -40,6 +42,8 @@ class View:
     observation: Observation
     legal_actions: tuple[str, ...] = ()
     state_key: str | None = None
+    seat: str = ALONE
+    """who sees it, and acts next"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,24 +65,26 @@ class Answer:
 class Looks:
     """What is looked at before every action; capabilities are found once per environment class.
 
-    State keys are left out unless `has_state_keys`: they cost time, and only some kinds of credit read them.
+    State keys are left out unless `has_state_keys`: they cost time, and only some kinds of credit read them. Seats are
+    told apart where an agent plays several.
     """
 
     def __init__(self, *, has_state_keys: bool) -> None:
         self.has_state_keys = has_state_keys
-        self._known: dict[type[Environment], tuple[bool, bool]] = {}
+        self._known: dict[type[Environment], tuple[bool, bool, bool]] = {}
 
     def look(self, environment: Environment, observation: Observation) -> View:
         """Return the view of `environment` after `observation`."""
         kind = type(environment)
         if kind not in self._known:
             has_key = self.has_state_keys and isinstance(environment, StateKey)
-            self._known[kind] = isinstance(environment, Legal), has_key
-        is_legal, has_key = self._known[kind]
+            self._known[kind] = isinstance(environment, Legal), has_key, isinstance(environment, Seats)
+        is_legal, has_key, has_seats = self._known[kind]
         return View(
             observation=observation,
             legal_actions=checked_actions(cast(Legal, environment)) if is_legal else (),
             state_key=cast(StateKey, environment).state_key() if has_key else None,
+            seat=acting_seat(cast(Seats, environment)) if has_seats else ALONE,
         )
 
     def start(self, environment: Environment, task: Task) -> Start:
@@ -98,6 +104,23 @@ class Looks:
         if result.is_terminated or result.is_truncated:
             return Answer(result=result, view=View(observation=result.observation))
         return Answer(result=result, view=self.look(environment, result.observation))
+
+
+def acting_seat(environment: Seats) -> str:
+    """Return the seat of `environment` that acts next; an agent with one seat is just the agent.
+
+    Raises:
+        EnvironmentFault: it is not one of the seats, or its name holds a slash, which is kept for roles.
+    """
+    seats, seat = environment.seats(), environment.seat()
+    if len(seats) < 2:
+        return ALONE
+    if seat not in seats or "/" in seat:
+        raise EnvironmentFault(
+            f"{type(environment).__name__}.seat must return one of {', '.join(seats)}: got {seat!r}; "
+            "give the seat that acts next, without a slash in its name"
+        )
+    return seat
 
 
 def checked_actions(environment: Legal) -> tuple[str, ...]:
@@ -128,6 +151,48 @@ class Prefix:
 
 
 @dataclass(slots=True, kw_only=True)
+class Voice:
+    """One seat's conversation: its session and its token streams, which the other seats never see."""
+
+    name: str
+    """name of its streams without their number"""
+    session: Session
+    deliberates: Deliberates | None
+    """the session, if it may speak several times before it acts"""
+    stream: int = 0
+    """number of the current token stream (segment)"""
+    length: int = 0
+    """tokens of the current stream"""
+    unsent: tuple[int, ...] = ()
+    """tokens of the current stream that the engine has not seen: those of the prefix"""
+    has_begun: bool = False
+
+    @property
+    def stream_name(self) -> str:
+        """Name of the current token stream, unique among live ones."""
+        return f"{self.name}/{self.stream}"
+
+    def take(self, prompt: Prompt) -> str | None:
+        """Put `prompt` at the end of the stream, or begin a new one; return the name of the one that ended."""
+        ended = None
+        if prompt.starts_segment:
+            ended = self.stream_name if self.has_begun else None
+            self.stream += self.has_begun
+            self.length, self.unsent = 0, ()
+        self.has_begun = True
+        self.length += len(prompt.token_ids)
+        return ended
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """On whom an episode waits, and since when on the monotonic clock: ``Wait("a reply of the engine", 12.5)``."""
+
+    owner: str
+    since: float = field(default_factory=time.monotonic)
+
+
+@dataclass(slots=True, kw_only=True)
 class Episode:
     """A live episode of `task`, number `index` of `group`."""
 
@@ -136,9 +201,10 @@ class Episode:
     index: int
     seed: int
     environment: Environment
-    session: Session | None = None
-    deliberates: Deliberates | None = None
-    """the session, if it may speak several times before it acts"""
+    agent: Agent | None = None
+    brief: Brief | None = None
+    voices: dict[str, Voice] = field(default_factory=dict[str, Voice])
+    """by seat; a seat has one from when it first acts"""
     view: View = field(default_factory=lambda: View(observation=""))
     prompt: Prompt | None = None
     follow_up: Prompt | None = None
@@ -146,27 +212,41 @@ class Episode:
     num_acted: int = 0
     """turns in which something was done"""
     turns: list[Turn] = field(default_factory=list[Turn])
-    stream: int = 0
-    """number of the current token stream (segment)"""
-    stream_length: int = 0
     attempt: int = 0
     started: float = field(default_factory=time.monotonic)
+    wait: Wait = field(default_factory=lambda: Wait("its turn to begin"))
+    """on whom it waits, for the watchdog"""
     is_success: bool | None = None
     prefix: Prefix | None = None
     """turns of another episode that this one continues"""
-    unsent: tuple[int, ...] = ()
-    """tokens of the current stream that the engine has not seen: those of the prefix"""
+    ended: str | None = None
+    """name of the stream that the newest prompt put an end to"""
 
     @property
-    def name(self) -> str:
-        """Name of the current token stream, unique among live ones."""
-        return f"{self.group}/{self.index}/{self.attempt}/{self.stream}"
+    def voice(self) -> Voice:
+        """The conversation of the seat that acts next."""
+        seat = self.view.seat
+        if seat not in self.voices:
+            assert self.agent is not None and self.brief is not None, (
+                "an episode is opened before it is asked"
+            )
+            session = self.agent.open(replace(self.brief, legal_actions=self.view.legal_actions))
+            name = f"{self.group}/{self.index}/{self.attempt}"
+            self.voices[seat] = Voice(
+                name=name if seat == ALONE else f"{name}/{seat}",
+                session=session,
+                deliberates=session if isinstance(session, Deliberates) else None,
+            )
+        return self.voices[seat]
+
+    @property
+    def stream_names(self) -> tuple[str, ...]:
+        """Names of the current token streams of all seats."""
+        return tuple(voice.stream_name for voice in self.voices.values())
 
     def open(self, agent: Agent, start: Start) -> None:
-        """Begin the conversation, up to the end of the prefix."""
-        self.view = start.view
-        self.session = agent.open(start.brief)
-        self.deliberates = self.session if isinstance(self.session, Deliberates) else None
+        """Begin the conversations, up to the end of the prefix."""
+        self.view, self.agent, self.brief = start.view, agent, start.brief
         if self.prefix is None:
             return
         for view, turn in zip(self.prefix.views, self.prefix.turns, strict=False):
@@ -180,28 +260,24 @@ class Episode:
             self.read(turn.completion)
             self.turns.append(turn)
             self.num_acted += not turn.is_internal
-            self.unsent += (*prompt.token_ids, *turn.completion.token_ids)
+            self.voice.unsent += (*prompt.token_ids, *turn.completion.token_ids)
         self.view = self.prefix.views[-1]
 
     def ask(self) -> Prompt:
         """Return the prompt of the next turn."""
-        assert self.session is not None, "an episode is opened before it is asked"
         follow_up, self.follow_up = self.follow_up, None
-        self.prompt = follow_up or self.session.observe(self.view.observation, self.view.legal_actions)
-        if self.prompt.starts_segment:
-            self.stream += bool(self.turns)
-            self.stream_length = 0
-            self.unsent = ()
-        self.stream_length += len(self.prompt.token_ids)
+        voice = self.voice
+        self.prompt = follow_up or voice.session.observe(self.view.observation, self.view.legal_actions)
+        self.ended = voice.take(self.prompt)
         return self.prompt
 
     def read(self, completion: Completion) -> Action:
         """Return the action in `completion`."""
-        assert self.session is not None, "an episode is opened before it is read"
-        self.stream_length += len(completion.token_ids)
-        action = self.session.read(completion)
-        if self.deliberates is not None:
-            self.follow_up = self.deliberates.more()
+        voice = self.voice
+        voice.length += len(completion.token_ids)
+        action = voice.session.read(completion)
+        if voice.deliberates is not None:
+            self.follow_up = voice.deliberates.more()
         return action
 
     def ponder(self, completion: Completion, action: Action) -> None:
@@ -214,7 +290,7 @@ class Episode:
             )
         self.turns.append(
             Turn(
-                seat=f"agent/{self.prompt.role or 'thought'}",
+                seat=f"{self.view.seat}/{self.prompt.role or 'thought'}",
                 observation=as_content(
                     self.view.observation if self.prompt.shows is None else self.prompt.shows
                 ),
@@ -231,6 +307,7 @@ class Episode:
         result = answer.result
         self.turns.append(
             Turn(
+                seat=self.view.seat,
                 observation=as_content(self.view.observation),
                 prompt_ids=self.prompt.token_ids,
                 completion=completion,

@@ -27,6 +27,11 @@ Demonstrator = Callable[[Environment, Random, Sequence[Observation]], Action]
 class Policy(Protocol):
     """Chooses the tokens of turns."""
 
+    @property
+    def owner(self) -> str:
+        """On whom the episodes wait that were asked, in words."""
+        ...
+
     def choose(self, asked: Sequence[Episode]) -> list[Choice]:
         """Take on the newly `asked` episodes and return those whose completion is ready, in a fixed order."""
         ...
@@ -50,19 +55,25 @@ class EnginePolicy:
         self._num_silent = 0
         self._heard = time.monotonic()
 
+    @property
+    def owner(self) -> str:
+        """See `Policy.owner`."""
+        return f"a reply of {self._named()}"
+
     def choose(self, asked: Sequence[Episode]) -> list[Choice]:
         """See `Policy.choose`."""
         for episode in asked:
             prompt = episode.prompt
             assert prompt is not None, "an asked episode has a prompt"
-            room = self.engine.max_length - episode.stream_length
+            voice = episode.voice
+            room = self.engine.max_length - voice.length
             sampling = prompt.sampling
             if room < sampling.max_tokens:
                 sampling = replace(sampling, max_tokens=room)
-            name = episode.name
+            name = voice.stream_name
             self._waiting[name] = episode
             seed = derive_seed(episode.seed, len(episode.turns))
-            ids, episode.unsent = (*episode.unsent, *prompt.token_ids), ()
+            ids, voice.unsent = (*voice.unsent, *prompt.token_ids), ()
             self.engine.submit(Request(session=name, prompt_ids=ids, seed=seed, sampling=sampling))
         replies = self.engine.advance()
         self._listen(is_reply=bool(replies) or not self._waiting)
@@ -109,6 +120,11 @@ class DemonstratorPolicy:
         self.demonstrator = demonstrator
         self.stepper = stepper
 
+    @property
+    def owner(self) -> str:
+        """See `Policy.owner`."""
+        return "the demonstrator"
+
     def choose(self, asked: Sequence[Episode]) -> list[Choice]:
         """See `Policy.choose`."""
         actions = self.stepper.run([self._call(episode) for episode in asked])
@@ -119,7 +135,7 @@ class DemonstratorPolicy:
     def _call(self, episode: Episode) -> Callable[[], Action]:
         """Return the call that asks for the action of `episode`."""
         rng = Random(derive_seed(episode.seed, len(episode.turns)))
-        acted = (turn.observation for turn in episode.turns if not turn.is_internal)
+        acted = (t.observation for t in episode.turns if t.seat == episode.view.seat)
         seen = (*acted, episode.view.observation)
         return lambda: self.demonstrator(episode.environment, rng, seen)
 
@@ -127,8 +143,7 @@ class DemonstratorPolicy:
         """Return `action` as a completion; one that cannot be written is the demonstrator's failure."""
         if isinstance(action, Failure):
             return action
-        session = episode.session
-        assert session is not None, "an asked episode is open"
+        session = episode.voice.session
         return guarded(lambda: Completion(token_ids=session.write(action), logprobs=(), stop="stop"))
 
     def forget(self, stream: str) -> None:

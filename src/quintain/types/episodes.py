@@ -203,7 +203,7 @@ class Turn:
 
     Example: observation "higher" → `prompt_ids` (5, 9, 4) → completion (17, 2) → action "guess 20" → reward 0.
     `prompt_ids` are never trained on. With `starts_segment` they are the whole prompt of a new token stream;
-    without it they continue the stream of the turn before.
+    without it they continue the stream of the turn before, or, where several seats act, of this seat's turn before.
     """
 
     seat: str = "agent"
@@ -219,6 +219,11 @@ class Turn:
     is_valid: bool = True
     starts_segment: bool = False
     tool_errors: tuple[ToolError, ...] = ()
+
+    @property
+    def speaker(self) -> str:
+        """The seat without its role: whose token stream the turn belongs to."""
+        return self.seat.partition("/")[0]
 
     @property
     def is_internal(self) -> bool:

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from quintain.data.samples import since_segment
 from quintain.environments.catalog import find
 from quintain.errors import ConfigError
 from quintain.recipes.names import recipe_module
 from quintain.recipes.rl import epo, metaspatial, pag, ui_r1
 from quintain.recipes.rl.contexts import is_kept, single
 from quintain.recipes.rl.gold import Gold, calls_of
-from quintain.recipes.rl.relabelling import best_answer, is_last_of_solved, relabelled, since_segment
+from quintain.recipes.rl.relabelling import best_answer, is_last_of_solved, relabelled
 from quintain.recipes.rl.selection import hard_and_diverse
 from quintain.rewards.terms import Term, apply
 from quintain.types import (

@@ -11,8 +11,8 @@ from typing import Literal
 
 import numpy as np
 
+from quintain.data.samples import since_segment
 from quintain.errors import DataError
-from quintain.recipes.rl.relabelling import since_segment
 from quintain.recipes.work import Work
 from quintain.rollout.episode import Prefix
 from quintain.rollout.replay import every_turn
@@ -83,7 +83,9 @@ def single(trajectory: Trajectory, number: int) -> Trajectory:
     if len(trajectory.turns) <= number:
         return trajectory
     turn: Turn = trajectory.turns[number]
-    before: Sequence[Turn] = () if turn.starts_segment else since_segment(trajectory.turns[:number])
+    before: Sequence[Turn] = (
+        () if turn.starts_segment else since_segment(trajectory.turns[:number], turn.speaker)
+    )
     stream = [i for t in before for i in (*t.prompt_ids, *t.completion.token_ids)]
     whole = replace(turn, prompt_ids=(*stream, *turn.prompt_ids), starts_segment=True)
     return replace(trajectory, turns=(whole,))

@@ -1,9 +1,10 @@
-"""The loop of the family, for every method: episodes → rewards → filters → credit → update.
+"""The loop of the family, for every method: episodes → seats → rewards → filters → credit → update.
 
 What is a method's own is in its file, as the functions of a `Method`. The one rule: nothing here asks which
 method it is.
 """
 
+from quintain.data.seats import separated
 from quintain.recipes.job import Job
 from quintain.recipes.rl.by_task import by_task
 from quintain.recipes.rl.method import Method
@@ -26,7 +27,7 @@ def train(job: Job, run: Run, method: Method) -> None:
         for step in work.steps():
             groups = method.collect(work, step)
             see(method, groups)
-            episodes = method.keep(method.reward(groups))
+            episodes = method.keep(method.reward(separated(groups)))
             credit = method.credit(work, episodes)
             report = method.update(work, step, credit)
             metrics = {**credit.metrics, **by_task(episodes, credit), **method.measure(groups)}

@@ -7,6 +7,7 @@ log-probs of what was not sampled there are left empty.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from quintain.data.samples import since_segment
 from quintain.types import Group, Score, Trajectory, Turn
 
 
@@ -52,13 +53,9 @@ def with_last(trajectory: Trajectory, answer: Turn) -> Trajectory:
     *before, last = trajectory.turns
     completion = replace(answer.completion, logprobs=())
     turn = replace(last, completion=completion, action=answer.action, reward=answer.reward)
-    stream = [i for t in since_segment(before) for i in (*t.prompt_ids, *t.completion.token_ids)]
+    stream = [
+        i for t in since_segment(before, last.speaker) for i in (*t.prompt_ids, *t.completion.token_ids)
+    ]
     prompt = last.prompt_ids if last.starts_segment else (*stream, *last.prompt_ids)
     whole = replace(turn, prompt_ids=prompt, starts_segment=True)
     return replace(trajectory, turns=(whole,), outcome=Score(value=answer.reward, is_success=True))
-
-
-def since_segment(turns: Sequence[Turn]) -> Sequence[Turn]:
-    """Return the turns of the newest token stream of `turns`."""
-    starts = [place for place, turn in enumerate(turns) if turn.starts_segment]
-    return turns[starts[-1] :] if starts else turns

@@ -1,0 +1,69 @@
+"""An episode of several seats as one episode for each: its own turns, and what they brought it.
+
+A seat's reward is what `reward_terms` say under its name; where no term has the name of a seat, every reward is
+everybody's. What comes between two turns of a seat belongs to the first of them, what comes before its first turn to
+that. The one rule: an episode of an agent without seats stays as it is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from quintain.types import Group, Score, Trajectory, Turn
+
+ALONE = "agent"
+"""The seat of an agent in an environment that knows of no seats."""
+
+
+def speakers(trajectory: Trajectory) -> tuple[str, ...]:
+    """Return the seats that spoke, in order of their first turns."""
+    return tuple(dict.fromkeys(turn.speaker for turn in trajectory.turns))
+
+
+def by_seat(trajectory: Trajectory) -> tuple[Trajectory, ...]:
+    """Return the episode of each seat, its group named ``GROUP/SEAT``; `trajectory` itself where there are no seats.
+
+    Example: B wins 1 from A in the last of the turns A, B, A, so A's rewards are (0, -1) and B's is (1).
+    """
+    seats = speakers(trajectory)
+    if set(seats) <= {ALONE}:
+        return (trajectory,)
+    has_own = any(seat in turn.reward_terms for turn in trajectory.turns for seat in seats)
+    return tuple(_alone(trajectory, seat, has_own=has_own) for seat in seats)
+
+
+def separated(groups: Sequence[Group]) -> list[Group]:
+    """Return `groups` with a group for each seat of those whose episodes have several."""
+    found: list[Group] = []
+    for group in groups:
+        members: dict[str, list[Trajectory]] = {}
+        for trajectory in group.trajectories:
+            for part in by_seat(trajectory):
+                members.setdefault(part.group, []).append(part)
+        found += [replace(group, trajectories=tuple(parts)) for parts in members.values()] or [group]
+    return found
+
+
+def _alone(trajectory: Trajectory, seat: str, *, has_own: bool) -> Trajectory:
+    """Return the episode of `seat`; with `has_own` its rewards are the terms of its name."""
+    turns: list[Turn] = []
+    rewards: list[float] = []
+    early = 0.0
+    for turn in trajectory.turns:
+        reward = turn.reward_terms.get(seat, 0.0) if has_own else turn.reward
+        if turn.speaker == seat:
+            turns.append(turn)
+            rewards.append(reward + early)
+            early = 0.0
+        elif turns:
+            rewards[-1] += reward
+        else:
+            early += reward
+    outcome = trajectory.outcome
+    if has_own and isinstance(outcome, Score):
+        outcome = Score(value=sum(rewards), is_success=sum(rewards) > 0)
+    return replace(
+        trajectory,
+        turns=tuple(replace(turn, reward=reward) for turn, reward in zip(turns, rewards, strict=True)),
+        outcome=outcome,
+        group=f"{trajectory.group}/{seat}",
+    )

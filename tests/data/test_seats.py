@@ -1,0 +1,96 @@
+"""Episodes of several seats, taken apart."""
+
+from collections.abc import Mapping
+
+from quintain.data.samples import since_segment
+from quintain.data.seats import by_seat, separated
+from quintain.types import (
+    Action,
+    Completion,
+    Failure,
+    Group,
+    Outcome,
+    Score,
+    Stop,
+    Task,
+    Trajectory,
+    Turn,
+    as_content,
+)
+
+TASK = Task(id="duel/train/0", environment="duel", seed=0)
+
+
+def turn(seat: str, reward: float = 0.0, terms: Mapping[str, float] | None = None) -> Turn:
+    return Turn(
+        seat=seat,
+        observation=as_content(f"for {seat}"),
+        prompt_ids=(1,),
+        completion=Completion(token_ids=(2,), logprobs=(-1.0,), stop="stop"),
+        action=Action(text="go"),
+        reward=reward,
+        reward_terms=terms or {},
+    )
+
+
+def episode(*turns: Turn, outcome: Outcome | None = None) -> Trajectory:
+    return Trajectory(
+        task=TASK,
+        turns=turns,
+        outcome=outcome or Score(value=sum(t.reward for t in turns), is_success=True),
+        stop=Stop.TERMINATED,
+        seed=0,
+        group="g",
+        index=0,
+    )
+
+
+def test_own_rewards_go_to_the_turn_before_them() -> None:
+    won = episode(turn("A"), turn("B"), turn("A", 0.0, {"A": -1.0, "B": 1.0}))
+    first, second = by_seat(won)
+    assert [t.reward for t in first.turns] == [0.0, -1.0] and [t.reward for t in second.turns] == [1.0]
+    assert first.outcome == Score(value=-1.0, is_success=False)
+    assert second.outcome == Score(value=1.0, is_success=True)
+    assert (first.group, second.group) == ("g/A", "g/B")
+
+
+def test_a_shared_reward_is_everybodys() -> None:
+    talk = episode(turn("A", -0.02, {"messages": -0.02}), turn("B", -0.02), turn("A", 1.0))
+    first, second = by_seat(talk)
+    assert [t.reward for t in first.turns] == [-0.04, 1.0]
+    assert [t.reward for t in second.turns] == [0.96]
+    assert first.outcome == second.outcome == talk.outcome
+
+
+def test_roles_stay_with_their_seat() -> None:
+    first, second = by_seat(episode(turn("A/plan"), turn("A"), turn("B/plan"), turn("B")))
+    assert [t.seat for t in first.turns] == ["A/plan", "A"] and [t.seat for t in second.turns] == [
+        "B/plan",
+        "B",
+    ]
+
+
+def test_one_seat_and_failures_stay_as_they_are() -> None:
+    alone = episode(turn("agent/plan"), turn("agent", 1.0))
+    assert by_seat(alone) == (alone,)
+    group = Group(task=TASK, trajectories=(alone,))
+    assert separated([group]) == [group]
+    empty = Group(task=TASK, trajectories=())
+    assert separated([empty]) == [empty]
+    failure = Failure(owner="environment", kind="timeout", message="late")
+    lost = episode(turn("A", 0.0, {"A": 1.0}), turn("B"), outcome=failure)
+    assert [part.outcome for part in by_seat(lost)] == [failure, failure]
+
+
+def test_groups_are_by_seat() -> None:
+    pair = Group(task=TASK, trajectories=(episode(turn("A"), turn("B")), episode(turn("A"))))
+    first, second = separated([pair])
+    assert [t.turns for t in first.trajectories] == [(turn("A"),), (turn("A"),)]
+    assert {t.group for t in first.trajectories} == {"g/A"}
+    assert [t.turns for t in second.trajectories] == [(turn("B"),)]
+
+
+def test_a_stream_is_that_of_its_seat() -> None:
+    turns = [turn("A"), turn("B"), turn("A/plan")]
+    assert since_segment(turns, "A") == [turns[0], turns[2]]
+    assert since_segment(turns, "C") == []
