@@ -45,6 +45,10 @@ class Environment:
     """Turns after which the episode is cut (a truncation, not an end)."""
     return_range: tuple[float, float] = (0.0, 1.0)
     """Smallest and largest total reward of an episode."""
+    evaluation_only: bool = False
+    """Whether its tasks are there to measure agents: training on them is refused."""
+    parallel: int = 0
+    """Instances that live, and step, at once where a step waits for another process; 0: it computes by itself."""
     _ending: StepResult | None = None
     _rewards: tuple[float, Mapping[str, float]] = (0.0, NOTHING)
     _cause: ToolCause | None = None
@@ -165,6 +169,14 @@ class StateKey(Protocol):
     def state_key(self) -> str:
         """Return a key that is equal exactly when the state is."""
         ...
+
+
+@runtime_checkable
+class Killable(Protocol):
+    """It can be ended in the middle of a call, because it works in a process of its own."""
+
+    def kill(self) -> None:
+        """End it now, from any thread; whoever waits for its answer gets an error."""
 
 
 @runtime_checkable

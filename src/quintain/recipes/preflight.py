@@ -66,6 +66,7 @@ def preflight(job: Job) -> Preflight:
         demonstrations=min(job.demonstrations, MOST_DEMONSTRATIONS),
         imitation_epochs=min(job.imitation_epochs, MOST_EPOCHS),
         steps=1,
+        most_broken=1.0,
     )
     limits = Limits(max_failure_share=1.0)
     with (

@@ -15,10 +15,10 @@ from quintain.agents.equipment import equipped
 from quintain.agents.protocol import Agent
 from quintain.engines.protocol import Engine
 from quintain.environments.boundary import spec_of
-from quintain.environments.protocol import Environment, Factory
+from quintain.environments.protocol import Environment, Factory, Killable
 from quintain.errors import EnvironmentFault, InvariantError, QuintainError
-from quintain.rollout.episode import Answer, Episode, Looks, Prefix, Start
-from quintain.rollout.failures import check_failures, one_line
+from quintain.rollout.episode import Answer, Episode, Looks, Prefix, Start, Wait
+from quintain.rollout.failures import INFRASTRUCTURE, check_broken, check_failures, one_line
 from quintain.rollout.leaks import Leaks
 from quintain.rollout.policies import Demonstrator, DemonstratorPolicy, EnginePolicy, Policy
 from quintain.rollout.replay import Walk, bring_back, walk
@@ -43,9 +43,13 @@ class Limits:
     max_failure_share: float = 0.05
     """Share of failed episodes above which `FailureRateError` stops the run."""
     concurrency: int = 256
-    """Episodes alive at once."""
+    max_broken_share: float = 1.0
+    """Share of all attempts so far, retried ones included, that environment, tools or judge may break."""
+    silence: float = 60.0
+    """Seconds that an episode may wait on one thing before a warning says on what; see `watchdog`."""
+    """Episodes alive at once; no more than an environment's own `parallel`, where it has one."""
     num_workers: int = 1
-    """Threads that step environments."""
+    """Threads that step environments; an environment's own `parallel`, where that is more."""
     has_state_keys: bool = False
     """Record the identity of every state, for credit that compares actions in equal states."""
 
@@ -64,7 +68,12 @@ class Rollout:
         self.looks = Looks(has_state_keys=self.limits.has_state_keys)
         self.leaks = Leaks(make_environment, self.stepper)
         self._idle: list[Environment] = []
+        self.num_attempts = 0
+        """Attempts at an episode so far."""
+        self.broken: list[Failure] = []
+        """What environments, tools and judges broke in them."""
 
+        self._parallel = 0
     def groups(
         self, tasks: Sequence[Task], *, size: int, seed: int, on_episode: OnEpisode | None = None
     ) -> list[Group]:
@@ -138,6 +147,9 @@ class Rollout:
                 f"making environment {spec_of(self.make_environment)}: got {reason}; mend __init__"
             )
         return equipped(self.agent, made)
+        if made.parallel:
+            self._parallel = made.parallel
+            self.stepper.num_workers = max(self.limits.num_workers, made.parallel)
 
     def close(self) -> None:
         """Close the idle environments and say what they leave behind."""
@@ -176,15 +188,20 @@ class Rollout:
         round_ = _Round(self, policy)
         failures: list[Failure] = []
         try:
-            while queue or round_.num_live:
-                room = self.limits.concurrency - round_.num_live
-                for trajectory in round_.play([queue.pop()() for _ in range(min(len(queue), room))]):
-                    done[trajectory.group, trajectory.index] = trajectory
-                    failures += [trajectory.outcome] if isinstance(trajectory.outcome, Failure) else []
-                    if on_episode is not None:
-                        on_episode(trajectory)
-                most = self.limits.max_failure_share
-                check_failures(failures, finished=len(done), total=len(wanted), most=most)
+        if queue and not self._idle:
+            self.reuse(self.make())
+        most_live = min(self.limits.concurrency, self._parallel or self.limits.concurrency)
+            with Watchdog(round_.live, seconds=self.limits.silence):
+                while queue or round_.num_live:
+                    room = most_live - round_.num_live
+                    for trajectory in round_.play([queue.pop()() for _ in range(min(len(queue), room))]):
+                        done[trajectory.group, trajectory.index] = trajectory
+                        failures += [trajectory.outcome] if isinstance(trajectory.outcome, Failure) else []
+                        if on_episode is not None:
+                            on_episode(trajectory)
+                    most, broken = self.limits.max_failure_share, self.limits.max_broken_share
+                    check_failures(failures, finished=len(done), total=len(wanted), most=most)
+                    check_broken(spec_of(self.make_environment), self.broken, self.num_attempts, most=broken)
         except BaseException:
             round_.abandon()
             raise
@@ -214,7 +231,7 @@ class _Round:
         self._live: dict[int, Episode] = {}
         self._ready: list[Episode] = []
         self._again: list[Episode] = []
-        self._broken: list[Environment] = []
+        self._broken: list[Callable[[], None]] = []
         self._finished: list[Trajectory] = []
 
     def play(self, new: list[Episode]) -> list[Trajectory]:
@@ -227,7 +244,7 @@ class _Round:
         if self.num_live:
             self._act(self.policy.choose(asked))
         broken, self._broken = self._broken, []
-        self.rollout.stepper.run([environment.close for environment in broken])
+        self.rollout.stepper.run(broken)
         finished, self._finished = self._finished, []
         return finished
 
@@ -241,8 +258,7 @@ class _Round:
         live, self._live = list(self._live.values()), {}
         for episode in live:
             self._forget(episode)
-        closing = [*(episode.environment for episode in live), *self._broken]
-        self.rollout.stepper.run([environment.close for environment in closing])
+        self.rollout.stepper.run([*(episode.environment.close for episode in live), *self._broken])
 
     def _start(self, episodes: list[Episode]) -> None:
         """Reset the environments of `episodes` and open their conversations."""
@@ -252,6 +268,8 @@ class _Round:
                 self._fail(episode, start)
             else:
                 self._open(episode, start)
+        self.rollout.num_attempts += len(episodes)
+        waits(episodes, "its environment to begin")
 
     def _open(self, episode: Episode, start: Start) -> None:
         """Open the conversation of `episode`."""
@@ -309,11 +327,15 @@ class _Round:
         self._forget(episode)
         del self._live[id(episode)]
         if failure.kind != "timeout":
-            self._broken.append(episode.environment)
+            self._broken.append(episode.environment.close)
+        elif isinstance(episode.environment, Killable):
+            self._broken.append(episode.environment.kill)
         if episode.attempt + 1 >= self.rollout.limits.attempts:
             self._finished.append(episode.finish(Stop.FAILURE, failure))
             return
         again = Episode(
+        if failure.owner in INFRASTRUCTURE:
+            self.rollout.broken.append(failure)
             task=episode.task,
             group=episode.group,
             index=episode.index,
