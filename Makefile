@@ -12,7 +12,7 @@ FITS := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -c $(CONSTRAINTS)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-faults test-reference test-real check format bench docs clean
+.PHONY: help quickstart test test-faults test-attacks test-reference test-real check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -27,6 +27,16 @@ test: $(VENV)/.dev  ## the whole suite, and the coverage that each room must hav
 
 test-faults: $(VENV)/.dev  ## kills, signals, errors of the disk and damaged files (KILLS=100 SIGNALS=50 for more)
 	$(BIN)/python -m pytest tests/faults -m faults -q -rP --kills=$(or $(KILLS),18) --signals=$(or $(SIGNALS),10)
+
+test-attacks: $(VENV)/.dev  ## attacks on sandbox, loaders, templates and names, each also on a weakened build (needs bubblewrap)
+	$(BIN)/python -m pytest tests/attacks -m attacks -q
+
+test-mutations: $(VENV)/.dev  ## a bug for each of the silent failures S1 to S20: the suite must see all of them
+	OMP_NUM_THREADS=1 $(BIN)/python tests/mutations/gate.py $(ONLY)
+
+soak: $(VENV)/.dev  ## a run under a random fault every 15 s beside one without, for 30 minutes (MINUTES=5 SEED=1)
+	$(BIN)/python -m pytest tests/faults/test_runs.py -m faults -k soak -q -rP --pause=15 \
+	  --minutes=$(or $(MINUTES),30) --soak-seed=$(or $(SEED),0)
 
 test-reference: $(VENV)/.reference  ## our formulas against TRL's and TorchRL's, on random batches
 	$(BIN)/python -m pytest tests/reference -q

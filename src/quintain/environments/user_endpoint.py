@@ -50,7 +50,7 @@ class UserFault(OwnedFault):
 class _StaysThere(urllib.request.HTTPRedirectHandler):
     """Follows no redirect: it would carry the key to whatever host an answer names."""
 
-    def redirect_request(self, *_: Any) -> None:
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> None:
         """Return no request, so that the redirect is an error by its status."""
 
 

@@ -7,7 +7,7 @@ NaN, a wrong type or a wrong number of turns is a `Failure` of the judge, never 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import cast
@@ -63,6 +63,9 @@ def apply(trajectory: Trajectory, terms: Sequence[Term]) -> Trajectory:
         measured[term.name] = numbers
         is_open = term.gate is None or sum(measured[term.gate]) > 0
         weighted[term.name] = _capped([is_open * term.weight * number for number in numbers], term.cap)
+    broken = _overflown(terms, weighted)
+    if broken is not None:
+        return replace(trajectory, outcome=broken)
     turns = tuple(
         replace(
             turn,
@@ -116,6 +119,18 @@ def _measured(term: Term, trajectory: Trajectory) -> list[float] | Failure:
     if not all(math.isfinite(number) for number in floats):
         return _failure(term, "reward_not_finite", f"got {floats}")
     return floats
+
+
+def _overflown(terms: Sequence[Term], weighted: Mapping[str, Sequence[float]]) -> Failure | None:
+    """Return the failure of the term with which the sums are finite no longer."""
+    total = 0.0
+    for term in terms:
+        total += sum(map(abs, weighted[term.name]))
+        if not math.isfinite(total):
+            return _failure(
+                term, "reward_not_finite", f"got {list(weighted[term.name])} with weight {term.weight}"
+            )
+    return None
 
 
 def _failure(term: Term, kind: str, found: str) -> Failure:

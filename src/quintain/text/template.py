@@ -116,12 +116,11 @@ class Template:
         Raises:
             ModelError: the template refuses the chat or fails.
         """
-        schemas = [self._schema(tool) for tool in tools] or None
         try:
             with bounded(holds_memory=self._is_first):
                 text = self._tokenizer.apply_chat_template(
                     list(entries),
-                    tools=schemas,
+                    tools=[self._schema(tool) for tool in tools] or None,
                     chat_template=self._source,
                     add_generation_prompt=opens,
                     tokenize=False,

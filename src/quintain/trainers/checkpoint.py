@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
@@ -43,8 +43,9 @@ def load_state(
         for index, module in enumerate(modules):
             module.load_state_dict(_expanded(module, load_file(folder / WEIGHTS.format(index=index))))
         moments = load_file(folder / MOMENTS)
-        numbers = json.loads((folder / NUMBERS).read_text())
-    except (OSError, SafetensorError, RuntimeError, ValueError) as error:
+        found = cast("dict[str, Any]", json.loads((folder / NUMBERS).read_text()))
+        numbers = {str(key): int(value) for key, value in found.items()}
+    except (OSError, SafetensorError, RuntimeError, ValueError, TypeError, AttributeError) as error:
         raise StoreError(f"checkpoint {folder}: got {error}; resume from another checkpoint") from error
     for place, parameter in enumerate(_parameters(optimizer)):
         prefix = f"{place}."
@@ -53,7 +54,7 @@ def load_state(
         }
         if entries:
             optimizer.state[parameter] = {key: value.to(parameter.device) for key, value in entries.items()}
-    return {str(key): int(value) for key, value in numbers.items()}
+    return numbers
 
 
 def _tensors(module: nn.Module) -> dict[str, Tensor]:
