@@ -2,6 +2,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,8 +34,23 @@ def test_a_missing_package_is_one_line_with_the_command(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "textworld", None)
     with pytest.raises(MissingExtra, match=r'pip install "quintain\[textworld\]"'):
         TextWorld()
-    with pytest.raises(UsageError, match="rooms=0"):
-        TextWorld(rooms=0)
+
+
+@pytest.mark.parametrize(
+    ("family", "knobs", "said"),
+    [
+        ("quest", {"rooms": 0}, "rooms=0"),
+        ("quest", {"rooms": "many"}, "rooms='many'"),
+        ("quest", {"level": 1}, "got 'level'"),
+        ("quest", {"quest_length": 31}, "quest_length=31"),
+        ("coin_colector", {}, "did you mean 'coin_collector'"),
+        ("cooking", {"tke": 1}, "did you mean 'take'"),
+        ("cooking", {"games": -1}, "games=-1"),
+    ],
+)
+def test_what_does_not_fit_is_refused(family: str, knobs: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        TextWorld(family, **knobs)
 
 
 @pytest.mark.real("textworld")
@@ -50,6 +66,25 @@ def test_the_walkthrough_wins(world: TextWorld) -> None:
     for index in range(3):
         episode = play(world, world.task("train", index), expert)
         assert episode.is_success and episode.total == 1.0 and len(episode.rewards) <= world.max_turns
+
+
+@pytest.mark.real("textworld")
+@pytest.mark.parametrize("family", ["coin_collector", "treasure_hunter", "cooking", "simple"])
+def test_the_walkthrough_wins_the_challenges(family: str, folder: Path) -> None:
+    with closing(TextWorld(family, folder=str(folder), games=1)) as world:
+        assert world.task("train", 0).environment == f"textworld/{family}"
+        for split in ("train", "eval"):
+            assert play(world, world.task(split, 0), expert).is_success
+
+
+@pytest.mark.real("textworld")
+def test_the_number_of_games_is_bounded_and_the_splits_share_none(folder: Path) -> None:
+    with closing(TextWorld(folder=str(folder), games=2)) as world:
+        seen = {
+            split: {str(begin(world, world.task(split, index))) for index in range(8)}
+            for split in ("train", "eval")
+        }
+    assert len(seen["train"]) == len(seen["eval"]) == 2 and not seen["train"] & seen["eval"]
 
 
 @pytest.mark.real("textworld")

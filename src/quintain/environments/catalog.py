@@ -47,6 +47,7 @@ CATALOG: dict[str, str] = {
     "stream": "quintain.environments.stream:Stream",
     "sums": "quintain.environments.sums:Sums",
     "textarena": "quintain.environments.textarena:TextArena",
+    "textworld": "quintain.environments.textworld:TextWorld",
     "twocards": "quintain.environments.twocards:TwoCards",
     "web": "quintain.environments.web:Web",
 }
@@ -58,6 +59,7 @@ ADAPTERS: dict[str, str] = {
     "pettingzoo": "pettingzoo/tictactoe_v3",
     "reasoning-gym": "reasoning-gym/chain_sum",
     "textarena": "textarena/TicTacToe-v0?opponent=random",
+    "textworld": "textworld/quest",
 }
 """Names that are followed by ``/`` and what to adapt, with an example of each."""
 MIXTURE = "mix:"

@@ -3,6 +3,7 @@
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from quintain.environments.protocol import Expert, begin
 from quintain.environments.subject import SHORT, Subject, Violation
 from quintain.errors import EnvironmentFault
 from quintain.types import Split, as_text, derive_seed
+
+LONGEST_LOOK = 20.0
+"""Seconds that are spent on first observations of a split."""
 
 
 def baselines(subject: Subject) -> str:
@@ -62,8 +66,15 @@ def variety(subject: Subject) -> str:
     num_tasks = max(subject.num_episodes, 50)
     splits: tuple[Split, Split] = ("train", "eval")
     for split in splits:
-        firsts = [begin(environment, task) for task in subject.tasks(num_tasks, split)]
-        seen[split] = {as_text(first) for first in firsts}
+        firsts: list[str] = []
+        started = time.perf_counter()
+        for task in subject.tasks(num_tasks, split):
+            firsts.append(as_text(begin(environment, task)))
+            if time.perf_counter() - started > LONGEST_LOOK:
+                # A world that takes long to start is looked at less often.
+                num_tasks = len(firsts)
+                break
+        seen[split] = set(firsts)
     shared = len(seen["train"] & seen["eval"]) / max(len(seen["eval"]), 1)
     subject.measured["distinct_first_observations"] = len(seen["train"])
     subject.measured["first_observation_overlap"] = shared
@@ -84,10 +95,10 @@ def closing(subject: Subject) -> str:
 
     # What a package opens once for all instances is not a leak, so the first round is not counted.
     round_trip()
-    before = _resources()
+    before = resources()
     for _ in range(3):
         round_trip()
-    grown = {name: count - before[name] for name, count in _resources().items() if count > before[name]}
+    grown = {name: count - before[name] for name, count in resources().items() if count > before[name]}
     if grown:
         told = ", ".join(f"{count} {name}" for name, count in grown.items())
         raise Violation(f"3 instances left {told} behind after close()")
@@ -104,7 +115,7 @@ def _measure(subject: Subject, name: str, played: list[Episode]) -> tuple[float,
     return total, success
 
 
-def _resources() -> dict[str, int]:
+def resources() -> dict[str, int]:
     """Return this process's numbers of threads, children and open files, as far as the system tells."""
     counts = {"threads": threading.active_count()}
     if sys.platform == "linux":

@@ -57,14 +57,15 @@ class MiniWoB(Environment):
     type NUMBER TEXT, press KEY, click at X Y, or drag NUMBER to NUMBER."""
 
     tags: ClassVar[frozenset[str]] = frozenset({"perception", "planning"})
+    parallel = 16
 
-    def __new__(cls, task: str = "click-test-2", **knobs: Any) -> Self:  # pyright: ignore[reportInconsistentConstructor]
+    def __new__(cls, task: str = "click-test-2", *, listed: bool = False, **_knobs: Any) -> Self:
         """Return an environment with an expert where the task has one, and with legal actions if `listed`."""
         kinds = {(True, True): SolvedListed, (True, False): Solved, (False, True): Listed}
-        kind = kinds.get((task in EXPERTS, bool(knobs.get("listed"))), cls) if cls is MiniWoB else cls
+        kind = kinds.get((task in EXPERTS, listed), cls) if cls is MiniWoB else cls
         return super().__new__(cast("type[Self]", kind))
 
-    def __init__(
+    def __init__(  # pyright: ignore[reportInconsistentConstructor]
         self,
         task: str = "click-test-2",
         *,
@@ -108,7 +109,7 @@ class MiniWoB(Environment):
             self._tab = Tab(width=WIDTH, height=HEIGHT, executable=self._chromium)
         self._load()
         seed = attempt = 0
-        for attempt in range(MOST_DRAWS):
+        for attempt in range(MOST_DRAWS):  # noqa: B007 (its last value is looked at)
             seed = task.rng.getrandbits(SEED_BITS)
             self._look(START % seed)
             if is_eval((self._task, self._page.content)) == (task.split == "eval"):

@@ -1,23 +1,44 @@
-"""Text adventures that TextWorld (arXiv 1806.11532; package textworld) generates: rooms, objects and a quest.
+"""Text adventures that TextWorld (arXiv 1806.11532; package textworld) generates: quests, and its four challenges.
 
 Generation, parser, texts and walkthrough are the package's own. A game is compiled once, about a second, and
 kept in a folder by the digest of what made it. The one rule: won and lost are the package's.
 """
 
+import importlib
 import os
 import tempfile
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 from quintain.environments.extras import extra_module
 from quintain.environments.protocol import Environment
-from quintain.errors import EnvironmentFault, UsageError
+from quintain.errors import EnvironmentFault, UsageError, suggestion
 from quintain.types import Action, StepResult, Task, derive_seed
 
 SEED_RANGE = 65_535
 """Seeds of the package's generator."""
 LONGEST_COMMAND = 100
+FAMILIES: Mapping[str, Mapping[str, Any]] = {
+    "quest": {"rooms": 3, "objects": 6, "quest_length": 3},
+    "coin_collector": {"level": 5},
+    "treasure_hunter": {"level": 5},
+    "cooking": {
+        "recipe": 1,
+        "take": 1,
+        "go": 1,
+        "open": False,
+        "cook": False,
+        "cut": False,
+        "drop": False,
+        "recipe_seed": 0,
+        "split": "",
+    },
+    "simple": {"rewards": "sparse", "goal": "detailed", "test": False},
+}
+"""Families of games → their settings with defaults; all but ``quest`` are the package's challenges."""
+COUNTS = ("rooms", "objects", "quest_length", "level", "recipe", "go")
 Facts = Any
 """The package's description of a state."""
 
@@ -25,31 +46,38 @@ Facts = Any
 class TextWorld(Environment):
     """Do what the quest asks. Write one command per turn, such as: go east, take key, open chest."""
 
-    name = "textworld"
     tags: ClassVar[frozenset[str]] = frozenset({"planning", "memory"})
 
     def __init__(
-        self,
-        *,
-        rooms: int = 3,
-        objects: int = 6,
-        quest_length: int = 3,
-        max_turns: int = 30,
-        folder: str = "",
+        self, family: str = "quest", *, games: int = 0, max_turns: int = 30, folder: str = "", **settings: Any
     ) -> None:
-        """Prepare to generate games; they are kept in `folder` (``~/.cache/quintain/textworld`` when empty).
+        """Prepare to generate games of `family`; see `FAMILIES` for their `settings`.
+
+        `games` bounds how many different ones there are of each split, 0 for all 32,767. They are kept in
+        `folder` (``~/.cache/quintain/textworld`` when empty).
 
         Raises:
             MissingExtra: textworld is not installed.
-            UsageError: a knob is out of range.
+            UsageError: there is no such family or setting, or a value is out of range.
         """
-        if min(rooms, objects, quest_length) < 1 or max_turns < quest_length:
+        if family not in FAMILIES:
+            raise UsageError(f"textworld family: got {family!r}; {suggestion(family, FAMILIES)}")
+        defaults = FAMILIES[family]
+        for name in settings:
+            if name not in defaults:
+                raise UsageError(f"knob of textworld/{family}: got {name!r}; {suggestion(name, defaults)}")
+        self._settings = {**defaults, **settings}
+        told = ", ".join(f"{name}={value!r}" for name, value in self._settings.items())
+        wrong = [name for name, value in self._settings.items() if not _fits(name, value, defaults[name])]
+        if wrong or games < 0 or max_turns < self._settings.get("quest_length", 1):
             raise UsageError(
-                f"textworld: got rooms={rooms}, objects={objects}, quest_length={quest_length}, max_turns={max_turns}; "
-                "give 1 or more of each, and as many turns as the quest is long"
+                f"textworld/{family}: got {told}, games={games}, max_turns={max_turns}; give values like "
+                f"{', '.join(f'{name}={value!r}' for name, value in defaults.items())}, and as many turns as the "
+                "quest is long"
             )
         self._package: Any = _package()
-        self._rooms, self._objects, self._quest_length = rooms, objects, quest_length
+        self.name = f"textworld/{family}"
+        self._family, self._games = family, games or SEED_RANGE // 2
         self.max_turns = max_turns
         self._folder = (
             Path(folder).expanduser() if folder else Path.home() / ".cache" / "quintain" / "textworld"
@@ -59,7 +87,7 @@ class TextWorld(Environment):
 
     def reset(self, task: Task) -> str:
         """Start the game of the task; train has the even seeds of the generator, eval the odd ones."""
-        seed = 2 * ((task.seed >> 1) % (SEED_RANGE // 2)) + (task.split == "eval")
+        seed = 2 * ((task.seed >> 1) % self._games) + (task.split == "eval")
         game = self._game(seed)
         self.close()
         infos = self._package.EnvInfos(
@@ -127,22 +155,38 @@ class TextWorld(Environment):
 
     def _game(self, seed: int) -> Path:
         """Return the compiled game of `seed`, generated if it is not there yet."""
-        stem = f"r{self._rooms}-o{self._objects}-q{self._quest_length}-s{seed}"
+        stem = f"{self._family}-{derive_seed(repr(sorted(self._settings.items()))):016x}-{seed}"
         kept = self._folder / f"{stem}.z8"
         if kept.is_file():
             return kept
         self._folder.mkdir(parents=True, exist_ok=True)
         options = self._package.GameOptions()
-        options.seeds, options.nb_rooms, options.nb_objects = seed, self._rooms, self._objects
-        options.quest_length, options.force_recompile = self._quest_length, True
+        options.seeds, options.force_recompile = seed, True
         with tempfile.TemporaryDirectory(dir=self._folder) as place, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             options.path = str(Path(place) / kept.name)
-            self._package.make(options)
+            self._generate(options)
             # The description first: a game that is there is complete.
             os.replace(Path(place) / f"{stem}.json", kept.with_suffix(".json"))
             os.replace(options.path, kept)
         return kept
+
+    def _generate(self, options: Any) -> None:
+        """Generate and compile the game of `options`."""
+        if self._family == "quest":
+            options.nb_rooms, options.nb_objects = self._settings["rooms"], self._settings["objects"]
+            options.quest_length = self._settings["quest_length"]
+            self._package.make(options)
+            return
+        challenge: Any = importlib.import_module(f"textworld.challenges.tw_{self._family}.{self._family}")
+        # Its number generators are made on first use, from the seeds.
+        game = challenge.make(dict(self._settings), options)
+        self._package.generator.compile_game(game, options)
+
+
+def _fits(name: str, value: Any, default: Any) -> bool:
+    """Whether `value` can stand where `default` stands."""
+    return type(value) is type(default) and (name not in COUNTS or value >= 1)
 
 
 def _cleaned(feedback: str) -> str:
