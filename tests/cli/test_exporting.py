@@ -5,7 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from quintain.models.load import load
+from quintain.models.save import save
+from quintain.models.tiny import build_tiny
 from quintain.store import Run
 from quintain.text.tokenizer import train_tokenizer
 from quintain.types import Action, Completion, Score, Stop, Task, Trajectory, Turn
@@ -46,6 +50,18 @@ def collected(cli: Cli) -> Path:
         (["--out", "x"], "quintain export needs --to: got nothing; see `quintain export --help`"),
         (["--to", "hf"], "quintain export needs --out: got nothing; see `quintain export --help`"),
         (["--to", "parqet", "--out", "x"], "--to: got 'parqet'; did you mean 'parquet'?"),
+        (
+            ["--to", "hf", "--out", "x", "--weights", "1"],
+            "--weights: got '1' for one model; name others --with it",
+        ),
+        (
+            ["--to", "parquet", "--out", "x", "--with", "a"],
+            "--with: got 'a' for parquet; models are merged with --to hf",
+        ),
+        (
+            ["--to", "hf", "--out", "x", "--with", "a", "--weights", "1,b"],
+            "--weights: got '1,b'; give numbers, separated by commas",
+        ),
         (["--to", "hf", "--out", "runs"], "--out: got 'runs', which exists; choose another name"),
     ],
 )
@@ -96,3 +112,29 @@ def test_view_of_a_trained_run_concludes_it(
 
 def test_view_of_no_run_is_status_2(cli: Cli) -> None:
     assert cli("view", "nothing").status == 2
+
+
+def test_the_models_of_runs_from_one_start_become_one(cli: Cli) -> None:
+    tokenizer = train_tokenizer(["left right north south"] * 3)
+    models = [build_tiny(tokenizer, size="micro", seed=seed) for seed in (1, 2)]
+    for name, model in zip("ab", models, strict=True):
+        with Run.create(Path("runs") / name, recipe="grpo", config={"environment": "guess"}) as run:
+            save(model, tokenizer, run.folder / "model")
+            run.finish()
+    found = cli("export", "a", "--with", "b", "--weights", "0.75,0.25", "--to", "hf", "--out", "both")
+    assert found.status == 0 and found.out.endswith("parameters, the mean of 2 models\n")
+    parts = [m.state_dict()["model.embed_tokens.weight"] for m in (*models, load("both").model)]
+    assert torch.allclose(parts[2], 0.75 * parts[0] + 0.25 * parts[1])
+    equal = cli("export", "a", "--with", "b", "--to", "hf", "--out", "equal")
+    assert equal.status == 0
+    halves = load("equal").model.state_dict()["model.embed_tokens.weight"]
+    assert torch.allclose(halves, 0.5 * parts[0] + 0.5 * parts[1])
+    other = train_tokenizer(["take the red key"] * 3)
+    with Run.create(Path("runs") / "c", recipe="grpo", config={"environment": "guess"}) as run:
+        save(build_tiny(other, size="micro", seed=1), other, run.folder / "model")
+        run.finish()
+    refused = cli("export", "a", "--with", "c", "--to", "hf", "--out", "none")
+    assert refused.status == 2 and refused.line.endswith(
+        "whose tokenizer is another; merge runs with one start"
+    )
+    assert not Path("none").exists()

@@ -2,14 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 
-from quintain.errors import UsageError
 from quintain.losses.causal import OTHER, Surrogate, action_name, causal_weights
-from quintain.losses.entropy import band_of, entropy_band, entropy_bonus
+from quintain.losses.entropy import entropy_bonus
 from quintain.types import (
     Action,
     Batch,
@@ -103,22 +101,3 @@ def test_entropies_of_actions_are_divided_by_their_own_lengths(
     made = batch([0.25] * 2 + [0.125] * 4, lengths=[2, 4])
     report = entropy_bonus()(outputs([0.0] * 6, entropy=[0.5, 1.5, 1, 1, 0, 2]), made)
     assert float(report.loss) == -1.0
-
-
-def test_a_band_pushes_back_from_both_sides(batch: Callable[..., Batch]) -> None:
-    entropy = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64, requires_grad=True)
-    outputs = Outputs(logprobs=torch.zeros(3, dtype=torch.float64), entropy=entropy)
-    report = entropy_band(0.8, 1.5)(outputs, batch([1, 1, 2]))
-    assert float(report.loss.detach()) == pytest.approx(0.3 + 2 * 0.5)
-    assert report.metrics == {"entropy/outside": pytest.approx(2 / 3)}
-    (gradient,) = torch.autograd.grad(report.loss, entropy)
-    assert gradient.tolist() == [-1, 0, 2]
-    with pytest.raises(UsageError, match="band of the entropy: got 2 to 1 nats"):
-        entropy_band(2, 1)
-
-
-def test_the_band_follows_recent_entropies() -> None:
-    assert band_of([1, 3]) == (pytest.approx(1.6), pytest.approx(2.4))
-    assert band_of([9, 9, 2], window=1) == (pytest.approx(1.6), pytest.approx(2.4))
-    everything: tuple[Any, Any] = band_of([])
-    assert everything == (0, float("inf"))

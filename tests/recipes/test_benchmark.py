@@ -1,6 +1,7 @@
 """Benchmarks: two arms from one policy, paired by seed, continued and stored."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,12 @@ import torch
 
 from quintain.cli.main import main
 from quintain.environments.catalog import find
-from quintain.errors import DataError, UsageError
+from quintain.errors import ConfigError, DataError, UsageError
 from quintain.recipes import rl_benchmarks as rl
-from quintain.recipes.benchmark import Arm, Benchmark, area, row, run_arm
-from quintain.recipes.configure import build
+from quintain.recipes.benchmark import ARMS, Arm, Benchmark, area, arm_of, is_done, perform, row, trial, warm
 from quintain.recipes.names import recipe_module
 from quintain.recipes.rl_benchmarks import BENCHMARKS
+from quintain.store.run import Run
 
 SMALL: dict[str, Any] = {
     "model": "micro", "demonstrations": 2, "imitation_epochs": 1, "steps": 8, "eval_every": 4, "eval_episodes": 2,
@@ -52,12 +53,13 @@ def test_a_row_pairs_by_seed_and_turns_the_sign() -> None:
         0: {"method": arm(0.6), "baseline": arm(0.5)},
         2: {"method": arm(0.3), "baseline": arm(0.4)},
     }
-    found = row(tiny(), seeds, "command")
+    found = row(tiny(), seeds, "command", "2026-01-31")
     assert found["seeds"] == [0, 1, 2]
     assert found["method_result"]["mean"] == pytest.approx(0.6)
     assert [part["value"] for part in found["method_result"]["by_seed"]] == [0.6, 0.9, 0.3]
     assert found["gain"]["mean"] == pytest.approx(0.4 / 3)
     assert found["gain"]["low"] == pytest.approx(-0.1) and found["gain"]["high"] == pytest.approx(0.4)
+    assert (found["command"], found["date"], found["baseline_settings"]) == ("command", "2026-01-31", {})
     assert (found["gain"]["wins"], found["is_better"], found["seconds"]) == (2, True, 9.0)
     assert found["gain_in_area"]["mean"] == pytest.approx((0.4 - 0.5) / 3)
     lower = row(tiny(is_lower_better=True), seeds, "command")
@@ -68,25 +70,66 @@ def test_a_row_pairs_by_seed_and_turns_the_sign() -> None:
 def test_both_arms_start_alike_stop_at_the_budget_and_are_not_run_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = run_arm(tiny(), "method", seed=0, root=tmp_path)
-    second = run_arm(tiny(), "baseline", seed=0, root=tmp_path)
+    pair = [trial(tiny(), side, seed=0) for side in ARMS]
+    folders = [perform(found, tmp_path) for found in pair]
+    first, second = (arm_of(tiny(), folder) for folder in folders)
     assert first.turns == second.turns == 4
-    start = [(Path(found.run) / "start" / "model.safetensors").read_bytes() for found in (first, second)]
+    start = [(folder / "start" / "model.safetensors").read_bytes() for folder in folders]
     assert start[0] == start[1]
-    curve = [json.loads(line) for line in (Path(first.run) / "metrics.jsonl").read_text().splitlines()]
+    assert [folder.name for folder in tmp_path.glob("start-0-*")] == [pair[0].start] == [pair[1].start]
+    curve = [json.loads(line) for line in (folders[0] / "metrics.jsonl").read_text().splitlines()]
     assert [r["step"] for r in curve] == [0, 1, 2]
     assert [r["total/turns"] for r in curve] == [0, 2, 4]
     assert curve[-1]["eval/success"] == first.value
+    assert first.curve == ((0, curve[0]["eval/success"]), (4, first.value))
+    assert not (folders[0] / "checkpoints").exists() and (folders[0] / "model").exists()
 
     def never(*_: Any) -> None:
         raise AssertionError("a finished run is read")
 
     monkeypatch.setattr(recipe_module("rloo"), "train", never)
-    assert run_arm(tiny(), "method", seed=0, root=tmp_path) == first
-    with pytest.raises(DataError, match="got one with other settings; delete it"):
-        run_arm(tiny(), "method", seed=0, root=tmp_path, overrides={"steps": 9})
+    assert arm_of(tiny(), perform(pair[0], tmp_path)) == first
     with pytest.raises(DataError, match="got no eval/beauty; name a metric"):
-        run_arm(tiny(measure="eval/beauty"), "method", seed=0, root=tmp_path)
+        arm_of(tiny(measure="eval/beauty"), folders[0])
+
+
+def test_equal_runs_are_one_trial_and_what_makes_the_start_names_it() -> None:
+    one, two = tiny(), tiny("two", recipe="grpo", settings={"std": "none"})
+    assert trial(one, "baseline", seed=1).name == trial(two, "baseline", seed=1).name
+    method = trial(two, "method", seed=1)
+    assert method.name != trial(two, "baseline", seed=1).name
+    assert method.start == trial(one, "method", seed=1).start
+    assert method.start != trial(one, "method", seed=2).start
+    other = trial(one, "method", seed=1, overrides={"imitation_rate": 0.1})
+    assert other.start != method.start
+    with pytest.raises(ConfigError, match="group_size: got 1"):
+        trial(one, "method", seed=1, overrides={"group_size": 1})
+
+
+def test_a_run_of_other_defaults_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    found = trial(tiny(), "method", seed=0)
+    with Run.create(
+        tmp_path / found.name, recipe="rloo", config={**asdict(found.config), "temperature": 0.5}
+    ):
+        pass
+    with pytest.raises(DataError, match="got one with another temperature; delete it"):
+        perform(found, tmp_path)
+    older = {key: value for key, value in asdict(found.config).items() if key != "monitors"}
+    with Run.create(tmp_path / found.name, recipe="rloo", config=older, replace=True) as run:
+        run.finish("done")
+    assert is_done(found, tmp_path), "a setting that came later does not matter"
+
+
+def test_a_stopped_trial_goes_on_and_a_broken_start_is_made_again(tmp_path: Path) -> None:
+    found = trial(tiny(), "method", seed=0)
+    (tmp_path / found.start / "start").mkdir(parents=True)
+    assert (warm(found, tmp_path) / "config.json").exists()
+    made = (tmp_path / found.start / "start" / "model.safetensors").stat().st_mtime_ns
+    with Run.create(tmp_path / found.name, recipe=found.recipe, config=asdict(found.config)):
+        pass
+    folder = perform(found, tmp_path)
+    assert arm_of(tiny(), folder).turns == 4
+    assert (tmp_path / found.start / "start" / "model.safetensors").stat().st_mtime_ns == made
 
 
 def test_the_command_writes_results_and_goes_on(
@@ -98,10 +141,12 @@ def test_the_command_writes_results_and_goes_on(
     settings = ["--set", '{"most_turns": 1}']
     assert main(["bench", "methods", "--family", "rl", "--only", "two", *flags, *settings]) == 0
     told = capsys.readouterr()
-    assert "two seed 0:" in told.err and "1/1 done" in told.err
+    assert "grpo-0-" in told.err and "2/2 runs done" in told.err
     assert told.out.splitlines()[1].startswith(f"two\t{WORLD}\t")
     assert main(["bench", "methods", *flags, *settings, "--json"]) == 0
-    assert list(json.loads(capsys.readouterr().out)) == ["one", "two"]
+    told = capsys.readouterr()
+    assert list(json.loads(told.out)) == ["one", "two"]
+    assert not told.err, "what both benchmarks need was there"
     stored = json.loads(output.read_text())
     assert list(stored) == ["one", "two"]
     assert stored["one"]["command"].startswith("quintain bench methods --runs ")
@@ -118,6 +163,7 @@ def test_the_command_writes_results_and_goes_on(
         (["methods", "--set", "x"], "--set: got 'x', which is no JSON"),
         (["methods", "--set", "[]"], "--set: got '[]'; write a JSON object"),
         (["methods", "--seeds", "0"], "--seeds"),
+        (["methods", "--pages", "--output", "nowhere/rl.json"], "--pages: got no results in nowhere/rl.json"),
     ],
 )
 def test_what_is_wrong_is_one_line(argv: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,7 +180,5 @@ def test_help_needs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 def test_every_benchmark_can_be_configured() -> None:
     assert len({benchmark.name for benchmark in BENCHMARKS}) == len(BENCHMARKS)
     for benchmark in BENCHMARKS:
-        for side in ("method", "baseline"):
-            recipe, values = benchmark.arm(side, 0, {})
-            build(recipe_module(recipe).Config, values, benchmark.name)
-            find(benchmark.environment)
+        assert trial(benchmark, "method", seed=0).name != trial(benchmark, "baseline", seed=0).name
+        find(benchmark.environment)

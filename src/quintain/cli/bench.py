@@ -4,13 +4,14 @@ Every result is written as soon as its last seed is there. The one rule: a numbe
 made it.
 """
 
+import datetime
 import importlib
 import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,9 @@ from quintain.cli.tables import show
 from quintain.errors import UsageError, suggestion
 
 if TYPE_CHECKING:
-    from quintain.recipes.benchmark import Arm, Benchmark
+    from quintain.recipes.benchmark import Arm, Benchmark, Trial
+
+    Plan = Mapping[tuple[int, str], Trial]
 
 FAMILIES: dict[str, str] = {"rl": "quintain.recipes.rl_benchmarks"}
 """family → module that lists its `BENCHMARKS`"""
@@ -32,10 +35,15 @@ def bench(argv: Sequence[str]) -> int:
     """Run a benchmark."""
     if not argv or argv[0] in ("-h", "--help"):
         print("usage: quintain bench methods --family rl [--only NAME] [--seeds 3] [--jobs 1]")
+        print("       quintain bench worlds [--only NAME] [--seeds 3] [--jobs 1]")
         return 0 if argv else UsageError.exit_code
     what, *rest = argv
+    if what == "worlds":
+        from quintain.cli.world_bench import worlds
+
+        return worlds(rest)
     if what != "methods":
-        raise UsageError(f"what to benchmark: got {what!r}; {suggestion(what, ('methods',))}")
+        raise UsageError(f"what to benchmark: got {what!r}; {suggestion(what, ('methods', 'worlds'))}")
     return methods(rest)
 
 
@@ -45,16 +53,19 @@ def methods(argv: Sequence[str]) -> int:
     parser.flag("--family", f"family of methods: {', '.join(FAMILIES)}", "FAMILY", "rl")
     parser.flag("--only", "benchmarks to run, separated by commas (default: all of the family)", "NAMES")
     parser.flag("--seeds", "seeds of each (default 3)", "N", "3")
-    parser.flag("--jobs", "processes that run seeds side by side, one thread each (default 1)", "N", "1")
+    parser.flag("--jobs", "processes that train side by side, one thread each (default 1)", "N", "1")
     parser.flag("--runs", "folder that holds the runs (default runs/bench)", "ROOT", "runs/bench")
     parser.flag("--output", "file of results (default docs/results/FAMILY.json)", "FILE")
     parser.flag("--set", "settings of both arms over those of the benchmark, as JSON", "JSON", "{}")
+    parser.switch("--pages", "run nothing; write the stored results into the pages of the methods below docs")
     parser.switch("--json", "print the results as JSON")
     arguments = parser.read(argv)
     chosen = benchmarks(arguments.family, arguments.only)
     seeds = whole_number(arguments.seeds, "--seeds", least=1)
     jobs = whole_number(arguments.jobs, "--jobs", least=1)
     output = Path(arguments.output or f"docs/results/{arguments.family}.json")
+    if arguments.pages:
+        return pages(output, arguments.family)
     run = Sweep(
         Path(arguments.runs), output, overrides(arguments.set), " ".join(["quintain bench methods", *argv])
     )
@@ -65,6 +76,22 @@ def methods(argv: Sequence[str]) -> int:
         show(
             COLUMNS, [cells(name, row) for name, row in rows.items()], f"{output}: 95 % intervals over seeds"
         )
+    return 0
+
+
+def pages(results: Path, family: str) -> int:
+    """Write `results` into the pages of the methods, and print which files that changed."""
+    from quintain.recipes.benchmark_pages import write_pages
+    from quintain.recipes.names import RECIPES
+
+    if not results.exists():
+        raise UsageError(
+            f"--pages: got no results in {results}; run the benchmarks first, or name another --output"
+        )
+    known = {recipe: f"{place.rpartition('.')[2]}.md" for recipe, place in RECIPES.items()}
+    docs = results.parent.parent
+    for file in write_pages(json.loads(results.read_text(encoding="utf-8")), known, docs, family):
+        print(file)
     return 0
 
 
@@ -98,71 +125,74 @@ def overrides(text: str) -> dict[str, Any]:
 
 
 class Sweep:
-    """Runs benchmarks by seeds: a seed is both arms, one after the other, in one process."""
+    """Runs the trials that benchmarks are made of, each once, and stores a result when its last trial is there."""
 
     def __init__(self, root: Path, output: Path, settings: Mapping[str, Any], command: str) -> None:
         self.root, self.output, self.settings, self.command = root, output, settings, command
         self.started = time.monotonic()
+        self.rows: dict[str, dict[str, Any]] = {}
 
     def __call__(
         self, chosen: "Sequence[Benchmark]", seeds: Sequence[int], jobs: int
     ) -> dict[str, dict[str, Any]]:
         """Return the stored results of `chosen`, by name."""
-        from quintain.recipes.benchmark import row
+        from quintain.recipes.benchmark import ARMS, is_done, trial
 
         self.root.mkdir(parents=True, exist_ok=True)
-        found: dict[str, Results] = {benchmark.name: {} for benchmark in chosen}
-        wanted = [(benchmark, seed) for benchmark in chosen for seed in seeds]
-        rows: dict[str, dict[str, Any]] = {}
-        for number, (benchmark, seed, arms) in enumerate(self._arms(wanted, jobs), 1):
-            found[benchmark.name][seed] = arms
-            self._say(benchmark, seed, arms, number, len(wanted))
-            if len(found[benchmark.name]) == len(seeds):
-                command = f"{self.command}" if len(chosen) == 1 else f"{self.command} --only {benchmark.name}"
-                rows[benchmark.name] = row(benchmark, found[benchmark.name], command)
-                store(self.output, benchmark.name, rows[benchmark.name])
-        return {benchmark.name: rows[benchmark.name] for benchmark in chosen}
+        plans: dict[str, Plan] = {
+            b.name: {(s, arm): trial(b, arm, seed=s, overrides=self.settings) for s in seeds for arm in ARMS}
+            for b in chosen
+        }
+        trials = {t.name: t for plan in plans.values() for t in plan.values()}
+        done = {name for name, found in trials.items() if is_done(found, self.root)}
+        left = [found for name, found in trials.items() if name not in done]
+        self._store(chosen, plans, done)
+        for number, name in enumerate(self._performed(left, jobs), 1):
+            done.add(name)
+            self._say(name, len(done), len(trials), number)
+            self._store(chosen, plans, done)
+        return {benchmark.name: self.rows[benchmark.name] for benchmark in chosen}
 
-    def _arms(self, wanted: "list[tuple[Benchmark, int]]", jobs: int) -> "Any":
-        """Yield (benchmark, seed, arms) as they are done."""
+    def _performed(self, left: "Sequence[Trial]", jobs: int) -> Iterator[str]:
+        """Yield the names of trials as they are done; policies to start from are made before, each once."""
+        from quintain.recipes.benchmark import perform, warm
+
         if jobs == 1:
-            for benchmark, seed in wanted:
-                yield benchmark, seed, both(benchmark, seed, self.root, self.settings)
+            for found in left:
+                yield perform(found, self.root).name
             return
         with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=single) as pool:
-            started: dict[Future[dict[str, Arm]], tuple[Benchmark, int]] = {
-                pool.submit(both, benchmark, seed, self.root, self.settings): (benchmark, seed)
-                for benchmark, seed in wanted
-            }
-            for future in as_completed(started):
-                yield *started[future], future.result()
+            starts = {found.start: found for found in left}
+            for made in [pool.submit(warm, found, self.root) for found in starts.values()]:
+                made.result()
+            for future in as_completed([pool.submit(perform, found, self.root) for found in left]):
+                yield future.result().name
 
-    def _say(
-        self, benchmark: "Benchmark", seed: int, arms: "Mapping[str, Arm]", done: int, total: int
-    ) -> None:
-        """Print what a seed came to, and how long the rest may take."""
-        taken = time.monotonic() - self.started
-        left = taken / done * (total - done) / 60
-        values = f"{arms['method'].value:.3f} against {arms['baseline'].value:.3f}"
-        print(
-            f"{benchmark.name} seed {seed}: {values}   {done}/{total} done, about {left:.0f} min left",
-            file=sys.stderr,
-            flush=True,
-        )
+    def _store(self, chosen: "Sequence[Benchmark]", plans: "Mapping[str, Plan]", done: set[str]) -> None:
+        """Write the rows of the benchmarks whose trials are all `done` and that are not written yet."""
+        from quintain.recipes.benchmark import arm_of, row
+
+        for benchmark in chosen:
+            plan = plans[benchmark.name]
+            if benchmark.name in self.rows or not done.issuperset(t.name for t in plan.values()):
+                continue
+            seeds: Results = {}
+            for (seed, arm), found in plan.items():
+                seeds.setdefault(seed, {})[arm] = arm_of(benchmark, self.root / found.name)
+            command = self.command if len(chosen) == 1 else f"{self.command} --only {benchmark.name}"
+            self.rows[benchmark.name] = row(benchmark, seeds, command, datetime.date.today().isoformat())
+            store(self.output, benchmark.name, self.rows[benchmark.name])
+
+    def _say(self, name: str, done: int, total: int, number: int) -> None:
+        """Print that a trial is done, the `number`-th of this call, and how long the rest may take."""
+        minutes = (time.monotonic() - self.started) / number * (total - done) / 60
+        print(f"{name}: {done}/{total} runs done, about {minutes:.0f} min left", file=sys.stderr, flush=True)
 
 
 def single() -> None:
     """Let this process use one thread: the processes share the machine."""
     os.environ["OMP_NUM_THREADS"] = "1"
     importlib.import_module("torch").set_num_threads(1)
-
-
-def both(benchmark: "Benchmark", seed: int, root: Path, settings: Mapping[str, Any]) -> "dict[str, Arm]":
-    """Return what both arms of `benchmark` come to with `seed`."""
-    from quintain.recipes.benchmark import ARMS, run_arm
-
-    run: Callable[..., Arm] = run_arm
-    return {arm: run(benchmark, arm, seed=seed, root=root, overrides=settings) for arm in ARMS}
 
 
 def store(file: Path, name: str, row: Mapping[str, Any]) -> None:

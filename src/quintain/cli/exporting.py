@@ -1,4 +1,4 @@
-"""``quintain export RUN --to hf|messages|parquet --out PATH``."""
+"""``quintain export RUN --to hf|messages|parquet --out PATH``, and the mean of several runs' models."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,6 +13,12 @@ def export(argv: Sequence[str]) -> int:
     parser.add_argument("run", metavar="RUN|DATA", help="folder of a run (trained or collected), or its name")
     parser.flag("--to", "hf: model folder · messages: chat as JSON lines · parquet: every token", "FORM")
     parser.flag("--out", "file or folder to write, which must be new", "PATH")
+    parser.flag(
+        "--with", "runs from the same start, by commas: the mean of all their models is taken (hf)", "RUNS"
+    )
+    parser.flag(
+        "--weights", "weight of each model of that mean, the first run's first (default equal)", "NUMBERS"
+    )
     parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", "runs")
     arguments = parser.read(argv)
     for flag, value in (("--to", arguments.to), ("--out", arguments.out)):
@@ -22,8 +28,42 @@ def export(argv: Sequence[str]) -> int:
     out = Path(arguments.out)
     if out.exists():
         raise UsageError(f"--out: got {arguments.out!r}, which exists; choose another name")
-    print(f"{out}: {FORMS[form](named_folder(arguments.run, arguments.runs), out)}")
+    folder = named_folder(arguments.run, arguments.runs)
+    others = vars(arguments)["with"]
+    if others is None and arguments.weights is not None:
+        raise UsageError(f"--weights: got {arguments.weights!r} for one model; name others --with it")
+    if others is None:
+        print(f"{out}: {FORMS[form](folder, out)}")
+        return 0
+    if form != "hf":
+        raise UsageError(f"--with: got {others!r} for {form}; models are merged with --to hf")
+    more = [named_folder(name.strip(), arguments.runs) for name in others.split(",")]
+    print(f"{out}: {export_mean([folder, *more], shares(arguments.weights, len(more) + 1), out)}")
     return 0
+
+
+def shares(text: str | None, num: int) -> list[float]:
+    """Return the weights in `text`, equal ones without; `quintain.models.merge` says what they must be."""
+    try:
+        return [1 / num] * num if text is None else [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise UsageError(f"--weights: got {text!r}; give numbers, separated by commas") from error
+
+
+def export_mean(folders: Sequence[Path], weights: Sequence[float], out: Path) -> str:
+    """Write the weighted mean of the models of the runs `folders`: specialists as one (UI-TARS-2, arXiv 2509.02544)."""
+    from quintain.cli import launch
+    from quintain.models.merge import merged
+    from quintain.models.save import save
+
+    first, *others = [launch.policy_of(folder) for folder in folders]
+    for folder, other in zip(folders[1:], others, strict=True):
+        if other.tokenizer.get_vocab() != first.tokenizer.get_vocab():
+            raise UsageError(f"--with: got {folder}, whose tokenizer is another; merge runs with one start")
+    states = [loaded.model.state_dict() for loaded in (first, *others)]
+    first.model.load_state_dict(merged(states, weights))
+    save(first.model, first.tokenizer, out)
+    return f"{first.model.num_parameters():,} parameters, the mean of {len(states)} models"
 
 
 def export_model(folder: Path, out: Path) -> str:

@@ -38,21 +38,26 @@ def kl_rewards(
 
 
 def less_kl(groups: Sequence[Group], token_rewards: TokenArrays) -> list[Group]:
-    """Return `groups` with what `token_rewards` add up to in an episode added to its outcome.
+    """Return `groups` with what `token_rewards` add up to in an episode added to its outcome, and turn by turn.
 
-    That is the KL of the whole episode as part of its reward, where credit goes to whole episodes (RLOO,
-    arXiv 2402.14740). `token_rewards` are those of the scored trajectories, in order.
+    That is the KL of the whole episode as part of its reward (RLOO, arXiv 2402.14740); a turn's share is added to
+    the reward of the turn, so that it reaches credit of either kind. `token_rewards` are those of the scored
+    trajectories, in order.
     """
     trajectories = scored(groups)
     own = checked(trajectories, token_rewards, "token rewards")
     extra = {
-        id(t): sum(float(array.sum()) for array in turns) for t, turns in zip(trajectories, own, strict=True)
+        id(t): [float(array.sum()) for array in turns] for t, turns in zip(trajectories, own, strict=True)
     }
 
     def changed(trajectory: Trajectory) -> Trajectory:
         if id(trajectory) not in extra:
             return trajectory
-        value = outcome_of(trajectory) + extra[id(trajectory)]
-        return replace(trajectory, outcome=replace(cast(Score, trajectory.outcome), value=value))
+        more = extra[id(trajectory)]
+        outcome = replace(cast(Score, trajectory.outcome), value=outcome_of(trajectory) + sum(more))
+        turns = tuple(
+            replace(turn, reward=turn.reward + own) for turn, own in zip(trajectory.turns, more, strict=True)
+        )
+        return replace(trajectory, outcome=outcome, turns=turns)
 
     return [replace(group, trajectories=tuple(map(changed, group.trajectories))) for group in groups]

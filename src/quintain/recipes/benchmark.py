@@ -1,13 +1,16 @@
 """Does a method do what its paper says? It and its baseline on one world, over seeds, at equal budget.
 
-Both arms of a seed start from the same policy, act on the same tasks, and end when the same number of environment
-steps or of sampled tokens is used up (`Job.most_turns`, `most_tokens`); what is compared is the last evaluation on
-unseen tasks, seed by seed. The one rule: a run that was begun is continued and one that is done is read, so a
-benchmark that was stopped goes on where it was.
+Arms of a seed that act through the same harness start from the same policy, act on the same tasks, and end when
+the same number of environment steps or of sampled tokens is used up (`Job.most_turns`, `most_tokens`); what is
+compared is the last evaluation on unseen tasks, seed by seed. A trial is one run; benchmarks with the same
+baseline share it, and trials of one world and seed share the policy that was warmed up once. The one rule: a run
+that was begun is continued and one that is done is read, so a benchmark that was stopped goes on where it was.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,13 +20,23 @@ from typing import Any
 
 from quintain.errors import DataError
 from quintain.eval.statistics import bootstrap_mean, paired_bootstrap
+from quintain.recipes.benchmark_start import imitated
 from quintain.recipes.configure import build
+from quintain.recipes.job import Job
 from quintain.recipes.names import recipe_module
+from quintain.recipes.progress import Display
 from quintain.recipes.work import START
+from quintain.store.creation import CHECKPOINTS
 from quintain.store.run import Run
 from quintain.types import NOTHING
 
 ARMS = ("method", "baseline")
+ENOUGH = 0.35
+"""Success on training tasks at which imitation before training ends: room to learn, and enough to learn from."""
+MAKES_START = (
+    "environment", "model", "agent", "seed", "demonstrations", "imitation_rate", "imitation_epochs", "temperature",
+)  # fmt: skip
+"""Settings that the policy before training is made of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +59,8 @@ class Benchmark:
     measure: str = "eval/success"
     """metric of the last evaluated step"""
     is_lower_better: bool = False
+    tried: str = ""
+    """what was tried where the claim does not hold here"""
 
     def arm(self, arm: str, seed: int, overrides: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """Return recipe and settings of ``method`` or ``baseline``."""
@@ -68,35 +83,99 @@ class Arm:
     tokens: int
     seconds: float
     run: str
+    curve: tuple[tuple[float, float], ...] = ()
+    """(environment steps so far, the measure) at each evaluation"""
 
 
-def run_arm(
-    benchmark: Benchmark, arm: str, *, seed: int, root: Path, overrides: Mapping[str, Any] = NOTHING
-) -> Arm:
-    """Return what ``method`` or ``baseline`` of `benchmark` comes to with `seed`; runs lie under `root`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One run: ``Trial(recipe="grpo", given={"tasks": 8}, config=grpo.Config(tasks=8))``."""
 
-    The second arm starts from the policy that the first was given.
-    """
+    recipe: str
+    given: Mapping[str, Any]
+    """what the benchmark sets; the same again is the same trial"""
+    config: Any
+
+    @property
+    def name(self) -> str:
+        """The folder of its run: recipe, seed, and a digest of what was set."""
+        return f"{self.recipe}-{self.config.seed}-{digest(self.given)}"
+
+    @property
+    def start(self) -> str:
+        """The folder of the policy that it starts from: a digest of what makes that policy."""
+        return f"start-{self.config.seed}-{digest({key: getattr(self.config, key) for key in MAKES_START})}"
+
+
+def trial(benchmark: Benchmark, arm: str, *, seed: int, overrides: Mapping[str, Any] = NOTHING) -> Trial:
+    """Return the run that ``method`` or ``baseline`` of `benchmark` is with `seed`."""
     recipe, values = benchmark.arm(arm, seed, overrides)
-    module = recipe_module(recipe)
-    config = build(module.Config, values, f"benchmark {benchmark.name}")
-    folder = root / f"{benchmark.name}-{arm}-{seed}"
-    other = root / f"{benchmark.name}-{ARMS[1 - ARMS.index(arm)]}-{seed}" / START
-    if (folder / "config.json").exists():
-        with Run.open(folder, writable=False) as run:
-            if run.config != asdict(config):
-                raise DataError(
-                    f"benchmark run {folder}: got one with other settings; delete it, or name another --runs"
-                )
-            if run.status == "done":
-                return measured(benchmark, run)
-        with Run.open(folder) as run:
-            module.train(config, run)
-            return measured(benchmark, run)
-    with Run.create(folder, recipe=recipe, config=asdict(config)) as run:
-        if (other / "config.json").exists():
-            shutil.copytree(other, folder / START)
-        module.train(config, run)
+    config = build(recipe_module(recipe).Config, values, f"benchmark {benchmark.name}")
+    config.check()
+    return Trial(recipe=recipe, given=values, config=config)
+
+
+def digest(values: Mapping[str, Any]) -> str:
+    """Return a short name of `values` that does not depend on their order."""
+    text = json.dumps(values, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def warm(chosen: Trial, root: Path) -> Path:
+    """Return the folder under `root` of the policy that `chosen` starts from, which is made where it is missing."""
+    folder = root / chosen.start
+    if not (folder / START / "config.json").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        job = Job(**{key: getattr(chosen.config, key) for key in MAKES_START})
+        with (
+            Run.create(folder, recipe=chosen.recipe, config=asdict(job)) as run,
+            Display(chosen.start, 1, 0) as display,
+        ):
+            found = imitated(job, run, display, enough=ENOUGH)
+            run.event("start", f"imitated until success was {found:.3f}", success=found)
+            run.finish("done")
+    return folder / START
+
+
+def perform(chosen: Trial, root: Path) -> Path:
+    """Return the folder under `root` of the finished run of `chosen`: run, continued, or as it was."""
+    folder, start = root / chosen.name, root / chosen.name / START
+    if not (folder / "config.json").exists():
+        opening = Run.create(folder, recipe=chosen.recipe, config=asdict(chosen.config))
+    elif is_done(chosen, root):
+        return folder
+    else:
+        opening = Run.open(folder)
+    with opening as run:
+        if not (start / "config.json").exists():
+            shutil.copytree(warm(chosen, root), start, dirs_exist_ok=True)
+        recipe_module(chosen.recipe).train(chosen.config, run)
+    shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+    return folder
+
+
+def is_done(chosen: Trial, root: Path) -> bool:
+    """Return whether the run of `chosen` came to its end; settings that it did not have yet may have been added.
+
+    Raises:
+        DataError: it was begun with other settings, because a default has changed since.
+    """
+    folder = root / chosen.name
+    if not (folder / "config.json").exists():
+        return False
+    now = json.loads(json.dumps(asdict(chosen.config)))
+    with Run.open(folder, writable=False) as run:
+        other = sorted(key for key, value in run.config.items() if key in now and now[key] != value)
+        if other:
+            raise DataError(
+                f"benchmark run {folder}: got one with another {other[0]}; delete it, or name another --runs"
+            )
+        return run.status == "done"
+
+
+def arm_of(benchmark: Benchmark, folder: Path) -> Arm:
+    """Return what the finished run in `folder` is to `benchmark`."""
+    with Run.open(folder, writable=False) as run:
         return measured(benchmark, run)
 
 
@@ -115,7 +194,8 @@ def measured(benchmark: Benchmark, run: Run) -> Arm:
         turns=int(last["total/turns"]),
         tokens=int(last["total/tokens"]),
         seconds=float(last["time/seconds"]),
-        run=str(run.folder),
+        run=run.folder.name,
+        curve=tuple(points),
     )
 
 
@@ -130,10 +210,13 @@ def area(points: Sequence[tuple[float, float]]) -> float:
     return sum((x2 - x1) * (y1 + y2) / 2 for (x1, y1), (x2, y2) in pairwise(points)) / width
 
 
-def row(benchmark: Benchmark, seeds: Mapping[int, Mapping[str, Arm]], command: str) -> dict[str, Any]:
+def row(
+    benchmark: Benchmark, seeds: Mapping[int, Mapping[str, Arm]], command: str, date: str = ""
+) -> dict[str, Any]:
     """Return the result of `benchmark` as it is stored: means, 95 % intervals over seeds, paired differences.
 
-    Differences are in favour of the method where they are above 0, whichever way the measure points.
+    `command` and `date` say how and when it was measured. Differences are in favour of the method where they are above
+    0, whichever way the measure points.
     """
     order = sorted(seeds)
     sign = -1.0 if benchmark.is_lower_better else 1.0
@@ -143,8 +226,13 @@ def row(benchmark: Benchmark, seeds: Mapping[int, Mapping[str, Arm]], command: s
         "environment": benchmark.environment,
         "measure": benchmark.measure,
         "claim": benchmark.claim,
+        "tried": benchmark.tried,
+        "shared": dict(benchmark.shared),
+        "settings": dict(benchmark.settings),
+        "baseline_settings": dict(benchmark.baseline_settings),
         "seeds": order,
         "command": command,
+        "date": date,
     }
     for arm in ARMS:
         values = [seeds[seed][arm].value for seed in order]

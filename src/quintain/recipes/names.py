@@ -34,6 +34,7 @@ RECIPES: dict[str, str] = {
     "openmanus": "quintain.recipes.rl.openmanus",
     "otc": "quintain.recipes.rl.otc",
     "pag": "quintain.recipes.rl.pag",
+    "policy_gradient": "quintain.recipes.rl.policy_gradient",
     "ppo": "quintain.recipes.rl.ppo",
     "quickstart": "quintain.recipes.quickstart",
     "reinforce": "quintain.recipes.rl.reinforce",

@@ -1,217 +1,291 @@
 """What each method of the family is to show, against what, and on which world.
 
 Worlds are those where the idea has room to matter: credit needs turns, exploration needs rewards that are rare,
-efficiency needs calls that could be saved. The one rule: both arms have the same budget of environment steps and of
-sampled tokens, the same tasks and the same starting policy.
+efficiency needs calls that could be saved. Each is made small by its knobs, and starts from a policy that imitated
+no longer than until it solved a third of its tasks (`benchmark_start`). The one rule: both arms have the same budget
+of environment steps and of sampled tokens, the same tasks and the same starting policy; what is not said to differ
+is equal.
 """
 
 from typing import Any
 
 from quintain.recipes.benchmark import Benchmark
 
-BUDGET: dict[str, Any] = {
+ALL: dict[str, Any] = {
     "model": "tiny",
-    "demonstrations": 24,
-    "steps": 200,
-    "most_turns": 12_000,
-    "most_tokens": 120_000,
-    "eval_every": 10,
-    "eval_episodes": 128,
-    "learning_rate": 3e-4,
+    "steps": 400,
+    "imitation_rate": 1e-3,
+    "eval_every": 8,
+    "eval_episodes": 96,
+    "learning_rate": 2e-4,
 }
+BABY, DOORS, BOXES = (
+    "babyai/GoToObjS6?max_turns=10",
+    "keydoor?rooms=2&length=2&distractors=0",
+    "sokoban?scramble=8&walls=0",
+)
+GUESS, SUMS, ARMS, PEGS = (
+    "guess?high=8&max_turns=4",
+    "sums?digits=1&bonus=0.5",
+    "bandit?pulls=8",
+    "bandit?mode=mastermind&pegs=2&colors=3",
+)
+HOPS, SCREEN = "hopqa?hops=1&distractors=4&hits=0.5", "screen?goal=click&buttons=2&fields=1&misses=1"
+WISH, CRAFT = "collab", "craft"
+
+
+def world(demonstrations: int, epochs: int, turns: int, tokens: int | None = None) -> dict[str, Any]:
+    """Return the settings of a world: what is imitated before, at most, and the budget of training."""
+    return {
+        **ALL,
+        "demonstrations": demonstrations,
+        "imitation_epochs": epochs,
+        "most_turns": turns,
+        "most_tokens": tokens,
+    }
+
+
+ON: dict[str, dict[str, Any]] = {
+    BABY: world(96, 4, 9_000),
+    DOORS: world(128, 4, 11_000),
+    BOXES: world(160, 6, 9_000),
+    GUESS: world(256, 4, 4_000, 80_000),
+    SUMS: world(256, 6, 4_000),
+    ARMS: world(48, 2, 12_000),
+    PEGS: world(96, 4, 5_000),
+    HOPS: world(600, 3, 3_000, 60_000),
+    SCREEN: world(400, 4, 2_000, 40_000),
+    WISH: world(200, 4, 5_000),
+    CRAFT: world(160, 6, 9_000),
+}
+"""world → settings of every run on it"""
 GROUPS: dict[str, Any] = {"tasks": 8, "group_size": 8}
 EPISODES: dict[str, Any] = {"episodes": 64}
-DOORS = "keydoor"
-BABY = "babyai/GoToRedBallNoDists?max_turns=20"
+CRITIC: dict[str, Any] = {**EPISODES, "learning_rate": 1e-4}
+
+
+def on(environment: str, **fields: Any) -> dict[str, Any]:
+    """Return what a comparison on `environment` is made of: its settings, and `fields` of both arms."""
+    return {"environment": environment, "shared": {**ON[environment], **fields}}
+
+
+def credit(name: str, claim: str, **settings: Any) -> Benchmark:
+    """Return the comparison of the idea of credit `name` with that of GRPO, all else equal, on a real environment."""
+    return Benchmark(
+        name=f"credit_{name}",
+        recipe="policy_gradient",
+        baseline="policy_gradient",
+        claim=claim,
+        **on(BABY, **GROUPS),
+        settings={"credit": name, **settings},
+        baseline_settings={"credit": "group"},
+    )
+
+
+WHITE: dict[str, Any] = {"normaliser": "token"}
+CREDITS: tuple[Benchmark, ...] = (
+    credit("outcome", "Outcomes whitened over the batch do without groups.", **WHITE),
+    credit(
+        "return", "Discounted returns, whitened, tell a turn by what came after it.", **WHITE, discount=0.95
+    ),
+    credit("others", "The mean of all other episodes is a baseline as good as the group's.", discount=0.95),
+    credit("leave_one_out", "The mean of the others in the group does without a deviation."),
+    credit("gigpo", "Actions compared in equal states credit turns."),
+    credit("gae", "A critic credits tokens.", **WHITE),
+    credit("gae_turns", "A critic credits turns.", **WHITE),
+    credit("gae_bilevel", "A critic credits turns, and the tokens in them.", **WHITE, discount=0.95),
+    credit("gae_decoupled", "A critic with λ by length credits long and short episodes.", **WHITE),
+    credit("vine", "Values from continued episodes credit turns, for all that they cost.", **WHITE),
+    credit("spa_rl", "An outcome divided over turns by a predictor credits turns without a critic.", **WHITE),
+    credit("awr", "Imitating what was better, and pushing nothing away, is enough."),
+)
+"""Every idea of credit on BabyAI, against the outcome relative to the group."""
 
 BENCHMARKS: tuple[Benchmark, ...] = (
     Benchmark(
         name="grpo",
         recipe="grpo",
         baseline="rft",
-        environment=BABY,
         claim="Learning from what is worse than the group, too, beats imitating what succeeded.",
-        shared={**BUDGET, **GROUPS},
-    ),
-    Benchmark(
-        name="ppo",
-        recipe="ppo",
-        baseline="reinforce",
-        environment=BABY,
-        claim="A critic and a clip make more of the same episodes than plain policy gradients.",
-        shared={**BUDGET, **EPISODES},
+        **on(BABY, **GROUPS),
     ),
     Benchmark(
         name="reinforce",
         recipe="reinforce",
         baseline="reinforce",
-        environment="guess",
         claim="A baseline lowers the variance of the gradient and changes nothing else.",
-        shared={**BUDGET, **EPISODES},
+        **on(BABY, **EPISODES),
         baseline_settings={"baseline": "none"},
     ),
     Benchmark(
         name="reinforce_plus_plus",
         recipe="reinforce_plus_plus",
         baseline="reinforce",
-        environment="guess",
         claim="Whitening over the batch and a clip make REINFORCE stable without groups or critic.",
-        shared=BUDGET,
-        settings={"tasks": 64},
+        **on(BABY),
+        settings={"tasks": 64, "kl": 0.0},
         baseline_settings=EPISODES,
     ),
     Benchmark(
         name="rloo",
         recipe="rloo",
         baseline="reinforce",
-        environment=BABY,
         claim="The other episodes of a task are a better baseline than those of other tasks.",
-        shared=BUDGET,
+        **on(BABY),
         settings={**GROUPS, "kl": 0.0},
         baseline_settings=EPISODES,
     ),
     Benchmark(
-        name="dr_grpo",
-        recipe="dr_grpo",
-        baseline="grpo",
-        environment=DOORS,
-        claim="Without division by length and deviation, tokens are not wasted on long failures.",
-        shared={**BUDGET, **GROUPS},
-    ),
-    Benchmark(
-        name="dapo",
-        recipe="dapo",
-        baseline="grpo",
-        environment=BABY,
-        claim="Sampling until groups differ and a wider upper clip make more of the same tokens.",
-        shared={**BUDGET, **GROUPS},
-    ),
-    Benchmark(
-        name="gspo",
-        recipe="gspo",
-        baseline="grpo",
-        environment="guess",
-        claim="One ratio per sequence is stable over several updates on the same episodes.",
-        shared={**BUDGET, **GROUPS},
-    ),
-    Benchmark(
-        name="cispo",
-        recipe="cispo",
-        baseline="grpo",
-        environment="guess",
-        claim="Clipping weights instead of tokens keeps the gradient of the tokens that matter.",
-        shared={**BUDGET, **GROUPS},
+        name="ppo",
+        recipe="ppo",
+        baseline="reinforce",
+        claim="A critic and a clip make more of the same episodes than plain policy gradients.",
+        **on(BABY, **EPISODES),
+        settings={"learning_rate": 1e-4},
     ),
     Benchmark(
         name="loop",
         recipe="loop",
         baseline="rloo",
-        environment=DOORS,
         claim="Clipped token ratios over two epochs make more of the same episodes than REINFORCE leave-one-out.",
-        shared={**BUDGET, **GROUPS},
+        **on(BABY, **GROUPS),
         baseline_settings={"kl": 0.0},
+    ),
+    Benchmark(
+        name="dapo",
+        recipe="dapo",
+        baseline="grpo",
+        claim="Sampling until groups differ and a wider upper clip make more of the same tokens.",
+        **on(BABY, **GROUPS),
+    ),
+    Benchmark(
+        name="dr_grpo",
+        recipe="dr_grpo",
+        baseline="grpo",
+        claim="Without division by length and deviation, tokens are not wasted on long failures.",
+        **on(DOORS, **GROUPS),
     ),
     Benchmark(
         name="lite_ppo",
         recipe="lite_ppo",
         baseline="grpo",
-        environment=BABY,
         claim="The group's mean with the batch's deviation and a mean over tokens beat GRPO.",
-        shared={**BUDGET, **GROUPS},
+        **on(BABY, **GROUPS),
+    ),
+    Benchmark(
+        name="gspo",
+        recipe="gspo",
+        baseline="grpo",
+        claim="One ratio per sequence is stable over several updates on the same episodes.",
+        **on(GUESS, **GROUPS),
+    ),
+    Benchmark(
+        name="cispo",
+        recipe="cispo",
+        baseline="grpo",
+        claim="Clipping weights instead of tokens keeps the gradient of the tokens that matter.",
+        **on(GUESS, **GROUPS),
     ),
     Benchmark(
         name="starpo",
         recipe="starpo",
         baseline="starpo",
-        environment=DOORS,
         claim="Training on the uncertain half of the groups needs fewer updates for the same success.",
-        shared={**BUDGET, **GROUPS},
+        **on(BOXES, **GROUPS, learning_rate=1e-4),
         baseline_settings={"keep": 1.0},
     ),
     Benchmark(
         name="gigpo",
         recipe="gigpo",
         baseline="grpo",
-        environment=DOORS,
         claim="Comparing actions in equal states credits steps, without a critic.",
-        shared={**BUDGET, **GROUPS},
-    ),
-    Benchmark(
-        name="gigpo_babyai",
-        recipe="gigpo",
-        baseline="grpo",
-        environment=BABY,
-        claim="The same on a real environment.",
-        shared={**BUDGET, **GROUPS},
+        **on(DOORS, **GROUPS),
     ),
     Benchmark(
         name="mt_grpo",
         recipe="mt_grpo",
         baseline="grpo",
-        environment=DOORS,
-        claim="Credit for turns makes actions valid sooner.",
-        shared={**BUDGET, **GROUPS},
+        claim="Credit for turns makes calls valid sooner, and answers right.",
+        **on(HOPS, **GROUPS),
+        measure="eval/return",
+    ),
+    Benchmark(
+        name="mt_grpo_babyai",
+        recipe="mt_grpo",
+        baseline="grpo",
+        claim="The same on a real environment, where a turn earns by being carried out.",
+        **on(BABY, **GROUPS),
     ),
     Benchmark(
         name="spa_rl",
         recipe="spa_rl",
         baseline="ppo",
-        environment=DOORS,
         claim="Contributions that sum to the outcome are better turn rewards than the outcome at the end.",
-        shared={**BUDGET, **EPISODES},
+        **on(DOORS, **CRITIC),
+    ),
+    Benchmark(
+        name="ui_tars2",
+        recipe="ui_tars2",
+        baseline="ppo",
+        claim="A critic that learns first and λ by length suit long episodes.",
+        **on(BOXES, **CRITIC),
+    ),
+    Benchmark(
+        name="vine",
+        recipe="vine",
+        baseline="ppo",
+        claim="Values from continued episodes credit turns better than a critic, for all that they cost.",
+        **on(BOXES, learning_rate=1e-4),
+        settings={"tasks": 4, "group_size": 4},
+        baseline_settings=EPISODES,
     ),
     Benchmark(
         name="pag",
         recipe="pag",
         baseline="pag",
-        environment="sums?digits=1&bonus=0.5",
         claim="Advantages whitened by role train answers and verdicts side by side.",
-        shared={**BUDGET, **EPISODES, "demonstrations": 96},
+        **on(SUMS, **CRITIC),
         baseline_settings={"by_role": False},
     ),
     Benchmark(
         name="mucode",
         recipe="mucode",
         baseline="mucode",
-        environment="guess",
         claim="Imitating the best answer in every state beats imitating natural successes alone.",
-        shared={**BUDGET, **GROUPS},
+        **on(GUESS, **GROUPS),
         baseline_settings={"relabel": 0},
     ),
     Benchmark(
         name="epo",
         recipe="epo",
         baseline="epo",
-        environment=DOORS,
         claim="Weighing turns by discounted process rewards beats weighing successes evenly.",
-        shared={**BUDGET, **EPISODES},
+        **on(WISH, **EPISODES),
         baseline_settings={"is_weighted": False},
     ),
     Benchmark(
         name="ui_r1",
         recipe="ui_r1",
         baseline="sft",
-        environment="calc",
-        claim="Rewards by rule on a few hard tasks beat imitation at the same number of updates.",
-        shared={**BUDGET, "steps": 60, "most_turns": None, "most_tokens": None},
-        settings={**GROUPS, "kl": 0.01},
+        claim="Rewards by rule on a few hard screens beat imitation at the same number of updates.",
+        **on(SCREEN, steps=14, most_turns=None, most_tokens=None),
+        settings={**GROUPS, "tolerance": 4.0},
+        baseline_settings={"learning_rate": 1e-3},
     ),
     Benchmark(
         name="coso",
         recipe="coso",
         baseline="coso",
-        environment=BABY,
         claim="Entropy where a token decides the action explores better than entropy everywhere.",
-        shared={**BUDGET, **GROUPS},
+        **on(GUESS, **GROUPS),
         baseline_settings={"is_causal": False},
     ),
     Benchmark(
         name="greedy",
         recipe="greedy",
         baseline="greedy",
-        environment="bandit",
         claim="A bonus for what is untried raises coverage.",
-        shared={**BUDGET, **EPISODES},
+        **on(ARMS, **EPISODES),
         baseline_settings={"bonus": 0.0},
         measure="greedy/coverage",
     ),
@@ -219,113 +293,87 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         name="glam",
         recipe="glam",
         baseline="ppo",
-        environment=BABY,
         claim="Choosing among legal actions by their whole probability needs fewer steps than writing them.",
-        shared={**BUDGET, "episodes": 32},
+        **on(BABY, episodes=32, learning_rate=1e-4),
     ),
     Benchmark(
         name="twosome",
         recipe="twosome",
         baseline="twosome",
-        environment=BABY,
         claim="Scores divided by the words of an action beat plain sums where actions differ in length.",
-        shared={**BUDGET, "episodes": 32},
+        **on(CRAFT, episodes=32, learning_rate=1e-4),
         baseline_settings={"agent": "glam"},
     ),
     Benchmark(
         name="toolrl",
         recipe="toolrl",
         baseline="toolrl",
-        environment="calc",
         claim="Rewarding every field of a call teaches calls sooner than rewarding exact calls.",
-        shared={**BUDGET, **GROUPS},
+        **on(GUESS, **GROUPS),
         baseline_settings={"is_fine": False},
-    ),
-    Benchmark(
-        name="otc",
-        recipe="otc",
-        baseline="grpo",
-        environment="guess",
-        claim="The same success with fewer calls.",
-        shared={**BUDGET, **GROUPS},
-        measure="eval/turns",
-        is_lower_better=True,
     ),
     Benchmark(
         name="grpo_tcr",
         recipe="grpo_tcr",
         baseline="grpo",
-        environment="calc",
         claim="Clip-higher, a mean over tokens, overlong shaping and fitting tasks beat GRPO.",
-        shared={**BUDGET, **GROUPS},
+        **on(GUESS, **GROUPS),
     ),
     Benchmark(
         name="rlsp",
         recipe="rlsp",
         baseline="rlsp",
-        environment=DOORS,
         claim="A reward for searching, kept apart from the outcome, helps to find it.",
-        shared={**BUDGET, **EPISODES, "kl": 0.0},
+        **on(BOXES, **CRITIC, kl=0.0),
         baseline_settings={"outcome_share": 1.0},
     ),
     Benchmark(
-        name="ui_tars2",
-        recipe="ui_tars2",
-        baseline="ppo",
-        environment=DOORS,
-        claim="A critic that learns first and λ by length suit long episodes.",
-        shared={**BUDGET, **EPISODES},
+        name="otc",
+        recipe="otc",
+        baseline="grpo",
+        claim="The same success with fewer calls.",
+        **on(GUESS, **GROUPS),
+        measure="eval/turns",
+        is_lower_better=True,
     ),
     Benchmark(
         name="scaling_inter",
         recipe="scaling_inter",
         baseline="grpo",
-        environment=DOORS,
         claim="Episodes that grow by stages beat episodes of full length from the start.",
-        shared={**BUDGET, **GROUPS},
+        **on(DOORS, **GROUPS),
+        settings={"turns": (8, 12, 40), "stage_steps": 6},
     ),
     Benchmark(
         name="openmanus",
         recipe="openmanus",
         baseline="gigpo",
-        environment=DOORS,
         claim="Sampling until groups differ makes more of GiGPO's budget.",
-        shared={**BUDGET, **GROUPS, "kl": 0.0},
+        **on(DOORS, **GROUPS, kl=0.0),
     ),
     Benchmark(
         name="metaspatial",
         recipe="metaspatial",
         baseline="metaspatial",
-        environment=DOORS,
         claim="Three attempts in training beat one.",
-        shared={**BUDGET, **GROUPS, "kl": 0.0},
+        **on(PEGS, **GROUPS, kl=0.0),
         baseline_settings={"attempts": 1},
     ),
     Benchmark(
         name="swirl",
         recipe="swirl",
         baseline="swirl",
-        environment=DOORS,
         claim="Keeping sound steps, also of failed episodes, beats keeping those of successes.",
-        shared={**BUDGET, "tasks": 16, "group_size": 4, "demonstrations": 48},
+        **on(HOPS, tasks=16, group_size=4),
         baseline_settings={"keep": "outcome"},
+        measure="eval/return",
     ),
     Benchmark(
         name="act_more",
         recipe="act_more",
         baseline="grpo",
-        environment=DOORS,
         claim="Short turns and a reward for new information make agents act more, and succeed more.",
-        shared={**BUDGET, **GROUPS},
+        **on(DOORS, **GROUPS),
     ),
-    Benchmark(
-        name="vine",
-        recipe="vine",
-        baseline="ppo",
-        environment=DOORS,
-        claim="Values from continued episodes credit turns better than a critic, for all that they cost.",
-        shared=BUDGET,
-        settings={"tasks": 4, "group_size": 4},
-        baseline_settings=EPISODES,
-    ),
+    *CREDITS,
 )

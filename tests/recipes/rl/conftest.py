@@ -80,6 +80,12 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Runner:
     return Runner(tmp_path_factory.mktemp("runs"))
 
 
+@pytest.fixture(scope="session")
+def runner_in() -> Callable[[Path], Runner]:
+    """Return what makes a trainer with a policy of its own."""
+    return Runner
+
+
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A short warm-up and a small corpus."""

@@ -1,13 +1,18 @@
 """Methods of the family train, and continue after an interruption as if there had been none."""
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from quintain.recipes.rl import collecting
+from quintain.credit.whiten import whitened
+from quintain.recipes.rl import collecting, pag
 from quintain.recipes.work import START
+from quintain.store.run import Run
+from quintain.types import Credit
 
 GROUPS = {"tasks": 2, "group_size": 3}
 METHODS: dict[str, dict[str, Any]] = {
@@ -100,3 +105,58 @@ def test_what_a_method_remembers_is_told_again(
 def test_the_critic_learns_first_and_the_policy_waits(runner: Any, weights: Callable[[Path], str]) -> None:
     folder = runner.train("ui_tars2", episodes=3, critic_steps=2)
     assert weights(folder / START) == weights(folder / "model")
+
+
+def test_answers_and_verdicts_have_statistics_of_their_own_in_training(
+    runner_in: Callable[[Path], Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rows: Rows,
+    weights: Callable[[Path], str],
+) -> None:
+    seen: list[Credit] = []
+
+    def watched(credit: Credit, **fields: Any) -> Credit:
+        seen.append(whitened(credit, **fields))
+        return seen[-1]
+
+    monkeypatch.setattr(pag, "whitened", watched)
+    own = runner_in(tmp_path)
+    given: dict[str, Any] = {
+        "environment": "sums?digits=1&bonus=0.5", "demonstrations": 64, "imitation_epochs": 8, "imitation_rate": 1e-2,
+        "episodes": 24, "steps": 1,
+    }  # fmt: skip
+    apart = own.train("pag", **given)
+    (credit,) = seen
+    for role in ("policy", "verifier"):
+        tokens = [
+            float(x)
+            for trajectory, arrays in zip(credit.trajectories, credit.advantages, strict=True)
+            for turn, array in zip(trajectory.turns, arrays, strict=True)
+            for x in array
+            if pag.role(trajectory, turn) == role
+        ]
+        assert len(tokens) > 10
+        assert (np.mean(tokens), np.std(tokens)) == (pytest.approx(0, abs=1e-5), pytest.approx(1, abs=1e-3))
+    last = rows(apart)[-1]
+    assert last["credit/trajectories"] == 24 and "pag/true_verdicts" in last
+    together = own.train("pag", **given, by_role=False)
+    assert weights(together / "model") != weights(apart / "model")
+
+
+def test_a_mixed_run_weighs_kinds_of_tasks_and_normalises_each_apart(
+    runner_in: Callable[[Path], Any], tmp_path: Path, rows: Rows
+) -> None:
+    own = runner_in(tmp_path)
+    given: dict[str, Any] = {
+        "environment": "mix:guess?max_turns=2&high=3@2,bandit?arms=2&pulls=2", "credit": "return", "tasks": 12,
+        "group_size": 1, "steps": 1, "demonstrations": 8,
+    }  # fmt: skip
+    folder = own.train("policy_gradient", normaliser="task", **given)
+    last = rows(folder)[-1]
+    shares = [last[f"task/{kind}/gradient_share"] for kind in ("guess", "bandit")]
+    assert sum(shares) == pytest.approx(1) and min(shares) > 0
+    assert {"task/guess/success", "task/bandit/reward_std"} <= last.keys()
+    with Run.open(folder, writable=False) as run:
+        kinds = Counter(t.task.environment for t in run.trajectories(step=1, phase="train"))
+    assert kinds == {"guess": 8, "bandit": 4}

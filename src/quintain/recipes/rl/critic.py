@@ -7,6 +7,7 @@ import torch
 
 from quintain.credit.gae import Critic
 from quintain.data.samples import imitation_samples
+from quintain.errors import UsageError
 from quintain.recipes.rl.reference import nested
 from quintain.recipes.work import Work
 from quintain.types import Group
@@ -24,7 +25,10 @@ def critic(work: Work, groups: Sequence[Group]) -> Critic:
     parts: list[torch.Tensor] = []
     for batch in work.batches(imitation_samples(trajectories)):
         values = work.learner.infer(batch).values
-        assert values is not None, "a learner with a critic has values"
+        if values is None:
+            raise UsageError(
+                "values of a critic: got a policy without a value head; say needs=Needs(critic=True) in the method"
+            )
         parts.append(values[batch.turn_id >= 0])
     values = nested(torch.cat(parts).numpy(), trajectories)
     return Critic(values=values, final=[float(np.concatenate(turns)[-1]) for turns in values])

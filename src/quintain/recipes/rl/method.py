@@ -34,6 +34,18 @@ class Memory(Protocol):
         ...
 
 
+class Memories:
+    """Several memories as one; those that are None are left out: ``Memories(visits, None)``."""
+
+    def __init__(self, *parts: Memory | None) -> None:
+        self.parts = [part for part in parts if part is not None]
+
+    def see(self, groups: Sequence[Group]) -> None:
+        """Let every part take in the recorded groups of the next step."""
+        for part in self.parts:
+            part.see(groups)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
     """What a method asks of the environment and the learner: ``Needs(critic=True)``."""

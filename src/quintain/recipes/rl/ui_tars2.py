@@ -2,7 +2,7 @@
 
 For the first steps only the value head learns, on Monte-Carlo returns of a policy that stands still. Then
 advantages use λ = 1 - 1/(α·tokens of the episode), and the critic's targets λ = 1 (decoupled estimation).
-Specialists with the same ancestor are merged by `quintain.models.merge`.
+Specialists with the same ancestor become one by the mean of their weights, `quintain export --with`.
 
 Differences to the paper: rollouts are synchronous; the outcome is the environment's, where the paper also
 judges with its own model; the value head is one layer on the policy, whose weights rest while it warms up.

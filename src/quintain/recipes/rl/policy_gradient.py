@@ -1,0 +1,77 @@
+"""Any idea of credit × any policy loss: ∇J = E[Σ_t A_t ∇log π(y_t)], A by ``--credit``, its surrogate by ``--loss``.
+
+Credit says how much each token mattered, the loss what that does to the weights; nothing in one knows of the
+other. A normaliser whitens the credit over the batch: by token, turn or episode, or for each kind of task or seat
+apart, so that none drowns the others in a mixed run.
+
+A recipe for what no paper has put together. Published combinations have recipes of their own, with what else they
+change. An adaptive KL coefficient (``kl_target``, arXiv 1909.08593) is computed from the metrics of earlier steps,
+so a resumed run has the coefficient that it had.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+from quintain.credit.decomposition import Contributions
+from quintain.losses.compose import combine
+from quintain.losses.entropy import entropy_bonus
+from quintain.losses.value import value
+from quintain.recipes.rl.anchoring import Anchor
+from quintain.recipes.rl.collecting import grouped
+from quintain.recipes.rl.ideas import IDEAS, Knobs
+from quintain.recipes.rl.loop import train as train_by
+from quintain.recipes.rl.method import Memories, Method, unchanged
+from quintain.recipes.rl.normalisers import normalised
+from quintain.recipes.rl.parts import Parts
+from quintain.recipes.rl.surrogates import LOSSES
+from quintain.recipes.rl.updating import Plan, policy_update
+from quintain.recipes.work import Work
+from quintain.rewards.conduct import environment_reward
+from quintain.rewards.exploration import Visits
+from quintain.rewards.terms import apply_all
+from quintain.store.run import Run
+from quintain.trainers.learner import StepReport
+from quintain.types import Credit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(Parts):
+    """Configuration of policy gradients from parts."""
+
+
+def method(config: Config) -> Method:
+    """Return the method that `config` puts together."""
+    idea, contributions, visits = IDEAS[config.credit], Contributions(), Visits()
+    given = {name: getattr(config, name) for name in sorted(idea.reads) if getattr(config, name) is not None}
+    assign = normalised(idea.make(Knobs(**given), contributions), config.normaliser)
+    anchor = Anchor(config.kl, config.kl_place, config.kl_target)
+    terms = (environment_reward(), visits.bonus(config.visits))
+    needs = replace(
+        idea.needs, reference=config.kl > 0, state_keys=idea.needs.state_keys or config.visits > 0
+    )
+    plan = Plan(
+        aggregation=config.aggregation,
+        updates=config.updates,
+        keeps_zeros=needs.critic or config.entropy > 0 or anchor.is_in_loss,
+        is_on_policy=config.credit != "awr",
+    )
+
+    def update(work: Work, step: int, credit: Credit) -> StepReport | None:
+        parts = [(LOSSES[config.loss](), 1.0), *anchor.losses(work)]
+        parts += [(value(), 0.5)] if needs.critic else []
+        parts += [(entropy_bonus(), config.entropy)] if config.entropy else []
+        return policy_update(combine(*parts), plan, has_reference=anchor.is_in_loss)(work, step, credit)
+
+    return Method(
+        collect=grouped(config.tasks, config.group_size),
+        reward=partial(apply_all, terms=terms) if config.visits else unchanged,
+        credit=anchor.priced(assign),
+        update=update,
+        needs=needs,
+        memory=Memories(contributions if idea.is_fitted else None, visits if config.visits else None),
+    )
+
+
+def train(config: Config, run: Run) -> None:
+    """Train until `config.steps`, continuing where `run` was left."""
+    train_by(config, run, method(config))
