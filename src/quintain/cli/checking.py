@@ -35,10 +35,18 @@ def check(argv: Sequence[str]) -> int:
         help="environment, model folder, run folder or its name, or a recipe followed by its flags",
     )
     parser.flag("--episodes", "episodes per baseline of an environment (default 20)", "N", "20")
+    parser.flag(
+        "--grades",
+        "grade each of the first tasks (as many as --episodes) N times, played by the expert and not at all, and "
+        "show mean and variance, instead of the conformance suite",
+        "N",
+    )
     parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", "runs")
     parser.switch("--json", "print JSON")
     arguments = parser.read(argv)
-    episodes = whole_number(arguments.episodes, "--episodes", least=1)
+    if arguments.grades is not None:
+        calls = whole_number(arguments.grades, "--grades", least=1)
+        return check_grades(arguments.target, episodes, calls, arguments.json)
     folder = named_folder(arguments.target, arguments.runs)
     if is_run(folder):
         return report(str(folder), list(run_lines(folder)), arguments.json, StoreError)
@@ -63,6 +71,25 @@ def check_environment(spec: str, episodes: int, is_json: bool) -> int:
     found = conformance(spec, episodes=episodes)
     lines = [Line(finding.name, finding.state, finding.detail) for finding in found.findings]
     return report(spec, lines, is_json, EnvironmentFault, dict(found.measured))
+
+
+def check_grades(spec: str, num_tasks: int, calls: int, is_json: bool) -> int:
+    """Grade the first `num_tasks` tasks `calls` times each way and return the exit status."""
+    from quintain.cli.rehearsal import named
+    from quintain.environments.boundary import blamed
+    from quintain.environments.grades import graded
+
+    recipe = named(spec)
+    with blamed(spec):
+        found = graded(recipe, tasks=num_tasks, calls=calls)
+    lines = [Line(each.task.id, "fail" if each.verdict else "pass", each.detail) for each in found]
+    measured = {
+        f"{each.task.id}/{name}/{measure}": value
+        for each in found
+        for name, grades in ((each.policy, each.played), ("nothing", each.nothing))
+        for measure, value in (("mean", grades.mean), ("variance", grades.variance))
+    }
+    return report(f"grades of {spec}", lines, is_json, EnvironmentFault, measured)
 
 
 def run_lines(folder: Path) -> Iterator[Line]:

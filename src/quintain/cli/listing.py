@@ -45,8 +45,16 @@ def method_rows() -> list[dict[str, str | None]]:
 
 
 def environments(argv: Sequence[str]) -> int:
-    """List the environments."""
-    parser = Parser("environments", "List the environments; file.py:Class and package.module:Class work too.")
+    """List the environments, or serve one of them."""
+    if argv and argv[0] == "serve":
+        from quintain.cli.serving import serve
+
+        return serve(argv[1:])
+    parser = Parser(
+        "environments",
+        "List the environments; file.py:Class and package.module:Class work too. "
+        "`quintain environments serve E` offers one to others, see its --help.",
+    )
     parser.switch("--measure", "play no-op, random and expert episodes of each anew (takes a while)")
     parser.flag("--episodes", "episodes per baseline that --measure plays (default 50)", "N", "50")
     parser.switch("--record", "keep what --measure found in the installed package; for those who change it")
@@ -56,10 +64,12 @@ def environments(argv: Sequence[str]) -> int:
     if arguments.record and not arguments.measure:
         raise UsageError("--record: got it without --measure, so there is nothing to record; give both")
 
+    from quintain.environments.catalog import ELSEWHERE
     from quintain.environments.scores import measured, record, recorded
 
     names = environment_names()
-    scores = {name: measured(name, episodes) for name in names} if arguments.measure else recorded()
+    played = [name for name in names if name.partition("/")[0] not in ELSEWHERE]
+    scores = {name: measured(name, episodes) for name in played} if arguments.measure else recorded()
     if arguments.record:
         record(scores)
     rows = [environment_row(name, scores.get(name, {})) for name in names]

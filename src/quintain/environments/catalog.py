@@ -25,6 +25,7 @@ from quintain.environments.protocol import Environment
 from quintain.errors import UsageError, suggestion
 
 CATALOG: dict[str, str] = {
+    "agentgym": "quintain.environments.agentgym:AgentGym",
     "babyai": "quintain.environments.babyai:BabyAI",
     "bandit": "quintain.environments.bandit:Bandit",
     "calc": "quintain.environments.calc:Calc",
@@ -35,8 +36,11 @@ CATALOG: dict[str, str] = {
     "gymnasium": "quintain.environments.gym:Gymnasium",
     "hopqa": "quintain.environments.hopqa:HopQA",
     "house": "quintain.environments.house:House",
+    "http-tools": "quintain.environments.http_tools:HttpTools",
     "keydoor": "quintain.environments.keydoor:KeyDoor",
     "miniwob": "quintain.environments.miniwob:MiniWoB",
+    "mcp": "quintain.environments.mcp:MCP",
+    "openenv": "quintain.environments.openenv:OpenEnv",
     "pettingzoo": "quintain.environments.pettingzoo:PettingZoo",
     "plan": "quintain.environments.plan:Plan",
     "reasoning-gym": "quintain.environments.reasoning_gym:ReasoningGym",
@@ -47,21 +51,25 @@ CATALOG: dict[str, str] = {
     "stream": "quintain.environments.stream:Stream",
     "sums": "quintain.environments.sums:Sums",
     "textarena": "quintain.environments.textarena:TextArena",
-    "textworld": "quintain.environments.textworld:TextWorld",
     "twocards": "quintain.environments.twocards:TwoCards",
     "web": "quintain.environments.web:Web",
 }
 ADAPTERS: dict[str, str] = {
+    "agentgym": "agentgym/127.0.0.1:36001",
     "babyai": "babyai/GoToRedBallNoDists",
     "gymnasium": "gymnasium/FrozenLake-v1",
     "miniwob": "miniwob/login-user",
     "worker": "quintain.environments.worker:Worker",
+    "http-tools": "http-tools/FILE.json",
+    "mcp": "mcp/FILE.json",
+    "openenv": "openenv/127.0.0.1:8000",
     "pettingzoo": "pettingzoo/tictactoe_v3",
     "reasoning-gym": "reasoning-gym/chain_sum",
     "textarena": "textarena/TicTacToe-v0?opponent=random",
-    "textworld": "textworld/quest",
 }
 """Names that are followed by ``/`` and what to adapt, with an example of each."""
+ELSEWHERE = frozenset({"agentgym", "http-tools", "mcp", "openenv"})
+"""Adapters of what a user's own servers offer: their examples cannot be played."""
 MIXTURE = "mix:"
 """What a spec begins with that names several environments; see `quintain.environments.mixture`."""
 _importing: ContextVar[bool] = ContextVar("importing", default=False)
@@ -160,6 +168,19 @@ def _load(place: str, spec: str) -> type[Environment]:
         ]
         raise UsageError(f"environment: got {spec!r}, but {where} has no {name}; {suggestion(name, classes)}")
     return _checked_class(members[name], spec)
+
+
+def file_member(path: Path, name: str, spec: str) -> Any:
+    """Return what is called `name` in the Python file at `path`, which `spec` asks for.
+
+    Raises:
+        UsageError: there is no such file, or nothing of that name in it.
+    """
+    members = vars(_file_module(path, spec))
+    if name not in members:
+        near = suggestion(name, [key for key in members if not key.startswith("_")])
+        raise UsageError(f"function: got {spec!r}, but {path} has no {name or 'name'}; {near}")
+    return members[name]
 
 
 def _named_module(name: str, spec: str) -> types.ModuleType:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self, cast
 from quintain.environments.extras import extra_module
 from quintain.environments.protocol import Environment
 from quintain.environments.splitting import is_eval
-from quintain.environments.tools import OwnedFault
+from quintain.environments.tools import GraderFault
 from quintain.errors import EnvironmentFault, UsageError, suggestion
 from quintain.types import Action, StepResult, Task
 
@@ -19,13 +19,6 @@ SEED_BITS = 31
 MOST_DRAWS = 64
 """Questions drawn for a task before one of the other split is taken: some datasets have only a few."""
 Entry = dict[str, Any]
-
-
-class GraderFault(OwnedFault):
-    """The package's grader raised, or gave something that is no score."""
-
-    owner = "judge"
-    kind = "grader"
 
 
 class ReasoningGym(Environment):

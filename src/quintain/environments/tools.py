@@ -61,6 +61,13 @@ class ToolFault(OwnedFault):
         return fault
 
 
+class GraderFault(OwnedFault):
+    """A grader raised, or gave something that is no score: the failure is the judge's, never a 0."""
+
+    owner: Owner = "judge"
+    kind: str = "grader"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolReply:
     """What a call came to: ``ToolReply(text="higher")``, or an error that the policy can read and mend.

@@ -1,0 +1,292 @@
+"""Tools that live elsewhere as an environment: tasks and a grader of the user's, the tools of a server.
+
+A task is a row: ``{"prompt": "What is 17 + 25?", "answer": "42"}``, and whatever else the grader reads. The agent
+calls tools; a reply without a call is its answer, which is graded and ends the episode. The one rule: only the grader
+gives a reward; a tool, server or grader that breaks is a `Failure` of its own and never a score.
+"""
+
+import json
+import math
+import numbers
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NoReturn, cast
+
+from quintain.environments.catalog import file_member
+from quintain.environments.protocol import Environment, environment_name
+from quintain.environments.schema import complaint
+from quintain.environments.tools import GraderFault, OwnedFault
+from quintain.errors import EnvironmentFault, UsageError, suggestion
+from quintain.types import (
+    UNKNOWN_TOOL,
+    Action,
+    Split,
+    StepResult,
+    Task,
+    ToolCall,
+    ToolError,
+    ToolSpec,
+)
+
+Row = Mapping[str, Any]
+HELD_OUT = 4
+"""Where rows name no split, every fourth one is eval's."""
+LONGEST_REPLY = 20_000
+"""Characters of a tool's answer that are shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a tool elsewhere answered: ``Reply(text="42")``; `is_error`: the tool says that it failed."""
+
+    text: str
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Called:
+    """A call of this episode that was carried out: ``Called(name="add", arguments={"a": 1}, reply=Reply(...))``."""
+
+    name: str
+    arguments: Row
+    reply: Reply
+
+
+class RemoteTools(Environment):
+    """Do what you are asked. Call tools as you need them; a reply without a call is your answer."""
+
+    tags: ClassVar[frozenset[str]] = frozenset({"tools"})
+    rows: Sequence[Row] = ()
+    """The tasks; each has a ``prompt``, may have a ``split`` and a ``solution`` (calls, then the answer)."""
+    parallel = 16
+    _graded_by: Callable[..., object] | None = None
+
+    def __init__(self, *, file: str = "") -> None:
+        """Take what this kind of environment needs from the JSON file at `file`, else from the class.
+
+        Raises:
+            UsageError: there are no tasks, or what is there cannot be used.
+        """
+        self.settings: dict[str, Any] = self._settings(file)
+        self.rows = checked_rows(self.settings.get("tasks", self.rows), file or type(self).__name__)
+        self.max_turns = int(self.settings.get("max_turns", self.max_turns))
+        self._splits = splits(self.rows)
+        self._row: Row = self.rows[0]
+        self.calls: list[Called] = []
+        """The calls of this episode so far."""
+        self._num_actions = 0
+        if all("solution" in row for row in self.rows):
+            self.expert_action = self._next_of_solution
+
+    def offered(self) -> tuple[ToolSpec, ...]:
+        """Return the tools of the server."""
+        raise NotImplementedError
+
+    def carry_out(self, name: str, arguments: Row) -> Reply:
+        """Call tool `name` of the server.
+
+        Raises:
+            OwnedFault: the tool or the server broke.
+        """
+        raise NotImplementedError
+
+    def begin_episode(self, task: Task) -> None:
+        """Prepare the server for an episode of `task`."""
+
+    def grade(self, row: Row, answer: str) -> float:
+        """Return the reward of `answer`, 0 to 1; `self.calls` and `self.call` say what else happened.
+
+        Unless overridden, the ``grade`` of the file, which is ``file.py:function`` and is called with this
+        environment, the row and the answer; without one, whether the answer is the row's.
+        """
+        if self._graded_by is not None:
+            return cast(float, self._graded_by(self, row, answer))
+        return float(answer.strip() == str(row["answer"]).strip())
+
+    def call(self, name: str, **arguments: Any) -> str:
+        """Call a tool for the grader and return its text; the agent does not see it."""
+        return self.carry_out(name, arguments).text
+
+    def task(self, split: Split, index: int) -> Task:
+        """Return task number `index`: rows of the split in their order, over and over."""
+        rows = self._splits[split]
+        return replace(super().task(split, index), data={"row": rows[index % len(rows)]})
+
+    def reset(self, task: Task) -> str:
+        """Start the episode of the task's row and return its prompt."""
+        rows = self._splits[task.split]
+        number = task.data.get("row", rows[(task.seed >> 1) % len(rows)])
+        self._row, self.calls, self._num_actions = self.rows[number], [], 0
+        self.begin_episode(task)
+        return str(self._row["prompt"])
+
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """Return the tools of the server."""
+        return self.offered()
+
+    def instructions(self) -> str:
+        """Return the ``instructions`` of the file, else the class docstring."""
+        return str(self.settings.get("instructions") or super().instructions())
+
+    def step(self, action: Action) -> StepResult:
+        """Carry out the calls in `action`; without any, grade its text and end the episode."""
+        self._num_actions += 1
+        if action.error is not None:
+            return StepResult(observation=f"Error: {action.error}", is_valid=False)
+        if not action.tool_calls:
+            return self._ended(action.text)
+        texts: list[str] = []
+        errors: list[ToolError] = []
+        for call in action.tool_calls:
+            reply, error = self._called(call)
+            texts.append(reply.text[:LONGEST_REPLY])
+            errors += [error] if error is not None else []
+        return StepResult(
+            observation="\n".join(texts),
+            is_valid=not any(error.cause == "invalid_call" for error in errors),
+            tool_errors=tuple(errors),
+        )
+
+    def _called(self, call: ToolCall) -> tuple[Reply, ToolError | None]:
+        """Carry out `call` if it is right; return what to tell the agent, and what went wrong."""
+        specs = {spec.name: spec for spec in self.offered()}
+        if call.name not in specs:
+            near = suggestion(call.name, specs) if specs else "there are no tools"
+            text = f"Error: no tool is called {json.dumps(call.name[:60])}; {near}"
+            return Reply(text=text, is_error=True), ToolError(tool=UNKNOWN_TOOL, cause="invalid_call")
+        wrong = complaint(call.name, specs[call.name].parameters, call.arguments)
+        if wrong:
+            return Reply(text=f"Error: {wrong}", is_error=True), ToolError(
+                tool=call.name, cause="invalid_call"
+            )
+        reply = self.carry_out(call.name, call.arguments)
+        self.calls.append(Called(name=call.name, arguments=dict(call.arguments), reply=reply))
+        if reply.is_error:
+            return replace(reply, text=f"Error: {reply.text}"), ToolError(tool=call.name, cause="tool_error")
+        return reply, None
+
+    def _ended(self, answer: str) -> StepResult:
+        """Return the end of the episode with `answer`."""
+        try:
+            reward: object = self.grade(self._row, answer)
+        except OwnedFault:
+            raise
+        except Exception as error:
+            raise GraderFault(
+                f"grader of {environment_name(self)}: got {type(error).__name__}: {error}; mend it"
+            ) from error
+        score = checked_score(reward, environment_name(self), self.return_range)
+        return StepResult(observation="", reward=score, is_terminated=True, is_success=score > 0)
+
+    def _next_of_solution(self) -> Action:
+        """Return the next action of the row's solution: a call for each of its entries, the last a text."""
+        steps: Sequence[Any] = self._row["solution"]
+        if self._num_actions >= len(steps):
+            raise EnvironmentFault(
+                f"expert of {self.name}: got a solution of {len(steps)} steps, which does not end the episode; "
+                "let its last entry be the answer, a text"
+            )
+        step: Any = steps[self._num_actions]
+        if isinstance(step, str):
+            return Action(text=step)
+        call = ToolCall(name=str(step["tool"]), arguments=cast(Row, step.get("arguments", {})))
+        return Action(tool_calls=(call,))
+
+    def _settings(self, file: str) -> dict[str, Any]:
+        """Return what the file says; nothing where there is none."""
+        if not file:
+            return {}
+        self.name = self.name or Path(file).stem
+        settings = read_settings(file, self.keys())
+        grade = settings.get("grade")
+        if grade is not None:
+            path, _, function = str(grade).partition(":")
+            found = file_member(Path(file).parent / path, function, str(grade))
+            if not callable(found):
+                refuse(file, f"grade={grade!r}", "name a function as file.py:function")
+            self._graded_by = found
+        return settings
+
+    def keys(self) -> frozenset[str]:
+        """Return the keys that a file may have."""
+        return frozenset({"tasks", "grade", "instructions", "max_turns"})
+
+
+def read_settings(file: str, known: frozenset[str]) -> dict[str, Any]:
+    """Return the JSON object in `file`; ``tasks`` may name a file of JSON lines beside it.
+
+    Raises:
+        UsageError: it cannot be read, or has a key that is not `known`.
+    """
+    try:
+        found: object = json.loads(Path(file).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        refuse(file, f"{type(error).__name__}: {error}", "give a JSON file")
+    if not isinstance(found, dict):
+        refuse(file, type(found).__name__, "give a JSON object")
+    settings = cast("dict[str, Any]", found)
+    for key in settings:
+        if key not in known:
+            refuse(file, f"the key {key!r}", suggestion(key, known))
+    if isinstance(settings.get("tasks"), str):
+        path = Path(file).parent / settings["tasks"]
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+            settings["tasks"] = [json.loads(line) for line in lines if line.strip()]
+        except (OSError, ValueError) as error:
+            refuse(str(path), f"{type(error).__name__}: {error}", "give a JSON object on each line")
+    turns = settings.get("max_turns", 1)
+    if not isinstance(turns, int) or isinstance(turns, bool) or turns < 1:
+        refuse(file, f"max_turns={turns!r}", "give a positive integer")
+    return settings
+
+
+def checked_rows(rows: object, who: str) -> tuple[Row, ...]:
+    """Return `rows` if they are tasks: at least one, each with a prompt.
+
+    Raises:
+        UsageError: they are not.
+    """
+    if not isinstance(rows, (list, tuple)) or not rows:
+        refuse(who, "no tasks", 'give tasks such as [{"prompt": "What is 17 + 25?", "answer": "42"}]')
+    for row in cast("Sequence[object]", rows):
+        if not isinstance(row, Mapping) or not isinstance(cast(Row, row).get("prompt"), str):
+            refuse(who, f"the task {row!r:.60}", "give it a prompt, a text")
+        if cast(Row, row).get("split", "train") not in ("train", "eval"):
+            refuse(who, f"the split {cast(Row, row)['split']!r}", "choose train or eval")
+    return tuple(cast("Sequence[Row]", rows))
+
+
+def splits(rows: Sequence[Row]) -> Mapping[Split, tuple[int, ...]]:
+    """Return the numbers of the rows of each split; a split without any has those of the other one."""
+    found: dict[Literal["train", "eval"], list[int]] = {"train": [], "eval": []}
+    for number, row in enumerate(rows):
+        usual = "eval" if number % HELD_OUT == HELD_OUT - 1 else "train"
+        found[row.get("split", usual)].append(number)
+    train, held_out = tuple(found["train"]), tuple(found["eval"])
+    return {"train": train or held_out, "eval": held_out or train}
+
+
+def checked_score(value: object, who: str, bounds: tuple[float, float]) -> float:
+    """Return what a grader gave as a float.
+
+    Raises:
+        GraderFault: it is no finite number within `bounds`.
+    """
+    low, high = bounds
+    score = float(value) if isinstance(value, numbers.Real) else math.nan
+    if not low <= score <= high or math.isinf(score):
+        raise GraderFault(
+            f"grader of {who}: got the score {value!r:.60}; let it give a number from {low:g} to {high:g}"
+        )
+    return score
+
+
+def refuse(who: str, got: str, advice: str) -> NoReturn:
+    """Raise what is wrong with the settings of an environment of tools.
+
+    Raises:
+        UsageError: always.
+    """
+    raise UsageError(f"tools of {who}: got {got}; {advice}")
