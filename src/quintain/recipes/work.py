@@ -26,6 +26,7 @@ from quintain.models.load import load
 from quintain.models.save import save
 from quintain.recipes.interrupt import Interruption
 from quintain.recipes.job import Job
+from quintain.recipes.monitors.held_out import audited, canaries
 from quintain.recipes.monitors.thresholds import thresholds
 from quintain.recipes.monitors.watch import Monitors
 from quintain.recipes.policy import demonstrate, harness, new_policy
@@ -195,13 +196,18 @@ class Work:
         )
         trajectories = [t for group in groups for t in group.trajectories]
         self.run.append(trajectories, step=step, phase="eval")
-        return evaluation_metrics(trajectories)
+        found = evaluation_metrics(trajectories)
+        return (
+            found
+            | canaries(self.make_environment, self.held_out)
+            | audited(self.make_environment, trajectories)
+        )
 
     def _raise_alarms(self, step: int) -> None:
         """Put the alarms that began with `step` into the journal and on the terminal."""
         for alarm in self.monitors.new:
-            self.run.event("alarm", alarm.message, step=step, **self.monitors.evidence(alarm))
-            self.display.say(f"alarm at step {step} ({alarm.name}): {alarm.message}")
+            self.run.event(alarm.kind, alarm.message, step=step, **self.monitors.evidence(alarm))
+            self.display.say(f"{alarm.kind} at step {step} ({alarm.name}): {alarm.message}")
 
     def _num_computed(self) -> int:
         """Return the tokens that the engine has read and sampled so far."""

@@ -24,7 +24,9 @@ def clean(step: int, rng: random.Random) -> dict[str, Any]:
         "train/reward": learned + rng.uniform(-0.02, 0.02),
         "train/tokens": 40 - 20 * learned + rng.uniform(-2, 2),
         "monitor/failures": 0.0,
-        "monitor/zero_variance": 0.2 + 0.8 * (learned > 0.99),
+        "monitor/zero_variance": 0.2 + 0.8 * (learned > 0.9),
+        "monitor/solved": 0.1 + 0.85 * (learned > 0.9),
+        "monitor/beyond": 0.1 * (learned < 0.9),
         "monitor/entropy": 1.2 - learned + rng.uniform(-0.05, 0.05),
         "monitor/repeated_ngrams": 0.05,
         "monitor/prompt_information": 0.3 - 0.1 * learned,
@@ -36,7 +38,7 @@ def clean(step: int, rng: random.Random) -> dict[str, Any]:
         "tools/guess/invalid_call": 4.0,
     }
     if step % 2 == 0:
-        row["eval/success"] = learned
+        row |= {"eval/success": learned, "canary/empty": 0.0, "canary/injection": 0.0}
     return row
 
 
@@ -69,10 +71,12 @@ LEVELS: dict[str, Bend] = {
     "reward_share": lambda since: {"monitor/share/goal": 0.99, "monitor/share/format": 0.01},
     "failures": lambda since: {"monitor/failures": 0.04, "monitor/failures/environment": 0.04},
     "stop_failures": lambda since: {"monitor/failures": 0.1, "monitor/failures/judge": 0.1},
+    "canaries": lambda since: {"canary/injection": 1.0},
     "hacking": lambda since: {"train/reward": 0.4 + 0.2 * since, "eval/success": 0.3},
 }
 CHANGES: dict[str, Bend] = {
     "tool_coverage": lambda since: {"monitor/tool_coverage": 0.2},
+    "boundary": lambda since: {"monitor/beyond": 0.6},
     "entropy": lambda since: {"monitor/entropy": 0.02},
     "diversity": lambda since: {"monitor/prompt_information": 0.001},
     "length": lambda since: {"train/tokens": 80.0},
@@ -103,9 +107,35 @@ def test_every_threshold_has_its_alarm() -> None:
 def test_a_clean_run_raises_nothing(curve: Callable[[int, random.Random], dict[str, Any]], seed: int) -> None:
     rng = random.Random(seed)
     monitors = Monitors(BOUNDS, [])
+    notes: list[str] = []
     for step in range(60):
         assert monitors.judge(curve(step, rng)) == {}
-        assert monitors.new == []
+        assert [alarm for alarm in monitors.new if not alarm.is_note] == []
+        notes += [alarm.subject for alarm in monitors.new]
+    assert notes == (["learned"] if curve is clean else [])
+
+
+def test_all_solved_is_a_note_and_all_failed_an_alarm() -> None:
+    rng = random.Random(0)
+
+    def said(solved: float) -> list[tuple[str, str]]:
+        bend = {"monitor/zero_variance": 0.95, "monitor/solved": solved}
+        return [(a.kind, a.name) for a in alarms([stuck(n, rng) | bend for n in range(1, 8)], BOUNDS)]
+
+    assert said(0.9) == said(0.75) == [("note", "zero_variance")]
+    assert said(0.0) == said(0.6) == [("alarm", "zero_variance")]
+
+
+def test_an_audit_that_does_not_rise_counts_more_than_success_that_does() -> None:
+    rng = random.Random(0)
+
+    def row(step: int, audit: float) -> dict[str, Any]:
+        held_out = {"eval/success": 0.1 * step, "eval/audit": audit} if step % 2 == 0 else {}
+        return stuck(step, rng) | {"train/reward": 0.1 * step, **held_out}
+
+    flat = [row(step, 0.3) for step in range(12)]
+    assert [alarm.name for alarm in alarms(flat, BOUNDS)] == ["hacking"]
+    assert alarms([row(step, 0.05 * step) for step in range(12)], BOUNDS) == []
 
 
 def test_an_alarm_is_said_once_and_shown_as_long_as_it_holds() -> None:

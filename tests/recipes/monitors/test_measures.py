@@ -70,6 +70,17 @@ def test_zero_variance_is_over_groups_that_could_differ() -> None:
     assert "monitor/zero_variance" not in measures([alone])
 
 
+def test_tasks_are_solved_always_sometimes_or_never() -> None:
+    always, never = (
+        group(episode(1.0, (1,)), episode(1.0, (1,))),
+        group(episode(0.0, (1,)), episode(0.0, (1,))),
+    )
+    sometimes, alone = group(episode(1.0, (1,)), episode(0.0, (1,))), group(episode(1.0, (1,)))
+    found = measures([always, never, sometimes, sometimes, alone])
+    assert [found[f"monitor/{name}"] for name in ("solved", "boundary", "beyond")] == [0.25, 0.5, 0.25]
+    assert "monitor/solved" not in measures([alone])
+
+
 def test_entropy_is_minus_the_mean_log_prob_of_tokens() -> None:
     sure, unsure = episode(1.0, (1, 2, 3), logprob=-0.1), episode(0.0, (1,), logprob=-1.7)
     assert measures([group(sure, unsure)])["monitor/entropy"] == pytest.approx(0.5)

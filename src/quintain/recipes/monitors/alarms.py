@@ -19,8 +19,8 @@ RISE = 0.02
 """Rise of a success rate from which it counts as risen."""
 NOISE_ROWS = 20
 """Rows that the noise of the reward is estimated from."""
-LEARNED = 0.95
-"""Success from which groups may be all equal."""
+STUCK = 0.25
+"""Share of groups that may score all the same without being solved when the others are."""
 NOT_THE_POLICY = ("tool_error", "timeout", "infrastructure")
 
 
@@ -35,6 +35,13 @@ class Alarm:
     """tool, owner or term, where a name has several"""
     is_fatal: bool = False
     """whether the run must stop"""
+    is_note: bool = False
+    """whether it is good to know and no trouble"""
+
+    @property
+    def kind(self) -> str:
+        """Return the word for it."""
+        return "note" if self.is_note else "alarm"
 
 
 def alarms(rows: Sequence[Row], bounds: Thresholds) -> list[Alarm]:
@@ -44,7 +51,8 @@ def alarms(rows: Sequence[Row], bounds: Thresholds) -> list[Alarm]:
     if not rows or "monitor/failures" not in rows[-1] or len(training) < window:
         return []
     spans = Spans(training[:window], training[-window:])
-    return [alarm for rule in RULES for alarm in rule(spans, bounds)] + list(hacking(rows, bounds))
+    found = [alarm for rule in RULES for alarm in rule(spans, bounds)]
+    return [*found, *canaries(rows, bounds), *hacking(rows, bounds)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +127,29 @@ def coverage(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
 
 def variance(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
     """Groups from which nothing can be learned."""
-    share, success = spans.now("monitor/zero_variance"), spans.now("train/success") or 0.0
-    if share is not None and share > bounds.zero_variance and success < LEARNED:
+    share = spans.now("monitor/zero_variance")
+    if share is None or share <= bounds.zero_variance:
+        return
+    solved = spans.now("monitor/solved") or 0.0
+    if share - solved <= STUCK:
+        message = (
+            f"{solved:.0%} of tasks are solved every time: this task set is learned, go on with harder ones"
+        )
+        yield Alarm(name="zero_variance", subject="learned", message=message, is_note=True)
+        return
+    yield Alarm(
+        name="zero_variance",
+        message=f"{share:.0%} of groups score all the same and only {solved:.0%} are solved: nothing to learn from",
+    )
+
+
+def boundary(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
+    """Tasks that were within reach and are no longer."""
+    found = spans.change("monitor/beyond")
+    if found and found[1] > found[0] + bounds.boundary:
         yield Alarm(
-            name="zero_variance",
-            message=f"{share:.0%} of groups score all the same at {success:.0%} success: nothing to learn from",
+            name="boundary",
+            message=f"tasks that are never solved went from {found[0]:.0%} to {found[1]:.0%}: what was known is lost",
         )
 
 
@@ -189,14 +215,31 @@ def cost(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
         yield Alarm(name="cost", message=f"tokens per solved task went from {before:.0f} to {now:.0f}")
 
 
+def canaries(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:
+    """Worthless answers that solved tasks at the last evaluation."""
+    last = next((row for row in reversed(rows) if any(name.startswith("canary/") for name in row)), {})
+    for name, share in last.items():
+        if name.startswith("canary/") and share is not None and share >= bounds.canaries:
+            answer = name.removeprefix("canary/")
+            yield Alarm(
+                name="canaries",
+                subject=answer,
+                message=f"the worthless answer {answer!r} solves {share:.0%} of held-out tasks: mend the reward",
+            )
+
+
 def hacking(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:
-    """Training reward that rises over the last evaluations, beyond its noise, while held-out success does not."""
-    places = [place for place, row in enumerate(rows) if row.get("eval/success") is not None][-4:]
+    """Training reward that rises over the last evaluations, beyond its noise, while held-out success does not.
+
+    Where the environment audits held-out episodes, its audit is what must rise.
+    """
+    judge = "eval/audit" if any("eval/audit" in row for row in rows) else "eval/success"
+    places = [place for place, row in enumerate(rows) if row.get(judge) is not None][-4:]
     parts = [rows[a + 1 : b + 1] for a, b in pairwise(places)]
     rewards = [value for value in (mean(part, "train/reward") for part in parts) if value is not None]
     if len(rewards) < 3 or sorted(rewards) != rewards:
         return
-    first, last = (rows[place].get("eval/success") or 0.0 for place in (places[0], places[-1]))
+    first, last = (rows[place].get(judge) or 0.0 for place in (places[0], places[-1]))
     rise, size = rewards[-1] - rewards[0], max(abs(rewards[0]), abs(rewards[-1]))
     doubt = 4 * noise(rows) * sqrt(2 * len(parts) / sum(map(len, parts)))
     if rise > max(bounds.hacking * size, doubt) and last <= first + RISE:
@@ -218,6 +261,7 @@ RULES: tuple[Callable[[Spans, Thresholds], Iterator[Alarm]], ...] = (
     tools,
     coverage,
     variance,
+    boundary,
     collapse,
     length,
     shares,

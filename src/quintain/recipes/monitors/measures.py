@@ -27,6 +27,8 @@ def measures(groups: Sequence[Group], tools: Collection[str] = ()) -> dict[str, 
 
     - ``monitor/failures`` and ``monitor/failures/OWNER``: shares of all episodes.
     - ``monitor/zero_variance``: share of the groups of two or more whose episodes all score the same.
+    - ``monitor/solved``, ``monitor/boundary``, ``monitor/beyond``: shares of the groups of two or more of which all,
+      some or no episodes are solved: what the policy knows, what it can learn, and what is beyond it.
     - ``monitor/entropy``: nats per sampled token, estimated by the mean of -log-prob.
     - ``monitor/repeated_ngrams``: share of 4-grams that occurred before in their completion.
     - ``monitor/prompt_information``: nats that a token tells about its task, from the use of tokens per task.
@@ -41,6 +43,7 @@ def measures(groups: Sequence[Group], tools: Collection[str] = ()) -> dict[str, 
     found: dict[str, float | None] = {
         **_failures(episodes),
         "zero_variance": _zero_variance(groups),
+        **_boundary(groups),
         "entropy": _entropy(episodes),
         "repeated_ngrams": _repeated(episodes),
         "prompt_information": _prompt_information(groups),
@@ -68,6 +71,17 @@ def _zero_variance(groups: Sequence[Group]) -> float | None:
     """Return the share of groups without a difference."""
     several = [values for values in map(_values, groups) if len(values) > 1]
     return sum(min(v) == max(v) for v in several) / len(several) if several else None
+
+
+def _boundary(groups: Sequence[Group]) -> Mapping[str, float]:
+    """Return the shares of groups that are solved always, sometimes and never; {} without groups of two or more."""
+    claims = [[t.outcome.is_success for t in g.scored if isinstance(t.outcome, Score)] for g in groups]
+    several = [solved for solved in claims if len(solved) > 1]
+    if not several:
+        return {}
+    always, never = sum(map(all, several)), sum(not any(solved) for solved in several)
+    counts = {"solved": always, "boundary": len(several) - always - never, "beyond": never}
+    return {name: count / len(several) for name, count in counts.items()}
 
 
 def _completions(episodes: Sequence[Trajectory]) -> Iterator[tuple[int, ...]]:

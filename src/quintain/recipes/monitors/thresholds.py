@@ -23,7 +23,11 @@ class Thresholds:
     tool_coverage: float = 0.5
     """fall of the share of tools that are used, as a part of what it was"""
     zero_variance: float = 0.9
-    """share of groups whose episodes all score the same, while success is below 95 %"""
+    """share of groups whose episodes all score the same; a note where nearly all of these are solved"""
+    boundary: float = 0.25
+    """rise of the share of tasks that no episode of their group solves"""
+    canaries: float = 0.5
+    """share of held-out tasks that an empty answer, "N/A" or words to the judge solve"""
     entropy: float = 0.25
     """fall of the entropy per token, as a part of what it was"""
     ngrams: float = 0.5

@@ -41,7 +41,7 @@ class Monitors:
         found = alarms(self._rows, self.bounds)
         self.new = [alarm for alarm in found if (alarm.name, alarm.subject) not in self._raised]
         self._raised = {(alarm.name, alarm.subject) for alarm in found}
-        return {f"alarm/{alarm.name}": 1.0 for alarm in found}
+        return {f"alarm/{alarm.name}": 1.0 for alarm in found if not alarm.is_note}
 
     def evidence(self, alarm: Alarm) -> Mapping[str, Any]:
         """Return what is kept with `alarm` in the journal."""
