@@ -112,14 +112,23 @@ def compare(what: str, python: Path, folder: Path, pairs: int) -> Result:
 
 
 def growth(python: Path, folder: Path) -> Result:
-    """Return, for both sides, seconds of a step of 16 episodes by turns, and the exponent of a fit."""
+    """Return, for both sides, seconds of a step of 16 episodes by turns, and the exponent of a fit.
+
+    Ours is given twice: as it is, and without computing once what episodes share, which the peer does not.
+    """
     grown: Result = {}
     for side, interpreter in (("peer", python), ("ours", sys.executable)):
-        rows: list[Result] = run(interpreter, f"{side}.py", "turns", folder)["rows"]
-        turns, seconds = (np.log([row[key] for row in rows]) for key in ("turns", "seconds"))
-        grown[side] = {"rows": rows, "exponent": float(np.polyfit(turns, seconds, 1)[0])}
-        said = ", ".join(f"{row['turns']} turns {row['seconds']:.2f} s" for row in rows)
-        print(f"{side}, a step of 16 episodes: {said}; exponent {grown[side]['exponent']:.2f}", flush=True)
+        found = run(interpreter, f"{side}.py", "turns", folder)
+        for name in ("rows", "unshared"):
+            if name in found:
+                rows: list[Result] = found[name]
+                turns, seconds = (np.log([row[key] for row in rows]) for key in ("turns", "seconds"))
+                key = side if name == "rows" else f"{side} {name}"
+                grown[key] = {"rows": rows, "exponent": float(np.polyfit(turns, seconds, 1)[0])}
+                said = ", ".join(f"{row['turns']} turns {row['seconds']:.2f} s" for row in rows)
+                print(
+                    f"{key}, a step of 16 episodes: {said}; exponent {grown[key]['exponent']:.2f}", flush=True
+                )
     return grown
 
 

@@ -36,28 +36,29 @@ from quintain.types import Action, Sample, StepResult, Task
 
 TURNS = (4, 8, 16, 32)
 EPISODES = 32
-SAMPLED = 16
+PROMPT, OBSERVED, SAMPLED = 104, 6, 21
+"""words of the task, which a group shares; words of an observation; tokens sampled a turn"""
 REPEATS = 3
 WORDS = ["north", "south", "east", "west", "open", "take", "drop", "look", "wait", "push", "pull", "turn"]
 
 
 class Corridor(Environment):
-    """Says a dozen words a turn, for as many turns as asked."""
+    """Says a few words a turn, for as many turns as asked, after a task as long as a few tools' descriptions."""
 
     max_turns = 32
 
     def reset(self, task: Task) -> str:
         """Begin."""
         self._rng = Random(task.seed)
-        return self._words()
+        return self._words(PROMPT)
 
     def step(self, action: Action) -> StepResult:
         """Go on; the reward is drawn, so that there is something to learn from."""
-        return StepResult(observation=self._words(), reward=self._rng.random())
+        return StepResult(observation=self._words(OBSERVED), reward=self._rng.random())
 
-    def _words(self) -> str:
-        """Return a dozen words."""
-        return " ".join(self._rng.choices(WORDS, k=12))
+    def _words(self, count: int) -> str:
+        """Return `count` words."""
+        return " ".join(self._rng.choices(WORDS, k=count))
 
 
 def growth() -> dict[str, Any]:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 import transformers
 import workload
+from prepare import Never
 
 import quintain
 from quintain.credit.group import group_relative
@@ -19,7 +20,6 @@ from quintain.data.pack import micro_batches, samples_from
 from quintain.engines.local import Local
 from quintain.engines.protocol import Request, Sampling
 from quintain.environments.catalog import find
-from quintain.environments.guess import Guess
 from quintain.losses.imitation import imitation
 from quintain.losses.policy import clipped
 from quintain.models.load import load
@@ -27,7 +27,7 @@ from quintain.recipes.policy import harness
 from quintain.recipes.warm_up import MICRO_TOKENS
 from quintain.rollout.collect import Limits, Rollout
 from quintain.trainers.learner import Learner, Optimization
-from quintain.types import Sample, Task
+from quintain.types import Sample
 
 Result = dict[str, object]
 REPEATS = 5
@@ -64,21 +64,15 @@ def grpo(folder: str) -> Result:
     }
 
 
-class Never(Guess):
-    """The world with a number that no guess names."""
-
-    def reset(self, task: Task) -> str:
-        """Hide 0, which is below the range."""
-        said = super().reset(task)
-        self._secret = 0
-        return said
-
-
 def turns(folder: str) -> Result:
-    """Time GRPO steps of 16 episodes that go on for 4, 8, 16 and 32 turns."""
+    """Time GRPO steps of 16 episodes that go on for 4, 8, 16 and 32 turns; also without what episodes share."""
+    return {"rows": _turns(folder, shares=True), "unshared": _turns(folder, shares=False)}
+
+
+def _turns(folder: str, *, shares: bool) -> list[dict[str, float]]:
     loaded = load(folder)
     engine = Local(loaded.model)
-    learner = Learner(loaded.model, Optimization(learning_rate=1e-6))
+    learner = Learner(loaded.model, Optimization(learning_rate=1e-6, shares_prefixes=shares))
     rows: list[dict[str, float]] = []
     for number in workload.GROWTH:
         limits = Limits(max_turns=number)
@@ -98,7 +92,7 @@ def turns(folder: str) -> Result:
         rows.append(
             {"turns": number, "seconds": statistics.median(seconds[1:]), "sampled_per_episode": per_episode}
         )
-    return {"rows": rows}
+    return rows
 
 
 def decode(folder: str) -> Result:

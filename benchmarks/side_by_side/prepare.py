@@ -20,13 +20,14 @@ from quintain.curriculum.streams import Uniform
 from quintain.data.pack import micro_batches
 from quintain.data.samples import imitation_samples
 from quintain.environments.catalog import find
+from quintain.environments.guess import Guess
 from quintain.losses.imitation import imitation
 from quintain.models.save import save
 from quintain.models.tiny import TinySize, build_tiny
 from quintain.recipes.policy import demonstrate, harness, valid_action
-from quintain.rollout.collect import Rollout
+from quintain.rollout.collect import Limits, Rollout
 from quintain.trainers.learner import Learner, Optimization
-from quintain.types import Trajectory
+from quintain.types import Task, Trajectory
 
 SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 MARKUP = ["<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>"]
@@ -55,11 +56,27 @@ def tokenizer(template: str) -> PreTrainedTokenizerFast:
     )
 
 
+class Never(Guess):
+    """The world with a number that no guess names."""
+
+    def reset(self, task: Task) -> str:
+        """Hide 0, which is below the range."""
+        said = super().reset(task)
+        self._secret = 0
+        return said
+
+
+def searches(tokens: PreTrainedTokenizerFast) -> list[Trajectory]:
+    """Return searches of the expert, who halves what is left."""
+    make = find(f"guess?high={workload.HIGH}&max_turns={workload.MAX_TURNS}")
+    return demonstrate(harness(tokens, make, temperature=1.0), make, count=192, seed=0)
+
+
 def long_searches(tokens: PreTrainedTokenizerFast) -> list[Trajectory]:
-    """Return searches at random, of up to 34 turns: what the measurement of growth needs the model to go on with."""
-    make = find(f"guess?high={workload.HIGH}&max_turns={workload.LONGEST + 2}")
-    rollout = Rollout(harness(tokens, make, temperature=1.0), make, None)
-    groups = rollout.demonstrations(Uniform(make).draw(0, 64), valid_action, seed=1)
+    """Return searches at random for what is not there: the measurement of growth needs the model to go on."""
+    limits = Limits(max_turns=workload.LONGEST + 2)
+    rollout = Rollout(harness(tokens, Never, temperature=1.0), Never, None, limits=limits)
+    groups = rollout.demonstrations(Uniform(Never).draw(0, 48), valid_action, seed=1)
     rollout.close()
     return [trajectory for group in groups for trajectory in group.scored]
 
@@ -91,16 +108,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("template", type=Path, help="file with the chat template")
     parser.add_argument("folder", type=Path, help="where the model goes")
-    parser.add_argument("--long", action="store_true", help="also teach searches of up to 34 turns")
+    parser.add_argument("--long", action="store_true", help="also teach searches at random that go on")
     arguments = parser.parse_args()
     tokens = tokenizer(arguments.template.read_text(encoding="utf-8"))
     model = build_tiny(tokens, size=SHAPE)
-    make = find(f"guess?high={workload.HIGH}&max_turns={workload.MAX_TURNS}")
-    agent = harness(tokens, make, temperature=1.0)
-    shown = demonstrate(agent, make, count=192, seed=0)
+    shown = searches(tokens) + (long_searches(tokens) if arguments.long else [])
     shown += [as_the_peer_asks(trajectory, tokens) for trajectory in shown]
-    if arguments.long:
-        shown += [as_the_peer_asks(trajectory, tokens) for trajectory in long_searches(tokens)]
     samples = imitation_samples(shown)
     learner = Learner(model, Optimization(learning_rate=2e-3))
     rng = random.Random(0)

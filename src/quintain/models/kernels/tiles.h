@@ -55,6 +55,8 @@ OPTIONAL static void products_of(
             vec key[COLUMNS];                                                               \
             for (int c = 0; c < COLUMNS; c++)                                               \
                 key[c] = load(block + (c / PER * d + i) * BLOCK + c % PER * LANES);         \
+            if (ROWS <= 2) for (int c = 0; c < COLUMNS; c += PER)                           \
+                __builtin_prefetch(block + (c / PER * d + i) * BLOCK + 2 * BLOCK * d);      \
             for (int r = 0; r < ROWS; r++)                                                  \
                 for (int c = 0; c < COLUMNS; c++) sum[r][c] += rows[r][i] * key[c];         \
         }                                                                                   \
@@ -84,6 +86,7 @@ OPTIONAL static void mix_into(
             const float *value = values + k * padded + column;                              \
             vec part[COLUMNS];                                                              \
             for (int c = 0; c < COLUMNS; c++) part[c] = load(value + c * LANES);            \
+            if (ROWS <= 2) for (int c = 0; c < COLUMNS; c += PER) __builtin_prefetch(value + c * LANES + 12 * padded); \
             for (int r = 0; r < ROWS; r++) {                                                \
                 vec weight = spread(weights[r * stride + k * along]);                       \
                 for (int c = 0; c < COLUMNS; c++) sum[r][c] += weight * part[c];            \
