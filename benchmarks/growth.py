@@ -1,7 +1,8 @@
 """How cost and memory grow with turns, and what a shared prompt saves: python benchmarks/growth.py [--json FILE]
 
 Episodes of 4 to 32 turns with a fixed number of tokens per turn: seconds per episode of rollout and of training,
-the exponent of a fit, and the bytes of the engine's cache per live token. Then one training step of 8 groups of 8
+the exponent of a fit, the bytes of the engine's cache per live token, and how far the process grew at its peak.
+Then one training step of 8 groups of 8
 with a prompt of 300 tokens, with and without sharing the prompt.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import time
 from pathlib import Path
@@ -67,6 +69,8 @@ def growth() -> dict[str, Any]:
     model = build_tiny(tokenizer, size="small")
     rows: list[dict[str, float]] = []
     for turns in TURNS:
+        before = resident("VmRSS")
+        forget_peak()
         engine = Local(model, max_length=4096)
         agent = PlainText(Chat(tokenizer), max_tokens=SAMPLED)
         rollout = Rollout(agent, Corridor, engine, limits=Limits(max_turns=turns))
@@ -91,6 +95,7 @@ def growth() -> dict[str, Any]:
                 "rollout_seconds": statistics.median(rolled[1:]) / EPISODES,
                 "learning_seconds": statistics.median(learned[1:]) / EPISODES,
                 "cache_bytes_per_token": cache_bytes(engine) / num_tokens,
+                "peak_megabytes": (resident("VmHWM") - before) / 1e3,
             }
         )
     return {
@@ -101,6 +106,20 @@ def growth() -> dict[str, Any]:
             [row | {"seconds": row["rollout_seconds"] + row["learning_seconds"]} for row in rows], "seconds"
         ),
     }
+
+
+def resident(name: str) -> float:
+    """Return kilobytes of this process: VmRSS now, VmHWM at the peak; NaN off Linux."""
+    status = Path("/proc/self/status")
+    lines = status.read_text(encoding="ascii").splitlines() if status.exists() else []
+    return next((float(line.split()[1]) for line in lines if line.startswith(f"{name}:")), math.nan)
+
+
+def forget_peak() -> None:
+    """Let VmHWM begin anew."""
+    clear = Path("/proc/self/clear_refs")
+    if clear.exists():
+        clear.write_text("5", encoding="ascii")
 
 
 def cache_bytes(engine: Local) -> int:
@@ -160,7 +179,8 @@ def main() -> None:
         print(
             f"{row['turns']:3.0f} turns, {row['tokens']:5.0f} tokens: {row['rollout_seconds'] * 1e3:7.2f} ms rollout, "
             f"{row['learning_seconds'] * 1e3:7.2f} ms training an episode, "
-            f"{row['cache_bytes_per_token']:6.0f} bytes of cache a token"
+            f"{row['cache_bytes_per_token']:6.0f} bytes of cache a token, "
+            f"{row['peak_megabytes']:.0f} MB more at the peak"
         )
     print(
         f"exponent in turns: {grown['exponent']:.2f} "
