@@ -37,10 +37,11 @@ class TinySize:
 
 SIZES = {
     "micro": TinySize(num_layers=2, hidden=32, num_heads=2, num_key_value_heads=1, intermediate=96),
+    "mini": TinySize(num_layers=3, hidden=64, num_heads=4, num_key_value_heads=2, intermediate=192),
     "tiny": TinySize(),
     "small": TinySize(hidden=192, intermediate=512),
 }
-"""With 1024 tokens: micro 0.06M parameters (for tests), tiny 0.9M, small 1.8M."""
+"""With 1024 tokens: micro 0.06M parameters (for tests), mini 0.2M, tiny 0.9M, small 1.8M."""
 
 
 def build_tiny(

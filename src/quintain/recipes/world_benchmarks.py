@@ -1,0 +1,189 @@
+"""Can a small model learn each embedded world from its expert? Imitation from nothing, over seeds.
+
+A run is `quintain.recipes.imitation.sft` from random weights; afterwards the policy, its most likely token at a time,
+and the expert play the same held-out tasks. The one rule: a run that was begun is continued and one that is done is
+read, so a benchmark that was stopped goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from quintain.curriculum.streams import held_out
+from quintain.engines.local import Local
+from quintain.environments.baselines import expert, play
+from quintain.environments.boundary import tasks_of
+from quintain.environments.catalog import find
+from quintain.errors import DataError
+from quintain.eval.evaluate import evaluate
+from quintain.eval.statistics import bootstrap_mean
+from quintain.models.load import load
+from quintain.recipes.configure import build
+from quintain.recipes.imitation import sft
+from quintain.recipes.policy import harness
+from quintain.recipes.work import MODEL
+from quintain.rollout.collect import Rollout
+from quintain.store.files import replace_file
+from quintain.store.run import Run
+from quintain.types import NOTHING, Task
+
+RESULT = "imitation.json"
+"""What came of a run, beside it."""
+SETTINGS: Mapping[str, Any] = {
+    "model": "mini",
+    "demonstrations": 4000,
+    "steps": 1200,
+    "batch_size": 16,
+    "learning_rate": 3e-3,
+    "eval_episodes": 1,
+}
+EPISODES = 128
+"""Held-out tasks on which policy and expert are compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """A world and how its expert is imitated: ``World(name="guess", settings={"steps": 300})``."""
+
+    name: str
+    environment: str = ""
+    """with knobs, where the default is not what is imitated; the name where empty"""
+    settings: Mapping[str, Any] = NOTHING
+    """settings of `sft` that differ from `SETTINGS`"""
+
+    def config(self, seed: int, overrides: Mapping[str, Any]) -> sft.Config:
+        """Return the job of one seed; it is evaluated at its end alone."""
+        values = {**SETTINGS, **self.settings, **overrides}
+        values |= {"environment": self.environment or self.name, "seed": seed, "eval_every": values["steps"]}
+        config = build(sft.Config, values, f"benchmark {self.name}")
+        config.check()
+        return config
+
+
+WORLDS: tuple[World, ...] = (
+    World(name="bandit", settings={"demonstrations": 2000, "steps": 800}),
+    World(name="calc", settings={"demonstrations": 3000}),
+    World(name="collab", settings={"demonstrations": 1500, "steps": 300}),
+    World(name="craft"),
+    World(name="desk", settings={"demonstrations": 3000, "steps": 800}),
+    World(name="guess", settings={"demonstrations": 1000, "steps": 300}),
+    World(name="hopqa"),
+    World(name="house"),
+    World(name="keydoor"),
+    World(name="plan"),
+    World(name="repo", settings={"demonstrations": 400, "steps": 300}),
+    World(name="screen"),
+    World(name="shop", settings={"steps": 800}),
+    World(name="sokoban"),
+    World(name="stream"),
+    World(name="sums"),
+    World(name="twocards"),
+    World(name="web"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imitated:
+    """What came of one run, on the same `EPISODES` tasks: ``Imitated(success=0.97, expert_success=1.0, …)``."""
+
+    success: float
+    mean_return: float
+    expert_success: float
+    expert_return: float
+    seconds: float
+    """of the whole run, demonstrations included"""
+    parameters: int
+    run: str
+
+    @property
+    def share(self) -> float:
+        """The part of the expert's success that is reached."""
+        return self.success / self.expert_success if self.expert_success else 0.0
+
+
+def imitate(world: World, seed: int, root: Path, overrides: Mapping[str, Any] = NOTHING) -> Imitated:
+    """Return what imitation with `seed` comes to; the run lies under `root`.
+
+    Raises:
+        DataError: there is a run of that name with other settings.
+    """
+    config = world.config(seed, overrides)
+    folder = root / f"{world.name}-{seed}"
+    if (folder / "config.json").exists():
+        with Run.open(folder, writable=False) as run:
+            if run.config != asdict(config):
+                raise DataError(
+                    f"benchmark run {folder}: got one with other settings; delete it, or name another --runs"
+                )
+    else:
+        Run.create(folder, recipe="sft", config=asdict(config)).close()
+    if not (folder / RESULT).exists():
+        if not (folder / MODEL / "config.json").exists():
+            with Run.open(folder) as run:
+                sft.train(config, run)
+        replace_file(folder / RESULT, json.dumps(asdict(compared(config, folder))).encode())
+    return Imitated(**json.loads((folder / RESULT).read_text(encoding="utf-8")))
+
+
+def compared(config: sft.Config, folder: Path) -> Imitated:
+    """Return how the policy of the finished run in `folder` and the expert do on the same held-out tasks."""
+    make_environment = find(config.environment)
+    tasks = held_out(tasks_of(make_environment), EPISODES)
+    loaded = load(str(folder / MODEL))
+    # The expert knows nothing of chance, so the policy is asked for its best guess as well.
+    agent = harness(loaded.tokenizer, make_environment, temperature=0.0, agent=config.agent)
+    with closing(Rollout(agent, make_environment, Local(loaded.model))) as rollout:
+        groups = rollout.groups(tasks, size=1, seed=config.seed)
+    found = evaluate([t for group in groups for t in group.trajectories])
+    success, mean_return = demonstrated(config.environment, tasks)
+    with Run.open(folder, writable=False) as run:
+        seconds = float(run.metrics()[-1]["time/seconds"])
+    return Imitated(
+        success=found.success,
+        mean_return=found.mean_return,
+        expert_success=success,
+        expert_return=mean_return,
+        seconds=seconds,
+        parameters=sum(weight.numel() for weight in loaded.model.parameters()),
+        run=str(folder),
+    )
+
+
+def demonstrated(spec: str, tasks: Sequence[Task]) -> tuple[float, float]:
+    """Return success and mean return of the expert of `spec` on `tasks`."""
+    with closing(find(spec)()) as environment:
+        # Each task has its own source of chance, which an episode uses up.
+        episodes = [play(environment, replace(task), expert) for task in tasks]
+    wins = sum(episode.is_success for episode in episodes)
+    return wins / len(episodes), sum(episode.total for episode in episodes) / len(episodes)
+
+
+def row(
+    world: World, seeds: Mapping[int, Imitated], overrides: Mapping[str, Any], command: str, date: str
+) -> dict[str, Any]:
+    """Return the result of `world` as it is stored: the share of the expert's success, with its 95 % interval."""
+    order = sorted(seeds)
+    shares = [seeds[seed].share for seed in order]
+    low, high = bootstrap_mean(shares)
+    config = world.config(order[0], overrides)
+    return {
+        "environment": config.environment,
+        "model": config.model,
+        "agent": config.agent,
+        "demonstrations": config.demonstrations,
+        "steps": config.steps,
+        "batch_size": config.batch_size,
+        "learning_rate": config.learning_rate,
+        "episodes": EPISODES,
+        "seeds": order,
+        "share": {"mean": sum(shares) / len(shares), "low": low, "high": high},
+        "by_seed": [asdict(seeds[seed]) for seed in order],
+        "seconds": sum(found.seconds for found in seeds.values()) / len(seeds),
+        "command": command,
+        "date": date,
+    }

@@ -1,0 +1,83 @@
+"""Imitation of experts as a benchmark: resumable, and compared with the expert on the same tasks."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from quintain.cli.main import main
+from quintain.environments.catalog import ADAPTERS, CATALOG, find
+from quintain.errors import DataError, UsageError
+from quintain.recipes import world_benchmarks
+from quintain.recipes.imitation import sft
+from quintain.recipes.world_benchmarks import WORLDS, Imitated, World, demonstrated, imitate, row
+
+SMALL: dict[str, Any] = {"model": "micro", "demonstrations": 6, "steps": 2, "batch_size": 3}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One thread, a small corpus, few episodes."""
+    torch.set_num_threads(1)
+    monkeypatch.setattr("quintain.recipes.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr(world_benchmarks, "EPISODES", 5)
+
+
+def test_every_embedded_world_is_imitated() -> None:
+    names = [world.name for world in WORLDS]
+    assert names == sorted(set(names)) and set(names) <= set(CATALOG) - set(ADAPTERS)
+    for world in WORLDS:
+        config = world.config(2, {})
+        assert config.seed == 2 and config.eval_every == config.steps
+        assert find(config.environment).spec.startswith(world.name)
+
+
+def test_a_run_is_done_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(name="guess")
+    first = imitate(world, 0, tmp_path, SMALL)
+    assert 0 <= first.success <= 1 and first.expert_success == 1.0 and first.parameters > 10_000
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("it was trained again")
+
+    monkeypatch.setattr(sft, "train", refuse)
+    assert imitate(world, 0, tmp_path, SMALL) == first
+    with pytest.raises(DataError, match="other settings"):
+        imitate(world, 0, tmp_path, {**SMALL, "steps": 3})
+
+
+def test_the_expert_plays_the_same_tasks() -> None:
+    environment = find("guess")()
+    tasks = [environment.task("eval", index) for index in range(4)]
+    assert demonstrated("guess", tasks) == demonstrated("guess", tasks) == (1.0, 1.0)
+
+
+def test_a_row_has_the_share_of_the_expert_and_its_interval() -> None:
+    def found(success: float) -> Imitated:
+        return Imitated(
+            success=success, mean_return=success, expert_success=0.8, expert_return=0.8, seconds=60.0, parameters=9,
+            run="x",
+        )  # fmt: skip
+
+    world = World(name="guess", settings={"steps": 7})
+    result = row(world, {1: found(0.4), 0: found(0.8), 2: found(0.6)}, {}, "the command", "2026-11-21")
+    assert result["seeds"] == [0, 1, 2] and result["steps"] == 7 and result["seconds"] == 60.0
+    assert result["share"]["mean"] == pytest.approx(0.75)
+    assert 0.5 <= result["share"]["low"] <= 0.75 <= result["share"]["high"] <= 1.0
+    assert result["command"] == "the command"
+    assert Imitated(**{**result["by_seed"][0], "expert_success": 0.0}).share == 0.0
+
+
+def test_the_command_stores_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "worlds.json"
+    argv = ["bench", "worlds", "--only", "guess", "--seeds", "1", "--runs", str(tmp_path / "runs"), "--json"]
+    assert main([*argv, "--output", str(output), "--set", json.dumps(SMALL)]) == 0
+    stored = json.loads(output.read_text())
+    assert stored == json.loads(capsys.readouterr().out)
+    assert stored["guess"]["command"].startswith("quintain bench worlds --only guess --seeds 1")
+    assert main([*argv[:-1], "--output", str(output), "--set", json.dumps(SMALL)]) == 0
+    assert "share of the expert" in capsys.readouterr().out
+    assert main(["bench", "worlds", "--only", "guest"]) == UsageError.exit_code
+    assert "guess" in capsys.readouterr().err
