@@ -51,21 +51,24 @@ CATALOG: dict[str, str] = {
     "stream": "quintain.environments.stream:Stream",
     "sums": "quintain.environments.sums:Sums",
     "textarena": "quintain.environments.textarena:TextArena",
+    "textworld": "quintain.environments.textworld:TextWorld",
     "twocards": "quintain.environments.twocards:TwoCards",
     "web": "quintain.environments.web:Web",
+    "worker": "quintain.environments.worker:Worker",
 }
 ADAPTERS: dict[str, str] = {
     "agentgym": "agentgym/127.0.0.1:36001",
     "babyai": "babyai/GoToRedBallNoDists",
     "gymnasium": "gymnasium/FrozenLake-v1",
     "miniwob": "miniwob/login-user",
-    "worker": "quintain.environments.worker:Worker",
     "http-tools": "http-tools/FILE.json",
     "mcp": "mcp/FILE.json",
     "openenv": "openenv/127.0.0.1:8000",
     "pettingzoo": "pettingzoo/tictactoe_v3",
     "reasoning-gym": "reasoning-gym/chain_sum",
     "textarena": "textarena/TicTacToe-v0?opponent=random",
+    "textworld": "textworld/quest",
+    "worker": "worker/guess",
 }
 """Names that are followed by ``/`` and what to adapt, with an example of each."""
 ELSEWHERE = frozenset({"agentgym", "http-tools", "mcp", "openenv"})
@@ -78,7 +81,6 @@ _importing: ContextVar[bool] = ContextVar("importing", default=False)
 def is_importing() -> bool:
     """Whether a user's module is being imported for its environments: it must not start to train."""
     return _importing.get()
-    "worker": "worker/guess",
 
 
 @contextmanager
