@@ -14,7 +14,7 @@ from quintain.environments.textworld import TextWorld
 from quintain.errors import MissingExtra, UsageError
 from quintain.types import Action
 
-pytestmark = pytest.mark.filterwarnings("ignore:Game :UserWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore:Game :UserWarning"), pytest.mark.timeout(600)]
 CHECKED = ("builds", "tasks", "random play", "nonsense", "snapshot")
 
 
@@ -44,8 +44,8 @@ def test_a_missing_package_is_one_line_with_the_command(monkeypatch: pytest.Monk
         ("quest", {"level": 1}, "got 'level'"),
         ("quest", {"quest_length": 31}, "quest_length=31"),
         ("coin_colector", {}, "did you mean 'coin_collector'"),
-        ("cooking", {"tke": 1}, "did you mean 'take'"),
-        ("cooking", {"games": -1}, "games=-1"),
+        ("treasure_hunter", {"levl": 1}, "did you mean 'level'"),
+        ("treasure_hunter", {"games": -1}, "games=-1"),
     ],
 )
 def test_what_does_not_fit_is_refused(family: str, knobs: dict[str, Any], said: str) -> None:
@@ -69,7 +69,7 @@ def test_the_walkthrough_wins(world: TextWorld) -> None:
 
 
 @pytest.mark.real("textworld")
-@pytest.mark.parametrize("family", ["coin_collector", "treasure_hunter", "cooking", "simple"])
+@pytest.mark.parametrize("family", ["coin_collector", "treasure_hunter"])
 def test_the_walkthrough_wins_the_challenges(family: str, folder: Path) -> None:
     with closing(TextWorld(family, folder=str(folder), games=1)) as world:
         assert world.task("train", 0).environment == f"textworld/{family}"

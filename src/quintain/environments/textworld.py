@@ -1,4 +1,4 @@
-"""Text adventures that TextWorld (arXiv 1806.11532; package textworld) generates: quests, and its four challenges.
+"""Text adventures that TextWorld (arXiv 1806.11532; package textworld) generates: quests, and two of its challenges.
 
 Generation, parser, texts and walkthrough are the package's own. A game is compiled once, about a second, and
 kept in a folder by the digest of what made it. The one rule: won and lost are the package's.
@@ -24,21 +24,9 @@ FAMILIES: Mapping[str, Mapping[str, Any]] = {
     "quest": {"rooms": 3, "objects": 6, "quest_length": 3},
     "coin_collector": {"level": 5},
     "treasure_hunter": {"level": 5},
-    "cooking": {
-        "recipe": 1,
-        "take": 1,
-        "go": 1,
-        "open": False,
-        "cook": False,
-        "cut": False,
-        "drop": False,
-        "recipe_seed": 0,
-        "split": "",
-    },
-    "simple": {"rewards": "sparse", "goal": "detailed", "test": False},
 }
-"""Families of games → their settings with defaults; all but ``quest`` are the package's challenges."""
-COUNTS = ("rooms", "objects", "quest_length", "level", "recipe", "go")
+"""Families of games → their settings with defaults; all but ``quest`` are challenges of the package."""
+COUNTS = ("rooms", "objects", "quest_length", "level")
 Facts = Any
 """The package's description of a state."""
 
