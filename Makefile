@@ -42,6 +42,9 @@ test-reference: $(VENV)/.reference  ## our formulas against TRL's and TorchRL's,
 	$(BIN)/python -m pytest tests/reference -q
 
 test-real:  ## the adapters to real environments, against the real packages (in a .venv-real of its own)
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } || \
+	  echo "Chromium could not be installed: the tests of miniwob will be skipped"
 	@$(MAKE) --no-print-directory VENV=.venv-real .venv-real/.dev .venv-real/.real
 	.venv-real/bin/python -m pytest -m real -rs tests/environments
 
