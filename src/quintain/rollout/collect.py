@@ -23,6 +23,7 @@ from quintain.rollout.leaks import Leaks
 from quintain.rollout.policies import Demonstrator, DemonstratorPolicy, EnginePolicy, Policy
 from quintain.rollout.replay import Walk, bring_back, walk
 from quintain.rollout.stepper import Stepper
+from quintain.rollout.watchdog import Watchdog
 from quintain.types import Action, Completion, Failure, Group, Outcome, Stop, Task, Trajectory, derive_seed
 
 OnEpisode = Callable[[Trajectory], None]
@@ -42,11 +43,11 @@ class Limits:
     """Times an episode is tried before its failure is recorded."""
     max_failure_share: float = 0.05
     """Share of failed episodes above which `FailureRateError` stops the run."""
-    concurrency: int = 256
     max_broken_share: float = 1.0
     """Share of all attempts so far, retried ones included, that environment, tools or judge may break."""
     silence: float = 60.0
     """Seconds that an episode may wait on one thing before a warning says on what; see `watchdog`."""
+    concurrency: int = 256
     """Episodes alive at once; no more than an environment's own `parallel`, where it has one."""
     num_workers: int = 1
     """Threads that step environments; an environment's own `parallel`, where that is more."""
@@ -67,13 +68,13 @@ class Rollout:
         self.stepper = Stepper(timeout=self.limits.step_timeout, num_workers=self.limits.num_workers)
         self.looks = Looks(has_state_keys=self.limits.has_state_keys)
         self.leaks = Leaks(make_environment, self.stepper)
-        self._idle: list[Environment] = []
         self.num_attempts = 0
         """Attempts at an episode so far."""
         self.broken: list[Failure] = []
         """What environments, tools and judges broke in them."""
-
+        self._idle: list[Environment] = []
         self._parallel = 0
+
     def groups(
         self, tasks: Sequence[Task], *, size: int, seed: int, on_episode: OnEpisode | None = None
     ) -> list[Group]:
@@ -146,10 +147,10 @@ class Rollout:
             raise EnvironmentFault(
                 f"making environment {spec_of(self.make_environment)}: got {reason}; mend __init__"
             )
-        return equipped(self.agent, made)
         if made.parallel:
             self._parallel = made.parallel
             self.stepper.num_workers = max(self.limits.num_workers, made.parallel)
+        return equipped(self.agent, made)
 
     def close(self) -> None:
         """Close the idle environments and say what they leave behind."""
@@ -187,10 +188,10 @@ class Rollout:
         done: dict[tuple[str, int], Trajectory] = {}
         round_ = _Round(self, policy)
         failures: list[Failure] = []
-        try:
         if queue and not self._idle:
             self.reuse(self.make())
         most_live = min(self.limits.concurrency, self._parallel or self.limits.concurrency)
+        try:
             with Watchdog(round_.live, seconds=self.limits.silence):
                 while queue or round_.num_live:
                     room = most_live - round_.num_live
@@ -241,12 +242,17 @@ class _Round:
         self._start([*again, *new])
         ready, self._ready = self._ready, []
         asked = [episode for episode in ready if self._ask(episode)]
+        waits(asked, self.policy.owner)
         if self.num_live:
             self._act(self.policy.choose(asked))
         broken, self._broken = self._broken, []
         self.rollout.stepper.run(broken)
         finished, self._finished = self._finished, []
         return finished
+
+    def live(self) -> list[Episode]:
+        """Return the episodes that have begun and not ended; may be called from another thread."""
+        return list(self._live.values())
 
     @property
     def num_live(self) -> int:
@@ -262,14 +268,14 @@ class _Round:
 
     def _start(self, episodes: list[Episode]) -> None:
         """Reset the environments of `episodes` and open their conversations."""
+        self.rollout.num_attempts += len(episodes)
+        waits(episodes, "its environment to begin")
         starts = self.rollout.stepper.run([partial(started, self.rollout.looks, e) for e in episodes])
         for episode, start in zip(episodes, starts, strict=True):
             if isinstance(start, Failure):
                 self._fail(episode, start)
             else:
                 self._open(episode, start)
-        self.rollout.num_attempts += len(episodes)
-        waits(episodes, "its environment to begin")
 
     def _open(self, episode: Episode, start: Start) -> None:
         """Open the conversation of `episode`."""
@@ -303,6 +309,7 @@ class _Round:
             else:
                 episode.ponder(completion, action)
                 self._ready.append(episode)
+        waits([episode for episode, _, _ in acting], "its environment to act")
         act = self.rollout.looks.act
         answers = self.rollout.stepper.run([partial(act, e.environment, action) for e, _, action in acting])
         for (episode, completion, action), answer in zip(acting, answers, strict=True):
@@ -326,6 +333,8 @@ class _Round:
         """Try `episode` again in a fresh environment, or record its failure."""
         self._forget(episode)
         del self._live[id(episode)]
+        if failure.owner in INFRASTRUCTURE:
+            self.rollout.broken.append(failure)
         if failure.kind != "timeout":
             self._broken.append(episode.environment.close)
         elif isinstance(episode.environment, Killable):
@@ -334,8 +343,6 @@ class _Round:
             self._finished.append(episode.finish(Stop.FAILURE, failure))
             return
         again = Episode(
-        if failure.owner in INFRASTRUCTURE:
-            self.rollout.broken.append(failure)
             task=episode.task,
             group=episode.group,
             index=episode.index,
@@ -358,6 +365,13 @@ class _Round:
         del self._live[id(episode)]
         self.rollout.reuse(episode.environment)
         self._finished.append(episode.finish(stop, outcome))
+
+
+def waits(episodes: Sequence[Episode], owner: str) -> None:
+    """Note that `episodes` wait for `owner` from now on."""
+    wait = Wait(owner)
+    for episode in episodes:
+        episode.wait = wait
 
 
 def started(looks: Looks, episode: Episode) -> Start:

@@ -1,0 +1,86 @@
+"""A thousand episodes at once on an engine that takes its time: nothing is lost, and hardly any time."""
+
+import heapq
+import resource
+import time
+
+from tests.rollout.test_collect import Book, World, all_of, tasks
+from transformers import PreTrainedTokenizerFast
+
+from quintain.agents.harness import PlainText
+from quintain.engines.protocol import Reply, Request
+from quintain.rollout.collect import Limits, Rollout
+from quintain.text.chat import Chat
+from quintain.text.tokenizer import train_tokenizer
+from quintain.types import Completion, Stop
+
+NUM, TURNS, LATENCY = 1000, 8, 0.05
+MOST_BYTES = 1.5 * 2**30
+ATTEMPTS = 5
+"""Times that it is tried, because the machine may be busy with something else."""
+
+
+class Late:
+    """An engine that answers each request when `LATENCY` has passed since it came."""
+
+    policy_version, max_length = 0, 1 << 20
+
+    def __init__(self, said: tuple[int, ...]) -> None:
+        self.said = said
+        self.num_answered = 0
+        self._due: list[tuple[float, int, str]] = []
+
+    def submit(self, request: Request) -> None:
+        heapq.heappush(self._due, (time.monotonic() + LATENCY, len(self._due), request.session))
+
+    def release(self, session: str) -> None:
+        pass
+
+    def advance(self) -> list[Reply]:
+        if not self._due:
+            return []
+        time.sleep(max(0.0, self._due[0][0] - time.monotonic()))
+        now = time.monotonic()
+        replies: list[Reply] = []
+        while self._due and self._due[0][0] <= now:
+            _, _, session = heapq.heappop(self._due)
+            logprobs = (-1.0,) * len(self.said)
+            completion = Completion(token_ids=self.said, logprobs=logprobs, stop="stop")
+            replies.append(Reply(session=session, result=completion))
+        self.num_answered += len(replies)
+        return replies
+
+
+class Long(World):
+    """Goes on for as many turns as it may."""
+
+    max_turns = TURNS
+
+
+def test_a_thousand_episodes_at_once() -> None:
+    tokenizer: PreTrainedTokenizerFast = train_tokenizer(["<|system|>Go.<|user|>A wall.<|end|>"], 300)
+    chat = Chat(tokenizer)
+    fastest = float("inf")
+    for _ in range(ATTEMPTS):
+        engine = Late(chat.write("left"))
+        rollout = Rollout(
+            PlainText(chat), lambda: Long(Book()), engine, limits=Limits(concurrency=NUM, max_turns=TURNS)
+        )
+        seen: list[tuple[str, int]] = []
+        started = time.monotonic()
+        groups = rollout.groups(
+            tasks(NUM // 8), size=8, seed=0, on_episode=lambda t, seen=seen: seen.append((t.group, t.index))
+        )
+        fastest = min(fastest, time.monotonic() - started)
+        rollout.close()
+        trajectories = all_of(groups)
+        assert len(trajectories) == len(seen) == len(set(seen)) == NUM
+        assert all(len(t.turns) == TURNS and t.stop is Stop.MAX_TURNS for t in trajectories)
+        assert engine.num_answered == NUM * TURNS
+    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    ideal = TURNS * LATENCY
+    print(
+        f"{NUM} episodes of {TURNS} turns: {fastest:.2f} s of {ideal:.2f}, {size / 2**20:.0f} MiB in the process"
+    )
+    assert size <= MOST_BYTES
+    assert fastest <= 2 * ideal
