@@ -1,7 +1,7 @@
 """What a run proves of itself: alarms in the journal, and weights that are those of the journal."""
 
 import sqlite3
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from quintain.environments.protocol import Environment
-from quintain.errors import InvariantError
+from quintain.errors import DataError, InvariantError
 from quintain.recipes.monitors.alarms import Alarm, Spans
 from quintain.recipes.monitors.thresholds import Thresholds
 from quintain.recipes.rl import grpo
 from quintain.store.run import Run
-from quintain.types import Action, StepResult, Task
+from quintain.types import Action, Split, StepResult, Task
 
 
 class Lever(Environment):
@@ -95,3 +95,19 @@ def test_a_journal_of_other_weights_is_not_resumed(tmp_path: Path, config: grpo.
         pytest.raises(InvariantError, match=r"of step 3: got fingerprint .* has abc;"),
     ):
         grpo.train(config, run)
+
+
+def test_held_out_tasks_are_not_trained_on(
+    tmp_path: Path, config: grpo.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = Environment.task
+
+    def same(self: Environment, split: Split, index: int) -> Task:
+        return replace(own(self, "eval", index), split=split)
+
+    monkeypatch.setattr(Lever, "task", same)
+    monkeypatch.setattr("quintain.recipes.work.find", lambda name: Lever)
+    with pytest.raises(DataError, match="training tasks that are not held out: got 2 of 2"):
+        train(tmp_path / "run", replace(config, eval_episodes=8))
+    with Run.open(tmp_path / "run", writable=False) as run:
+        assert list(run.trajectories(phase="train")) == []

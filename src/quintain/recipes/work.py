@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quintain.curriculum.contamination import Apart
 from quintain.curriculum.streams import Uniform, held_out
 from quintain.data.pack import Aggregation, micro_batches
 from quintain.engines.local import Local
@@ -74,10 +75,11 @@ class Work:
             has_reference=has_reference,
         )
         self.canary = Canary(self.learner)
-        self.rollout = Rollout(self.agent, self.make_environment, self.engine, limits=limits)
         limits = replace(limits or Limits(), max_broken_share=job.most_broken)
+        self.rollout = Rollout(self.agent, self.make_environment, self.engine, limits=limits)
         self.curriculum = Uniform(tasks_of(self.make_environment))
         self.held_out = held_out(tasks_of(self.make_environment), job.eval_episodes)
+        self.apart = Apart(self.held_out)
         self.interruption = Interruption()
         rows = run.metrics()
         last = rows[-1] if rows else {}
@@ -116,6 +118,7 @@ class Work:
 
     def sampled(self, step: int, tasks: Sequence[Task], *, size: int) -> list[Group]:
         """Return `size` episodes of each of `tasks`, recorded in the journal of `step`."""
+        self.apart.check(tasks)
         self.display.phase("episodes", len(tasks) * size)
         groups = self.rollout.groups(
             tasks, size=size, seed=self.seed("step", step), on_episode=lambda _: self.display.advance()
