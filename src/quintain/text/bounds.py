@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 SECONDS = 5.0
-"""Time that one rendering may take."""
+"""Time of the processor that one rendering may take; a process that is stopped, or waits for its turn, takes none."""
 GROWTH_BYTES = 1 << 30
 """Memory by which the process may grow during one rendering."""
 TICK = 0.02
@@ -56,12 +56,13 @@ class _Watch:
         self._done = threading.Event()
         self._lock = threading.Lock()
         self._most_bytes = _resident() + GROWTH_BYTES
-        self._until = time.monotonic() + SECONDS
+        self._clock = time.CLOCK_MONOTONIC if sys.platform != "linux" else time.pthread_getcpuclockid(target)
+        self._until = time.clock_gettime(self._clock) + SECONDS
 
     def look(self) -> None:
         """Interrupt the target when it passes a bound, unless it has ended."""
         while not self._done.wait(TICK):
-            if time.monotonic() > self._until or _resident() > self._most_bytes:
+            if time.clock_gettime(self._clock) > self._until or _resident() > self._most_bytes:
                 with self._lock:
                     if not self._done.is_set():
                         error = ctypes.py_object(TemplateBoundError)
