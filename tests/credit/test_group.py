@@ -91,6 +91,11 @@ def test_groups_are_ids_and_not_places(trajectory: Make, group: MakeGroup) -> No
     assert firsts(mixed) == [of[id(t)] for t in mixed.trajectories]
 
 
+def test_one_task_drawn_twice_is_two_groups(trajectory: Make, group: MakeGroup) -> None:
+    rows = [trajectory([r], task="t", group=g) for r, g in [(1.0, "a"), (0.0, "a"), (8.0, "b"), (8.0, "b")]]
+    assert firsts(group_relative([group(*rows)], std="none")) == [0.5, -0.5, 0.0, 0.0]
+
+
 def test_one_id_for_two_tasks_is_refused(trajectory: Make, group: MakeGroup) -> None:
     with pytest.raises(InvariantError, match="own group id"):
         group_relative([group(trajectory([1], task="a", group="g"), trajectory([1], task="b", group="g"))])

@@ -57,6 +57,16 @@ def test_an_engine_that_takes_over_the_weights_is_near(temperature: float) -> No
         step(learner)
 
 
+def test_an_engine_elsewhere_that_copies_the_weights_is_near() -> None:
+    learner = trained()
+    engine, canary = Elsewhere(learner.model), Canary(learner)
+    for _ in range(3):
+        engine.inner.model.load_state_dict(learner.model.state_dict())
+        engine.inner.sync(learner.version)
+        assert canary.check(engine) < 1e-4
+        step(learner)
+
+
 def test_it_leaves_nothing_in_the_engine() -> None:
     learner = trained()
     engine, canary = Local(learner.model), Canary(learner)
