@@ -12,7 +12,16 @@ from quintain.environments.catalog import ADAPTERS, CATALOG, find
 from quintain.errors import DataError, UsageError
 from quintain.recipes import world_benchmarks
 from quintain.recipes.imitation import sft
-from quintain.recipes.world_benchmarks import WORLDS, Imitated, World, demonstrated, imitate, row
+from quintain.recipes.world_benchmarks import (
+    END_MARK,
+    START_MARK,
+    WORLDS,
+    Imitated,
+    World,
+    demonstrated,
+    imitate,
+    row,
+)
 
 SMALL: dict[str, Any] = {"model": "micro", "demonstrations": 6, "steps": 2, "batch_size": 3}
 
@@ -79,5 +88,16 @@ def test_the_command_stores_what_it_found(tmp_path: Path, capsys: pytest.Capture
     assert stored["guess"]["command"].startswith("quintain bench worlds --only guess --seeds 1")
     assert main([*argv[:-1], "--output", str(output), "--set", json.dumps(SMALL)]) == 0
     assert "share of the expert" in capsys.readouterr().out
+    page = tmp_path / "index.md"
+    writing = ["bench", "worlds", "--output", str(output), "--page", str(page)]
+    assert main(writing) == UsageError.exit_code
+    page.write_text(f"# Worlds\n\n{START_MARK}\n\nold\n\n{END_MARK}\n\nMore.\n")
+    assert main(writing) == 0
+    text = page.read_text()
+    assert text.startswith("# Worlds\n") and text.endswith(f"{END_MARK}\n\nMore.\n") and "old" not in text
+    assert "| `guess` | " in text and "of 1 worlds reach 90 %" in text and stored["guess"]["command"] in text
+    page.write_text("# Worlds\n")
+    assert main(writing) == DataError.exit_code
+    capsys.readouterr()
     assert main(["bench", "worlds", "--only", "guest"]) == UsageError.exit_code
     assert "guess" in capsys.readouterr().err

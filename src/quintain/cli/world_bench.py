@@ -34,12 +34,15 @@ def worlds(argv: Sequence[str]) -> int:
     parser.flag("--runs", "folder that holds the runs (default runs/worlds)", "ROOT", "runs/worlds")
     parser.flag("--output", "file of results (default docs/results/worlds.json)", "FILE")
     parser.flag("--set", "settings over those of the benchmark, as JSON", "JSON", "{}")
+    parser.flag("--page", "run nothing; write the stored results into this page, between its marks", "FILE")
     parser.switch("--json", "print the results as JSON")
     arguments = parser.read(argv)
     chosen = named(arguments.only)
     seeds = range(whole_number(arguments.seeds, "--seeds", least=1))
     jobs = whole_number(arguments.jobs, "--jobs", least=1)
     output = Path(arguments.output or "docs/results/worlds.json")
+    if arguments.page is not None:
+        return page(output, Path(arguments.page))
     settings, root = overrides(arguments.set), Path(arguments.runs)
     root.mkdir(parents=True, exist_ok=True)
 
@@ -71,6 +74,21 @@ def worlds(argv: Sequence[str]) -> int:
             [cells(world.name, rows[world.name]) for world in chosen],
             f"{output}: 95 % intervals over seeds",
         )
+    return 0
+
+
+def page(results: Path, file: Path) -> int:
+    """Write `results` into the page `file`."""
+    from quintain.recipes.world_benchmarks import with_table
+
+    for path in (results, file):
+        if not path.exists():
+            raise UsageError(
+                f"--page: got {path}, which is not there; run the benchmark first, or name another"
+            )
+    text = with_table(file.read_text(encoding="utf-8"), json.loads(results.read_text(encoding="utf-8")))
+    file.write_text(text, encoding="utf-8")
+    print(file)
     return 0
 
 

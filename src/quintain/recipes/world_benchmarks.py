@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,10 @@ from quintain.types import NOTHING, Task
 
 RESULT = "imitation.json"
 """What came of a run, beside it."""
+START_MARK = "<!-- imitated: written by `quintain bench worlds --page`, do not edit -->"
+END_MARK = "<!-- end of imitated -->"
+ENOUGH = 0.9
+"""Share of the expert's success that counts as learned."""
 SETTINGS: Mapping[str, Any] = {
     "model": "mini",
     "demonstrations": 4000,
@@ -114,20 +118,28 @@ def imitate(world: World, seed: int, root: Path, overrides: Mapping[str, Any] = 
     """
     config = world.config(seed, overrides)
     folder = root / f"{world.name}-{seed}"
+    if (folder / RESULT).exists():
+        check_same(config, folder)
+        return Imitated(**json.loads((folder / RESULT).read_text(encoding="utf-8")))
     if (folder / "config.json").exists():
-        with Run.open(folder, writable=False) as run:
-            if run.config != asdict(config):
-                raise DataError(
-                    f"benchmark run {folder}: got one with other settings; delete it, or name another --runs"
-                )
+        check_same(config, folder)
+        opening = Run.open(folder)
     else:
-        Run.create(folder, recipe="sft", config=asdict(config)).close()
-    if not (folder / RESULT).exists():
-        if not (folder / MODEL / "config.json").exists():
-            with Run.open(folder) as run:
-                sft.train(config, run)
-        replace_file(folder / RESULT, json.dumps(asdict(compared(config, folder))).encode())
-    return Imitated(**json.loads((folder / RESULT).read_text(encoding="utf-8")))
+        opening = Run.create(folder, recipe="sft", config=asdict(config))
+    with opening as run:
+        sft.train(config, run)
+    found = compared(config, folder)
+    replace_file(folder / RESULT, json.dumps(asdict(found)).encode())
+    return found
+
+
+def check_same(config: sft.Config, folder: Path) -> None:
+    """Raise a `DataError` unless the run in `folder` has the settings `config`."""
+    with Run.open(folder, writable=False) as run:
+        if run.config != asdict(config):
+            raise DataError(
+                f"benchmark run {folder}: got one with other settings; delete it, or name another --runs"
+            )
 
 
 def compared(config: sft.Config, folder: Path) -> Imitated:
@@ -135,7 +147,7 @@ def compared(config: sft.Config, folder: Path) -> Imitated:
     make_environment = find(config.environment)
     tasks = held_out(tasks_of(make_environment), EPISODES)
     loaded = load(str(folder / MODEL))
-    # The expert knows nothing of chance, so the policy is asked for its best guess as well.
+    # An expert does not sample either.
     agent = harness(loaded.tokenizer, make_environment, temperature=0.0, agent=config.agent)
     with closing(Rollout(agent, make_environment, Local(loaded.model))) as rollout:
         groups = rollout.groups(tasks, size=1, seed=config.seed)
@@ -157,8 +169,7 @@ def compared(config: sft.Config, folder: Path) -> Imitated:
 def demonstrated(spec: str, tasks: Sequence[Task]) -> tuple[float, float]:
     """Return success and mean return of the expert of `spec` on `tasks`."""
     with closing(find(spec)()) as environment:
-        # Each task has its own source of chance, which an episode uses up.
-        episodes = [play(environment, replace(task), expert) for task in tasks]
+        episodes = [play(environment, task, expert) for task in tasks]
     wins = sum(episode.is_success for episode in episodes)
     return wins / len(episodes), sum(episode.total for episode in episodes) / len(episodes)
 
@@ -187,3 +198,42 @@ def row(
         "command": command,
         "date": date,
     }
+
+
+def with_table(page: str, results: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return `page` with the table of `results` (name → row) between its marks.
+
+    Raises:
+        DataError: the page has no marks.
+    """
+    before, start, rest = page.partition(START_MARK)
+    _, end, after = rest.partition(END_MARK)
+    if not start or not end:
+        raise DataError(
+            f"the page of worlds: got none with {START_MARK!r} and {END_MARK!r}; put these into it"
+        )
+    return before + "\n\n".join([START_MARK, *table(results), END_MARK]) + after
+
+
+def table(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return what `results` say, as paragraphs of Markdown."""
+    num = sum(found["share"]["mean"] >= ENOUGH for found in results.values())
+    lines = [
+        "| world | share of the expert's success, 95 % | imitator | expert | demonstrations | steps | minutes |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for _, found in sorted(results.items()):
+        share, runs = found["share"], found["by_seed"]
+        own, teacher = (sum(run[key] for run in runs) / len(runs) for key in ("success", "expert_success"))
+        lines.append(
+            f"| `{found['environment']}` | {100 * share['mean']:.1f} [{100 * share['low']:.1f}, "
+            f"{100 * share['high']:.1f}] | {100 * own:.1f} | {100 * teacher:.1f} | {found['demonstrations']:,} | "
+            f"{found['steps']:,} | {found['seconds'] / 60:.1f} |"
+        )
+    commands = sorted({(found["date"], found["command"]) for found in results.values()})
+    told = "\n".join(f"{command}   # {date}" for date, command in commands)
+    return [
+        f"{num} of {len(results)} worlds reach {100 * ENOUGH:.0f} % of their expert.",
+        "\n".join(lines),
+        f"```\n{told}\n```",
+    ]
