@@ -44,6 +44,12 @@ class Corridor(Environment):
         self.place = state
 
 
+class Long(Corridor):
+    """The same with more time."""
+
+    max_turns = 4
+
+
 class Plain(Environment):
     """Say left or right, or nothing: only the end is rewarded."""
 

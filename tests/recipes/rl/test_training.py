@@ -144,19 +144,17 @@ def test_answers_and_verdicts_have_statistics_of_their_own_in_training(
     assert weights(together / "model") != weights(apart / "model")
 
 
-def test_a_mixed_run_weighs_kinds_of_tasks_and_normalises_each_apart(
-    runner_in: Callable[[Path], Any], tmp_path: Path, rows: Rows
-) -> None:
-    own = runner_in(tmp_path)
+def test_a_mixed_run_weighs_kinds_of_tasks_and_normalises_each_apart(runner: Any, rows: Rows) -> None:
+    world = runner.config("grpo").environment
     given: dict[str, Any] = {
-        "environment": "mix:guess?max_turns=2&high=3@2,bandit?arms=2&pulls=2", "credit": "return", "tasks": 12,
-        "group_size": 1, "steps": 1, "demonstrations": 8,
+        "environment": f"mix:{world}@2,{world.replace('Corridor', 'Long')}", "credit": "return", "tasks": 12,
+        "group_size": 1, "steps": 1,
     }  # fmt: skip
-    folder = own.train("policy_gradient", normaliser="task", **given)
+    folder = runner.train("policy_gradient", normaliser="task", **given)
     last = rows(folder)[-1]
-    shares = [last[f"task/{kind}/gradient_share"] for kind in ("guess", "bandit")]
-    assert sum(shares) == pytest.approx(1) and min(shares) > 0
-    assert {"task/guess/success", "task/bandit/reward_std"} <= last.keys()
+    shares = [value for name, value in last.items() if name.endswith("/gradient_share")]
+    assert len(shares) == 2 and sum(shares) == pytest.approx(1) and min(shares) > 0
+    assert sum(name.endswith("/reward_std") for name in last) == 2
     with Run.open(folder, writable=False) as run:
         kinds = Counter(t.task.environment for t in run.trajectories(step=1, phase="train"))
-    assert kinds == {"guess": 8, "bandit": 4}
+    assert sorted(kinds.values()) == [4, 8]
