@@ -26,7 +26,7 @@ test: $(VENV)/.dev  ## the whole suite, and the coverage that each room must hav
 	$(BIN)/python tests/coverage_gate.py
 
 test-faults: $(VENV)/.dev  ## kills, signals, errors of the disk and damaged files (KILLS=100 SIGNALS=50 for more)
-	$(BIN)/python -m pytest tests/faults -m faults -q -rP --kills=$(or $(KILLS),18) --signals=$(or $(SIGNALS),10)
+	$(BIN)/python -m pytest tests/faults tests/rollout/test_workers.py -m faults -q -rP --kills=$(or $(KILLS),18) --signals=$(or $(SIGNALS),10)
 
 test-attacks: $(VENV)/.dev  ## attacks on sandbox, loaders, templates and names, each also on a weakened build (needs bubblewrap)
 	$(BIN)/python -m pytest tests/attacks -m attacks -q

@@ -140,3 +140,24 @@ def test_checking_changes_nothing(cli: Cli, run: Path) -> None:
     before = contents(run)
     cli("check", str(run))
     assert contents(run) == before
+
+
+def test_under_load(cli: Cli) -> None:
+    found = cli("check", "guess", "--load", "4", "--json")
+    report = json.loads(found.out)
+    assert (found.status, report["has_passed"]) == (0, True)
+    assert [row["name"] for row in report["findings"]] == [
+        "instances",
+        "failures",
+        "starts",
+        "steps",
+        "memory",
+        "closing",
+    ]
+    assert report["measured"]["episodes"] == 16.0 and report["measured"]["failure_share"] == 0.0
+    Path("world.py").write_text(BROKEN_WORLD)
+    found = cli("check", "world.py:Broken", "--load", "2")
+    assert found.status == 3
+    assert "8 of 8 episodes (100.0%); environment/contract 8; the first: broken: reward" in " ".join(
+        found.out.split()
+    )

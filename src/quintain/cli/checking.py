@@ -42,8 +42,12 @@ def check(argv: Sequence[str]) -> int:
         "N",
     )
     parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", "runs")
+    parser.flag("--load", "play in N instances of an environment at once, instead of the suite", "N")
     parser.switch("--json", "print JSON")
     arguments = parser.read(argv)
+    if arguments.load is not None:
+        return check_load(arguments.target, whole_number(arguments.load, "--load", least=1), arguments.json)
+    episodes = whole_number(arguments.episodes, "--episodes", least=1)
     if arguments.grades is not None:
         calls = whole_number(arguments.grades, "--grades", least=1)
         return check_grades(arguments.target, episodes, calls, arguments.json)
@@ -90,6 +94,20 @@ def check_grades(spec: str, num_tasks: int, calls: int, is_json: bool) -> int:
         for measure, value in (("mean", grades.mean), ("variance", grades.variance))
     }
     return report(f"grades of {spec}", lines, is_json, EnvironmentFault, measured)
+
+
+def check_load(spec: str, instances: int, is_json: bool) -> int:
+    """Play four random episodes in each of `instances` at once and return the exit status."""
+    from quintain.cli.loading import load_lines
+    from quintain.cli.rehearsal import named
+    from quintain.environments.boundary import blamed
+    from quintain.rollout.load import load
+
+    recipe = named(spec)
+    with blamed(spec):
+        found = load(recipe, instances=instances, episodes=4 * instances)
+    lines, measured = load_lines(found)
+    return report(spec, [Line(*line) for line in lines], is_json, EnvironmentFault, measured)
 
 
 def run_lines(folder: Path) -> Iterator[Line]:
