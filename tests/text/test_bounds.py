@@ -2,6 +2,7 @@
 
 import resource
 import threading
+import time
 
 import pytest
 
@@ -31,12 +32,23 @@ def test_memory_is_refused_by_the_kernel_where_it_is_held() -> None:
     assert resource.getrlimit(resource.RLIMIT_AS) == before
 
 
-def test_what_ends_is_left_alone() -> None:
-    before = threading.active_count()
+def test_what_ends_is_left_alone_by_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "SECONDS", 0.0)
+    with bounded():
+        before = threading.active_count()
     for _ in range(50):
         with bounded():
             str(1)
-    for thread in threading.enumerate():
-        if thread.name == "quintain-template":
-            thread.join(5.0)
-    assert threading.active_count() <= before
+    assert threading.active_count() == before
+
+
+def test_the_thread_sleeps_and_wakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "SECONDS", 0.05)
+    monkeypatch.setattr(bounds, "QUIET_TICKS", 0)
+    for _ in range(2):
+        deadline = time.monotonic() + 20
+        while bounds._watcher._wake.is_set() and time.monotonic() < deadline:  # pyright: ignore[reportPrivateUsage]
+            time.sleep(0.01)
+        with pytest.raises(TemplateBoundError), bounded():
+            while True:
+                str(1)

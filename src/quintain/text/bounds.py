@@ -1,7 +1,7 @@
 """Bounds on the time and the memory that a chat template may take.
 
 A template is a program that came with a model: Jinja's sandbox keeps it from objects it must not touch, but not
-from looping or growing for ever. While one renders, a second thread looks on and interrupts it. The one rule: an
+from looping or growing for ever. While templates render, one more thread looks on and interrupts them. The one rule: an
 interrupted template is an error of the model, and nothing of what it wrote is used.
 """
 
@@ -21,6 +21,8 @@ GROWTH_BYTES = 1 << 30
 """Memory by which the process may grow during one rendering."""
 TICK = 0.02
 """Seconds between two looks."""
+QUIET_TICKS = 50
+"""Looks without a rendering after which the thread that looks sleeps until the next one."""
 _PAGE = 4096
 
 
@@ -39,40 +41,91 @@ def bounded(*, holds_memory: bool = False) -> Generator[None]:
         TemplateBoundError: it was interrupted.
     """
     watch = _Watch(threading.get_ident())
-    thread = threading.Thread(target=watch.look, name="quintain-template", daemon=True)
     with _held_memory(holds_memory):
-        thread.start()
+        _watcher.begin(watch)
         try:
             yield
         finally:
             watch.end()
+            _watcher.end(watch)
 
 
 class _Watch:
-    """Looks on while the thread `target` renders."""
+    """One rendering, by the thread `target`; its bounds count from the first look."""
 
     def __init__(self, target: int) -> None:
         self._target = target
-        self._done = threading.Event()
+        self._is_done = False
         self._lock = threading.Lock()
-        self._most_bytes = _resident() + GROWTH_BYTES
-        self._clock = time.CLOCK_MONOTONIC if sys.platform != "linux" else time.pthread_getcpuclockid(target)
-        self._until = time.clock_gettime(self._clock) + SECONDS
+        self._bounds: tuple[int, float, int] | None = None
+        """clock, its time and the memory at which the rendering is interrupted"""
 
     def look(self) -> None:
-        """Interrupt the target when it passes a bound, unless it has ended."""
-        while not self._done.wait(TICK):
-            if time.clock_gettime(self._clock) > self._until or _resident() > self._most_bytes:
-                with self._lock:
-                    if not self._done.is_set():
-                        error = ctypes.py_object(TemplateBoundError)
-                        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._target), error)
+        """Interrupt the target when it has passed a bound, unless it has ended."""
+        with self._lock:
+            if self._is_done:
                 return
+            if self._bounds is None:
+                clock = time.CLOCK_MONOTONIC
+                if sys.platform == "linux":
+                    clock = time.pthread_getcpuclockid(self._target)
+                self._bounds = clock, time.clock_gettime(clock) + SECONDS, _resident() + GROWTH_BYTES
+            clock, until, most_bytes = self._bounds
+            if time.clock_gettime(clock) > until or _resident() > most_bytes:
+                error = ctypes.py_object(TemplateBoundError)
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._target), error)
+                self._is_done = True
 
     def end(self) -> None:
         """Say that the target has ended; from here on it is not interrupted."""
         with self._lock:
-            self._done.set()
+            self._is_done = True
+
+
+class _Watcher:
+    """The thread that looks at all renderings, every `TICK` while there are any; most end before its first look."""
+
+    def __init__(self) -> None:
+        self._watches: dict[int, _Watch] = {}
+        self._wake = threading.Event()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def begin(self, watch: _Watch) -> None:
+        """Look at `watch` from now on."""
+        self._watches[id(watch)] = watch
+        if self._thread is None or not self._thread.is_alive():
+            self._start()
+        if not self._wake.is_set():
+            self._wake.set()
+
+    def end(self, watch: _Watch) -> None:
+        """Look at `watch` no longer."""
+        self._watches.pop(id(watch), None)
+
+    def _start(self) -> None:
+        """Start the thread: the first time, and in a process that was forked."""
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._work, name="quintain-template", daemon=True)
+                self._thread.start()
+
+    def _work(self) -> None:
+        """Look, and sleep when there is nothing to look at."""
+        quiet = 0
+        while True:
+            quiet = 0 if self._watches else quiet + 1
+            if quiet > QUIET_TICKS:
+                self._wake.clear()
+                if not self._watches:
+                    self._wake.wait()
+                quiet = 0
+            time.sleep(TICK)
+            for watch in list(self._watches.values()):
+                watch.look()
+
+
+_watcher = _Watcher()
 
 
 def _resident() -> int:
