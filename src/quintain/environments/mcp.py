@@ -26,7 +26,7 @@ class MCP(RemoteTools):
     def __init__(self, file: str = "", *, deadline: float = 20.0, restart: bool = True) -> None:
         """Start or reach the server that the JSON file at `file` names, else the class.
 
-        `deadline` is for each call, in seconds; a start may take half a minute. Without `restart`, and without a
+        `deadline` is for each call, in seconds; a start may take a minute. Without `restart`, and without a
         reset tool, what an episode leaves in the server is there in the next one: for servers that keep nothing.
 
         Raises:

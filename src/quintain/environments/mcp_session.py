@@ -24,7 +24,7 @@ from quintain.types import ToolSpec
 T = TypeVar("T")
 FEATURE = "the environment mcp"
 THREAD = "quintain-environment-mcp"
-OPENING = 30.0
+OPENING = 60.0
 """Seconds that the start of a server may take, if the deadline of its calls is not longer."""
 SPARE = 2.0
 """Seconds that the SDK has to report a deadline before we stop waiting for it."""
@@ -80,6 +80,7 @@ class Session:
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self._client: Any = None
+        self._holder: asyncio.Task[None] | None = None
         self._opened: concurrent.futures.Future[tuple[ToolSpec, ...]] = concurrent.futures.Future()
         self._ended: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._talk: TextIO = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
@@ -134,7 +135,13 @@ class Session:
         """Begin to end the connection; whoever waits for an answer gets a `ServerFault`."""
         self.is_broken = True
         with suppress(RuntimeError):  # the loop is closed already
-            self._loop.call_soon_threadsafe(self._stop.set)
+            self._loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        """Let the connection end; one that is not open yet is broken off. Runs in its thread."""
+        self._stop.set()
+        if not self._opened.done() and self._holder is not None:
+            self._holder.cancel()
 
     def _answer(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Return what `ask` gives in the connection's thread."""
@@ -160,6 +167,7 @@ class Session:
 
     async def _hold(self) -> None:
         """Open the client, tell its tools, and wait for the end."""
+        self._holder = cast("asyncio.Task[None]", asyncio.current_task())
         async with self._sdk.Client(
             self._transport(), read_timeout_seconds=max(self.deadline, OPENING)
         ) as client:
