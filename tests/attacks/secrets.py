@@ -2,6 +2,7 @@
 
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 
 from tests.attacks.attack import Attack, Found, Scene, both
 from tests.attacks.box import bare, filled, inside, shown, started_with
@@ -20,6 +21,11 @@ CREDENTIALS = {
     "ssh": ".ssh/id_ed25519",
     "package indexes": ".netrc",
 }
+
+
+def write_weights(folder: Path) -> None:
+    """Write what stands for a checkpoint."""
+    (folder / "weights").write_bytes(b"w")
 
 
 def credential(name: str) -> Callable[[Scene], Found]:
@@ -82,7 +88,7 @@ def recorded(config: dict[str, object]) -> Callable[[Scene], Found]:
         }
         with Run.create(scene.folder / "run", recipe="grpo", config=values) as run:
             run.commit(0, {"loss": 1.0})
-            run.checkpoint(0, lambda folder: (folder / "weights").write_bytes(b"w") and None)
+            run.checkpoint(0, write_weights)
             run.event("note", "started", environment=values)
         found = [
             file.name

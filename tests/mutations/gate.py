@@ -4,6 +4,7 @@ Every patch is applied to a copy of the source, the tests that its head names ar
 fail with an assertion or an error of ours. `make test-mutations` runs it; with names (``s03 s07``) only those.
 """
 
+import importlib
 import json
 import os
 import shutil
@@ -169,8 +170,8 @@ def main(names: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    import torch  # noqa: F401 - loaded once, for all the forks
-    import transformers  # noqa: F401
+    for heavy in ("torch", "transformers"):
+        importlib.import_module(heavy)  # once, for all the forks
 
     try:
         sys.exit(main(sys.argv[1:]))  # noqa: TID251 - a program, not the package

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from quintain.errors import DataError, SandboxError, UsageError
+from quintain.processes.tree import below
 from quintain.safety import python as module
 from quintain.safety.box import Box
 from quintain.safety.limits import Limits
-from quintain.processes.tree import below
 from quintain.safety.python import PythonProcess, Served, function_of
 from quintain.types import ToolSpec
 

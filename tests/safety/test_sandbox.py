@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from quintain.errors import UsageError
+from quintain.processes.tree import below, memory
 from quintain.safety.isolation import interpreter
 from quintain.safety.limits import Finished, Limits
-from quintain.processes.tree import below, memory
 from quintain.safety.sandbox import run
 
 pytestmark = pytest.mark.usefixtures("isolation")

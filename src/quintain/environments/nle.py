@@ -33,8 +33,9 @@ class NetHack(Environment):
     tags: ClassVar[frozenset[str]] = frozenset({"planning", "memory"})
     return_range = (float("-inf"), float("inf"))
 
-    def __new__(cls, id: str = "NetHackScore-v0", **_knobs: Any) -> Self:
+    def __new__(cls, id: str = "NetHackScore-v0", *, max_turns: int = 500) -> Self:
         """Return an environment with an expert where the task is to find a staircase."""
+        del max_turns
         is_known = cls is NetHack and id == "NetHackStaircase-v0"
         return super().__new__(cast("type[Self]", Staircase) if is_known else cls)
 
@@ -121,5 +122,5 @@ class Staircase(NetHack):
 def action_name(action: Any) -> str:
     """Return the name of the key `action`: ``"north"``, ``"far north"``, ``"eat"``."""
     kind = type(action).__name__
-    direction = COMPASS.get(action.name, action.name.lower())
+    direction = COMPASS.get(action.name) or str(action.name).lower()
     return f"far {direction}" if kind == "CompassDirectionLonger" else direction
