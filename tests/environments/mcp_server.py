@@ -3,7 +3,7 @@
 import argparse
 import os
 import time
-from typing import Any
+from typing import Any, cast
 
 from mcp.server.mcpserver import MCPServer  # pyright: ignore[reportMissingImports]
 
@@ -13,7 +13,7 @@ parser.add_argument(
     "--hazards", action="store_true", help="offer tools that hang and that end the server, too"
 )
 arguments = parser.parse_args()
-server: Any = MCPServer("shop")
+server = cast(Any, MCPServer("shop"))
 stock = {"apple": 3}
 
 
