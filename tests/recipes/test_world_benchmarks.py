@@ -96,7 +96,8 @@ def test_the_command_stores_what_it_found(tmp_path: Path, capsys: pytest.Capture
     assert main(writing) == 0
     text = page.read_text()
     assert text.startswith("# Worlds\n") and text.endswith(f"{END_MARK}\n\nMore.\n") and "old" not in text
-    assert "| `guess` | " in text and "of 1 worlds reach 90 %" in text and stored["guess"]["command"] in text
+    command = json.loads(output.read_text())["guess"]["command"]
+    assert "| `guess` | " in text and "of 1 worlds reach 90 %" in text and command in text
     page.write_text("# Worlds\n")
     assert main(writing) == DataError.exit_code
     capsys.readouterr()

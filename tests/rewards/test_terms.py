@@ -128,3 +128,10 @@ def test_apply_all(turn: MakeTurn, episode: Make) -> None:
     group = Group(task=given.task, trajectories=(given, given))
     (made,) = apply_all([group], [Term(name="a", measure=constant(2))])
     assert [rewards(t) for t in made.trajectories] == [[2], [2]]
+
+
+@pytest.mark.parametrize("numbers", [1e308, [1e308, 1e308]])
+def test_numbers_that_overflow_when_weighed_are_failures(turn: MakeTurn, episode: Make, numbers: Any) -> None:
+    given = episode([turn(), turn()])
+    failed = apply(given, [Term(name="huge", measure=constant(numbers), weight=10.0)]).outcome
+    assert isinstance(failed, Failure) and "huge" in failed.message and "weight 10.0" in failed.message

@@ -52,3 +52,14 @@ def test_the_thread_sleeps_and_wakes(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(TemplateBoundError), bounded():
             while True:
                 str(1)
+
+
+def test_where_the_system_does_not_say_memory_is_not_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "SECONDS", 0.1)
+    monkeypatch.setattr(bounds, "GROWTH_BYTES", 0)
+    monkeypatch.setattr(bounds.sys, "platform", "plan9")
+    with bounded(holds_memory=True):
+        held = bytes(1 << 22)
+    with pytest.raises(TemplateBoundError), bounded():
+        while True:
+            len(held)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from quintain.errors import InvariantError, ModelError
+from quintain.text import template as template_module
 from quintain.text.chat import Chat, Conversation, PromptIds
 from quintain.text.tokenizer import SPECIAL_TOKENS, train_tokenizer
 from quintain.types import Message, ToolCall, ToolSpec, as_content
@@ -475,3 +476,30 @@ def test_an_empty_thought_rewrites_nothing_and_a_thought_does(
         assert text.endswith(f"<|im_start|>assistant\n{opening}" if opening else "<|im_start|>assistant")
     answered(chat, conversation, THOUGHT)
     assert conversation.prompt([say("user", "A hall.")]).starts_segment
+
+
+@pytest.mark.parametrize("name", ["chatml", "llama3", "gemma", "mistral", "deepseek", "qwen3", "tiny"])
+def test_openings_are_what_the_template_renders(chat_of: ChatOf, name: str) -> None:
+    template = Chat(chat_of(name).tokenizer).template
+    for tools in ((), (LOOK,)):
+        for said in ("go", "\n left ", "{{ 1 }}", "a\n\nb", " "):
+            for roles in (("user",), ("system", "user")):
+                messages = [Message(role=role, content=f"{role} {said}") for role in roles]  # pyright: ignore[reportArgumentType]
+                entries = template.opening([template.entry(message) for message in messages], tools)
+                expected = template.render(entries, tools if template.takes_tools else ())
+                assert template.opened(entries, tools) == expected
+
+
+def test_kept_openings_are_bounded(chat_of: ChatOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(template_module, "MOST_OPENINGS", 1)
+    template = Chat(chat_of("chatml").tokenizer).template
+    for role in ("user", "system", "user"):
+        entries: list[dict[str, Any]] = [{"role": role, "content": "go"}]
+        assert template.opened(entries, ()) == template.render(entries)
+
+
+def test_a_chat_that_grows_too_long_is_refused(chat_of: ChatOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    chat = chat_of("chatml")
+    monkeypatch.setattr(template_module, "LONGEST_TEXT", 10)
+    with pytest.raises(ModelError, match=r"TemplateBoundError: \d+ characters"):
+        chat.template.render([{"role": "user", "content": "go on"}])

@@ -142,8 +142,7 @@ class Conversation:
         return self._chat.text(token_ids)
 
     def _restarted(self) -> PromptIds:
-        template = self._chat.template
-        text = template.render(self._history, self._tools if template.takes_tools else ())
+        text = self._chat.template.opened(self._history, self._tools)
         return PromptIds(token_ids=self._chat.encoder.marked(text, continues=False), starts_segment=True)
 
     def _rendered_delta(self, said: Entry, added: Sequence[Entry]) -> str | None:

@@ -54,6 +54,8 @@ TOOL: Entry = {"role": "tool", "content": "quintaintool"}
 PROBE_TOOL = ToolSpec(name="quintainlook", description="quintaindescription", parameters={"type": "object"})
 CALL_ID = "quintain1"
 """Mistral's templates ask for ids of nine letters and digits."""
+MOST_OPENINGS = 256
+"""Kinds of opening whose pieces are kept."""
 PLAIN_TEMPLATE = (
     "{%- for message in messages -%}{{ message.role | capitalize + ':\n' + message.content }}"
     "{%- if message.role == 'assistant' -%}{{ eos_token }}{%- endif -%}{{ '\n' }}{%- endfor -%}"
@@ -91,6 +93,7 @@ class Template:
         self._options = dict(options)
         self._source = template_of(tokenizer)
         self._turns: dict[tuple[tuple[str, ...], bool, bool], ProbedTurn] = {}
+        self._openings: dict[tuple[tuple[str, ...], str], Pieces | None] = {}
         self._is_first = True
         self.render([USER])
         self.takes_system = self._shows([SYSTEM, USER], "quintainsystem")
@@ -136,6 +139,39 @@ class Template:
             ) from error
         self._is_first = False
         return cast(str, text)
+
+    def opened(self, entries: Sequence[Entry], tools: Sequence[ToolSpec]) -> str:
+        """Return `render` of a chat that begins with `entries`, from its pieces where it has fixed ones.
+
+        Groups and worlds open thousands of chats that differ in their contents only.
+        """
+        tools = tools if self.takes_tools else ()
+        contents = [entry["content"] for entry in entries]
+        if any(entry.keys() != {"role", "content"} for entry in entries) or not all(map(str.strip, contents)):
+            return self.render(entries, tools)
+        shown = json.dumps([[tool.name, tool.description, tool.parameters] for tool in tools], default=dict)
+        key = (tuple(entry["role"] for entry in entries), shown)
+        if key not in self._openings:
+            if len(self._openings) >= MOST_OPENINGS:
+                self._openings.clear()
+            self._openings[key] = self._opening_pieces(entries, tools)
+        pieces = self._openings[key]
+        return self.render(entries, tools) if pieces is None else pieces.fill(contents)
+
+    def _opening_pieces(self, entries: Sequence[Entry], tools: Sequence[ToolSpec]) -> Pieces | None:
+        """Return the pieces of chats like `entries`; None unless filling them gives these, too."""
+        names = [f"{NEW}{index}" for index in range(len(entries))]
+        bare, padded = (
+            self._attempt(
+                [{**e, "content": pad + n + pad} for e, n in zip(entries, names, strict=True)], tools
+            )
+            for pad in ("", PAD)
+        )
+        pieces = None if bare is None or padded is None else pieces_of(bare, padded, names)
+        is_same = pieces is not None and pieces.fill([e["content"] for e in entries]) == self.render(
+            entries, tools
+        )
+        return pieces if is_same else None
 
     def entry(self, message: Message) -> Entry:
         """Return `message` for the template, its texts defused."""
