@@ -128,6 +128,10 @@ def children() -> Iterable[int]:
     """Yield the processes whose parent is this one; none where the system does not tell."""
     if sys.platform != "linux":
         return
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:  # none at all: the many processes of others need not be looked at
+        return
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
