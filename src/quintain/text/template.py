@@ -9,7 +9,7 @@ showed that the template merely appends.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -154,24 +154,9 @@ class Template:
         if key not in self._openings:
             if len(self._openings) >= MOST_OPENINGS:
                 self._openings.clear()
-            self._openings[key] = self._opening_pieces(entries, tools)
+            self._openings[key] = opening_pieces(entries, lambda chat: self._attempt(chat, tools))
         pieces = self._openings[key]
         return self.render(entries, tools) if pieces is None else pieces.fill(contents)
-
-    def _opening_pieces(self, entries: Sequence[Entry], tools: Sequence[ToolSpec]) -> Pieces | None:
-        """Return the pieces of chats like `entries`; None unless filling them gives these, too."""
-        names = [f"{NEW}{index}" for index in range(len(entries))]
-        bare, padded = (
-            self._attempt(
-                [{**e, "content": pad + n + pad} for e, n in zip(entries, names, strict=True)], tools
-            )
-            for pad in ("", PAD)
-        )
-        pieces = None if bare is None or padded is None else pieces_of(bare, padded, names)
-        is_same = pieces is not None and pieces.fill([e["content"] for e in entries]) == self.render(
-            entries, tools
-        )
-        return pieces if is_same else None
 
     def entry(self, message: Message) -> Entry:
         """Return `message` for the template, its texts defused."""
@@ -334,6 +319,21 @@ class Template:
             "parameters": defused(tool.parameters, defuse),
         }
         return {"type": "function", "function": function}
+
+
+def opening_pieces(
+    entries: Sequence[Entry], attempt: Callable[[Sequence[Entry]], str | None]
+) -> Pieces | None:
+    """Return the pieces of chats like `entries`, as `attempt` renders them; None unless they give these."""
+    names = [f"{NEW}{index}" for index in range(len(entries))]
+    bare, padded, own = (
+        attempt([{**entry, "content": text} for entry, text in zip(entries, texts, strict=True)])
+        for texts in (names, [PAD + name + PAD for name in names], [entry["content"] for entry in entries])
+    )
+    pieces = None if bare is None or padded is None else pieces_of(bare, padded, names)
+    return (
+        pieces if pieces is not None and pieces.fill([entry["content"] for entry in entries]) == own else None
+    )
 
 
 def template_of(tokenizer: PreTrainedTokenizerBase) -> str | None:
