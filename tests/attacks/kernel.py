@@ -1,5 +1,7 @@
 """A1: out of the box, into its neighbours, or into the kernel. Kernel files are asked for access, never opened."""
 
+from pathlib import Path
+
 from tests.attacks.attack import Attack, both
 from tests.attacks.box import (
     CAPABLE,
@@ -15,7 +17,7 @@ from tests.attacks.box import (
 
 KERNEL_FILES = {
     "core_pattern": "/proc/sys/kernel/core_pattern",
-    "modprobe": "/proc/sys/kernel/modprobe",
+    "hostname": "/proc/sys/kernel/hostname",
     "drop_caches": "/proc/sys/vm/drop_caches",
     "panic": "/proc/sys/kernel/panic",
     "overcommit": "/proc/sys/vm/overcommit_memory",
@@ -24,6 +26,8 @@ KERNEL_FILES = {
     "docker.sock": "/run/docker.sock",
     "containerd.sock": "/run/containerd/containerd.sock",
 }
+if Path("/proc/sys/kernel/modprobe").exists():  # not in a kernel without modules
+    KERNEL_FILES["modprobe"] = "/proc/sys/kernel/modprobe"
 DEVICES = {
     "memory": "/dev/mem",
     "kernel log": "/dev/kmsg",

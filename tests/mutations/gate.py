@@ -56,9 +56,15 @@ class Seen:
     ) -> Generator[None, Any, Any]:
         report = yield
         if report.failed and call.excinfo is not None:
-            self.failed[item.nodeid] = [kind.__name__ for kind in call.excinfo.type.__mro__]
+            self.failed[item.nodeid] = kinds_of(call.excinfo.value)
         self.num_passed += report.when == "call" and report.passed
         return report
+
+
+def kinds_of(error: BaseException) -> list[str]:
+    """Return the names of the error's classes; of a group (hypothesis found several), those of all its parts."""
+    parts = error.exceptions if isinstance(error, BaseExceptionGroup) else (error,)
+    return [kind.__name__ for part in parts for kind in type(part).__mro__]
 
 
 def read(file: Path) -> Mutation:
