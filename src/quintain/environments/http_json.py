@@ -166,8 +166,8 @@ def checked_deadline(seconds: float) -> float:
     return seconds
 
 
-def key_in(path: str) -> str:
-    """Return the first word in the file at `path`; nothing where no file is named.
+def key_in(path: str, *, asked: str = "key file: got ") -> str:
+    """Return the first word in the file at `path`; nothing where no file is named. `asked` opens its errors.
 
     Raises:
         UsageError: it cannot be read, or is empty.
@@ -177,7 +177,7 @@ def key_in(path: str) -> str:
     try:
         words = Path(path).read_text(encoding="utf-8").split()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"key file: got {path!r} ({error}); give a readable text file") from error
+        raise UsageError(f"{asked}{path!r} ({error}); give a readable text file") from error
     if not words:
-        raise UsageError(f"key file: got {path!r}, which is empty; write the key into it")
+        raise UsageError(f"{asked}{path!r}, which is empty; write the key into it")
     return words[0]

@@ -10,12 +10,12 @@ import json
 import time
 import urllib.error
 import urllib.request
-from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 from quintain.environments.desk_case import Case
 from quintain.environments.desk_user import OTHERS, STOP, WISHES, Dialogue, Speech
+from quintain.environments.http_json import key_in
 from quintain.environments.tools import OwnedFault
 from quintain.errors import UsageError
 
@@ -73,7 +73,7 @@ class EndpointUser:
         self.url, self.model, self.deadline = url.rstrip("/"), model, deadline
         self._headers = {"Content-Type": "application/json"}
         if key_file:
-            self._headers["Authorization"] = f"Bearer {_key(key_file)}"
+            self._headers["Authorization"] = f"Bearer {key_in(key_file, asked='desk: got user_key_file=')}"
         # Proxies come from environment variables, which only the command line reads.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _StaysThere())
 
@@ -172,14 +172,3 @@ def _content(body: bytes) -> str:
     if not isinstance(content, str) or not content.strip():
         raise ValueError("no text")
     return content.strip()[:LONGEST_REPLY]
-
-
-def _key(path: str) -> str:
-    """Return the first line of the file at `path`."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8").split()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"desk: got user_key_file={path!r} ({error}); give a readable text file") from error
-    if not lines:
-        raise UsageError(f"desk: got user_key_file={path!r}, which is empty; write the key into it")
-    return lines[0]

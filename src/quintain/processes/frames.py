@@ -72,7 +72,7 @@ class Frames:
             while True:
                 frame = self._frame()
                 if frame is not None:
-                    self._drain(self._text, self._said, most)
+                    read_into(self._said, self._text, most)
                     return "output" if len(self._said) > most else frame
                 self._send()
                 remaining = deadline - time.monotonic()
@@ -80,8 +80,8 @@ class Frames:
                     return "time"
                 tick = 0.002 if self._unsent else min(TICK, remaining)
                 ready = {key.fd for key, _ in selector.select(tick)}
-                is_open = self._drain(self._replies, self._unread, LARGEST + 4)
-                if not self._drain(self._text, self._said, most) and self._text in selector.get_map():
+                is_open = read_into(self._unread, self._replies, LARGEST + 4)
+                if not read_into(self._said, self._text, most) and self._text in selector.get_map():
                     selector.unregister(self._text)
                 if len(self._said) > most:
                     return "output"
@@ -99,12 +99,12 @@ class Frames:
 
     def is_quiet(self) -> bool:
         """Whether nothing has come that was not read."""
-        self._drain(self._replies, self._unread, LARGEST)
+        read_into(self._unread, self._replies, LARGEST)
         return not self._unread
 
     def forget(self) -> None:
         """Drop what the other side has said beyond its answer; it must stand still."""
-        self._drain(self._replies, self._unread, LARGEST)
+        read_into(self._unread, self._replies, LARGEST)
         self._unread.clear()
 
     def _frame(self) -> dict[str, Any] | None:
@@ -132,15 +132,16 @@ class Frames:
             while self._unsent:
                 del self._unsent[: os.write(self._requests, self._unsent[:CHUNK])]
 
-    def _drain(self, stream: int, content: bytearray, most: int) -> bool:
-        """Append what `stream` holds to `content`, up to a little more than `most`; False at its end."""
-        with suppress(BlockingIOError):
-            while len(content) <= most:
-                chunk = os.read(stream, CHUNK)
-                if not chunk:
-                    return False
-                content += chunk
-        return True
+
+def read_into(content: bytearray, stream: int, most: int) -> bool:
+    """Append what `stream` holds to `content`, up to a little more than `most`; False at the end of it."""
+    with suppress(BlockingIOError):
+        while len(content) <= most:
+            chunk = os.read(stream, CHUNK)
+            if not chunk:
+                return False
+            content += chunk
+    return True
 
 
 def framed(request: Mapping[str, Any]) -> bytes:

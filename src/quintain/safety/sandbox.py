@@ -8,15 +8,13 @@ import os
 import selectors
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from subprocess import Popen
 
 from quintain.errors import SandboxError
+from quintain.processes.frames import read_into
 from quintain.safety.box import TICK, Box, checked_files
 from quintain.safety.limits import Finished, Limits, Reason
 from quintain.types import NOTHING
-
-CHUNK = 1 << 16
 
 
 def run(
@@ -71,17 +69,6 @@ def _watched(box: Box, limits: Limits) -> tuple[dict[str, bytearray], Reason]:
             reason = box.passed_limit()
             if reason:
                 return written, reason
-
-
-def read_into(content: bytearray, stream: int, most: int) -> bool:
-    """Append what `stream` holds to `content`, up to a little more than `most`; False at the end of it."""
-    with suppress(BlockingIOError):
-        while len(content) <= most:
-            chunk = os.read(stream, CHUNK)
-            if not chunk:
-                return False
-            content += chunk
-    return True
 
 
 def _streams(process: Popen[bytes]) -> dict[str, int]:
