@@ -17,6 +17,7 @@ from quintain.engines.scripted import Script, Scripted
 from quintain.environments.guess import Guess
 from quintain.environments.protocol import Environment
 from quintain.environments.tools import tool
+from quintain.environments.worker import WorkerFault
 from quintain.errors import EnvironmentFault, FailureRateError, InvariantError, UsageError
 from quintain.models.tiny import build_tiny
 from quintain.rollout.collect import Limits, Rollout
@@ -526,6 +527,27 @@ def test_a_constructor_that_raises_is_named(chat: Chat) -> None:
     assert str(caught.value) == "making environment Fragile: got OSError: no such file; mend __init__"
     with pytest.raises(UsageError, match="world: got nothing"):
         Rollout(PlainText(chat), refused, engine).groups(tasks(1), size=1, seed=0)
+
+
+@pytest.mark.parametrize("breaks", [1, 2])
+def test_an_environment_whose_process_breaks_while_it_begins_is_made_again(chat: Chat, breaks: int) -> None:
+    made: list[World] = []
+
+    def make() -> World:
+        made.append(World(Book()))
+        if len(made) <= breaks:
+            raise WorkerFault.of("environment", "crash", "open ended its process")
+        return made[-1]
+
+    rollout = Rollout(PlainText(chat), make, Scripted(saying(chat, "right")), limits=Limits(attempts=2))
+    if breaks == 2:
+        with pytest.raises(WorkerFault, match="open ended its process"):
+            rollout.groups(tasks(1), size=1, seed=0)
+    else:
+        rollout.groups(tasks(1), size=1, seed=0)
+        assert rollout.num_attempts == 2
+    assert len(made) == 2
+    assert [(failure.owner, failure.kind) for failure in rollout.broken] == [("environment", "crash")]
 
 
 class Listing(World):

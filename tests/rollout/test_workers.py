@@ -156,12 +156,14 @@ def test_killed_workers_lose_no_episode(chat: Chat, kills: int, count: int) -> N
     rollout = collecting(chat, f"{WORLD}:Breaking", parallel=8, attempts=4, max_failure_share=1.0)
     struck: list[int] = []
     is_over = threading.Event()
+    others = set(children())
 
     def strike() -> None:
         """Kill a worker, keeper or what it keeps, every now and then, as long as there are episodes."""
         rng = random.Random(0)
         while len(struck) < kills and not is_over.wait(0.01):
-            found = [process for keeper in children() for process in (keeper, *below(keeper))]
+            keepers = [process for process in children() if process not in others]
+            found = [process for keeper in keepers for process in (keeper, *below(keeper))]
             if len(found) > 8:
                 struck.append(rng.choice(found))
                 with suppress(ProcessLookupError):

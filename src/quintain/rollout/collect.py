@@ -16,6 +16,7 @@ from quintain.agents.protocol import Agent
 from quintain.engines.protocol import Engine
 from quintain.environments.boundary import spec_of
 from quintain.environments.protocol import Environment, Factory, Killable
+from quintain.environments.tools import OwnedFault
 from quintain.errors import EnvironmentFault, InvariantError, QuintainError
 from quintain.rollout.episode import Answer, Episode, Looks, Prefix, Start, Wait
 from quintain.rollout.failures import INFRASTRUCTURE, check_broken, check_failures, one_line
@@ -133,13 +134,19 @@ class Rollout:
         self._idle.append(environment)
 
     def make(self) -> Environment:
-        """Return a new environment, as the agent needs it.
+        """Return a new environment, as the agent needs it; one whose process broke while it began is tried again.
 
         Raises:
             EnvironmentFault: its constructor raised, or did not return in time.
             SandboxError: the agent runs code, and isolation is missing.
         """
         (made,) = self.stepper.run([partial(attempted, self.make_environment)])
+        for _ in range(self.limits.attempts - 1):
+            if not isinstance(made, OwnedFault) or made.owner not in INFRASTRUCTURE:
+                break
+            self.num_attempts += 1
+            self.broken.append(Failure(owner=made.owner, kind=made.kind, message=str(made)))
+            (made,) = self.stepper.run([partial(attempted, self.make_environment)])
         if isinstance(made, QuintainError):
             raise made
         if isinstance(made, Failure):
