@@ -25,6 +25,7 @@ from quintain.environments.protocol import Environment
 from quintain.errors import UsageError, suggestion
 
 CATALOG: dict[str, str] = {
+    "agentdojo": "quintain.environments.agentdojo:AgentDojo",
     "agentgym": "quintain.environments.agentgym:AgentGym",
     "babyai": "quintain.environments.babyai:BabyAI",
     "bandit": "quintain.environments.bandit:Bandit",
@@ -32,6 +33,7 @@ CATALOG: dict[str, str] = {
     "calc": "quintain.environments.calc:Calc",
     "collab": "quintain.environments.collab:Collab",
     "craft": "quintain.environments.craft:Craft",
+    "crafter": "quintain.environments.crafter:Crafter",
     "desk": "quintain.environments.desk:Desk",
     "guess": "quintain.environments.guess:Guess",
     "gymnasium": "quintain.environments.gym:Gymnasium",
@@ -59,9 +61,11 @@ CATALOG: dict[str, str] = {
     "worker": "quintain.environments.worker:Worker",
 }
 ADAPTERS: dict[str, str] = {
+    "agentdojo": "agentdojo/slack",
     "agentgym": "agentgym/127.0.0.1:36001",
     "babyai": "babyai/GoToRedBallNoDists",
     "bfcl": "bfcl/simple_python",
+    "crafter": "crafter/collect_drink",
     "gymnasium": "gymnasium/FrozenLake-v1",
     "miniwob": "miniwob/login-user",
     "http-tools": "http-tools/FILE.json",
