@@ -6,7 +6,14 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from quintain.errors import DataError, UsageError
 from quintain.text.chat import Chat
-from quintain.text.tokenizer import CALL_TOKENS, SPECIAL_TOKENS, corpus_pieces, encode_text, train_tokenizer
+from quintain.text.tokenizer import (
+    CALL_TOKENS,
+    SPECIAL_TOKENS,
+    corpus_pieces,
+    cutter,
+    encode_text,
+    train_tokenizer,
+)
 from quintain.types import Message, as_content
 
 CORPUS = (
@@ -36,10 +43,20 @@ def test_a_word_that_is_a_whole_answer_is_one_token_even_in_a_tight_vocabulary()
 
 def test_answers_are_found_between_markers_and_as_whole_texts() -> None:
     pieces, answers = corpus_pieces(
-        ["<|assistant|>left<|end|>", "<|user|>see<|assistant|>go on", "up", "up", "a long one", "too, long"]
+        ["<|assistant|>left<|end|>", "<|user|>see<|assistant|>go on", "up", "up", "a long one", "too, long"],
+        cutter("phrases"),
     )
     assert pieces == ["left", "see", "go on", "up", "up", "a long one", "too, long"]
     assert answers == ("up", "a long one", "go on", "left")
+
+
+def test_tokens_span_phrases_or_words() -> None:
+    text = "take the red ball 12 ahead, now"
+    phrases = train_tokenizer([text] * 9)
+    words = train_tokenizer([text] * 9, tokens="words")
+    cuts = [[t.decode([i]) for i in encode_text(t, text)] for t in (phrases, words)]
+    assert cuts[0] == ["take the red ball", " 12 ahead", ",", " now"]
+    assert cuts[1] == ["take", " the", " red", " ball", " 12", " ahead", ",", " now"]
 
 
 def test_training_is_deterministic() -> None:

@@ -29,7 +29,7 @@ from quintain.errors import ModelError, UsageError
 from quintain.eval.evaluate import Evaluation
 from quintain.eval.evaluate import evaluate as evaluated
 from quintain.models.load import LoadedModel, check_folder, find_folder, load, load_tokenizer
-from quintain.models.tiny import SIZES
+from quintain.models.tiny import new_model
 from quintain.recipes.configure import build
 from quintain.recipes.job import Job
 from quintain.recipes.names import recipe_module
@@ -102,7 +102,7 @@ def train(
 def check_parts(job: Job) -> None:
     """Raise the error of an environment that does not work, or of a model that is not there."""
     ready(job.environment, for_training=True)
-    if job.model not in SIZES:
+    if new_model(job.model) is None:
         check_folder(find_folder(job.model), job.model)
 
 

@@ -18,7 +18,7 @@ class Job:
     environment: str = "babyai/GoToRedBallNoDists"
     """Name in the catalogue (with knobs: keydoor?rooms=3), or file.py:Class, or package.module:Class."""
     model: str = "tiny"
-    """tiny, or the folder or hub id of a Hugging Face causal language model."""
+    """A new one (micro, mini, tiny, small; mini?tokens=words), or a folder or hub id of a causal language model."""
     agent: str = "auto"
     """Harness the model acts through: tools, choice, react, text..., with wrappers in front: window+react."""
     seed: int = 0

@@ -18,7 +18,7 @@ from quintain.environments.baselines import random_action, telling
 from quintain.environments.boundary import asked, tasks_of
 from quintain.environments.protocol import Environment, Expert, Factory
 from quintain.models.load import load
-from quintain.models.tiny import SIZES, build_tiny
+from quintain.models.tiny import build_tiny, new_model
 from quintain.recipes.corpus import corpus
 from quintain.rollout.collect import Limits, OnEpisode, Rollout
 from quintain.rollout.policies import Demonstrator
@@ -38,17 +38,19 @@ FUMBLES = 0.15
 def new_policy(
     model: str, make_environment: Factory, *, seed: int
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Return the model and tokenizer that `model` names: a size of tiny model, a folder or a hub id."""
-    if model in SIZES:
-        tokenizer = new_tokenizer(make_environment, seed=seed)
-        return build_tiny(tokenizer, size=model, seed=seed), tokenizer
+    """Return the model and tokenizer that `model` names: a new one (`new_model`), a folder or a hub id."""
+    if (new := new_model(model)) is not None:
+        tokenizer = new_tokenizer(make_environment, seed=seed, tokens=new.tokens)
+        return build_tiny(tokenizer, size=new.size, seed=seed), tokenizer
     loaded = load(model)
     return loaded.model, loaded.tokenizer
 
 
-def new_tokenizer(make_environment: Factory, *, seed: int) -> PreTrainedTokenizerFast:
-    """Return a tokenizer trained on what the environment writes."""
-    return train_tokenizer(corpus(make_environment, seed))
+def new_tokenizer(
+    make_environment: Factory, *, seed: int, tokens: str = "phrases"
+) -> PreTrainedTokenizerFast:
+    """Return a tokenizer trained on what the environment writes; `tokens` as in `SPANS`."""
+    return train_tokenizer(corpus(make_environment, seed), tokens=tokens)
 
 
 def harness(

@@ -18,7 +18,7 @@ import torch
 from quintain.credit.group import group_relative
 from quintain.data.samples import in_streams, samples_from
 from quintain.errors import InvariantError
-from quintain.models.tiny import SIZES
+from quintain.models.tiny import new_model
 from quintain.recipes.job import Job
 from quintain.recipes.work import Work, opened
 from quintain.rollout.collect import Limits
@@ -72,7 +72,7 @@ def preflight(job: Job) -> Preflight:
     with (
         TemporaryDirectory(prefix="quintain-check-") as place,
         Run.create(Path(place) / "check", recipe="check", config=asdict(small)) as run,
-        opened(small, run, has_warm_up=job.model in SIZES, limits=limits) as work,
+        opened(small, run, has_warm_up=new_model(job.model) is not None, limits=limits) as work,
     ):
         tasks = work.curriculum.draw(1, NUM_TASKS)
         return examined(work, work.rollout.groups(tasks, size=GROUP_SIZE, seed=work.seed("check")))

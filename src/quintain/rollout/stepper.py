@@ -22,6 +22,8 @@ from quintain.types import Failure
 T = TypeVar("T")
 THREAD = "quintain-environment"
 """Name of the threads that run environment code."""
+LASTING = (THREAD, "quintain-sandbox", "quintain-template")
+"""How the names of threads of ours begin that outlive an environment on purpose."""
 
 
 @dataclass(slots=True)
@@ -95,7 +97,7 @@ class Stepper:
         self.started |= {
             thread
             for thread in threading.enumerate()
-            if thread not in before and not thread.name.startswith(THREAD)
+            if thread not in before and not thread.name.startswith(LASTING)
         }
         results: list[T | Failure | None] = [None] * len(calls)
         for worker, batch in enumerate(batches):

@@ -1,9 +1,9 @@
 """A small byte-level BPE tokenizer trained on given texts, with the house's compact chat template.
 
 One turn costs two markers: ``<|user|>content<|assistant|>`` sampled ``<|end|>``, no newlines, because the
-length of prompts decides how fast a small model rolls out. For the same reason tokens may span a few words:
-worlds repeat their phrases ("red ball", "3 ahead"). The one rule: training is deterministic, and a word or
-phrase the corpus shows as a whole answer is one token where there is room for it.
+length of prompts decides how fast a small model rolls out. For the same reason tokens may span a few words, unless
+they are asked not to: worlds repeat their phrases ("red ball", "3 ahead"). The one rule: training is deterministic,
+and a word or phrase the corpus shows as a whole answer is one token where there is room for it.
 """
 
 from __future__ import annotations
@@ -54,14 +54,20 @@ COMPACT_TEMPLATE = (
 """Append-only template over `SPECIAL_TOKENS`: tools in the system message, calls as Hermes writes them."""
 
 PHRASES = r" ?\p{L}+(?: \p{L}+){0,3}| ?\d+(?: \p{L}+)?| ?[^\s\p{L}\d]+|\s+"
-"""What a token may span: up to four words, a number with the word after it, or punctuation."""
+"""Up to four words, a number with the word after it, or punctuation."""
+WORDS = r" ?\p{L}+| ?\d+| ?[^\s\p{L}\d]+|\s+"
+"""A word, a number, or punctuation."""
+SPANS = {"phrases": PHRASES, "words": WORDS}
+"""What a token may span, by name. Phrases make short streams; words let a model copy what it never saw together."""
 
 _MARKERS = re.compile(f"({'|'.join(map(re.escape, (*SPECIAL_TOKENS, *CALL_TOKENS)))})")
 _ENCODERS: WeakKeyDictionary[PreTrainedTokenizerBase, TextEncoder] = WeakKeyDictionary()
 
 
-def train_tokenizer(corpus: Iterable[str], vocab_size: int = 1024) -> PreTrainedTokenizerFast:
-    """Return a byte-level BPE tokenizer of at most `vocab_size` tokens, trained on the texts of `corpus`.
+def train_tokenizer(
+    corpus: Iterable[str], vocab_size: int = 1024, *, tokens: str = "phrases"
+) -> PreTrainedTokenizerFast:
+    """Return a byte-level BPE tokenizer of at most `vocab_size` `tokens` (see `SPANS`), trained on `corpus`.
 
     Special tokens may appear in the corpus; they only separate its texts. A word or phrase that is a whole text, or
     stands between ``<|assistant|>`` and the next marker, becomes one token if the vocabulary has room for it.
@@ -76,14 +82,15 @@ def train_tokenizer(corpus: Iterable[str], vocab_size: int = 1024) -> PreTrained
             f"vocab_size of the tokenizer: got {vocab_size}; "
             f"give at least {SMALLEST_VOCABULARY} (bytes and markers)"
         )
-    pieces, answers = corpus_pieces(corpus)
+    cut = cutter(tokens)
+    pieces, answers = corpus_pieces(corpus, cut)
     if not pieces:
         raise DataError("the corpus of the tokenizer: got no text; give at least one text that is not empty")
-    tokenizer = _trained(pieces, vocab_size)
+    tokenizer = _trained(pieces, vocab_size, cut)
     for repeats in ANSWER_REPEATS:
         if all(len(tokenizer.encode(word).ids) == 1 for word in answers):
             break
-        tokenizer = _trained([*pieces, *answers * repeats], vocab_size)
+        tokenizer = _trained([*pieces, *answers * repeats], vocab_size, cut)
     return _wrapped(tokenizer)
 
 
@@ -103,11 +110,10 @@ def encoder_of(tokenizer: PreTrainedTokenizerBase) -> TextEncoder:
     return encoder
 
 
-def corpus_pieces(corpus: Iterable[str]) -> tuple[list[str], tuple[str, ...]]:
-    """Return the texts of `corpus` between markers, and words that are a whole answer, commonest first."""
+def corpus_pieces(corpus: Iterable[str], cut: Sequence_) -> tuple[list[str], tuple[str, ...]]:
+    """Return the texts of `corpus` between markers, and what `cut` leaves whole of answers, commonest first."""
     pieces: list[str] = []
     answers: Counter[str] = Counter()
-    split = _phrases()
     for text in corpus:
         parts = _MARKERS.split(text)
         for index in range(0, len(parts), 2):
@@ -116,20 +122,21 @@ def corpus_pieces(corpus: Iterable[str]) -> tuple[list[str], tuple[str, ...]]:
             if not part:
                 continue
             pieces.append(part)
-            if is_answer and len(part) <= LONGEST_ANSWER and len(split.pre_tokenize_str(part)) == 1:
+            if is_answer and len(part) <= LONGEST_ANSWER and len(cut.pre_tokenize_str(part)) == 1:
                 answers[part] += 1
     ranked = sorted(answers.items(), key=lambda item: (-item[1], item[0]))
     return pieces, tuple(word for word, _ in ranked[:MOST_ANSWERS])
 
 
-def _phrases() -> Sequence_:
-    """Return the pre-tokenizer that cuts text into `PHRASES`, as bytes."""
-    return Sequence_([Split(Regex(PHRASES), "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)])
+def cutter(tokens: str) -> Sequence_:
+    """Return the pre-tokenizer that cuts text into `SPANS[tokens]`, as bytes."""
+    pattern = Regex(SPANS[tokens])
+    return Sequence_([Split(pattern, "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)])
 
 
-def _trained(pieces: Sequence[str], vocab_size: int) -> Tokenizer:
+def _trained(pieces: Sequence[str], vocab_size: int, cut: Sequence_) -> Tokenizer:
     tokenizer = Tokenizer(BPE())
-    tokenizer.pre_tokenizer = _phrases()
+    tokenizer.pre_tokenizer = cut
     tokenizer.decoder = ByteLevelDecoder()
     trainer = BpeTrainer(
         vocab_size=vocab_size - len(CALL_TOKENS),
