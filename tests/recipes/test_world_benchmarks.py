@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from quintain.agents import catalog
+from quintain.agents.catalog import AUTO, PRESETS, WRAPPERS, check
 from quintain.cli.main import main
 from quintain.environments.catalog import ADAPTERS, CATALOG, find
 from quintain.errors import DataError, UsageError
@@ -15,6 +17,7 @@ from quintain.recipes import world_benchmarks
 from quintain.recipes.imitation import sft
 from quintain.recipes.world_benchmarks import (
     END_MARK,
+    HARNESSES,
     START_MARK,
     WORLDS,
     Imitated,
@@ -42,6 +45,13 @@ def test_every_embedded_world_is_imitated() -> None:
         config = world.config(2, {})
         assert config.seed == 2 and config.eval_every == config.steps
         assert find(config.environment).spec.startswith(world.name)
+
+
+def test_every_harness_is_imitated_through() -> None:
+    layers = {layer.name for world in HARNESSES for layer in check(world.config(0, {}).agent)}
+    assert layers - {AUTO} == {*catalog.HARNESSES, *WRAPPERS, *PRESETS}
+    names = [world.name for world in HARNESSES]
+    assert len(names) == len(set(names))
 
 
 def test_a_run_is_done_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,9 +107,15 @@ def test_the_command_stores_what_it_found(tmp_path: Path, capsys: pytest.Capture
     text = page.read_text()
     assert text.startswith("# Worlds\n") and text.endswith(f"{END_MARK}\n\nMore.\n") and "old" not in text
     command = json.loads(output.read_text())["guess"]["command"]
-    assert "| `guess` | " in text and "of 1 worlds reach 90 %" in text and command in text
+    assert "| `guess` | " in text and "of 1 reach 90 %" in text and command in text
     page.write_text("# Worlds\n")
     assert main(writing) == DataError.exit_code
+    agents = tmp_path / "agents.json"
+    argv = ["bench", "worlds", "--agents", "--only", "rci", "--seeds", "1", "--runs", str(tmp_path / "runs")]
+    assert main([*argv, "--output", str(agents), "--set", json.dumps(SMALL)]) == 0
+    page.write_text(f"{START_MARK}\n{END_MARK}\n")
+    assert main(["bench", "worlds", "--agents", "--output", str(agents), "--page", str(page)]) == 0
+    assert "| agent | world |" in page.read_text() and "| `rci` | `collab` | " in page.read_text()
     capsys.readouterr()
     assert main(["bench", "worlds", "--only", "guest"]) == UsageError.exit_code
     assert "guess" in capsys.readouterr().err

@@ -28,22 +28,24 @@ COLUMNS = ("world", "share of the expert's success", "imitator", "expert", "para
 def worlds(argv: Sequence[str]) -> int:
     """Imitate the experts of the embedded worlds."""
     parser = Parser("bench worlds", "Imitate the expert of each world from nothing, over seeds.")
-    parser.flag("--only", "worlds, separated by commas (default: all)", "NAMES")
+    parser.flag("--only", "worlds (or harnesses), separated by commas (default: all)", "NAMES")
+    parser.switch("--agents", "imitate through every harness, in a small world, instead of in every world")
     parser.flag("--seeds", "seeds of each (default 3)", "N", "3")
     parser.flag("--jobs", "processes that train side by side, one thread each (default 1)", "N", "1")
-    parser.flag("--runs", "folder that holds the runs (default runs/worlds)", "ROOT", "runs/worlds")
-    parser.flag("--output", "file of results (default docs/results/worlds.json)", "FILE")
+    parser.flag("--runs", "folder that holds the runs (default runs/worlds, or runs/agents)", "ROOT")
+    parser.flag("--output", "file of results (default docs/results/worlds.json, or agents.json)", "FILE")
     parser.flag("--set", "settings over those of the benchmark, as JSON", "JSON", "{}")
     parser.flag("--page", "run nothing; write the stored results into this page, between its marks", "FILE")
     parser.switch("--json", "print the results as JSON")
     arguments = parser.read(argv)
-    chosen = named(arguments.only)
+    chosen = named(arguments.only, through_agents=arguments.agents)
     seeds = range(whole_number(arguments.seeds, "--seeds", least=1))
     jobs = whole_number(arguments.jobs, "--jobs", least=1)
-    output = Path(arguments.output or "docs/results/worlds.json")
+    kind = "agents" if arguments.agents else "worlds"
+    output = Path(arguments.output or f"docs/results/{kind}.json")
     if arguments.page is not None:
         return page(output, Path(arguments.page))
-    settings, root = overrides(arguments.set), Path(arguments.runs)
+    settings, root = overrides(arguments.set), Path(arguments.runs or f"runs/{kind}")
     root.mkdir(parents=True, exist_ok=True)
 
     from quintain.recipes.world_benchmarks import row
@@ -92,15 +94,15 @@ def page(results: Path, file: Path) -> int:
     return 0
 
 
-def named(only: str | None) -> "list[World]":
-    """Return the worlds that `only` names, all of them without.
+def named(only: str | None, *, through_agents: bool) -> "list[World]":
+    """Return the worlds (or harnesses, `through_agents`) that `only` names, all of them without.
 
     Raises:
         UsageError: there is no such world.
     """
-    from quintain.recipes.world_benchmarks import WORLDS
+    from quintain.recipes.world_benchmarks import HARNESSES, WORLDS
 
-    known = {world.name: world for world in WORLDS}
+    known = {world.name: world for world in (HARNESSES if through_agents else WORLDS)}
     names = list(known) if only is None else [name.strip() for name in only.split(",") if name.strip()]
     for name in names:
         if name not in known:
