@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -110,9 +111,9 @@ def forked(work: Callable[[], None], log: str = os.devnull) -> int:
     return child
 
 
-def in_child(work: Callable[[], None]) -> int:
+def in_child(work: Callable[[], None], log: str = os.devnull) -> int:
     """Run `work` in a fork and return its status: 0, or -9 when it was killed."""
-    _, status = os.waitpid(forked(work), 0)
+    _, status = os.waitpid(forked(work, log), 0)
     return os.waitstatus_to_exitcode(status)
 
 
@@ -159,11 +160,14 @@ def too_few(folder: Path) -> str:
 
 
 def judged(folder: Path, expected: dict[str, Any]) -> str:
-    """Resume the run in `folder` and return how it differs from the whole one."""
-    status = in_child(lambda: train(folder))
-    if status:
-        return f"status {status}"
-    return "" if outcome(folder) == expected else "another outcome"
+    """Resume the run in `folder` and return how it differs from the whole one; a run that is equal is removed."""
+    log = Path(f"{folder}.log")
+    if status := in_child(lambda: train(folder), str(log)):
+        return f"status {status}: {log.read_text()[-500:]}"
+    if outcome(folder) != expected:
+        return "another outcome"
+    shutil.rmtree(folder)
+    return ""
 
 
 def killed_runs(root: Path, kills: int, counts: dict[str, int]) -> dict[str, Any]:

@@ -130,6 +130,27 @@ def test_a_repeated_step_with_other_trajectories_is_reported_once(folder: Path, 
         assert "step 1 of 'train' saw other trajectories" in run.events()[-1]["message"]
 
 
+def test_a_step_names_its_weights_and_a_repeated_one_that_leads_to_others_is_reported(
+    folder: Path, make: Any
+) -> None:
+    def commit(run: Run, step: int, weights: str | None) -> None:
+        run.append([make(0)], step=step)
+        run.commit(step, {}, weights=weights, policy_version=step)
+
+    with Run.create(folder, recipe="r", config={}) as run:
+        for step, weights in enumerate(("a", "b", None, "d")):
+            commit(run, step, weights)
+        assert run.weights() == {0: "a", 1: "b", 3: "d"}
+    with Run.open(folder) as run:
+        for step, weights in enumerate(("a", None, "c")):
+            commit(run, step, weights)
+        assert [event["kind"] for event in run.events()] == ["resume"], (
+            "what is not known differs from nothing"
+        )
+        commit(run, 3, "other")
+        assert "step 3 of 'train' led to other weights" in run.events()[-1]["message"]
+
+
 def test_a_journal_that_ends_before_its_checkpoint_is_reported(folder: Path, make: Any) -> None:
     with Run.create(folder, recipe="r", config={}) as run:
         do(run, make, 0)

@@ -63,11 +63,16 @@ def _may_replace(target: Path) -> bool:
 def _flush(folder: Path) -> None:
     """Ask the system to put every file of `folder`, and the folder itself, on the disk."""
     for path in (*sorted(folder.rglob("*")), folder):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _sync(path)
+
+
+def _sync(path: Path) -> None:
+    """Ask the system to put the file or folder `path` on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _put(source: Path, target: Path) -> None:
@@ -82,4 +87,5 @@ def _put(source: Path, target: Path) -> None:
         if old.exists():
             os.replace(old, target)
         raise
+    _sync(target.parent)
     shutil.rmtree(old, ignore_errors=True)

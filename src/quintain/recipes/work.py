@@ -20,7 +20,7 @@ from quintain.engines.local import Local
 from quintain.environments.boundary import asked, tasks_of, trainable_tools
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Factory
-from quintain.errors import InvariantError
+from quintain.errors import InvariantError, StoreError
 from quintain.models.fingerprint import fingerprint
 from quintain.models.heads import ValueHead
 from quintain.models.load import load
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 START, MODEL = "start", "model"
 """Folders of a run: the policy it starts from (after the warm-up), and the one it ends with."""
+MOST_NAMED = 50_000_000
+"""Parameters up to which the journal names the weights of every step; of larger models those of checkpoints."""
 
 
 class Work:
@@ -74,13 +76,14 @@ class Work:
             value_head=ValueHead(self.model.config.hidden_size) if has_critic else None,
             has_reference=has_reference,
         )
+        self._num_parameters = sum(p.numel() for p in self.model.parameters())
         self.canary = Canary(self.learner)
         limits = replace(limits or Limits(), max_broken_share=job.most_broken)
         self.rollout = Rollout(self.agent, self.make_environment, self.engine, limits=limits)
         self.curriculum = Uniform(tasks_of(self.make_environment))
         self.held_out = held_out(tasks_of(self.make_environment), job.eval_episodes)
         self.apart = Apart(self.held_out)
-        self.interruption = Interruption()
+        self.interruption = Interruption(self.may_break)
         rows = run.metrics()
         last = rows[-1] if rows else {}
         tools = [tool.name for tool in asked(self.make_environment, trainable_tools)]
@@ -90,6 +93,7 @@ class Work:
         self.tokens_sampled = int(last.get("total/tokens", 0))
         self.started = self._step_started = time.monotonic()
         self._num_tokens = 0
+        self._finished, self._mark = run.next_step - 1, (0, 0)
 
     def seed(self, *parts: int | str) -> int:
         """Return the seed of this run that `parts` name."""
@@ -171,15 +175,16 @@ class Work:
         row["tokens_per_second"] = (self._num_computed() - self._num_tokens) / max(row["time/step"], 1e-9)
         row |= {"total/turns": float(self.turns_taken), "total/tokens": float(self.tokens_sampled)}
         is_due = step % self.job.eval_every == 0 or step == self.job.steps or self._is_spent()
+        weights = fingerprint(self.model) if is_due or self._num_parameters <= MOST_NAMED else None
         if is_due:
             row |= self.evaluate(step)
         row["time/seconds"] = self._seconds_before + time.monotonic() - self.started
         row |= self.monitors.judge({"step": step, **row})
-        self.run.commit(step, row)
+        self.run.commit(step, row, weights=weights, policy_version=self.learner.version)
+        self._finish(step)
         self._raise_alarms(step)
         if is_due:
             self.run.checkpoint(step, self.learner.save)
-            self.run.event("weights", fingerprint(self.model), step=step, version=self.learner.version)
         self.display.step(step, row)
         self.monitors.stop_if_fatal(step)
 
@@ -205,6 +210,37 @@ class Work:
             | canaries(self.make_environment, self.held_out)
             | audited(self.make_environment, trajectories)
         )
+
+    def take_up(self) -> None:
+        """Load the newest checkpoint, if there is one, and let the engine serve its weights.
+
+        Raises:
+            InvariantError: they are not what the journal says.
+        """
+        checkpoint = self.run.latest_checkpoint()
+        if checkpoint is not None:
+            self.learner.load(Path(checkpoint.folder))
+            check_weights(self.run, self.model)
+        self.sync()
+        self._finish(self.run.next_step - 1)
+
+    def may_break(self) -> bool:
+        """Return whether the weights are those of the last finished step, so that ending now tears nothing."""
+        return not self.learner.is_updating and self._mark == self._state
+
+    def save_broken_off(self) -> None:
+        """Save the last finished step, if the one after it was broken off before anything was learned in it."""
+        if self.interruption.is_broken_off and self.run.next_step <= self._finished:
+            self.run.checkpoint(self._finished, self.learner.save)
+
+    @property
+    def _state(self) -> tuple[int, int]:
+        """What is counted when weights are changed, or should have been."""
+        return self.learner.version, self.learner.num_skipped
+
+    def _finish(self, step: int) -> None:
+        """Note that the weights are those after `step`."""
+        self._finished, self._mark = step, self._state
 
     def _raise_alarms(self, step: int) -> None:
         """Put the alarms that began with `step` into the journal and on the terminal."""
@@ -251,15 +287,30 @@ def opened(
             prepare(job, run, display, has_warm_up=has_warm_up)
         work = Work(job, run, display, has_critic=has_critic, has_reference=has_reference, limits=limits)
         work.started = started
-        stack.callback(work.rollout.close)
-        checkpoint = run.latest_checkpoint()
-        if checkpoint is not None:
-            work.learner.load(Path(checkpoint.folder))
-            check_weights(run, work.model)
-        work.sync()
         stack.enter_context(work.interruption)
-        yield work
+        stack.callback(work.rollout.close)
+        work.take_up()
+        try:
+            yield work
+        except KeyboardInterrupt:
+            work.save_broken_off()
+            raise
+        except InvariantError as error:
+            raise InvariantError(f"{error}; {last_good(run)}") from error
     run.finish("done")
+
+
+def last_good(run: Run) -> str:
+    """Return words that name the newest intact checkpoint of `run`."""
+    try:
+        checkpoint = run.latest_checkpoint()
+    except StoreError as error:
+        return f"there is no good checkpoint: {error}"
+    return (
+        "there is no checkpoint yet"
+        if checkpoint is None
+        else f"the last good checkpoint is {checkpoint.folder}"
+    )
 
 
 def check_weights(run: Run, model: PreTrainedModel) -> None:
@@ -269,11 +320,11 @@ def check_weights(run: Run, model: PreTrainedModel) -> None:
         InvariantError: the fingerprints differ.
     """
     step, found = run.next_step - 1, fingerprint(model)
-    known = [e["message"] for e in run.events() if e["kind"] == "weights" and e["data"]["step"] == step]
-    if known and known[-1] != found:
+    known = run.weights().get(step, found)
+    if known != found:
         raise InvariantError(
             f"weights of the checkpoint of step {step}: got fingerprint {found[:12]}, and the journal has "
-            f"{known[-1][:12]}; journal and checkpoints are of different runs, restore both from one copy"
+            f"{known[:12]}; journal and checkpoints are of different runs, restore both from one copy"
         )
 
 

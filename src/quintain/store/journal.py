@@ -2,7 +2,8 @@
 
 Rows are written with ``synchronous=NORMAL`` (they survive the process), a step with ``FULL`` (it and
 everything before it survive the machine). The one rule: a step is committed once and names exactly the
-trajectories it learned from, through the hash of their bytes in the order (group, index).
+trajectories it learned from, through the hash of their bytes in the order (group, index), and the weights that
+came out of it.
 """
 
 import hashlib
@@ -19,7 +20,7 @@ from quintain.errors import DataError, QuintainError, StoreError, UsageError
 from quintain.store import codec, faults
 from quintain.store.files import disk_error
 from quintain.store.rows import READ_FIELDS, Recorded, as_column, read_row, write_row
-from quintain.store.schema import APPLICATION, INSERT_STEP, INSERT_TRAJECTORY, TABLES, VERSION
+from quintain.store.schema import APPLICATION, INSERT_STEP, INSERT_TRAJECTORY, TABLES, UPGRADES, VERSION
 from quintain.types import Trajectory
 
 Report = Callable[[str, str], None]
@@ -55,8 +56,10 @@ class Journal:
                 check_same_thread=False,
             )  # fmt: skip
             try:
-                self._check_version()
+                self._version = self._checked_version()
                 self._connection.execute("PRAGMA synchronous=NORMAL")
+                if is_writable and self._version < VERSION:
+                    self._upgrade()
             except BaseException:
                 self._connection.close()
                 raise
@@ -77,8 +80,15 @@ class Journal:
             is_committed = self._find_step(step, phase) is not None
             return tuple(self._add(connection, row, is_committed) for row in rows)
 
-    def commit(self, *, step: int, phase: str, metrics: Mapping[str, float | None], seconds: float) -> str:
-        """Close `step` of `phase` durably and return the hash of its trajectories."""
+    def commit(
+        self, *, step: int, phase: str, metrics: Mapping[str, float | None], seconds: float,
+        weights: str | None = None, policy_version: int | None = None,
+    ) -> str:  # fmt: skip
+        """Close `step` of `phase` durably and return the hash of its trajectories.
+
+        `weights` names the weights after the step, by their fingerprint, and `policy_version` counts the updates that
+        led to them.
+        """
         with self._transaction("committing a step", is_durable=True) as connection:
             faults.point("commit row", self.file)
             if self._find_step(step, phase) is not None:
@@ -88,7 +98,8 @@ class Journal:
                 )
             batch_hash, count = self._hash_batch(step, phase)
             text = json.dumps(metrics)
-            connection.execute(INSERT_STEP, (step, phase, text, batch_hash, count, seconds))
+            row = (step, phase, text, batch_hash, count, seconds, weights, policy_version)
+            connection.execute(INSERT_STEP, row)
             return batch_hash
 
     def abandon(self, first_step: int) -> int:
@@ -100,13 +111,22 @@ class Journal:
                 )
             return marked.rowcount
 
-    def abandoned_hash(self, step: int, phase: str) -> str | None:
-        """Return the hash of the newest superseded commit of `step`, or None."""
+    def abandoned_hashes(self, step: int, phase: str) -> tuple[str, str | None] | None:
+        """Return the hash of the trajectories and the weights of the newest superseded commit of `step`, or None."""
         query = (
-            "SELECT batch_hash FROM steps WHERE step = ? AND phase = ? AND is_abandoned = 1 ORDER BY id DESC"
+            "SELECT batch_hash, weights FROM steps WHERE step = ? AND phase = ? AND is_abandoned = 1 "
+            "ORDER BY id DESC"
         )
         row = self._one(query, (step, phase))
-        return None if row is None else row[0]
+        return None if row is None else (row[0], row[1])
+
+    def weights(self) -> dict[int, str]:
+        """Return step → fingerprint of the weights after it, where that is known."""
+        if self._version < 2:
+            return {}
+        return dict(
+            self._all("SELECT step, weights FROM steps WHERE is_abandoned = 0 AND weights IS NOT NULL", ())
+        )
 
     def metrics(self, phase: str | None = None) -> list[dict[str, Any]]:
         """Return one row per committed step in order: ``{"step": …, "phase": …, **metrics}``."""
@@ -173,7 +193,8 @@ class Journal:
         with self._transaction("recording the status") as connection:
             connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
-    def _check_version(self) -> None:
+    def _checked_version(self) -> int:
+        """Return the version of the file, which this release can read."""
         application = self._connection.execute("PRAGMA application_id").fetchone()[0]
         version = self._connection.execute("PRAGMA user_version").fetchone()[0]
         if application != APPLICATION:
@@ -185,6 +206,18 @@ class Journal:
                 f"opening {self.file}: got schema version {version}, and this release reads up to {VERSION}; "
                 "upgrade quintain"
             )
+        return version
+
+    def _upgrade(self) -> None:
+        """Bring the file of an earlier release to the present version, in one transaction."""
+        with self._transaction(
+            f"bringing version {self._version} to {VERSION}", is_durable=True
+        ) as connection:
+            for version in range(self._version, VERSION):
+                for statement in UPGRADES[version]:
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA user_version={VERSION}")
+        self._version = VERSION
 
     def _add(self, connection: sqlite3.Connection, row: tuple[Any, ...], is_committed: bool) -> int:
         if not is_committed:

@@ -114,16 +114,28 @@ class Run:
         self._check_writable()
         return self._journal.append(trajectories, step=_natural(step), phase=phase)
 
-    def commit(self, step: int, metrics: Mapping[str, float], *, phase: str = "train") -> None:
-        """Close `step` durably with its `metrics`; what is not finite is stored as null."""
+    def commit(
+        self,
+        step: int,
+        metrics: Mapping[str, float],
+        *,
+        phase: str = "train",
+        weights: str | None = None,
+        policy_version: int | None = None,
+    ) -> None:
+        """Close `step` durably with its `metrics`; what is not finite is stored as null.
+
+        `weights` is the fingerprint of the weights after the step, `policy_version` the number of updates until then.
+        """
         self._check_writable()
         numbers = finite_metrics(metrics)
         now = time.monotonic()
         batch_hash = self._journal.commit(
-            step=_natural(step), phase=phase, metrics=numbers, seconds=now - self._since
-        )
+            step=_natural(step), phase=phase, metrics=numbers, seconds=now - self._since,
+            weights=weights, policy_version=policy_version,
+        )  # fmt: skip
         self._since = now
-        self._compare_with_abandoned(step, phase, batch_hash)
+        self._compare_with_abandoned(step, phase, batch_hash, weights)
         line = json.dumps({"step": step, "phase": phase, **numbers})
         with _on_disk("adding metrics", self.folder / METRICS):
             files.append_line(self.folder / METRICS, line)
@@ -160,6 +172,10 @@ class Run:
     def events(self) -> list[dict[str, Any]]:
         """Return what happened: ``{"time": …, "kind": …, "message": …, "data": {…}}``."""
         return self._journal.events()
+
+    def weights(self) -> dict[int, str]:
+        """Return step → fingerprint of the weights after it, of the steps that recorded one."""
+        return self._journal.weights()
 
     def metrics(self, phase: str | None = None) -> list[dict[str, Any]]:
         """Return the curve: one ``{"step": …, "phase": …, **metrics}`` per committed step."""
@@ -230,16 +246,17 @@ class Run:
                 seen = f"the checkpoint of step {step} has seen row {row}"
                 self._report("journal behind", f"{table} end at row {ends[table]}, and {seen}")
 
-    def _compare_with_abandoned(self, step: int, phase: str, batch_hash: str) -> None:
-        """Say once after resuming whether the repeated step saw the very trajectories it saw before."""
-        if not self._may_drift:
+    def _compare_with_abandoned(self, step: int, phase: str, batch_hash: str, weights: str | None) -> None:
+        """Say once after resuming if the repeated step saw other trajectories, or led to other weights, than before."""
+        before = self._journal.abandoned_hashes(step, phase) if self._may_drift else None
+        if before is None:
             return
-        before = self._journal.abandoned_hash(step, phase)
-        if before is not None and before != batch_hash:
+        what = "saw other trajectories" if before[0] != batch_hash else ""
+        if not what and None not in (before[1], weights) and before[1] != weights:
+            what = "led to other weights"
+        if what:
             self._may_drift = False
-            self._report(
-                "drift", f"step {step} of {phase!r} saw other trajectories than before the interruption"
-            )
+            self._report("drift", f"step {step} of {phase!r} {what} than before the interruption")
 
     def _hear(self, kind: str, message: str) -> None:
         """Count what the journal cannot read, and report it."""

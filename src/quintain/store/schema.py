@@ -1,10 +1,11 @@
 """The tables of ``run.db`` and their version.
 
 The one rule: rows are added, never changed; what a resumed run supersedes is only marked. A new layout gets a
-new `VERSION`, and this release says so when it meets a newer one.
+new `VERSION`, the way to it from the one before in `UPGRADES`, and a saved run in ``tests/store/formats``; this
+release says so when it meets a newer one.
 """
 
-VERSION = 1
+VERSION = 2
 APPLICATION = 0x51544E31
 """``QTN1``, in the header of the file"""
 
@@ -43,7 +44,9 @@ CREATE TABLE steps (
     batch_hash TEXT NOT NULL,
     num_trajectories INTEGER NOT NULL,
     seconds REAL NOT NULL,
-    is_abandoned INTEGER NOT NULL DEFAULT 0
+    is_abandoned INTEGER NOT NULL DEFAULT 0,
+    weights TEXT,
+    policy_version INTEGER
 );
 CREATE UNIQUE INDEX one_commit ON steps (step, phase) WHERE is_abandoned = 0;
 
@@ -64,5 +67,18 @@ ON CONFLICT DO NOTHING
 """
 
 INSERT_STEP = """
-INSERT INTO steps (step, phase, metrics, batch_hash, num_trajectories, seconds) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO steps (step, phase, metrics, batch_hash, num_trajectories, seconds, weights, policy_version)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
+
+UPGRADES: dict[int, tuple[str, ...]] = {
+    1: (
+        "ALTER TABLE steps ADD COLUMN weights TEXT",
+        "ALTER TABLE steps ADD COLUMN policy_version INTEGER",
+        """UPDATE steps SET (weights, policy_version) = (
+            SELECT message, json_extract(data, '$.version') FROM events
+            WHERE kind = 'weights' AND json_extract(data, '$.step') = steps.step ORDER BY id DESC LIMIT 1
+        )""",
+    ),
+}
+"""Version → what makes it the next one. A step named no weights in version 1; an event named those of checkpoints."""

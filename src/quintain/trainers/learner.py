@@ -80,6 +80,8 @@ class Learner:
         self.version = 0
         """number of optimizer steps taken; the policy version that the engine serves after a sync"""
         self.num_skipped = 0
+        self.is_updating = False
+        """whether the weights are being changed just now"""
         self.reference = deepcopy(model).requires_grad_(False).eval() if has_reference else None
         trained = [p for module in self._modules() for p in module.parameters() if p.requires_grad]
         if not trained:
@@ -153,9 +155,11 @@ class Learner:
         if is_finite:
             for group in self.optimizer.param_groups:
                 group["lr"] = self.optimization.learning_rate * rate_scale
+            self.is_updating = True
             self.optimizer.step()
             self.version += 1
             self.num_skipped = 0
+            self.is_updating = False
         else:
             self._skip(total, norm)
         self.optimizer.zero_grad(set_to_none=True)

@@ -1,0 +1,92 @@
+"""Runs saved by earlier formats are taken up, and those of a later one are refused with what to do."""
+
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+import torch
+from tests.store.conftest import trajectory
+from tests.trainers.test_learner import nll, qwen, streams
+
+from quintain.data.pack import pack
+from quintain.errors import StoreError
+from quintain.models.fingerprint import fingerprint
+from quintain.store import faults
+from quintain.store.run import Run
+from quintain.store.schema import UPGRADES, VERSION
+from quintain.trainers.learner import Learner, Optimization
+from quintain.types import Failure
+
+SAVED = Path(__file__).with_name("formats")
+FORMATS = range(1, VERSION + 1)
+BROKEN = Failure(owner="tool", kind="timeout", message="it hung")
+
+
+@pytest.fixture(params=FORMATS)
+def saved(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A copy of the run that was saved in each format; see ``formats/make.py``."""
+    return Path(shutil.copytree(SAVED / f"format-{request.param}", tmp_path / "saved"))
+
+
+def version_of(folder: Path) -> int:
+    raw = sqlite3.connect(folder / "run.db")
+    try:
+        return raw.execute("PRAGMA user_version").fetchone()[0]
+    finally:
+        raw.close()
+
+
+def test_a_run_is_kept_of_every_format() -> None:
+    assert {folder.name for folder in SAVED.glob("format-*")} == {f"format-{number}" for number in FORMATS}
+    assert set(UPGRADES) == set(FORMATS) - {VERSION}
+
+
+def test_a_saved_run_can_be_read_as_it_is(saved: Path) -> None:
+    before = version_of(saved)
+    with Run.open(saved, writable=False) as run:
+        assert list(run.trajectories()) == [trajectory(0), trajectory(1, outcome=BROKEN)] * 3
+        assert [row["step"] for row in run.metrics()] == [0, 1, 2]
+        assert (run.num_quarantined, run.status, run.recipe) == (0, "interrupted", "grpo")
+        assert len(run.weights()) == (0 if before == 1 else 3)
+    assert version_of(saved) == before
+
+
+def test_a_saved_run_goes_on_where_it_was(saved: Path) -> None:
+    torch.set_num_threads(1)
+    learner = Learner(qwen(), Optimization(learning_rate=1e-2))
+    with Run.open(saved) as run:
+        checkpoint = run.latest_checkpoint()
+        assert checkpoint is not None and run.next_step == 2
+        learner.load(checkpoint.folder)
+        assert fingerprint(learner.model) == run.weights()[1]
+        report = learner.step([pack(streams(2))], nll)
+        run.append([trajectory(0), trajectory(1, outcome=BROKEN)], step=2)
+        run.commit(2, {"train/loss": report.loss}, weights=fingerprint(learner.model), policy_version=3)
+        assert "drift" not in [event["kind"] for event in run.events()]
+        assert list(run.weights()) == [0, 1, 2]
+        run.checkpoint(2, learner.save)
+    assert version_of(saved) == VERSION
+
+
+def test_bringing_a_run_up_to_date_may_fail_anywhere_and_be_repeated(tmp_path: Path) -> None:
+    for number in range(1, 4):
+        folder = Path(shutil.copytree(SAVED / "format-1", tmp_path / f"{number}"))
+        with faults.inject(f"io:{number}:EIO"), pytest.raises(StoreError, match="bytes free"):
+            Run.open(folder)
+        with Run.open(folder) as run:
+            assert run.next_step == 2 and list(run.weights()) == [0, 1]
+
+
+@pytest.mark.parametrize("is_writable", [True, False])
+def test_a_run_of_a_later_format_is_refused_with_what_to_do(saved: Path, is_writable: bool) -> None:
+    raw = sqlite3.connect(saved / "run.db")
+    raw.execute(f"PRAGMA user_version={VERSION + 1}")
+    raw.close()
+    before = {
+        file: file.read_bytes() for file in saved.rglob("*") if file.is_file() and file.suffix != ".lock"
+    }
+    told = f"got schema version {VERSION + 1}, and this release reads up to {VERSION}; upgrade quintain"
+    with pytest.raises(StoreError, match=told):
+        Run.open(saved, writable=is_writable)
+    assert {file: file.read_bytes() for file in before} == before, "it is left as it was"
