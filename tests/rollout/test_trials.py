@@ -1,12 +1,15 @@
 """Failed attempts teach the next ones; solved tasks and failures of the machinery teach nothing."""
 
+import pytest
+
 from quintain.agents.harness import PlainText
 from quintain.agents.reflexion import REFLECT, Lessons
 from quintain.engines.protocol import Request
 from quintain.engines.scripted import Scripted
 from quintain.environments.protocol import Environment
+from quintain.errors import EngineFault
 from quintain.rollout.collect import Limits, Rollout
-from quintain.rollout.trials import Trial, trials
+from quintain.rollout.trials import Trial, reflect, trials
 from quintain.text.chat import Chat
 from quintain.types import Action, Failure, Observation, StepResult, Task
 
@@ -94,3 +97,29 @@ def test_a_long_attempt_is_cut_at_its_beginning(chat: Chat) -> None:
     run(chat, learner, count=2, rounds=1, max_length=128 + len(chat.encoder.plain(REFLECT)) + 25)
     assert "Which?" not in learner.reflected[0]
     assert "not 0" in learner.reflected[0]
+
+
+class Mute(Scripted):
+    """Loses what is asked about the second task."""
+
+    def __init__(self, chat: Chat) -> None:
+        super().__init__(Learner(chat))
+        self.released: list[str] = []
+
+    def submit(self, request: Request) -> None:
+        if not request.session.endswith("train/2"):
+            super().submit(request)
+
+    def release(self, session: str) -> None:
+        self.released.append(session)
+        super().release(session)
+
+
+def test_a_reflection_that_never_comes_is_the_engines_fault_with_its_name(chat: Chat) -> None:
+    attempts = run(chat, Learner(chat), rounds=1)[0].trajectories
+    engine = Mute(chat)
+    with pytest.raises(
+        EngineFault, match=r"^1 requests to the engine Mute: got no reply .* 'reflection/number/"
+    ):
+        reflect(engine, chat, attempts, Lessons(), seed=1, max_tokens=64, patience=0.0)
+    assert len(engine.released) == 3

@@ -7,7 +7,7 @@ on many at once and returns each as soon as it is done.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Protocol
@@ -41,24 +41,49 @@ class Policy(Protocol):
         ...
 
 
-class EnginePolicy:
-    """Samples with `engine`; a reply that does not come, or that nobody asked for, is the engine's fault.
+class Patience:
+    """Bounds how long `engine` may say nothing.
 
     An engine that samples a token per round answers within as many rounds as it may sample tokens; one that is
-    asked across a network has `patience` seconds. When both have passed without any reply, the requests are lost.
+    asked across a network has `seconds`. When both have passed without any reply, the requests are lost.
     """
+
+    def __init__(self, engine: Engine, seconds: float) -> None:
+        self.name = f"the engine {type(engine).__name__}"
+        self._seconds = seconds
+        self._num_silent = 0
+        self._heard = time.monotonic()
+
+    def listen(self, waiting: Mapping[str, int], *, is_reply: bool) -> None:
+        """Count a round in which there was a reply or none; `waiting` are the sessions that wait and their most tokens.
+
+        Raises:
+            EngineFault: there were too many rounds without a reply over too long a time.
+        """
+        now = time.monotonic()
+        if is_reply or not waiting:
+            self._num_silent, self._heard = 0, now
+            return
+        self._num_silent += 1
+        if self._num_silent > sum(waiting.values()) and now - self._heard > self._seconds:
+            raise EngineFault(
+                f"{len(waiting)} requests to {self.name}: got no reply in {now - self._heard:.0f} s, the "
+                f"first for session {min(waiting)!r}; restart it, then resume"
+            )
+
+
+class EnginePolicy:
+    """Samples with `engine`; a reply that does not come, or that nobody asked for, is the engine's fault."""
 
     def __init__(self, engine: Engine, *, patience: float = 600.0) -> None:
         self.engine = engine
-        self.patience = patience
+        self._patience = Patience(engine, patience)
         self._waiting: dict[str, Episode] = {}
-        self._num_silent = 0
-        self._heard = time.monotonic()
 
     @property
     def owner(self) -> str:
         """See `Policy.owner`."""
-        return f"a reply of {self._named()}"
+        return f"a reply of {self._patience.name}"
 
     def choose(self, asked: Sequence[Episode]) -> list[Choice]:
         """See `Policy.choose`."""
@@ -76,36 +101,22 @@ class EnginePolicy:
             ids, voice.unsent = (*voice.unsent, *prompt.token_ids), ()
             self.engine.submit(Request(session=name, prompt_ids=ids, seed=seed, sampling=sampling))
         replies = self.engine.advance()
-        self._listen(is_reply=bool(replies) or not self._waiting)
+        self._patience.listen(self._most_tokens(), is_reply=bool(replies))
         return [(self._asked(reply.session), reply.result) for reply in replies]
 
     def _asked(self, session: str) -> Episode:
         """Return the episode that waits for the reply to `session`."""
         if session not in self._waiting:
             raise EngineFault(
-                f"a reply of {self._named()}: got one for session {session!r}, which waits for none; restart it, "
+                f"{self.owner}: got one for session {session!r}, which waits for none; restart it, "
                 "then resume"
             )
         return self._waiting.pop(session)
 
-    def _listen(self, *, is_reply: bool) -> None:
-        """Count rounds without a reply and raise when there are too many over too long a time."""
-        now = time.monotonic()
-        if is_reply:
-            self._num_silent, self._heard = 0, now
-            return
-        self._num_silent += 1
-        prompts = [episode.prompt for episode in self._waiting.values()]
-        most = sum(prompt.sampling.max_tokens for prompt in prompts if prompt is not None)
-        if self._num_silent > most and now - self._heard > self.patience:
-            raise EngineFault(
-                f"{len(self._waiting)} requests to {self._named()}: got no reply in {now - self._heard:.0f} s, the "
-                f"first for session {min(self._waiting)!r}; restart it, then resume"
-            )
-
-    def _named(self) -> str:
-        """Return what the engine is called in errors."""
-        return f"the engine {type(self.engine).__name__}"
+    def _most_tokens(self) -> dict[str, int]:
+        """Return the sessions that wait for a reply, each with the tokens it may have."""
+        prompts = ((name, episode.prompt) for name, episode in self._waiting.items())
+        return {name: prompt.sampling.max_tokens for name, prompt in prompts if prompt is not None}
 
     def forget(self, stream: str) -> None:
         """See `Policy.forget`."""

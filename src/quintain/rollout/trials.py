@@ -14,6 +14,7 @@ from quintain.agents.protocol import Agent
 from quintain.agents.reflexion import Lessons, Reflexion, reflection_prompt
 from quintain.engines.protocol import Engine, Request, Sampling
 from quintain.rollout.collect import Rollout
+from quintain.rollout.policies import Patience
 from quintain.text.chat import Chat
 from quintain.types import Action, Completion, Failure, Score, Task, Trajectory, Turn, derive_seed
 
@@ -64,6 +65,7 @@ def trials(
                 known,
                 seed=derive_seed(seed, "reflect", number),
                 max_tokens=max_tokens,
+                patience=rollout.limits.reply_timeout,
             )
             for task_id, turn in reflections.items():
                 known = known.learned(task_id, turn.action.text)
@@ -96,10 +98,14 @@ def reflect(
     *,
     seed: int,
     max_tokens: int,
+    patience: float = 600.0,
 ) -> dict[str, Turn]:
     """Return what is sampled about each failed one of `trajectories`, by task id.
 
     A reflection that the engine fails to give is left out.
+
+    Raises:
+        EngineFault: the engine says nothing for `patience` seconds.
     """
     sampling = Sampling(max_tokens=max_tokens, stop_ids=chat.stop_ids)
     asked: dict[str, tuple[Trajectory, tuple[int, ...]]] = {}
@@ -119,7 +125,7 @@ def reflect(
                 sampling=sampling,
             )
         )
-    replies = _replies(engine, len(asked))
+    replies = _replies(engine, {f"reflection/{task_id}": max_tokens for task_id in asked}, patience)
     return {
         task_id: _turn(chat, trajectory, ids, reply)
         for task_id, (trajectory, ids) in asked.items()
@@ -127,13 +133,18 @@ def reflect(
     }
 
 
-def _replies(engine: Engine, count: int) -> dict[str, Completion | Failure]:
-    """Advance `engine` until it has answered `count` requests."""
+def _replies(engine: Engine, waiting: dict[str, int], seconds: float) -> dict[str, Completion | Failure]:
+    """Advance `engine` until it has answered the sessions `waiting`, each of which may have so many tokens."""
     found: dict[str, Completion | Failure] = {}
-    while len(found) < count:
-        found |= {reply.session: reply.result for reply in engine.advance()}
-    for session in found:
-        engine.release(session)
+    patience = Patience(engine, seconds)
+    try:
+        while left := {name: most for name, most in waiting.items() if name not in found}:
+            replies = engine.advance()
+            found |= {reply.session: reply.result for reply in replies}
+            patience.listen(left, is_reply=bool(replies))
+    finally:
+        for session in waiting:
+            engine.release(session)
     return found
 
 
