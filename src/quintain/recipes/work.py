@@ -113,6 +113,7 @@ class Work:
             self._stop_if_asked(step - 1)
             self._step_started = time.monotonic()
             self._num_tokens = self._num_computed()
+            self.rollout.retries.clear()
             yield step
         save(self.model, self.tokenizer, self.run.folder / MODEL)
 
@@ -170,7 +171,7 @@ class Work:
         """Serve the new weights, record `step` with its metrics, and evaluate and save where that is due."""
         gap = self.sync()
         row = {**rollout_metrics(groups), **(report_metrics(report) if report else {}), **(metrics or {})}
-        row |= {"gap/canary": gap, **self.monitors.measure(groups)}
+        row |= {"gap/canary": gap, **self.monitors.measure(groups, self.rollout.retries)}
         row["time/step"] = time.monotonic() - self._step_started
         row["tokens_per_second"] = (self._num_computed() - self._num_tokens) / max(row["time/step"], 1e-9)
         row |= {"total/turns": float(self.turns_taken), "total/tokens": float(self.tokens_sampled)}

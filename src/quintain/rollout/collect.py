@@ -73,6 +73,8 @@ class Rollout:
         """Attempts at an episode so far."""
         self.broken: list[Failure] = []
         """What environments, tools and judges broke in them."""
+        self.retries: list[tuple[str, int, Failure]] = []
+        """Attempts that were begun anew: group, number and what broke."""
         self._idle: list[Environment] = []
         self._parallel = 0
 
@@ -349,6 +351,7 @@ class _Round:
         if episode.attempt + 1 >= self.rollout.limits.attempts:
             self._finished.append(episode.finish(Stop.FAILURE, failure))
             return
+        self.rollout.retries.append((episode.group, episode.index, failure))
         again = Episode(
             task=episode.task,
             group=episode.group,

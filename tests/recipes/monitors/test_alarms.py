@@ -24,6 +24,8 @@ def clean(step: int, rng: random.Random) -> dict[str, Any]:
         "train/reward": learned + rng.uniform(-0.02, 0.02),
         "train/tokens": 40 - 20 * learned + rng.uniform(-2, 2),
         "monitor/failures": 0.0,
+        "monitor/retries": 0.05,
+        "monitor/retries/environment": 0.05,
         "monitor/zero_variance": 0.2 + 0.8 * (learned > 0.9),
         "monitor/solved": 0.1 + 0.85 * (learned > 0.9),
         "monitor/beyond": 0.1 * (learned < 0.9),
@@ -71,6 +73,7 @@ LEVELS: dict[str, Bend] = {
     "reward_share": lambda since: {"monitor/share/goal": 0.99, "monitor/share/format": 0.01},
     "failures": lambda since: {"monitor/failures": 0.04, "monitor/failures/environment": 0.04},
     "stop_failures": lambda since: {"monitor/failures": 0.1, "monitor/failures/judge": 0.1},
+    "retries": lambda since: {"monitor/retries": 0.2, "monitor/retries/tool": 0.2, "monitor/retry_bias": 0.5},
     "canaries": lambda since: {"canary/injection": 1.0},
     "hacking": lambda since: {"train/reward": 0.4 + 0.2 * since, "eval/success": 0.3},
 }
@@ -172,3 +175,16 @@ def test_a_value_that_is_unknown_is_no_alarm() -> None:
     rng = random.Random(0)
     assert alarms([stuck(n, rng) | {"monitor/entropy": None} for n in range(9)], BOUNDS) == []
     assert alarms([], BOUNDS) == []
+
+
+def test_an_alarm_of_retries_names_who_broke_most_and_whom_it_flatters() -> None:
+    rng = random.Random(0)
+    broken = {"monitor/retries": 0.3, "monitor/retries/tool": 0.2, "monitor/retries/environment": 0.1}
+
+    def said(bend: dict[str, Any]) -> list[str]:
+        return [alarm.message for alarm in alarms([stuck(n, rng) | broken | bend for n in range(5)], BOUNDS)]
+
+    assert said({}) == ["30% of attempts broke and were begun anew, most by the tool"]
+    assert said({"monitor/retry_bias": 0.5}) == [
+        "30% of attempts broke and were begun anew, most by the tool; those score +0.50 against the others"
+    ]

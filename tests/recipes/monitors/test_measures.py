@@ -62,6 +62,21 @@ def test_failures_are_shares_of_all_episodes_by_owner() -> None:
     assert "monitor/failures/judge" not in found
 
 
+def test_retries_are_shares_of_all_attempts_and_may_flatter() -> None:
+    tool, world = (Failure(owner=owner, kind="k", message="m") for owner in ("tool", "environment"))
+    groups = [
+        group(episode(1.0, (1,), task="a"), episode(0.0, (1,), task="a", index=1)),
+        group(episode(0.0, (1,), task="b"), episode(tool, task="b", index=1)),
+    ]
+    found = measures(groups, retries=[("a", 0, tool), ("a", 0, tool), ("b", 1, world)])
+    assert (found["monitor/retries"], found["monitor/retried_groups"]) == (3 / 7, 1.0)
+    assert (found["monitor/retries/tool"], found["monitor/retries/environment"]) == (2 / 7, 1 / 7)
+    assert found["monitor/retry_bias"] == 1.0, "the one that was scored after a retry against the two others"
+    found = measures(groups)
+    assert (found["monitor/retries"], found["monitor/retried_groups"]) == (0.0, 0.0)
+    assert "monitor/retry_bias" not in found
+
+
 def test_zero_variance_is_over_groups_that_could_differ() -> None:
     differs = group(episode(1.0, (1,)), episode(0.0, (1,)))
     equal = group(episode(1.0, (1,)), episode(1.0, (1,)))

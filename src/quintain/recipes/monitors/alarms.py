@@ -203,6 +203,17 @@ def failures(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
             )
 
 
+def retries(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
+    """Episodes that are begun anew, so that what is left is what did not break."""
+    shares, owners = spans.now("monitor/retries") or 0.0, spans.named("monitor/retries/")
+    if shares > bounds.retries:
+        worst = max(owners, key=lambda owner: owners[owner])
+        bias = spans.now("monitor/retry_bias")
+        told = "" if bias is None else f"; those score {bias:+.2f} against the others"
+        message = f"{shares:.0%} of attempts broke and were begun anew, most by the {worst}{told}"
+        yield Alarm(name="retries", message=message)
+
+
 def cost(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
     """Tokens that a solved task takes."""
     before, now = (
@@ -266,5 +277,6 @@ RULES: tuple[Callable[[Spans, Thresholds], Iterator[Alarm]], ...] = (
     length,
     shares,
     failures,
+    retries,
     cost,
 )

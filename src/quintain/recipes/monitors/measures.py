@@ -19,13 +19,20 @@ N = 4
 """Length of the n-grams that are looked at for repetition."""
 MOST_TOKENS = 16_384
 """Tokens of a step that are looked at for repetition; of more, every second (third, …) completion is."""
+Retry = tuple[str, int, Failure]
+"""Group and number of an episode that was begun anew, and what broke."""
 FILE_ARGUMENTS = frozenset(["path", "file", "filename", "file_path"])
 
 
-def measures(groups: Sequence[Group], tools: Collection[str] = ()) -> dict[str, float]:
+def measures(
+    groups: Sequence[Group], tools: Collection[str] = (), retries: Sequence[Retry] = ()
+) -> dict[str, float]:
     """Return the metrics of a step's `groups` in an environment with `tools`; {} without episodes.
 
     - ``monitor/failures`` and ``monitor/failures/OWNER``: shares of all episodes.
+    - ``monitor/retries`` and ``monitor/retries/OWNER``: shares of all attempts that were begun anew, whatever came of
+      it; ``monitor/retried_groups``: share of the groups with such an attempt; ``monitor/retry_bias``: how much higher
+      the episodes score that were begun anew than the others, for what breaks when it goes badly flatters the policy.
     - ``monitor/zero_variance``: share of the groups of two or more whose episodes all score the same.
     - ``monitor/solved``, ``monitor/boundary``, ``monitor/beyond``: shares of the groups of two or more of which all,
       some or no episodes are solved: what the policy knows, what it can learn, and what is beyond it.
@@ -42,6 +49,7 @@ def measures(groups: Sequence[Group], tools: Collection[str] = ()) -> dict[str, 
         return {}
     found: dict[str, float | None] = {
         **_failures(episodes),
+        **_retries(groups, retries),
         "zero_variance": _zero_variance(groups),
         **_boundary(groups),
         "entropy": _entropy(episodes),
@@ -60,6 +68,22 @@ def _failures(episodes: Sequence[Trajectory]) -> Mapping[str, float]:
     owners = Counter(t.outcome.owner for t in episodes if isinstance(t.outcome, Failure))
     shares = {f"failures/{owner}": num / len(episodes) for owner, num in sorted(owners.items())}
     return {"failures": owners.total() / len(episodes), **shares}
+
+
+def _retries(groups: Sequence[Group], retries: Sequence[Retry]) -> Mapping[str, float]:
+    """Return how often episodes were begun anew, by owner, and how they compare with the others."""
+    scored = [(t, t.outcome.value) for g in groups for t in g.scored if isinstance(t.outcome, Score)]
+    num = len(retries) + sum(len(group.trajectories) for group in groups)
+    owners = Counter(failure.owner for _, _, failure in retries)
+    again = {(group, index) for group, index, _ in retries}
+    names = {name for name, _ in again}
+    touched = sum(any(t.group in names for t in group.trajectories) for group in groups)
+    parts = [
+        [value for t, value in scored if ((t.group, t.index) in again) is side] for side in (True, False)
+    ]
+    bias = {"retry_bias": sum(parts[0]) / len(parts[0]) - sum(parts[1]) / len(parts[1])} if all(parts) else {}
+    shares = {f"retries/{owner}": count / num for owner, count in sorted(owners.items())}
+    return {"retries": owners.total() / num, "retried_groups": touched / len(groups), **shares, **bias}
 
 
 def _values(group: Group) -> list[float]:

@@ -46,6 +46,8 @@ class Thresholds:
     """share of episodes that fail by one owner"""
     stop_failures: float = 0.05
     """the same share from which the run stops"""
+    retries: float = 0.1
+    """share of attempts at an episode that broke and were begun anew"""
     cost: float = 3.0
     """factor by which the tokens per solved task grow"""
 

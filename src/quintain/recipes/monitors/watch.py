@@ -8,7 +8,7 @@ from typing import Any
 
 from quintain.errors import FailureRateError
 from quintain.recipes.monitors.alarms import Alarm, Row, alarms
-from quintain.recipes.monitors.measures import measures
+from quintain.recipes.monitors.measures import Retry, measures
 from quintain.recipes.monitors.thresholds import Thresholds
 from quintain.types import Group, Score, Trajectory, as_text
 
@@ -27,10 +27,10 @@ class Monitors:
         """alarms that began with the last row"""
         self._groups: Sequence[Group] = ()
 
-    def measure(self, groups: Sequence[Group]) -> dict[str, float]:
-        """Return the metrics of the step whose episodes are `groups`."""
+    def measure(self, groups: Sequence[Group], retries: Sequence[Retry] = ()) -> dict[str, float]:
+        """Return the metrics of the step whose episodes are `groups`; `retries` were begun anew."""
         self._groups = groups
-        return measures(groups, self.tools)
+        return measures(groups, self.tools, retries)
 
     def judge(self, row: Row) -> dict[str, float]:
         """Take in the next `row` of the curve and return ``alarm/NAME`` for the alarms that hold now."""
