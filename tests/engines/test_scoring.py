@@ -43,6 +43,21 @@ def test_scores_by_hand() -> None:
     assert action_probabilities(long, (2, 4)) == pytest.approx([0.4013, 0.5987], abs=1e-4)
 
 
+def test_a_synonym_takes_its_share_and_changes_nothing_else(model: PreTrainedModel) -> None:
+    """GLAM: another name for an action changes the others through the softmax alone, one never chosen not at all."""
+    wider = (*IDS, (12, 13))
+    before, after = (candidate_logits(model, [(STREAMS[0], ids)])[STREAMS[0], ids] for ids in (IDS, wider))
+    for few, many in zip(before, after[:-1], strict=True):
+        assert torch.allclose(few, many, atol=1e-5)
+    logprobs = [plain(model, STREAMS[0], ids) for ids in wider]
+    shares, with_synonym = (action_probabilities(own, (1,) * len(own)) for own in (logprobs[:-1], logprobs))
+    left = 1 - with_synonym[-1]
+    assert 0 < left < 1
+    assert with_synonym[:-1] == pytest.approx([share * left for share in shares])
+    never = action_probabilities([*logprobs[:-1], [-200.0]], (1,) * len(wider))
+    assert never == pytest.approx([*shares, 0.0])
+
+
 def test_log_probs_are_those_of_the_plain_model_whatever_else_is_scored(
     model: PreTrainedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

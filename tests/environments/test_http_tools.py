@@ -358,3 +358,45 @@ def test_the_command_that_grades(office: Office, file: Path, capsys: pytest.Capt
     office.answers["/grade"] = [saying({"score": 1})]
     assert main(["check", spec, "--grades", "2", "--episodes", "3"]) == 3
     assert "always 1, also for doing nothing" in capsys.readouterr().out
+
+
+def named(file: Path, grade: str, *rows: dict[str, Any]) -> Environment:
+    settings = json.loads(file.read_text())
+    settings.pop("grader", None)
+    file.write_text(json.dumps({**settings, "grade": grade, "tasks": list(rows)}))
+    return started(file)
+
+
+@pytest.mark.parametrize(
+    ("grade", "said", "reward"),
+    [
+        ("exact_match", "The Red car.", 1.0),
+        ("exact_match", "red", 0.0),
+        ("f1", "a red bus", 0.5),
+        ("f1", "red car", 1),
+    ],
+)
+def test_graders_by_name_compare_words(file: Path, grade: str, said: str, reward: float) -> None:
+    world = named(file, grade, {"prompt": "Which?", "answers": ["red car", "blue ship"]})
+    result = advance(world, Action(text=said))
+    assert (result.reward, result.is_success) == (reward, reward == 1)
+
+
+@pytest.mark.parametrize(("sums", "reward"), [(("3", "5"), 1.0), (("3", "6"), 0.5), (("4", "6"), 0.0)])
+def test_a_grader_by_name_looks_at_what_tools_say_at_the_end(
+    file: Path, sums: tuple[str, str], reward: float
+) -> None:
+    checks = [
+        {"tool": "add", "arguments": {"a": 1, "b": 2}, "equals": sums[0]},
+        {"tool": "add", "arguments": {"a": 2, "b": 3}, "equals": f" {sums[1]} "},
+    ]
+    result = advance(named(file, "checks", {"prompt": "Add.", "checks": checks}), Action(text="done"))
+    assert (result.reward, result.is_success) == (reward, reward == 1)
+
+
+@pytest.mark.parametrize(("grade", "missing"), [("checks", "checks"), ("f1", "answers or answer")])
+def test_tasks_that_a_grader_by_name_cannot_grade_are_refused(file: Path, grade: str, missing: str) -> None:
+    with pytest.raises(UsageError, match=f"with grade={grade}; give it {missing}"):
+        named(file, grade, {"prompt": "Which?"})
+    with pytest.raises(UsageError, match=r"choose exact_match, f1, checks, or name a function as file\.py:"):
+        named(file, "exact")

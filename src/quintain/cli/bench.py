@@ -8,6 +8,7 @@ import datetime
 import importlib
 import json
 import os
+import shlex
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,9 +67,7 @@ def methods(argv: Sequence[str]) -> int:
     output = Path(arguments.output or f"docs/results/{arguments.family}.json")
     if arguments.pages:
         return pages(output, arguments.family)
-    run = Sweep(
-        Path(arguments.runs), output, overrides(arguments.set), " ".join(["quintain bench methods", *argv])
-    )
+    run = Sweep(Path(arguments.runs), output, overrides(arguments.set), without_names(argv))
     rows = run(chosen, range(seeds), jobs)
     if arguments.json:
         print(json.dumps(rows, indent=2))
@@ -77,6 +76,15 @@ def methods(argv: Sequence[str]) -> int:
             COLUMNS, [cells(name, row) for name, row in rows.items()], f"{output}: 95 % intervals over seeds"
         )
     return 0
+
+
+def without_names(argv: Sequence[str]) -> str:
+    """Return the command that `argv` is of, without what ``--only`` names: each result adds its own name."""
+    words = [word for word in argv if not word.startswith("--only=")]
+    if "--only" in words:
+        place = words.index("--only")
+        del words[place : place + 2]
+    return shlex.join(["quintain", "bench", "methods", *words])
 
 
 def pages(results: Path, family: str) -> int:
@@ -179,7 +187,7 @@ class Sweep:
             seeds: Results = {}
             for (seed, arm), found in plan.items():
                 seeds.setdefault(seed, {})[arm] = arm_of(benchmark, self.root / found.name)
-            command = self.command if len(chosen) == 1 else f"{self.command} --only {benchmark.name}"
+            command = f"{self.command} --only {benchmark.name}"
             self.rows[benchmark.name] = row(benchmark, seeds, command, datetime.date.today().isoformat())
             store(self.output, benchmark.name, self.rows[benchmark.name])
 

@@ -25,6 +25,7 @@ from quintain.environments.desk_user import REFUSAL, STOP, Dialogue
 from quintain.environments.protocol import tool_action
 from quintain.environments.splitting import split_draw
 from quintain.environments.tools import tool
+from quintain.rewards.execution import state_reached
 from quintain.types import Action, StepResult, Task, ToolSpec, derive_seed
 
 DENSE = {"customer": 0.1, "order": 0.1, "decision": 0.3}
@@ -223,7 +224,7 @@ class Desk(DeskKnobs):
             self._store.write(write)
         except RefusedWriteError as error:
             return f"Error: {error}."
-        if self._start != self._goal == self._store.digest():
+        if state_reached(self._store.digest(), goal=self._goal, start=self._start):
             self._pay("decision")
         return f"Order {write.order}: {write.name} done."
 

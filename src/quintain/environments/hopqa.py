@@ -6,7 +6,6 @@ ends the episode.
 """
 
 import re
-from collections import Counter
 from typing import ClassVar, Literal
 
 from quintain.environments.hopqa_facts import (
@@ -22,13 +21,12 @@ from quintain.environments.protocol import Environment, tool_action
 from quintain.environments.splitting import split_draw
 from quintain.environments.tools import tool
 from quintain.errors import UsageError
+from quintain.rewards.answers import exact_match, token_f1
 from quintain.types import Action, StepResult, Task, ToolCall, derive_seed
 
 WRITTEN = re.compile(r"\s*(search|answer)\s+(\S.*?)\s*", re.IGNORECASE | re.DOTALL)
 """A call in plain text: ``search seat orbit`` or ``answer Rome``."""
 ARGUMENTS = {"search": "query", "answer": "text"}
-ARTICLE = re.compile(r"\b(a|an|the)\b")
-SIGN = re.compile(r"[^\w\s]")
 NOTHING_FOUND = "Nothing found."
 FAILED = "The search failed; try again."
 State = tuple[Question, frozenset[int], tuple[str, ...], int]
@@ -141,8 +139,8 @@ class HopQA(Environment):
             text: the answer alone
         """
         wanted = self._question.chain[-1].answer
-        is_right = exact_match(text, wanted)
-        score = float(is_right) if self._grading == "em" else f1(text, wanted)
+        is_right = exact_match(text, (wanted,)) == 1
+        score = float(is_right) if self._grading == "em" else token_f1(text, (wanted,))
         value = score * (1 - self._hits if self._pays_hits else 1)
         self.reward(value, answer=value)
         return self.finish("correct" if is_right else "wrong", reward=0.0, success=is_right)
@@ -185,23 +183,3 @@ class HopQA(Environment):
     def _pays_hits(self) -> bool:
         """Whether finding facts is paid for; there are none to find where they were told."""
         return self._hits > 0 and not self.is_closed
-
-
-def normalized(text: str) -> str:
-    """Return `text` without case, articles, signs and extra blanks, as SQuAD and HotpotQA compare answers."""
-    return " ".join(ARTICLE.sub(" ", SIGN.sub("", text.lower())).split())
-
-
-def exact_match(text: str, wanted: str) -> bool:
-    """Whether `text` is the answer `wanted`, up to `normalized`."""
-    return normalized(text) == normalized(wanted)
-
-
-def f1(text: str, wanted: str) -> float:
-    """Return the harmonic mean of precision and recall of the words of `text`, from 0 to 1.
-
-    Example: ``f1("in Rome", "Rome")`` is 2/3: precision 1/2, recall 1.
-    """
-    said, right = normalized(text).split(), normalized(wanted).split()
-    common = (Counter(said) & Counter(right)).total()
-    return 2 * common / (len(said) + len(right)) if common else 0.0

@@ -18,6 +18,8 @@ from quintain.environments.protocol import Environment, environment_name
 from quintain.environments.schema import complaint
 from quintain.environments.tools import GraderFault, OwnedFault
 from quintain.errors import EnvironmentFault, UsageError, suggestion
+from quintain.rewards.answers import exact_match, token_f1
+from quintain.rewards.execution import share_passed
 from quintain.types import (
     UNKNOWN_TOOL,
     Action,
@@ -97,8 +99,8 @@ class RemoteTools(Environment):
     def grade(self, row: Row, answer: str) -> float:
         """Return the reward of `answer`, 0 to 1; `self.calls` and `self.call` say what else happened.
 
-        Unless overridden, the ``grade`` of the file, which is ``file.py:function`` and is called with this
-        environment, the row and the answer; without one, whether the answer is the row's.
+        Unless overridden, the ``grade`` of the file: a name in `GRADERS`, or ``file.py:function``, which is called
+        with this environment, the row and the answer; without one, whether the answer is the row's.
         """
         if self._graded_by is not None:
             return cast(float, self._graded_by(self, row, answer))
@@ -177,7 +179,8 @@ class RemoteTools(Environment):
                 f"grader of {environment_name(self)}: got {type(error).__name__}: {error}; mend it"
             ) from error
         score = checked_score(reward, environment_name(self), self.return_range)
-        return StepResult(observation="", reward=score, is_terminated=True, is_success=score > 0)
+        is_success = score >= 1 if self._graded_by in GRADERS.values() else score > 0
+        return StepResult(observation="", reward=score, is_terminated=True, is_success=is_success)
 
     def _next_of_solution(self) -> Action:
         """Return the next action of the row's solution: a call for each of its entries, the last a text."""
@@ -200,17 +203,60 @@ class RemoteTools(Environment):
         self.name = self.name or Path(file).stem
         settings = read_settings(file, self.keys())
         grade = settings.get("grade")
-        if grade is not None:
+        if grade in GRADERS:
+            self._graded_by = GRADERS[grade]
+            refuse_ungraded(settings.get("tasks", self.rows), file, grade)
+        elif grade is not None:
             path, _, function = str(grade).partition(":")
             found = file_member(Path(file).parent / path, function, str(grade))
             if not callable(found):
-                refuse(file, f"grade={grade!r}", "name a function as file.py:function")
+                refuse(
+                    file,
+                    f"grade={grade!r}",
+                    f"choose {', '.join(GRADERS)}, or name a function as file.py:function",
+                )
             self._graded_by = found
         return settings
 
     def keys(self) -> frozenset[str]:
         """Return the keys that a file may have."""
         return frozenset({"tasks", "grade", "instructions", "max_turns"})
+
+
+def golds(row: Row) -> list[str]:
+    """Return the right answers of `row`: its ``answers``, or its one ``answer``."""
+    return [str(gold) for gold in row.get("answers", [row.get("answer")])]
+
+
+def checks_passed(world: RemoteTools, row: Row, _: str) -> float:
+    """Return the share of the ``checks`` of `row` that hold at the end, whatever the answer was.
+
+    A check is ``{"tool": "read", "arguments": {"id": 7}, "equals": "sent"}``: what the tool says then, up to blanks.
+    """
+    checks: Sequence[Row] = row["checks"]
+    found = [world.call(str(check["tool"]), **check.get("arguments", {})) for check in checks]
+    pairs = zip(found, checks, strict=True)
+    return share_passed([text.strip() == str(check["equals"]).strip() for text, check in pairs])
+
+
+GRADERS: Mapping[str, Callable[[RemoteTools, Row, str], float]] = {
+    "exact_match": lambda _, row, answer: exact_match(answer, golds(row)),
+    "f1": lambda _, row, answer: token_f1(answer, golds(row)),
+    "checks": checks_passed,
+}
+"""Graders that a file names; an episode is a success where they give 1."""
+
+
+def refuse_ungraded(rows: Sequence[Row], file: str, grade: str) -> None:
+    """Raise where a task has not what the grader called `grade` compares with.
+
+    Raises:
+        UsageError: a row has no ``checks``, or no ``answer`` and no ``answers``.
+    """
+    wanted = ("checks",) if grade == "checks" else ("answers", "answer")
+    for row in rows:
+        if not any(row.get(key) for key in wanted):
+            refuse(file, f"the task {row!r:.60} with grade={grade}", f"give it {' or '.join(wanted)}")
 
 
 def read_settings(file: str, known: frozenset[str]) -> dict[str, Any]:

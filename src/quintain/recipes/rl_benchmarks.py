@@ -12,12 +12,12 @@ from typing import Any
 from quintain.recipes.benchmark import Benchmark
 
 ALL: dict[str, Any] = {
-    "model": "tiny",
+    "model": "mini",
     "steps": 400,
-    "imitation_rate": 1e-3,
-    "eval_every": 8,
-    "eval_episodes": 96,
-    "learning_rate": 2e-4,
+    "imitation_rate": 2e-3,
+    "eval_every": 12,
+    "eval_episodes": 128,
+    "learning_rate": 1e-3,
 }
 BABY, DOORS, BOXES = (
     "babyai/GoToObjS6?max_turns=10",
@@ -46,10 +46,10 @@ def world(demonstrations: int, epochs: int, turns: int, tokens: int | None = Non
 
 
 ON: dict[str, dict[str, Any]] = {
-    BABY: world(96, 4, 9_000),
-    DOORS: world(128, 4, 11_000),
-    BOXES: world(160, 6, 9_000),
-    GUESS: world(256, 4, 4_000, 80_000),
+    BABY: world(96, 8, 5_000),
+    DOORS: world(160, 10, 6_000),
+    BOXES: world(256, 10, 5_000),
+    GUESS: world(256, 12, 3_000, 60_000),
     SUMS: world(256, 6, 4_000),
     ARMS: world(48, 2, 12_000),
     PEGS: world(96, 4, 5_000),
@@ -59,9 +59,8 @@ ON: dict[str, dict[str, Any]] = {
     CRAFT: world(160, 6, 9_000),
 }
 """world → settings of every run on it"""
-GROUPS: dict[str, Any] = {"tasks": 8, "group_size": 8}
-EPISODES: dict[str, Any] = {"episodes": 64}
-CRITIC: dict[str, Any] = {**EPISODES, "learning_rate": 1e-4}
+GROUPS: dict[str, Any] = {"tasks": 4, "group_size": 8}
+EPISODES: dict[str, Any] = {"episodes": 32}
 
 
 def on(environment: str, **fields: Any) -> dict[str, Any]:
@@ -123,7 +122,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         baseline="reinforce",
         claim="Whitening over the batch and a clip make REINFORCE stable without groups or critic.",
         **on(BABY),
-        settings={"tasks": 64, "kl": 0.0},
+        settings={"tasks": 32, "kl": 0.0},
         baseline_settings=EPISODES,
     ),
     Benchmark(
@@ -141,7 +140,6 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         baseline="reinforce",
         claim="A critic and a clip make more of the same episodes than plain policy gradients.",
         **on(BABY, **EPISODES),
-        settings={"learning_rate": 1e-4},
     ),
     Benchmark(
         name="loop",
@@ -191,7 +189,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="starpo",
         baseline="starpo",
         claim="Training on the uncertain half of the groups needs fewer updates for the same success.",
-        **on(BOXES, **GROUPS, learning_rate=1e-4),
+        **on(BOXES, **GROUPS),
         baseline_settings={"keep": 1.0},
     ),
     Benchmark(
@@ -221,21 +219,21 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="spa_rl",
         baseline="ppo",
         claim="Contributions that sum to the outcome are better turn rewards than the outcome at the end.",
-        **on(DOORS, **CRITIC),
+        **on(DOORS, **EPISODES),
     ),
     Benchmark(
         name="ui_tars2",
         recipe="ui_tars2",
         baseline="ppo",
         claim="A critic that learns first and λ by length suit long episodes.",
-        **on(BOXES, **CRITIC),
+        **on(BOXES, **EPISODES),
     ),
     Benchmark(
         name="vine",
         recipe="vine",
         baseline="ppo",
         claim="Values from continued episodes credit turns better than a critic, for all that they cost.",
-        **on(BOXES, learning_rate=1e-4),
+        **on(BOXES),
         settings={"tasks": 4, "group_size": 4},
         baseline_settings=EPISODES,
     ),
@@ -244,7 +242,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="pag",
         baseline="pag",
         claim="Advantages whitened by role train answers and verdicts side by side.",
-        **on(SUMS, **CRITIC),
+        **on(SUMS, **EPISODES),
         baseline_settings={"by_role": False},
     ),
     Benchmark(
@@ -294,14 +292,14 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="glam",
         baseline="ppo",
         claim="Choosing among legal actions by their whole probability needs fewer steps than writing them.",
-        **on(BABY, episodes=32, learning_rate=1e-4),
+        **on(BABY, episodes=32, learning_rate=5e-4),
     ),
     Benchmark(
         name="twosome",
         recipe="twosome",
         baseline="twosome",
         claim="Scores divided by the words of an action beat plain sums where actions differ in length.",
-        **on(CRAFT, episodes=32, learning_rate=1e-4),
+        **on(CRAFT, episodes=32, learning_rate=5e-4),
         baseline_settings={"agent": "glam"},
     ),
     Benchmark(
@@ -324,7 +322,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="rlsp",
         baseline="rlsp",
         claim="A reward for searching, kept apart from the outcome, helps to find it.",
-        **on(BOXES, **CRITIC, kl=0.0),
+        **on(BOXES, **EPISODES, kl=0.0),
         baseline_settings={"outcome_share": 1.0},
     ),
     Benchmark(

@@ -8,12 +8,9 @@ The one rule: an empty answer matches only an empty gold answer.
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Sequence
 
 from quintain.errors import DataError
-from quintain.rewards.terms import Term
-from quintain.types import Task, Trajectory
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -32,23 +29,6 @@ def exact_match(answer: str, golds: Sequence[str]) -> float:
 def token_f1(answer: str, golds: Sequence[str]) -> float:
     """Return the best F1 of the words of `answer` against one of `golds`, in [0, 1]."""
     return max(_f1(normalised(answer).split(), normalised(gold).split()) for gold in _some(golds))
-
-
-def last_text(trajectory: Trajectory) -> str:
-    """Return the text of the last action, "" without one."""
-    return trajectory.turns[-1].action.text if trajectory.turns else ""
-
-
-def correct(
-    golds: Callable[[Task], Sequence[str]],
-    *,
-    answer: Callable[[Trajectory], str] = last_text,
-    measure: Literal["exact_match", "f1"] = "exact_match",
-    weight: float = 1.0,
-) -> Term:
-    """Return the term "correct": the last action (or what `answer` finds) against the `golds` of the task."""
-    compare = exact_match if measure == "exact_match" else token_f1
-    return Term(name="correct", measure=lambda t: compare(answer(t), golds(t.task)), weight=weight)
 
 
 def _some(golds: Sequence[str]) -> Sequence[str]:

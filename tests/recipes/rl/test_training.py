@@ -127,7 +127,8 @@ def test_answers_and_verdicts_have_statistics_of_their_own_in_training(
         "episodes": 24, "steps": 1,
     }  # fmt: skip
     apart = own.train("pag", **given)
-    (credit,) = seen
+    rehearsed, credit = seen
+    assert not rehearsed.trajectories
     for role in ("policy", "verifier"):
         tokens = [
             float(x)

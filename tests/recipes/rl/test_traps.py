@@ -3,25 +3,35 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pytest
+from tests.recipes.rl.corridor import Long
 from torch import Tensor
 
+from quintain.credit.anchor import state_anchored
+from quintain.credit.gae import gae_tokens
 from quintain.credit.group import group_relative
 from quintain.credit.outcome import outcome_return
 from quintain.credit.whiten import reinforce_plus_plus_baseline, whitened
+from quintain.curriculum.streams import Uniform
 from quintain.data.samples import samples_from
+from quintain.environments.boundary import tasks_of
+from quintain.errors import UsageError
 from quintain.losses.policy import clipped, reinforce
 from quintain.recipes.rl.contexts import Contexts
+from quintain.recipes.rl.critic import critic
 from quintain.recipes.rl.informative import informative
+from quintain.recipes.rl.loop import train
+from quintain.recipes.rl.method import Method
 from quintain.recipes.rl.rate import warming
 from quintain.recipes.rl.updating import Plan, policy_update
 from quintain.recipes.work import Work, opened
+from quintain.rollout.collect import Rollout
 from quintain.store.run import Run
 from quintain.trainers.learner import StepReport
-from quintain.types import Action, Completion, Credit, Group, Score, Stop, Task, Trajectory, Turn
+from quintain.types import Action, Completion, Credit, Group, Score, StepResult, Stop, Task, Trajectory, Turn
 
 
 def episode(amount: float, *, task: str = "t", tokens: int = 2) -> Trajectory:
@@ -145,3 +155,67 @@ def test_every_step_of_the_teacher_is_one_context(work: Work) -> None:
     assert len(contexts.prefixes) == sum(len(t.turns) for t in episodes) > 0
     assert {prefix.task.id for prefix in contexts.prefixes} == contexts.wanted.keys()
     assert {action.text for action in contexts.wanted.values()} == {"right"}
+
+
+class Counted(Long):
+    """Remembers what was asked of it, also after the end."""
+
+    steps: ClassVar[list[bool]] = []
+    """for each step of any instance whether its episode had ended before"""
+
+    def reset(self, task: Task) -> str:
+        self.has_ended = False
+        return super().reset(task)
+
+    def step(self, action: Action) -> StepResult:
+        self.steps.append(self.has_ended)
+        result = super().step(action)
+        self.has_ended = result.is_terminated
+        return result
+
+
+def test_episodes_that_ended_are_not_stepped_on_and_pay_once(work: Work) -> None:
+    """OpenManus-RL: finished environments still generate and step, and every row carries the episode's reward."""
+    Counted.steps.clear()
+    rollout = Rollout(work.agent, Counted, work.engine)
+    try:
+        groups = rollout.groups(Uniform(tasks_of(Counted)).draw(0, 3), size=4, seed=1)
+    finally:
+        rollout.close()
+    episodes = [t for g in groups for t in g.trajectories]
+    assert len({len(t.turns) for t in episodes}) > 1
+    assert (len(Counted.steps), any(Counted.steps)) == (sum(len(t.turns) for t in episodes), False)
+    assert [len(g.trajectories) for g in groups] == [4, 4, 4]
+    assert len({t.group for t in episodes}) == len({t.task.id for t in episodes}) == 3
+    for t in episodes:
+        assert isinstance(t.outcome, Score)
+        assert t.outcome.value == pytest.approx(sum(turn.reward for turn in t.turns))
+    assert len(state_anchored([replace_keys(g) for g in groups]).advantages) == 12
+
+
+def replace_keys(found: Group) -> Group:
+    """The group with every state the same."""
+    return replace(
+        found,
+        trajectories=tuple(
+            replace(t, turns=tuple(replace(turn, state_key="s") for turn in t.turns))
+            for t in found.trajectories
+        ),
+    )
+
+
+def test_a_method_of_ones_own_without_the_value_head_it_reads_is_refused_before_it_plays(runner: Any) -> None:
+    def collect(_: Work, __: int) -> list[Group]:
+        raise AssertionError("an episode was played")
+
+    method = Method(
+        collect=collect,
+        credit=lambda work, groups: gae_tokens(groups, critic(work, groups)),
+        update=policy_update(clipped()),
+    )
+    config = runner.config("grpo")
+    with (
+        Run.create(runner.folder / "headless", recipe="grpo", config={}) as run,
+        pytest.raises(UsageError, match=r"got a policy without a value head; say needs=Needs\(critic=True\)"),
+    ):
+        train(config, run, method)

@@ -8,7 +8,7 @@ from quintain.data.seats import separated
 from quintain.recipes.job import Job
 from quintain.recipes.rl.by_task import by_task
 from quintain.recipes.rl.method import Method
-from quintain.recipes.rl.refusals import refuse, refuse_without_turn_rewards
+from quintain.recipes.rl.refusals import refuse, refuse_without_turn_rewards, refuse_without_value_head
 from quintain.recipes.work import Work, opened
 from quintain.rollout.collect import Limits
 from quintain.store.run import Run
@@ -23,6 +23,7 @@ def train(job: Job, run: Run, method: Method) -> None:
     with opened(job, run, has_critic=needs.critic, has_reference=needs.reference, limits=limits) as work:
         refuse_without_turn_rewards(work, method)
         method.prepare(work)
+        refuse_without_value_head(work, method)
         recall(work, method)
         for step in work.steps():
             groups = method.collect(work, step)

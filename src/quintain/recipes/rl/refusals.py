@@ -57,3 +57,12 @@ def refuse_without_turn_rewards(work: Work, method: Method) -> None:
             f"environment {name}: got {len(episodes)} episodes without a reward before their last turn, which this "
             "credit is made of; reward turns in its step(), add a reward term, or use grpo"
         )
+
+
+def refuse_without_value_head(work: Work, method: Method) -> None:
+    """Raise a `UsageError` when the credit of `method` asks a critic that it did not say it needs.
+
+    Credit is assigned to no episodes at all, which costs nothing and which any credit must bear: a step whose
+    episodes all failed is the same.
+    """
+    method.credit(work, ())
