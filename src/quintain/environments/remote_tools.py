@@ -202,19 +202,16 @@ class RemoteTools(Environment):
             return {}
         self.name = self.name or Path(file).stem
         settings = read_settings(file, self.keys())
-        grade = settings.get("grade")
+        grade = str(settings.get("grade") or "")
         if grade in GRADERS:
             self._graded_by = GRADERS[grade]
             refuse_ungraded(settings.get("tasks", self.rows), file, grade)
-        elif grade is not None:
-            path, _, function = str(grade).partition(":")
-            found = file_member(Path(file).parent / path, function, str(grade))
+        elif grade:
+            path, _, function = grade.partition(":")
+            found = file_member(Path(file).parent / path, function, grade) if function else None
             if not callable(found):
-                refuse(
-                    file,
-                    f"grade={grade!r}",
-                    f"choose {', '.join(GRADERS)}, or name a function as file.py:function",
-                )
+                names = ", ".join(GRADERS)
+                refuse(file, f"grade={grade!r}", f"choose {names}, or name a function as file.py:function")
             self._graded_by = found
         return settings
 
