@@ -286,7 +286,7 @@ def test_a_function_of_a_file_grades(tmp_path: Path) -> None:
         ({"tools": [{"name": "add", "url": "http://x", "parameters": {}}]}, '"url"'),
         ({"grader": "http://host:port"}, "http://127.0.0.1:8000"),
         ({"key_file": "/absent"}, "readable text file"),
-        ({"grade": "judge.py"}, "no file"),
+        ({"grade": "judge.py"}, "choose exact_match, f1, checks"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_one_line(file: Path, change: dict[str, Any], told: str) -> None:
