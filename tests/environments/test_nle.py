@@ -1,7 +1,6 @@
 """NetHack: the explorer by value, and the real game in a worker (``.venv-nle``, which `make test-real` sets up)."""
 
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -12,9 +11,8 @@ from quintain.environments.worker import Worker
 from quintain.errors import UsageError
 from quintain.types import Action
 
-PYTHON = Path(__file__).resolve().parents[2] / ".venv-nle" / "bin" / "python"
 SYMBOLS = {" ": 0, "|": 1, "-": 2, "+": 12, ".": 19, "#": 21, ">": STAIRS_DOWN}
-in_worker = pytest.mark.skipif(not PYTHON.exists(), reason="nle is not installed beside: run make test-real")
+real = pytest.mark.real("nle", beside=True)
 
 
 def glyphs(text: str) -> list[list[int]]:
@@ -47,21 +45,24 @@ def test_symbols_of_beings_and_things_are_none() -> None:
 
 
 @pytest.fixture
-def staircase() -> Worker:
-    return Worker("nle/NetHackStaircase-v0", python=str(PYTHON))
+def staircase(python_beside: str) -> Worker:
+    return Worker("nle/NetHackStaircase-v0", python=python_beside)
 
 
-@in_worker
-def test_the_same_seed_is_the_same_game_in_every_process(staircase: Worker) -> None:
-    with closing(staircase), closing(find(f"worker/nle/NetHackStaircase-v0?python={PYTHON}")()) as other:
+@real
+def test_the_same_seed_is_the_same_game_in_every_process(staircase: Worker, python_beside: str) -> None:
+    with (
+        closing(staircase),
+        closing(find(f"worker/nle/NetHackStaircase-v0?python={python_beside}")()) as other,
+    ):
         task = staircase.task("train", 0)
         one, two = (play(each, task, random_policy(7), 40) for each in (staircase, other))
         assert one.observations == two.observations and one.rewards == two.rewards
         assert "Agent the" in str(one.observations[0])
 
 
-@in_worker
-def test_the_explorer_finds_more_staircases_than_chance(staircase: Worker) -> None:
+@real
+def test_the_explorer_finds_more_staircases_than_chance(staircase: Worker, python_beside: str) -> None:
     with closing(staircase):
         tasks = [staircase.task("train", index) for index in range(10)]
         found = sum(play(staircase, task, expert).is_success for task in tasks)
@@ -70,4 +71,4 @@ def test_the_explorer_finds_more_staircases_than_chance(staircase: Worker) -> No
         staircase.reset(tasks[0])
         assert not staircase.step(Action(text="dance")).is_valid
     with pytest.raises(UsageError, match="did you mean 'NetHackScore-v0'"):
-        Worker("nle/NetHackScor-v0", python=str(PYTHON))
+        Worker("nle/NetHackScor-v0", python=python_beside)

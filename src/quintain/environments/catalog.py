@@ -49,6 +49,7 @@ CATALOG: dict[str, str] = {
     "plan": "quintain.environments.plan:Plan",
     "reasoning-gym": "quintain.environments.reasoning_gym:ReasoningGym",
     "repo": "quintain.environments.repo:Repo",
+    "scienceworld": "quintain.environments.scienceworld:ScienceWorld",
     "screen": "quintain.environments.screen:Screen",
     "shop": "quintain.environments.shop:Shop",
     "sokoban": "quintain.environments.sokoban:Sokoban",
@@ -57,6 +58,7 @@ CATALOG: dict[str, str] = {
     "textarena": "quintain.environments.textarena:TextArena",
     "textworld": "quintain.environments.textworld:TextWorld",
     "twocards": "quintain.environments.twocards:TwoCards",
+    "verifiers": "quintain.environments.verifiers:Verifiers",
     "web": "quintain.environments.web:Web",
     "worker": "quintain.environments.worker:Worker",
 }
@@ -74,13 +76,15 @@ ADAPTERS: dict[str, str] = {
     "nle": "nle/NetHackStaircase-v0",
     "pettingzoo": "pettingzoo/tictactoe_v3",
     "reasoning-gym": "reasoning-gym/chain_sum",
+    "scienceworld": "scienceworld/find-living-thing",
     "textarena": "textarena/TicTacToe-v0?opponent=random",
     "textworld": "textworld/quest",
+    "verifiers": "verifiers/FILE.py",
     "worker": "worker/guess",
 }
 """Names that are followed by ``/`` and what to adapt, with an example of each."""
-ELSEWHERE = frozenset({"agentgym", "http-tools", "mcp", "openenv"})
-"""Adapters of what a user's own servers offer: their examples cannot be played."""
+ELSEWHERE = frozenset({"agentgym", "http-tools", "mcp", "openenv", "verifiers"})
+"""Adapters of what users bring, such as their own servers: their examples cannot be played."""
 MIXTURE = "mix:"
 """What a spec begins with that names several environments; see `quintain.environments.mixture`."""
 _importing: ContextVar[bool] = ContextVar("importing", default=False)
