@@ -61,9 +61,10 @@ def test_it_equals_the_decoder_of_torch_over_a_long_schedule(model: PreTrainedMo
             lengths[slot] += len(ids)
 
 
-def test_streams_that_share_a_prompt_read_it_from_one_slot(model: PreTrainedModel) -> None:
+@pytest.mark.parametrize("length", [37, 51, 64, 195])
+def test_streams_that_share_a_prompt_read_it_from_one_slot(model: PreTrainedModel, length: int) -> None:
     ours, theirs = both(model)
-    prompt = [7 * i % 60 for i in range(37)]
+    prompt = [7 * i % 60 for i in range(length)]
     for decoder in (ours, theirs):
         decoder.forward([2], [prompt])
         decoder.copy(2, [0, 4])

@@ -121,7 +121,8 @@ class FastDecoder:
         self._reserve(max(targets) + 1, length)
         index = torch.tensor(targets, device=self._keys[0].device)
         for cache in (*self._keys, *self._values):
-            cache[index, :, :length] = cache[source, :, :length]
+            # A view that fills a slot counts as overlapping with the whole cache, which cannot be written to then.
+            cache[index, :, :length] = cache[source, :, :length].clone()
         for target in targets:
             self.lengths[target] = length
 

@@ -82,8 +82,9 @@ class FusedDecoder:
         blocks = -(-length // BLOCK)
         index = torch.tensor(targets)
         for keys, values in zip(self._keys, self._values, strict=True):
-            keys[index, :, :blocks] = keys[source, :, :blocks]
-            values[index, :, :length] = values[source, :, :length]
+            # A view that fills a slot counts as overlapping with the whole cache, which cannot be written to then.
+            keys[index, :, :blocks] = keys[source, :, :blocks].clone()
+            values[index, :, :length] = values[source, :, :length].clone()
         self._num_groups += 1
         for slot in (source, *targets):
             self.lengths[slot] = length
