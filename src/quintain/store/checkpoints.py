@@ -131,7 +131,7 @@ class Checkpoints:
             raise DataError(
                 f"checkpoint of step {step}: got an empty folder; write at least one file into it"
             )
-        for parent in sorted({(temporary / name).parent for name in contents} - {temporary}):
+        for parent in sorted(entry for entry in temporary.rglob("*") if entry.is_dir()):
             files.sync_folder(parent)
         manifest = {"schema": SCHEMA, "step": step, "journal": journal, "files": contents}
         files.write_file(temporary / MANIFEST, _sealed(manifest))

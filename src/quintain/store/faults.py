@@ -11,6 +11,7 @@ import signal
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from quintain.errors import UsageError
 
@@ -45,23 +46,38 @@ class Fault:
         raise OSError(code, os.strerror(code), str(path))
 
 
+class Listener(Protocol):
+    """What hears of every operation; it may raise, or end the process."""
+
+    def strike(self, operation: str, path: Path) -> None:
+        """Hear of `operation` on `path`, which is about to happen."""
+        ...
+
+
 def _from_environment() -> Fault | None:
     spec = os.environ.get("QUINTAIN_FAULT")  # noqa: TID251 - any program can be put under the crash tests
     return Fault(spec) if spec else None
 
 
-_active: list[Fault] = [fault for fault in [_from_environment()] if fault]
+_active: list[Listener] = [fault for fault in [_from_environment()] if fault]
 
 
 @contextmanager
 def inject(spec: str) -> Generator[Fault]:
     """Let the fault `spec` act inside the block. Number 0 never strikes and only counts."""
     fault = Fault(spec)
-    _active.append(fault)
-    try:
+    with heard(fault):
         yield fault
+
+
+@contextmanager
+def heard(listener: Listener) -> Generator[None]:
+    """Let `listener` hear of every operation inside the block."""
+    _active.append(listener)
+    try:
+        yield
     finally:
-        _active.remove(fault)
+        _active.remove(listener)
 
 
 def point(operation: str, path: Path) -> None:
