@@ -39,11 +39,13 @@ class OpenEnv(RemoteWorld):
         action_field: str = "",
         observation_field: str = "",
         max_turns: int = 20,
+        parallel: int = 16,
     ) -> None:
         """Play the world of the server at `address`, such as ``127.0.0.1:8000``.
 
         `action_field` and `observation_field` name the texts that are said and shown, where the server's schema does
         not leave one only; `deadline` is for each answer; the key is the first word of `key_file`.
+        A rollout has at most `parallel` sessions at once; a server of OpenEnv has one unless it is told otherwise.
 
         Raises:
             UsageError: the address is none, or there is no such field.
@@ -55,7 +57,7 @@ class OpenEnv(RemoteWorld):
         self._deadline, self._key = deadline, key_in(key_file)
         self._field, self._shown = action_field, observation_field
         self._socket: WebSocket | None = None
-        self.max_turns, self.return_range = max_turns, INFINITE
+        self.max_turns, self.return_range, self.parallel = max_turns, INFINITE, parallel
         self._server = HttpServer(address, deadline=deadline, key=self._key)
         self._metadata = _asked(self._server, "/metadata")
         self._told = str(self._metadata.get("description") or "")
