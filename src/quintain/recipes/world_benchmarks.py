@@ -70,25 +70,34 @@ class World:
         return config
 
 
+WORDS = "mini?tokens=words"
 WORLDS: tuple[World, ...] = (
-    World(name="bandit", settings={"demonstrations": 2000, "steps": 800}),
-    World(name="calc", settings={"demonstrations": 3000}),
+    World(
+        name="bandit",
+        environment="bandit?arms=2&gap=0.8&pulls=8",
+        settings={"demonstrations": 3000, "steps": 500},
+    ),
+    World(name="calc", environment="calc?names=0", settings={"model": WORDS, "steps": 1000}),
     World(name="collab", settings={"demonstrations": 1500, "steps": 300}),
-    World(name="craft"),
-    World(name="desk", settings={"demonstrations": 3000, "steps": 800}),
+    World(name="craft", environment="craft?depth=2&places=2", settings={"model": WORDS}),
+    World(name="desk", environment="desk?interface=text", settings={"model": WORDS, "steps": 1500}),
     World(name="guess", settings={"demonstrations": 1000, "steps": 300}),
-    World(name="hopqa"),
+    World(name="hopqa", environment="hopqa?hops=1", settings={"model": WORDS}),
     World(name="house"),
     World(name="keydoor"),
-    World(name="plan"),
+    World(name="plan", environment="plan?blocks=3", settings={"steps": 1600}),
     World(name="repo", settings={"demonstrations": 400, "steps": 300}),
-    World(name="screen"),
-    World(name="shop", settings={"steps": 800}),
-    World(name="sokoban"),
-    World(name="stream"),
-    World(name="sums"),
-    World(name="twocards"),
-    World(name="web"),
+    World(
+        name="screen",
+        environment="screen?buttons=3&fields=0&goal=click&height=24&items=0&width=48",
+        settings={"model": WORDS, "steps": 1500},
+    ),
+    World(name="shop", environment="shop?items=12", settings={"model": WORDS, "steps": 1500}),
+    World(name="sokoban", environment="sokoban?walls=1", settings={"demonstrations": 8000, "steps": 1500}),
+    World(name="stream", environment="stream?facts=1", settings={"steps": 1500}),
+    World(name="sums", environment="sums?digits=1"),
+    World(name="twocards", environment="twocards?facts=1", settings={"model": WORDS, "steps": 1500}),
+    World(name="web", environment="web?goal=order", settings={"model": WORDS, "steps": 900}),
 )
 
 
