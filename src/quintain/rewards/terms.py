@@ -51,7 +51,7 @@ def apply(trajectory: Trajectory, terms: Sequence[Term]) -> Trajectory:
     `Score.value` is the sum of the turn rewards; whether the task is solved stays as it was. A `Failure`
     stays a `Failure`. Raises `UsageError` for terms of equal name or a gate that is not an earlier term.
     """
-    _check(terms)
+    check(terms)
     if not isinstance(trajectory.outcome, Score):
         return trajectory
     measured: dict[str, list[float]] = {}
@@ -88,7 +88,8 @@ def apply_all(groups: Sequence[Group], terms: Sequence[Term]) -> list[Group]:
     ]
 
 
-def _check(terms: Sequence[Term]) -> None:
+def check(terms: Sequence[Term]) -> None:
+    """Raise a `UsageError` for terms of equal name or a gate that is not an earlier term."""
     names: list[str] = []
     for term in terms:
         if term.name in names:

@@ -21,8 +21,11 @@ from quintain.recipes.rl.critic import critic
 from quintain.recipes.rl.ideas import IDEAS
 from quintain.recipes.rl.method import Assign, Memories
 from quintain.recipes.rl.normalisers import NORMALISERS, by_environment, by_seat, normalised
+from quintain.recipes.rl.paid import TERMS, needs_states, terms
 from quintain.recipes.rl.surrogates import LOSSES
 from quintain.recipes.work import Work, opened
+from quintain.rewards.exploration import Visits
+from quintain.rewards.terms import apply
 from quintain.rollout.collect import Limits
 from quintain.store.run import Run
 from quintain.types import Action, Completion, Credit, Group, Loss, Score, Stop, Task, Trajectory, Turn
@@ -87,7 +90,14 @@ def test_credit_is_the_same_whatever_the_loss(played: tuple[Work, list[Group]]) 
 TOGETHER: list[dict[str, Any]] = [
     {"credit": "gigpo", "loss": "cispo", "normaliser": "task", "updates": 2, "discount": 0.9},
     {"credit": "gae_bilevel", "loss": "gspo_turn", "normaliser": "turn", "updates": 2, "entropy": 0.01},
-    {"credit": "spa_rl", "loss": "dual_clip", "visits": 0.1, "updates": 2, "kl": 0.1, "kl_target": 0.5},
+    {
+        "credit": "spa_rl",
+        "loss": "dual_clip",
+        "rewards": "environment,visits=0.1",
+        "updates": 2,
+        "kl": 0.1,
+        "kl_target": 0.5,
+    },
     {"credit": "mt_grpo", "loss": "truncated", "kl": 0.2, "kl_place": "reward", "kl_target": 0.1},
     {"credit": "awr", "loss": "reinforce", "aggregation": "token_mean"},
     {"credit": "others", "loss": "masked", "group_size": 1, "tasks": 4, "normaliser": "seat"},
@@ -203,6 +213,14 @@ def test_a_kind_of_task_with_large_rewards_does_not_drown_the_others() -> None:
         ({"credit": "awr", "normaliser": "token"}, "normaliser: got token with credit awr"),
         ({"kl_target": 1.0}, "kl_target: got 1.0 with kl 0.0"),
         ({"kl_place": "reward"}, "kl_place: got reward with kl 0.0"),
+        ({"rewards": "sucess"}, "rewards: got 'sucess'; did you mean 'success'?"),
+        ({"rewards": "success="}, "rewards: got 'success='; write name, name=weight"),
+        ({"rewards": ""}, "rewards: got ''; write name"),
+        ({"rewards": "success,success"}, "rewards: names of reward terms: got 'success' twice"),
+        (
+            {"rewards": "format@success,success"},
+            "rewards: gate of the reward term format: got 'success', not an",
+        ),
     ],
 )
 def test_parts_that_contradict_each_other_are_refused(fields: dict[str, Any], message: str) -> None:
@@ -238,6 +256,25 @@ def test_credit_by_a_critic_needs_a_value_head(played: tuple[Work, list[Group]])
             value()(work.learner.forward(batch), batch)
     finally:
         work.learner.value_head = head
+
+
+def test_rewards_are_named_weighed_capped_and_gated() -> None:
+    visits = Visits()
+    own, brief, wrong, seen = terms("success=2, economy, format=0.5<=0.75@success, visits", visits)
+    assert [term.name for term in (own, brief, wrong, seen)] == ["success", "economy", "format", "visits"]
+    assert (own.weight, brief.gate, wrong.cap, wrong.gate) == (2, "success", (-0.75, 0.75), "success")
+    turn = Turn(observation=(), prompt_ids=(), completion=Completion(token_ids=(1,), logprobs=(0.0,), stop="stop"),
+                action=Action(error="what?"))  # fmt: skip
+    won = Trajectory(task=Task(id="t", environment="e", seed=0), turns=(turn,) * 3, seed=0, group="t", index=0,
+                     outcome=Score(value=9.0, is_success=True), stop=Stop.TERMINATED)  # fmt: skip
+    paid = apply(won, (own, wrong))
+    assert [t.reward_terms["format"] for t in paid.turns] == [-0.5, -0.25, 0]
+    assert paid.outcome == Score(value=1.25, is_success=True)
+    lost = apply(replace(won, outcome=Score(value=9.0, is_success=False)), (own, wrong))
+    assert lost.outcome == Score(value=0.0, is_success=False)
+    for name in {*TERMS, "visits"} - {"success"}:
+        assert terms(f"success,{name}", visits)[1].name == name
+    assert needs_states("environment,visits") and needs_states("new_state") and not needs_states("success")
 
 
 def test_several_memories_are_one() -> None:

@@ -13,7 +13,9 @@ from quintain.recipes.job import Job
 from quintain.recipes.rl.anchoring import Place
 from quintain.recipes.rl.ideas import IDEAS
 from quintain.recipes.rl.normalisers import NORMALISERS
+from quintain.recipes.rl.paid import ONLY_ENVIRONMENT, terms
 from quintain.recipes.rl.surrogates import LOSSES, NEEDS_UPDATES
+from quintain.rewards.exploration import Visits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +50,8 @@ class Parts(Job):
     """KL of an episode, in nats, that the weight is adapted to; none leaves it fixed."""
     entropy: float = 0.0
     """Weight of the entropy bonus."""
-    visits: float = 0.0
-    """Reward of a state met for the first time in the run, less with each visit (1/√N); 0 for none."""
+    rewards: str = ONLY_ENVIRONMENT
+    """Reward terms, name=weight<=most@gate: environment, success, invalid=0.1, visits, … (all: docs/methods)."""
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have, and for settings that would be ignored."""
@@ -63,6 +65,7 @@ def refuse_parts(config: Parts) -> None:
         if getattr(config, name) not in known:
             got = getattr(config, name)
             raise ConfigError(f"{name}: got {got!r}; {suggestion(got, known)}")
+    terms(config.rewards, Visits())
     idea = IDEAS[config.credit]
     if config.tasks < 1 or config.group_size < 1 or config.updates < 1:
         raise ConfigError("tasks, group_size, updates: got one below 1; give 1 or more")

@@ -22,11 +22,11 @@ from quintain.recipes.rl.ideas import IDEAS, Knobs
 from quintain.recipes.rl.loop import train as train_by
 from quintain.recipes.rl.method import Memories, Method, unchanged
 from quintain.recipes.rl.normalisers import normalised
+from quintain.recipes.rl.paid import ONLY_ENVIRONMENT, needs_states, terms
 from quintain.recipes.rl.parts import Parts
 from quintain.recipes.rl.surrogates import LOSSES
 from quintain.recipes.rl.updating import Plan, policy_update
 from quintain.recipes.work import Work
-from quintain.rewards.conduct import environment_reward
 from quintain.rewards.exploration import Visits
 from quintain.rewards.terms import apply_all
 from quintain.store.run import Run
@@ -45,10 +45,9 @@ def method(config: Config) -> Method:
     given = {name: getattr(config, name) for name in sorted(idea.reads) if getattr(config, name) is not None}
     assign = normalised(idea.make(Knobs(**given), contributions), config.normaliser)
     anchor = Anchor(config.kl, config.kl_place, config.kl_target)
-    terms = (environment_reward(), visits.bonus(config.visits))
-    needs = replace(
-        idea.needs, reference=config.kl > 0, state_keys=idea.needs.state_keys or config.visits > 0
-    )
+    is_plain, paid = config.rewards == ONLY_ENVIRONMENT, terms(config.rewards, visits)
+    has_states = idea.needs.state_keys or needs_states(config.rewards)
+    needs = replace(idea.needs, reference=config.kl > 0, state_keys=has_states)
     plan = Plan(
         aggregation=config.aggregation,
         updates=config.updates,
@@ -64,11 +63,11 @@ def method(config: Config) -> Method:
 
     return Method(
         collect=grouped(config.tasks, config.group_size),
-        reward=partial(apply_all, terms=terms) if config.visits else unchanged,
+        reward=unchanged if is_plain else partial(apply_all, terms=paid),
         credit=anchor.priced(assign),
         update=update,
         needs=needs,
-        memory=Memories(contributions if idea.is_fitted else None, visits if config.visits else None),
+        memory=Memories(contributions if idea.is_fitted else None, None if is_plain else visits),
     )
 
 
