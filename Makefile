@@ -11,8 +11,17 @@ CANDIDATES := $(or $(PYTHON),python3 python3.12 python3.11 python3.13 python)
 FITS := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -c $(CONSTRAINTS)
 
+# The packages of real environments: in .venv-real, those that clash in a .venv-NAME each.
+REAL := real nle openenv verifiers
+NEEDS_nle := nle==1.3.0
+NEEDS_openenv := fastapi uvicorn websockets httpx requests tomli tomli_w "fastmcp>=3,<4"
+NEEDS_verifiers := verifiers==0.1.14
+NEEDS_quick := mcp mpmath pettingzoo pygame-ce reasoning-gym textarena
+INSTALL := -m pip --disable-pip-version-check install
+BFCL := --no-deps bfcl-eval==2026.3.23
+
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-faults test-attacks test-reference test-real check format bench docs clean
+.PHONY: help quickstart test test-faults test-attacks test-reference test-real test-real-quick check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -41,12 +50,16 @@ soak: $(VENV)/.dev  ## a run under a random fault every 15 s beside one without,
 test-reference: $(VENV)/.reference  ## our formulas against TRL's and TorchRL's, on random batches
 	$(BIN)/python -m pytest tests/reference -q
 
-test-real:  ## the adapters to real environments, against the real packages (in a .venv-real of its own)
-	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } || \
-	  echo "Chromium could not be installed: the tests of miniwob will be skipped"
-	@$(MAKE) --no-print-directory VENV=.venv-real .venv-real/.dev .venv-real/.real
+test-real: $(REAL:%=.venv-%/.ready)  ## every adapter against its real package, with Chromium and Java (40 minutes at most, with installing)
+	@for program in chromium:chromium java:default-jre-headless; do \
+	  command -v $${program%%:*} >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	    { apt-get update -qq; apt-get install -y -qq --no-install-recommends $${program#*:}; } >/dev/null; } || \
+	    echo "$${program#*:} could not be installed: the tests that need it will be skipped"; \
+	done
 	.venv-real/bin/python -m pytest -m real -rs tests/environments
+
+test-real-quick: .venv-quick/.ready  ## those adapters whose packages install in seconds
+	.venv-quick/bin/python -m pytest -m real -q tests/environments
 
 check: $(VENV)/.dev  ## style, layout of the rooms, types
 	$(BIN)/ruff check .
@@ -71,7 +84,7 @@ docs: $(VENV)/.docs  ## build the documentation into site/
 	@echo "open site/index.html"
 
 clean:  ## remove what the targets made, runs excepted
-	rm -rf $(VENV) .venv-real site dist .coverage coverage.json .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(REAL:%=.venv-%) .venv-quick site dist .coverage coverage.json .pytest_cache .ruff_cache
 
 $(VENV)/.python:
 	@for python in $(CANDIDATES); do \
@@ -87,4 +100,27 @@ $(VENV)/.python:
 $(VENV)/.quickstart $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs $(VENV)/.reference $(VENV)/.real: $(VENV)/.%: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 	@echo "installing quintain[$*] into $(VENV) (a few minutes the first time)"
 	@$(PIP) -e ".[$*]"
+	@touch $@
+
+.venv-real/.ready: pyproject.toml $(CONSTRAINTS) Makefile
+	@$(MAKE) --no-print-directory VENV=.venv-real .venv-real/.dev .venv-real/.real
+	@.venv-real/bin/python $(INSTALL) -q $(BFCL) && .venv-real/bin/python $(INSTALL) -q -c $(CONSTRAINTS) mpmath
+	@touch $@
+
+.venv-nle/.ready .venv-openenv/.ready .venv-verifiers/.ready: .venv-%/.ready: .venv-real/.ready
+	@echo "installing the packages of $* into .venv-$*"
+	@.venv-real/bin/python -m venv .venv-$*
+	@.venv-$*/bin/python $(INSTALL) -q $(NEEDS_$*)
+	@[ $* != openenv ] || .venv-$*/bin/python $(INSTALL) -q --no-deps openenv==0.10.0
+	@touch $@
+
+# It sees what $(VENV) has, and keeps for itself what it installs.
+.venv-quick/.ready: $(VENV)/.dev
+	@echo "installing the packages of real environments into .venv-quick"
+	@$(BIN)/python -m venv .venv-quick
+	@.venv-quick/bin/python -c 'import pathlib, sysconfig; \
+	  pathlib.Path(sysconfig.get_path("purelib"), "below.pth").write_text( \
+	  "import site; site.addsitedir(%r)" % str(next(pathlib.Path("$(VENV)").resolve().glob("lib/*/site-packages"))))'
+	@.venv-quick/bin/python $(INSTALL) -q -c $(CONSTRAINTS) $(NEEDS_quick)
+	@.venv-quick/bin/python $(INSTALL) -q $(BFCL)
 	@touch $@
