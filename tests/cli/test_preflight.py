@@ -1,6 +1,7 @@
 """``quintain check RECIPE``: what would be trained on, and faults that it must find."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ import quintain
 
 
 class Lever(quintain.Environment):
-    """Odd is right."""
+    """Odd and short is right."""
 
     max_turns = 2
 
@@ -27,11 +28,19 @@ class Lever(quintain.Environment):
         return "A lever."
 
     def step(self, action):
-        is_right = sum(map(ord, action.text)) % 2 == 1
+        is_right = sum(map(ord, action.text)) % 2 == 1 and len(action.text) < 40
         return quintain.StepResult(observation="It fell.", reward=float(is_right), is_terminated=is_right)
 
     def legal_actions(self):
         return ("up", "down")
+
+
+class Gullible(Lever):
+    """Believes whoever asks for the highest score."""
+
+    def step(self, action):
+        is_right = "highest" in action.text
+        return quintain.StepResult(observation="", reward=float(is_right), is_terminated=True, is_success=is_right)
 
 
 class Stuck(Lever):
@@ -62,15 +71,24 @@ def test_a_sound_recipe_is_shown_and_passes(cli: Cli) -> None:
     assert found.out.count("--- episode ") == 3
     assert "[prompt] " in found.out and "[trained] " in found.out and "[masked]" not in found.out
     assert "tools\tskip\tnone was called" in found.out
+    assert "worthless answer solves: empty 0%, na 0%, injection 0%" in found.out
+    assert re.search(r"grpo: passed in \d+ s", found.out)
     for name in (
         "episodes",
         "reward variance",
+        "canary tasks",
         "template",
         "mask",
         "engine and learner",
         "alignment",
     ):
         assert f"{name}\tpass\t" in found.out
+
+
+def test_an_answer_that_is_worth_nothing_and_is_paid_is_found(cli: Cli) -> None:
+    found = cli("check", "grpo", *SMALL, "--environment", "lever.py:Gullible", "--json")
+    assert states(found.out)["canary tasks"] == "fail"
+    assert json.loads(found.out)["measured"]["seconds"] > 0
 
 
 def test_a_mask_and_an_engine_that_lie_are_found(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from quintain.store.checkpoints import Checkpoints
 from quintain.store.run import Run
 
 STATES, FEWER = 30, 6
-"""Orders that are drawn for each operation, besides the two in which nothing and all is written; long tests draw fewer."""
+"""Orders drawn for each operation, besides the two in which nothing and all is written; long tests draw fewer."""
 AGAIN = 6
 """States after a cut that are tidied up, and cut in that."""
 

@@ -65,7 +65,7 @@ def test_the_first_ratio_is_one(temperature: float, path: str) -> None:
         learner.fallback_reason = "compared with"
     for batch in micro_batches(samples, max_tokens=longest if path == "one by one" else 1 << 12):
         outputs = learner.infer(batch)
-        _, largest = gap.gap(outputs, batch)
+        largest = gap.gap(outputs, batch).largest
         assert largest < 1e-4
         trained = batch.turn_id >= 0
         ratio = (outputs.logprobs - batch.logprobs)[trained].exp()

@@ -17,7 +17,7 @@ def test_the_gap_is_the_difference_over_trained_tokens_only() -> None:
     outputs = learner.infer(batch)
     trained = batch.turn_id >= 0
     shifted = replace(batch, logprobs=torch.where(trained, outputs.logprobs - 0.5, 7.0))
-    total, largest = gap.gap(outputs, shifted)
+    total, largest, _ = gap.gap(outputs, shifted)
     assert total == pytest.approx(0.5 * int(trained.sum()), rel=1e-4)
     assert largest == pytest.approx(0.5, rel=1e-4)
 
@@ -46,3 +46,19 @@ def test_a_small_difference_is_a_warning(caplog: pytest.LogCaptureFixture) -> No
         assert not caplog.records
         gap.check(0.05, 0.3)
     assert "0.050 nats" in caplog.text
+
+
+def test_log_probs_that_fit_the_token_before_better_stop_the_step() -> None:
+    learner = Learner(qwen(), SHARED)
+    batch = pack(streams(1))
+    trained, known = batch.turn_id >= 0, learner.infer(batch).logprobs
+    off_by_one = known.clone()
+    off_by_one[trained] = known[trained].roll(-1)
+    wrong = replace(batch, logprobs=off_by_one)
+    outputs = learner.infer(batch)
+    assert gap.gap(outputs, wrong).shifted == pytest.approx(0.0, abs=1e-4)
+    assert gap.gap(outputs, replace(batch, logprobs=known)).shifted > 1e-3
+    with pytest.raises(InvariantError, match="with tokens shifted by one"):
+        learner.step([wrong], nll, is_on_policy=True)
+    gap.check(0.004, 0.1, 0.0)
+    gap.check(0.015, 0.1, 0.0075)

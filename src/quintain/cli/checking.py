@@ -162,5 +162,6 @@ def report(
     else:
         verdict = f"{num_failed} of {len(lines)} failed" if num_failed else "passed"
         show(("probe", "state", "detail"), lines, target)
-        print(f"{target}: {verdict}")
+        took = f" in {measured['seconds']:.0f} s" if measured and "seconds" in measured else ""
+        print(f"{target}: {verdict}{took}")
     return fault.exit_code if num_failed else 0

@@ -4,6 +4,7 @@ The one rule: colours are a view; without a terminal every piece of a stream nam
 """
 
 import sys
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -36,12 +37,14 @@ def check_recipe(argv: Sequence[str]) -> int:
 
     job = build(module.Config, values, f"check {recipe}")
     check_parts(job)
+    started = time.monotonic()
     found = preflight(job)
+    seconds = time.monotonic() - started
     if not arguments.json:
         for number, stream in enumerate(found.streams, start=1):
             show_stream(f"episode {number}", stream)
     lines = [Line(*finding) for finding in found.findings]
-    return report(recipe, lines, arguments.json, InvariantError)
+    return report(recipe, lines, arguments.json, InvariantError, {"seconds": seconds})
 
 
 def show_stream(title: str, stream: Sequence["Piece"]) -> None:

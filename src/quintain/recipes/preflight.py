@@ -13,13 +13,13 @@ from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple
 
 import numpy as np
-import torch
 
 from quintain.credit.group import group_relative
 from quintain.data.samples import in_streams, samples_from
 from quintain.errors import InvariantError
 from quintain.models.tiny import new_model
 from quintain.recipes.job import Job
+from quintain.recipes.monitors.held_out import canaries
 from quintain.recipes.work import Work, opened
 from quintain.rollout.collect import Limits
 from quintain.rollout.measures import tool_metrics
@@ -80,7 +80,8 @@ def preflight(job: Job) -> Preflight:
 
 def examined(work: Work, groups: Sequence[Group]) -> Preflight:
     """Return what is found of `groups`, which `work` has just sampled."""
-    findings = [failures(groups), tools(groups), variance(groups), template(groups, Chat(work.tokenizer))]
+    findings = [failures(groups), tools(groups), variance(groups), canary_tasks(work)]
+    findings.append(template(groups, Chat(work.tokenizer)))
     try:
         samples = samples_from(group_relative(groups))
     except InvariantError as error:
@@ -141,6 +142,16 @@ def variance(groups: Sequence[Group]) -> Finding:
     return Finding("reward variance", "pass" if num else "fail", detail)
 
 
+def canary_tasks(work: Work) -> Finding:
+    """Worthless answers to held-out tasks, which must earn nothing."""
+    found = canaries(work.make_environment, work.held_out)
+    if not found:
+        return Finding("canary tasks", "skip", "none could be played")
+    parts = ", ".join(f"{name.removeprefix('canary/')} {share:.0%}" for name, share in found.items())
+    state = "fail" if max(found.values()) >= work.monitors.bounds.canaries else "pass"
+    return Finding("canary tasks", state, f"held-out tasks that a worthless answer solves: {parts}")
+
+
 def template(groups: Sequence[Group], chat: Chat) -> Finding:
     """Prompts that do not continue the tokens before them although nobody rewrote the history."""
     turns = [turn for group in groups for t in group.trajectories for turn in t.turns[1:]]
@@ -179,11 +190,8 @@ def distances(work: Work, batches: Sequence[Batch]) -> Iterator[Finding]:
     total, largest, shifted = 0.0, 0.0, 0.0
     num = sum(int((batch.turn_id >= 0).sum()) for batch in batches)
     for batch in batches:
-        outputs = work.learner.infer(batch)
-        part, most = gap.gap(outputs, batch)
-        total, largest = total + part, max(largest, most)
-        moved = torch.roll(batch.logprobs[batch.turn_id >= 0], 1)
-        shifted += float((outputs.logprobs[batch.turn_id >= 0] - moved).abs().sum())
+        part = gap.gap(work.learner.infer(batch), batch)
+        total, largest, shifted = total + part.total, max(largest, part.largest), shifted + part.shifted
     detail = f"mean {total / num:.2g} nats per token, largest {largest:.2g}"
     yield Finding("engine and learner", "fail" if total / num > gap.STOP else "pass", detail)
     is_apart = total <= shifted

@@ -136,7 +136,7 @@ class Learner:
         self.optimizer.zero_grad(set_to_none=True)
         total = 0.0
         metrics: dict[str, float] = {}
-        gaps: list[tuple[float, float]] = []
+        gaps: list[gap.Gap] = []
         for batch in batches:
             outputs = self.forward(batch)
             if is_on_policy:
@@ -147,9 +147,10 @@ class Learner:
             for name, value in report.metrics.items():
                 metrics[name] = metrics.get(name, 0.0) + float(value)
         if gaps:
-            metrics["gap/mean"] = sum(part for part, _ in gaps) / batches[0].extra.num_trained
-            metrics["gap/max"] = max(largest for _, largest in gaps)
-            gap.check(metrics["gap/mean"], metrics["gap/max"])
+            num = batches[0].extra.num_trained
+            metrics["gap/mean"] = sum(part.total for part in gaps) / num
+            metrics["gap/max"] = max(part.largest for part in gaps)
+            gap.check(metrics["gap/mean"], metrics["gap/max"], sum(part.shifted for part in gaps) / num)
         norm = float(nn.utils.clip_grad_norm_(self.parameters, self.optimization.max_grad_norm))
         is_finite = torch.tensor([total, norm]).isfinite().all().item()
         if is_finite:
