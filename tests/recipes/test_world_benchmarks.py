@@ -64,8 +64,12 @@ def test_a_run_is_done_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(sft, "train", refuse)
     assert imitate(world, 0, tmp_path, SMALL) == first
+    other = {**SMALL, "steps": 3}
     with pytest.raises(DataError, match="other settings"):
-        imitate(world, 0, tmp_path, {**SMALL, "steps": 3})
+        imitate(world, 0, tmp_path, other)
+    monkeypatch.setattr(world_benchmarks, "imitate", refuse)
+    argv = ["bench", "worlds", "--only", "collab,guess", "--seeds", "1", "--runs", str(tmp_path)]
+    assert main([*argv, "--set", json.dumps(other)]) == DataError.exit_code, "before the first is trained"
 
 
 def test_the_expert_plays_the_same_tasks() -> None:

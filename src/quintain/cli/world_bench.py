@@ -48,12 +48,14 @@ def worlds(argv: Sequence[str]) -> int:
     settings, root = overrides(arguments.set), Path(arguments.runs or f"runs/{kind}")
     root.mkdir(parents=True, exist_ok=True)
 
-    from quintain.recipes.world_benchmarks import row
+    from quintain.recipes.world_benchmarks import check_same, row
 
     found: dict[str, dict[int, Imitated]] = {world.name: {} for world in chosen}
     rows: dict[str, dict[str, Any]] = {}
     started = time.monotonic()
     wanted = [(world, seed) for world in chosen for seed in seeds]
+    for world, seed in wanted:
+        check_same(world, seed, root, settings)
     for number, (world, seed, imitated) in enumerate(_imitated(wanted, jobs, root, settings), 1):
         found[world.name][seed] = imitated
         left = (time.monotonic() - started) / number * (len(wanted) - number) / 60

@@ -157,12 +157,10 @@ def imitate(world: World, seed: int, root: Path, overrides: Mapping[str, Any] = 
         DataError: there is a run of that name with other settings.
     """
     config = world.config(seed, overrides)
-    folder = root / f"{world.name}-{seed}"
+    folder = check_same(world, seed, root, overrides)
     if (folder / RESULT).exists():
-        check_same(config, folder)
         return Imitated(**json.loads((folder / RESULT).read_text(encoding="utf-8")))
     if (folder / "config.json").exists():
-        check_same(config, folder)
         opening = Run.open(folder)
     else:
         opening = Run.create(folder, recipe="sft", config=asdict(config))
@@ -173,13 +171,20 @@ def imitate(world: World, seed: int, root: Path, overrides: Mapping[str, Any] = 
     return found
 
 
-def check_same(config: sft.Config, folder: Path) -> None:
-    """Raise a `DataError` unless the run in `folder` has the settings `config`."""
-    with Run.open(folder, writable=False) as run:
-        if run.config != asdict(config):
-            raise DataError(
-                f"benchmark run {folder}: got one with other settings; delete it, or name another --runs"
-            )
+def check_same(world: World, seed: int, root: Path, overrides: Mapping[str, Any]) -> Path:
+    """Return the folder of the run of `world` with `seed` below `root`.
+
+    Raises:
+        DataError: there is a run with other settings.
+    """
+    folder = root / f"{world.name}-{seed}"
+    if (folder / "config.json").exists():
+        with Run.open(folder, writable=False) as run:
+            if run.config != asdict(world.config(seed, overrides)):
+                raise DataError(
+                    f"benchmark run {folder}: got one with other settings; delete it, or name another --runs"
+                )
+    return folder
 
 
 def compared(config: sft.Config, folder: Path) -> Imitated:
