@@ -179,7 +179,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="gspo",
         baseline="grpo",
         claim="One ratio per sequence is stable over several updates on the same episodes.",
-        **on(GUESS, **GROUPS),
+        **on(BABY, **GROUPS),
         settings=FOUR_TIMES,
     ),
     Benchmark(
@@ -187,7 +187,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="cispo",
         baseline="grpo",
         claim="Clipping weights instead of tokens keeps the gradient of the tokens that matter.",
-        **on(GUESS, **GROUPS),
+        **on(BABY, **GROUPS),
         settings=TWICE,
     ),
     Benchmark(
@@ -234,14 +234,14 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="ui_tars2",
         baseline="ppo",
         claim="A critic that learns first and λ by length suit long episodes.",
-        **on(BOXES, **EPISODES),
+        **on(BABY, **EPISODES),
     ),
     Benchmark(
         name="vine",
         recipe="vine",
         baseline="ppo",
         claim="Values from continued episodes credit turns better than a critic, for all that they cost.",
-        **on(BOXES, **TWICE),
+        **on(BABY, **TWICE),
         settings={"tasks": 4, "group_size": 4},
         baseline_settings=EPISODES,
     ),
@@ -323,7 +323,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="grpo_tcr",
         baseline="grpo",
         claim="Clip-higher, a mean over tokens, overlong shaping and fitting tasks beat GRPO.",
-        **on(GUESS, **GROUPS),
+        **on(BABY, **GROUPS),
         settings=TWICE,
     ),
     Benchmark(

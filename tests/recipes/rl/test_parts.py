@@ -70,7 +70,7 @@ def test_at_the_sampler_every_loss_has_the_gradient_of_reinforce(
     if method.memory is not None:
         method.memory.see(groups)
     credit = method.credit(work, groups)
-    assert len(credit.trajectories) == 12
+    assert len(credit.trajectories) == (3 if name == "best_of" else 12)
     wanted = gradient(work, credit, LOSSES["reinforce"]())
     assert wanted.norm() > 1e-3
     for loss in LOSSES.values():
@@ -211,6 +211,7 @@ def test_a_kind_of_task_with_large_rewards_does_not_drown_the_others() -> None:
         ({"loss": "cispo"}, "updates: got 1 with loss cispo, with which every ratio is 1"),
         ({"loss": "reinforce", "updates": 2}, "updates: got 2 with loss reinforce, which assumes tokens"),
         ({"credit": "awr", "normaliser": "token"}, "normaliser: got token with credit awr"),
+        ({"credit": "best_of", "normaliser": "turn"}, "normaliser: got turn with credit best_of"),
         ({"kl_target": 1.0}, "kl_target: got 1.0 with kl 0.0"),
         ({"kl_place": "reward"}, "kl_place: got reward with kl 0.0"),
         ({"rewards": "sucess"}, "rewards: got 'sucess'; did you mean 'success'?"),

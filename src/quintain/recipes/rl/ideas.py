@@ -20,6 +20,7 @@ from quintain.credit.progress import progress_rewards
 from quintain.credit.selection import exponential_weights
 from quintain.credit.step_value import step_value
 from quintain.credit.turn_group import turn_group_relative
+from quintain.data.filters import best_of_group
 from quintain.recipes.rl.critic import critic
 from quintain.recipes.rl.method import Assign, Needs
 from quintain.recipes.rl.vine import state_values
@@ -114,6 +115,9 @@ IDEAS: Mapping[str, Idea] = {
     "spa_rl": Idea(
         make=lambda knobs, fitted: lambda _, groups: attributed(groups, knobs, fitted), reads=DISCOUNT, is_fitted=True
     ),
+    "best_of": Idea(make=pure(lambda g, _: exponential_weights(best_of_group(g))), is_grouped=True),
     "awr": Idea(make=pure(lambda g, _: exponential_weights(g)), is_grouped=True),
 }  # fmt: skip
 """name → idea of credit"""
+SELECTING = frozenset({"best_of", "awr"})
+"""Ideas that weigh what is imitated and push nothing away."""

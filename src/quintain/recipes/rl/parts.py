@@ -11,7 +11,7 @@ from quintain.credit.group import Std
 from quintain.errors import ConfigError, suggestion
 from quintain.recipes.job import Job
 from quintain.recipes.rl.anchoring import Place
-from quintain.recipes.rl.ideas import IDEAS
+from quintain.recipes.rl.ideas import IDEAS, SELECTING
 from quintain.recipes.rl.normalisers import NORMALISERS
 from quintain.recipes.rl.paid import ONLY_ENVIRONMENT, terms
 from quintain.recipes.rl.surrogates import LOSSES, NEEDS_UPDATES
@@ -89,9 +89,9 @@ def refuse_parts(config: Parts) -> None:
             f"updates: got {config.updates} with loss reinforce, which assumes tokens of the policy as it is; give 1, "
             "or use a loss with a ratio"
         )
-    if config.credit == "awr" and config.normaliser != "none":
+    if config.credit in SELECTING and config.normaliser != "none":
         raise ConfigError(
-            f"normaliser: got {config.normaliser} with credit awr, whose weights are positive; leave it out"
+            f"normaliser: got {config.normaliser} with credit {config.credit}, whose weights are positive; leave it out"
         )
     if config.kl_place == "reward" and not config.kl > 0:
         raise ConfigError(

@@ -18,7 +18,7 @@ from quintain.losses.entropy import entropy_bonus
 from quintain.losses.value import value
 from quintain.recipes.rl.anchoring import Anchor
 from quintain.recipes.rl.collecting import grouped
-from quintain.recipes.rl.ideas import IDEAS, Knobs
+from quintain.recipes.rl.ideas import IDEAS, SELECTING, Knobs
 from quintain.recipes.rl.loop import train as train_by
 from quintain.recipes.rl.method import Memories, Method, unchanged
 from quintain.recipes.rl.normalisers import normalised
@@ -52,7 +52,7 @@ def method(config: Config) -> Method:
         aggregation=config.aggregation,
         updates=config.updates,
         keeps_zeros=needs.critic or config.entropy > 0 or anchor.is_in_loss,
-        is_on_policy=config.credit != "awr",
+        is_on_policy=config.credit not in SELECTING,
     )
 
     def update(work: Work, step: int, credit: Credit) -> StepReport | None:
