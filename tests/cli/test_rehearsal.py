@@ -109,3 +109,20 @@ def test_what_the_agent_is_told_and_the_building_are_rehearsed(
     monkeypatch.setattr(rehearsal, "DEADLINE", 0.1)
     with pytest.raises(EnvironmentFault, match=what):
         ready(world(RESET + body))
+
+
+def test_nobody_trains_on_what_is_for_evaluation_only(cli: Cli) -> None:
+    ends = "    def step(self, action):\n        return quintain.StepResult(observation='x', is_terminated=True)\n"
+    spec = world("    evaluation_only = True\n" + RESET + ends + "    def expert_action(self):\n"
+                 "        return quintain.Action(text='x')\n")  # fmt: skip
+    told = "training on world: got an environment for evaluation only"
+    for command in (
+        ("train", "sft", "--environment", spec, "--run", "exam"),
+        ("train", "grpo", "--environment", f"mix:guess,{spec}", "--run", "exam"),
+        ("collect", spec, "--agent", "expert", "--episodes", "1", "--out", "exam.jsonl"),
+    ):
+        found = cli(*command)
+        assert found.status == UsageError.exit_code, found.error
+        assert told in found.line or "training on mix:guess" in found.line
+    assert {path.name for path in Path().iterdir()} <= {"world.py", "__pycache__"}
+    assert ready(spec).spec == spec, "it may be evaluated on"

@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from quintain.environments.boundary import refuse_training
 from quintain.environments.catalog import find
 from quintain.environments.check import check
 from quintain.environments.guess import Guess
@@ -147,3 +148,16 @@ def test_wrong_tasks_and_questions_before_a_task_are_the_callers() -> None:
 def test_it_passes_the_check() -> None:
     report = check("mix:guess,keydoor,calc,bandit", episodes=8)
     assert report.has_passed, "\n".join(report.lines())
+
+
+class Exam(Bare):
+    """It is there to measure agents."""
+
+    evaluation_only = True
+
+
+def test_one_part_for_evaluation_only_makes_the_mixture_so() -> None:
+    assert not find(f"mix:guess,{BARE}")().evaluation_only
+    mixed = find(f"mix:guess,{__name__}:Exam")()
+    with pytest.raises(UsageError, match="got an environment for evaluation only"):
+        refuse_training(mixed)

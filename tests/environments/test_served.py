@@ -115,6 +115,14 @@ def test_what_breaks_in_a_served_world_keeps_its_owner(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_world_for_evaluation_only_stays_so(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for is_exam in (False, True):
+        monkeypatch.setattr(Odd, "evaluation_only", is_exam)
+        with serving(protocol, Odd) as server, closing(find(f"{protocol}/{server.url}")()) as world:
+            assert world.evaluation_only is is_exam
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_pictures_travel(protocol: str) -> None:
     with (
         serving(protocol, lambda: Odd(image=True)) as server,

@@ -91,7 +91,9 @@ class Mixture(Environment):
         self._spread = Spread([part.weight for part in self._parts.values()])
         self._built: dict[str, Environment] = {}
         self._now = ""
-        self.max_turns, self.return_range = _limits(worlds)
+        found = _described(worlds)
+        self.max_turns, self.return_range = found.max_turns, found.return_range
+        self.evaluation_only = found.evaluation_only
 
     def parts(self) -> Mapping[str, Environment]:
         """Return every environment by name, built."""
@@ -212,30 +214,43 @@ CAPABILITIES: Mapping[type, type[Mixture]] = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Description:
+    """What all worlds of a mixture are capable of, the tags of any, and what bounds them together."""
+
+    shared: frozenset[type]
+    tags: frozenset[str]
+    max_turns: int
+    return_range: tuple[float, float]
+    evaluation_only: bool
+
+
 @cache
-def _described(worlds: str) -> tuple[frozenset[type], frozenset[str], int, tuple[float, float]]:
-    """Return what all of `worlds` are capable of, the tags of any, the longest limit and the widest range."""
+def _described(worlds: str) -> _Description:
+    """Return what `worlds` are together; one that is for evaluation only makes the mixture so."""
     shared, tags = set(CAPABILITIES), set[str]()
-    turns, low, high = 0, 0.0, 0.0
+    turns, low, high, evaluation_only = 0, 0.0, 0.0, False
     for part in parts_of(worlds):
         with closing(find(part.spec)()) as environment:
             shared = {capability for capability in shared if isinstance(environment, capability)}
             tags |= type(environment).tags
             turns = max(turns, environment.max_turns)
             low, high = min(low, environment.return_range[0]), max(high, environment.return_range[1])
-    return frozenset(shared), frozenset(tags), turns, (low, high)
+            evaluation_only |= environment.evaluation_only
+    return _Description(
+        shared=frozenset(shared),
+        tags=frozenset(tags),
+        max_turns=turns,
+        return_range=(low, high),
+        evaluation_only=evaluation_only,
+    )
 
 
 @cache
 def _kind(worlds: str) -> type[Mixture]:
     """Return the class of the mixture of `worlds`: what all are capable of, it is."""
-    capabilities, tags, _, _ = _described(worlds)
-    bases = [kind for capability, kind in CAPABILITIES.items() if capability in capabilities]
+    found = _described(worlds)
+    bases = [kind for capability, kind in CAPABILITIES.items() if capability in found.shared]
     return cast(
-        "type[Mixture]", type("Mixture", (*bases, Mixture), {"tags": tags, "__doc__": Mixture.__doc__})
+        "type[Mixture]", type("Mixture", (*bases, Mixture), {"tags": found.tags, "__doc__": Mixture.__doc__})
     )
-
-
-def _limits(worlds: str) -> tuple[int, tuple[float, float]]:
-    """Return the longest turn limit and the widest range of returns of `worlds`."""
-    return _described(worlds)[2:]

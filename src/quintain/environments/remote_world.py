@@ -46,6 +46,7 @@ class RemoteWorld(Environment):
         self._told = str(facts["instructions"])
         self._tools = tuple(read_tool(row) for row in facts["tools"])
         self.max_turns = int(facts["max_turns"])
+        self.evaluation_only = facts.get("evaluation_only") is True
         self.return_range = (
             INFINITE[0] if low is None else float(low),
             INFINITE[1] if high is None else float(high),

@@ -123,6 +123,7 @@ def facts_of(world: Environment) -> Row:
         "tags": sorted(type(world).tags),
         "max_turns": world.max_turns,
         "return_range": finite,
+        "evaluation_only": world.evaluation_only,
         "is_legal": isinstance(world, Legal),
     }
 
