@@ -25,19 +25,13 @@ PROTOCOLS = ["openenv", "agentgym"]
 @contextmanager
 def served(*argv: str) -> Generator[tuple[str, "subprocess.Popen[str]"]]:
     """Serve in a process; the line that it printed, and the process."""
-    command = [
-        "env",
-        f"PYTHONPATH={SOURCES}",
-        sys.executable,
-        "-m",
-        "quintain.cli",
-        "environments",
-        "serve",
-        *argv,
-        "--port",
-        "0",
-    ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    program = ["env", f"PYTHONPATH={SOURCES}", sys.executable, "-m", "quintain.cli"]
+    process = subprocess.Popen(
+        [*program, "environments", "serve", *argv, "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         assert process.stdout is not None
         yield process.stdout.readline(), process
@@ -87,7 +81,7 @@ def test_what_cannot_be_served_is_told_in_one_line(cli: Cli) -> None:
             (("gues",), "did you mean 'guess'"),
             (("guess", "--protocol", "openev"), "did you mean 'openenv'"),
             (("guess", "--port", "many"), "--port must be an integer: got 'many'"),
-            (("guess", "--instances", "0"), "--instances must be an integer: got '0'"),
+            (("guess", "--instances", "0"), "--instances must be at least 1: got 0"),
             (("guess", "--host", "0.0.0.0"), "give a token with --token-file"),
             (("guess", "--token-file", "no-such-file"), "no-such-file"),
             (("guess", "--port", port), port),
