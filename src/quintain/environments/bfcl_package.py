@@ -14,7 +14,6 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from quintain.environments.extras import extra_module
-from quintain.errors import MissingExtra
 
 TABLE = "bfcl_eval.constants.model_config"
 COMMAND = "pip install --no-deps bfcl-eval==2026.3.23 && pip install mpmath"
@@ -56,12 +55,7 @@ def file_names() -> dict[str, str]:
 
 def _module(name: str) -> Any:
     """Import a module of the package, or say how it is installed."""
-    try:
-        return extra_module(name, package="bfcl-eval", extra="bfcl", feature="the environment bfcl")
-    except MissingExtra as error:
-        raise MissingExtra(
-            f"the environment bfcl needs the package bfcl-eval: it is not installed; {COMMAND}"
-        ) from error
+    return extra_module(name, package="bfcl-eval", feature="the environment bfcl", command=COMMAND)
 
 
 def _without_vendors() -> None:

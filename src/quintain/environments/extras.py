@@ -7,25 +7,42 @@ is there but breaks while it is imported is shown as it is.
 import importlib
 import shutil
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from quintain.errors import MissingExtra
 
 
-def extra_module(module: str, *, package: str, extra: str, feature: str) -> Any:
-    """Import `module` of the optional `package`.
+def extra_module(module: str, *, package: str, feature: str, extra: str = "", command: str = "") -> Any:
+    """Import `module` of the optional `package`, which `command` installs: the one of our `extra` when empty.
 
     Example: ``extra_module("textworld.generator", package="textworld", extra="textworld", feature="...")``.
 
     Raises:
-        MissingExtra: the package is not installed.
+        MissingExtra: the package is not installed, or in a version without this module.
     """
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != module.partition(".")[0]:
+        top = module.partition(".")[0]
+        if error.name is None or error.name.partition(".")[0] != top:
             raise
-        raise MissingExtra.named(package, extra, feature) from error
+        told = command or f'pip install "quintain[{extra}]"'
+        if error.name == top:
+            raise MissingExtra(
+                f"{feature} needs the package {package}: it is not installed; {told}"
+            ) from error
+        raise MissingExtra(
+            f"{feature} needs another version of {package}: got {version_of(package)}, without {error.name}; {told}"
+        ) from error
+
+
+def version_of(package: str) -> str:
+    """Return the version of an installed `package`."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "an unknown one"
 
 
 def extra_program(names: Sequence[str], *, package: str, feature: str) -> str:

@@ -14,6 +14,7 @@ from quintain.errors import UsageError, suggestion
 from quintain.types import Action, StepResult, Task
 
 FEATURE = "the environment nle"
+COMMAND = "pip install nle==1.3.0, best in an environment of its own"
 SEED_MASK = (1 << 31) - 1
 COMPASS = {
     "N": "north",
@@ -46,8 +47,8 @@ class NetHack(Environment):
             MissingExtra: nle is not installed.
             UsageError: there is no such task.
         """
-        gymnasium = extra_module("gymnasium", package="nle", extra="nle", feature=FEATURE)
-        extra_module("nle", package="nle", extra="nle", feature=FEATURE)
+        extra_module("nle", package="nle", feature=FEATURE, command=COMMAND)
+        gymnasium = extra_module("gymnasium", package="nle", feature=FEATURE, command=COMMAND)
         names = [name for name in gymnasium.registry if name.startswith("NetHack")]
         if id not in names:
             raise UsageError(f"task of nle: got {id!r}; {suggestion(id, names)}")

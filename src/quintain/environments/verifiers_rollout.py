@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from quintain.environments.extras import extra_module
 from quintain.environments.tools import GraderFault, OwnedFault
-from quintain.errors import EnvironmentFault, MissingExtra
+from quintain.errors import EnvironmentFault
 from quintain.types import Action, Owner
 
 INSTALL = 'pip install "verifiers>=0.1.14,<0.2"'
@@ -186,12 +186,7 @@ def package(module: str = "verifiers") -> Any:
     Raises:
         MissingExtra: it is not installed.
     """
-    try:
-        return extra_module(module, package="verifiers", extra="verifiers", feature="verifiers")
-    except MissingExtra as error:
-        raise MissingExtra(
-            f"the environment verifiers needs the package verifiers: it is not installed; {INSTALL}"
-        ) from error
+    return extra_module(module, package="verifiers", feature="the environment verifiers", command=INSTALL)
 
 
 def _client(ask: Any) -> Any:
