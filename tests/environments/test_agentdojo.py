@@ -15,6 +15,9 @@ from quintain.environments.tools import GraderFault
 from quintain.errors import MissingExtra, UsageError
 from quintain.types import Action, StepResult
 
+pytestmark = pytest.mark.timeout(
+    900
+)  # a busy machine takes long to import the package and to start processes
 real = pytest.mark.real("agentdojo", "agentdojo")
 
 

@@ -12,6 +12,9 @@ from quintain.errors import UsageError
 from quintain.types import Action
 
 SYMBOLS = {" ": 0, "|": 1, "-": 2, "+": 12, ".": 19, "#": 21, ">": STAIRS_DOWN}
+pytestmark = pytest.mark.timeout(
+    900
+)  # a busy machine takes long to import the package and to start processes
 real = pytest.mark.real("nle", beside=True)
 
 

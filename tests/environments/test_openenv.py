@@ -21,6 +21,9 @@ from quintain.rollout.stepper import guarded
 from quintain.types import Action, Failure
 
 FOLDER = Path(__file__).parent
+pytestmark = pytest.mark.timeout(
+    900
+)  # a busy machine takes long to import the package and to start processes
 real = pytest.mark.real("openenv", beside=True)
 
 

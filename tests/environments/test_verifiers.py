@@ -18,6 +18,9 @@ from quintain.errors import MissingExtra, UsageError
 from quintain.types import Action, Image, Text
 
 WORLDS = Path(__file__).with_name("verifiers_worlds.py")
+pytestmark = pytest.mark.timeout(
+    900
+)  # a busy machine takes long to import the package and to start processes
 real = pytest.mark.real("verifiers", beside=True)
 
 
