@@ -333,3 +333,33 @@ def test_steps_are_much_faster_than_the_packages() -> None:
         return best
 
     assert fastest(world.step, turn) < fastest(package.step, [0] * 60) / 2
+
+
+def test_a_bot_that_would_plan_for_ever_gives_up() -> None:
+    world = BabyAI("Unlock")
+    with pytest.raises(EnvironmentFault, match="100 searches for a way"):
+        play(world, world.task("eval", 3), expert)
+
+
+@pytest.mark.parametrize(
+    "level",
+    [
+        "ActionObjDoor",
+        "BlockedUnlockPickup",
+        "FindObjS5",
+        "GoToObjMazeS4",
+        "GoToSeqS5R2",
+        "KeyCorridorS3R1",
+        "MiniBossLevel",
+        "MoveTwoAcrossS5N2",
+        "OneRoomS8",
+        "OpenRedBlueDoors",
+        "PickupDist",
+        "PutNextS4N1",
+        "SynthLoc",
+        "UnlockPickupDist",
+    ],
+)
+def test_the_bot_solves_a_level_of_each_kind(level: str) -> None:
+    world = BabyAI(level)
+    assert play(world, world.task("eval", 0), expert).is_success

@@ -14,6 +14,8 @@ from quintain.environments.babyai_view import Cell
 from quintain.errors import MissingExtra, UsageError, suggestion
 
 GENERATOR = "minigrid.envs.babyai.core.roomgrid_level"
+MOST_SEARCHES = 100
+"""Searches of the bot for one action; where it finds one it takes a handful."""
 NUM_KEPT = 128
 """Levels kept as they were generated."""
 SHARED = ("action_space", "observation_space", "room_grid", "locked_room", "_np_random", "spec", "actions")
@@ -134,7 +136,35 @@ def _template(name: str) -> Level:
 
 def make_bot(level: Level) -> Bot:
     """Return the package's bot for `level`, which must have just been reset."""
-    return cast(Bot, importlib.import_module("minigrid.utils.baby_ai_bot").BabyAIBot(level))
+    return cast(Bot, _bounded_bot()(level))
+
+
+@functools.cache
+def _bounded_bot() -> Any:
+    """Return the package's bot, which gives up where it would replan for ever.
+
+    In some states of ``Unlock`` and ``UnlockToUnlock`` two of its subgoals bring each other back.
+    """
+    package: Any = importlib.import_module("minigrid.utils.baby_ai_bot")
+
+    class Bounded(package.BabyAIBot):
+        """The package's bot."""
+
+        num_searches = 0
+
+        def replan(self, action_taken: int | None = None) -> Any:
+            """Return the next action."""
+            self.num_searches = 0
+            return super().replan(action_taken)
+
+        def _shortest_path(self, *arguments: Any, **knobs: Any) -> Any:
+            """Search a way, a bounded number of times for an action."""
+            self.num_searches += 1
+            if self.num_searches > MOST_SEARCHES:
+                raise RecursionError(f"{MOST_SEARCHES} searches for a way for one action")
+            return super()._shortest_path(*arguments, **knobs)
+
+    return Bounded
 
 
 @functools.cache

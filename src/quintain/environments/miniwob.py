@@ -108,16 +108,21 @@ class MiniWoB(Environment):
             self.close()
             self._tab = Tab(width=WIDTH, height=HEIGHT, executable=self._chromium)
         self._load()
-        seed = attempt = 0
-        for attempt in range(MOST_DRAWS):  # noqa: B007 (its last value is looked at)
-            seed = task.rng.getrandbits(SEED_BITS)
-            self._look(START % seed)
-            if is_eval((self._task, self._page.content)) == (task.split == "eval"):
-                break
-        if attempt:
-            # What the pages before it left behind is gone.
-            self._load()
-            self._look(START % seed)
+        key = (self._task, task.seed, task.split)
+        if key not in _drawn:
+            seed = attempt = 0
+            for attempt in range(MOST_DRAWS):  # noqa: B007 (its last value is looked at)
+                seed = task.rng.getrandbits(SEED_BITS)
+                self._look(START % seed)
+                if is_eval((self._task, self._page.content)) == (task.split == "eval"):
+                    break
+            _drawn[key] = seed
+            if attempt:
+                # What the pages before it left behind is gone.
+                self._load()
+                self._look(START % seed)
+        else:
+            self._look(START % _drawn[key])
         self._values = fields_of(self._pages.parent.parent, self._task, self._page.utterance)
         return self._shown()
 
@@ -274,6 +279,10 @@ class Solved(MiniWoB):
 
 class SolvedListed(Solved, Listed):
     """A task with both."""
+
+
+_drawn: dict[tuple[str, int, str], int] = {}
+"""(task of the package, seed, split) → the page's seed: episodes of one group need one draw."""
 
 
 def pages() -> Path:
