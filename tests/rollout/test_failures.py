@@ -2,9 +2,14 @@
 
 import pytest
 
+from quintain.agents.harness import PlainText
+from quintain.engines.scripted import Scripted
+from quintain.environments.protocol import Environment
 from quintain.errors import FailureRateError
+from quintain.rollout.collect import Limits, Rollout
 from quintain.rollout.failures import check_broken, check_failures
-from quintain.types import Failure
+from quintain.text.chat import Chat
+from quintain.types import Action, Failure, Score, StepResult, Task
 
 BROKEN = Failure(owner="environment", kind="crash", message="it\n  fell over")
 JUDGE = Failure(owner="judge", kind="grader", message="no verdict")
@@ -56,3 +61,38 @@ def test_more_failed_episodes_than_the_share_end_a_rollout(
 def test_a_single_episode_that_is_all_there_is_is_not_borne() -> None:
     with pytest.raises(FailureRateError, match="1 episodes: got 1 failures"):
         check_failures([BROKEN], finished=1, total=1, most=0.1)
+
+
+class Flaky(Environment):
+    """Go."""
+
+    resets = 0
+
+    def reset(self, task: Task) -> str:
+        """Break every fourth time, whoever asks."""
+        Flaky.resets += 1
+        if Flaky.resets % 4 == 0:
+            raise OSError("the disk is gone")
+        return "A wall."
+
+    def step(self, action: Action) -> StepResult:
+        return StepResult(observation="A wall.", reward=1.0, is_terminated=True)
+
+
+@pytest.mark.parametrize("most", [0.01, 0.3])
+def test_a_rollout_bears_no_more_broken_attempts_although_each_is_made_good(chat: Chat, most: float) -> None:
+    Flaky.resets = 0
+    engine = Scripted(lambda request, stream: chat.write("left"))
+    limits = Limits(attempts=2, max_broken_share=most, concurrency=4)
+    rollout = Rollout(PlainText(chat), Flaky, engine, limits=limits)
+    tasks = [Flaky().task("train", index) for index in range(40)]
+    if most == 0.3:
+        groups = rollout.groups(tasks, size=1, seed=0)
+        assert all(isinstance(each.trajectories[0].outcome, Score) for each in groups)
+        assert rollout.num_attempts == 40 + len(rollout.broken) and len(rollout.broken) >= 10
+        return
+    with pytest.raises(
+        FailureRateError, match=r"environment Flaky: 4 of \d+ attempts at an episode broke, more than 1"
+    ):
+        rollout.groups(tasks, size=1, seed=0)
+    assert Flaky.resets < 40, "it is seen before all episodes are played"
