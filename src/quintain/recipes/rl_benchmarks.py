@@ -51,7 +51,7 @@ ON: dict[str, dict[str, Any]] = {
     BOXES: world(256, 10, 5_000),
     GUESS: world(256, 12, 3_000, 60_000),
     SUMS: world(400, 20, 4_000),
-    ARMS: world(48, 2, 12_000),
+    ARMS: world(48, 2, 5_000),
     PEGS: world(160, 10, 4_000),
     HOPS: world(800, 12, 2_500, 50_000),
     SCREEN: world(400, 4, 2_000, 40_000),
@@ -203,7 +203,8 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="gigpo",
         baseline="grpo",
         claim="Comparing actions in equal states credits steps, without a critic.",
-        **on(DOORS, **GROUPS),
+        **on(BABY, **GROUPS),
+        settings={"kl": 0.0},
     ),
     Benchmark(
         name="mt_grpo",

@@ -11,11 +11,12 @@ import pytest
 from quintain.credit.outcome import outcome_return
 from quintain.errors import ConfigError
 from quintain.recipes.names import recipe_module
-from quintain.recipes.rl import act_more, greedy, scaling_inter, twosome, vine
+from quintain.recipes.rl import act_more, scaling_inter, twosome, vine
 from quintain.recipes.rl.by_task import by_task
 from quintain.recipes.rl.collapse import has_collapsed, signals
 from quintain.recipes.rl.collecting import within_turns
 from quintain.recipes.rl.loop_ppo import bounds
+from quintain.recipes.rl.probing import Probes, bias
 from quintain.recipes.work import Work
 from quintain.rollout.collect import Limits
 from quintain.rollout.episode import View
@@ -158,14 +159,32 @@ def acted(*keys: tuple[str, str | None, int]) -> Trajectory:
 
 def test_probes_of_a_step() -> None:
     groups = [group(acted(("a", "s", 2), ("a", "s", 4))), group(acted(("a", "s", 2), ("b", "u", 2)))]
-    assert greedy.probes(groups) == {"greedy/coverage": 0.75, "greedy/share": 0.5}
-    assert greedy.probes([]) == {}
+    assert Probes()(groups) == {"greedy/coverage": 0.75, "greedy/share": 0.5, "greedy/bias": 0.0}
+    assert Probes()([]) == {}
     assert act_more.conduct(groups) == {
         "acting/tokens_per_turn": 2.5,
         "acting/turns": 2.0,
         "acting/without_evidence": 0.5,
     }
     assert act_more.conduct([]) == {}
+
+
+def test_what_stands_often_is_chosen_again_or_not() -> None:
+    assert bias([["a", "a", "a", "b"]]) == -0.5
+    # a, b, b, b: of what stood once 1 of 4 was taken again, of what stood twice all of 1.
+    assert bias([["a", "b", "b", "b"], ["x"], ["x", "y"]]) == 0.75
+
+
+def test_knowing_and_doing_are_compared_where_a_rationale_names_an_option() -> None:
+    keys = (("a", "s", 1), ("a", "s", 2), ("b", "s", 3))
+    said = {1: "try a: a", 2: "b is untried, but a", 3: "b"}
+    found = Probes(lambda ids: said[len(ids)])([group(acted(*keys))])
+    # Untried options come first: a was right and done, b was named and a done, then nothing was said.
+    assert found["greedy/known"] == pytest.approx(2 / 3) and found["greedy/gap"] == pytest.approx(0.5)
+    assert "greedy/gap" not in Probes(lambda _: "a")([group(acted(*keys))])
+    hidden = Probes(lambda ids: "b, so a" if len(ids) == 1 else "")([group(acted(*keys))])
+    assert (hidden["greedy/known"], hidden["greedy/gap"]) == (0, 0)
+    assert Probes().named(acted(*keys), ["a", "b"]) == [None] * 3
 
 
 def test_a_macro_action_lasts_as_long_as_it_says() -> None:

@@ -2,20 +2,18 @@
 
 "LLMs are Greedy Agents": agents settle on what they tried first, repeat what stands often in their context, and
 do not do what they know. Reinforcement fine-tuning on the model's own rationales with an exploration bonus
-narrows all three. `quintain.eval.greediness` measures them; coverage and the greedy share of each step are
-logged.
+narrows all three. `Probes` logs them for each step: coverage, the greedy share, the bias to what stands often in the
+context, and, where rationales name options, how often what was known was not done.
 
 Differences to the paper: the KL to the starting policy is in the loss (k3) as there; rewards are normalised by
 whitening returns over the turns of a step instead of by running statistics; no state-value head.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from quintain.credit.discounted import discounted_return
 from quintain.credit.whiten import whitened
-from quintain.eval.greediness import coverage, greedy_share
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clipped
@@ -23,12 +21,12 @@ from quintain.recipes.job import Job
 from quintain.recipes.rl.collecting import grouped
 from quintain.recipes.rl.loop import train as train_by
 from quintain.recipes.rl.method import Method, Needs
+from quintain.recipes.rl.probing import Probes
 from quintain.recipes.rl.updating import Plan, policy_update
 from quintain.rewards.conduct import environment_reward, format_penalty, invalid_action_penalty
 from quintain.rewards.exploration import untried_bonus
 from quintain.rewards.terms import apply_all
 from quintain.store.run import Run
-from quintain.types import Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +55,9 @@ def method(config: Config) -> Method:
         format_penalty(config.penalty),
         invalid_action_penalty(config.penalty),
     )
+    probes = Probes()
     return Method(
+        prepare=probes.prepare,
         collect=grouped(config.episodes, 1),
         reward=partial(apply_all, terms=terms),
         credit=lambda work, groups: whitened(
@@ -67,26 +67,6 @@ def method(config: Config) -> Method:
         needs=Needs(reference=has_kl),
         measure=probes,
     )
-
-
-def probes(groups: Sequence[Group]) -> Mapping[str, float]:
-    """Return how many of the different actions of a step an episode tries, and how often it repeats its best one."""
-    played = [
-        (
-            [(turn.action.text, repr(turn.action.tool_calls)) for turn in t.turns],
-            [turn.reward for turn in t.turns],
-        )
-        for group in groups
-        for t in group.scored
-        if t.turns
-    ]
-    if not played:
-        return {}
-    num = len({choice for choices, _ in played for choice in choices})
-    return {
-        "greedy/coverage": sum(coverage(choices, num)[-1] for choices, _ in played) / len(played),
-        "greedy/share": sum(greedy_share(choices, rewards) for choices, rewards in played) / len(played),
-    }
 
 
 def train(config: Config, run: Run) -> None:
