@@ -11,8 +11,10 @@ CANDIDATES := $(or $(PYTHON),python3 python3.12 python3.11 python3.13 python)
 FITS := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -c $(CONSTRAINTS)
 
-# The packages of real environments: in .venv-real, those that clash in a .venv-NAME each.
-REAL := real nle openenv verifiers
+# The packages of real environments: in .venv-real, those that clash in a .venv-NAME each. .venv-agentdojo and
+# .venv-quick see what another has, and keep for themselves what they install.
+REAL := real agentdojo nle openenv verifiers
+NEEDS_agentdojo := agentdojo==0.1.35
 NEEDS_nle := nle==1.3.0
 NEEDS_openenv := fastapi uvicorn websockets httpx requests tomli tomli_w "fastmcp>=3,<4"
 NEEDS_verifiers := verifiers==0.1.14
@@ -35,7 +37,7 @@ test: $(VENV)/.dev  ## the whole suite, and the coverage that each room must hav
 	$(BIN)/python tests/coverage_gate.py
 
 test-faults: $(VENV)/.dev  ## kills, signals, errors of the disk and damaged files (KILLS=100 SIGNALS=50 for more)
-	$(BIN)/python -m pytest tests/faults tests/rollout/test_workers.py -m faults -q -rP --kills=$(or $(KILLS),18) --signals=$(or $(SIGNALS),10)
+	$(BIN)/python -m pytest tests/faults tests/rollout/test_workers.py tests/recipes/monitors -m faults -q -rP --kills=$(or $(KILLS),18) --signals=$(or $(SIGNALS),10)
 
 test-attacks: $(VENV)/.dev  ## attacks on sandbox, loaders, templates and names, each also on a weakened build (needs bubblewrap)
 	$(BIN)/python -m pytest tests/attacks -m attacks -q
@@ -56,7 +58,10 @@ test-real: $(REAL:%=.venv-%/.ready)  ## every adapter against its real package, 
 	    { apt-get update -qq; apt-get install -y -qq --no-install-recommends $${program#*:}; } >/dev/null; } || \
 	    echo "$${program#*:} could not be installed: the tests that need it will be skipped"; \
 	done
-	.venv-real/bin/python -m pytest -m real -rs tests/environments
+	@status=0; \
+	.venv-real/bin/python -m pytest -m real -rs tests/environments --ignore=tests/environments/test_agentdojo.py || status=1; \
+	.venv-agentdojo/bin/python -m pytest -m real -rs tests/environments/test_agentdojo.py || status=1; \
+	exit $$status
 
 test-real-quick: .venv-quick/.ready  ## those adapters whose packages install in seconds
 	.venv-quick/bin/python -m pytest -m real -q tests/environments
@@ -114,13 +119,20 @@ $(VENV)/.quickstart $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs $(VENV)/.reference
 	@[ $* != openenv ] || .venv-$*/bin/python $(INSTALL) -q --no-deps openenv==0.10.0
 	@touch $@
 
-# It sees what $(VENV) has, and keeps for itself what it installs.
+.venv-agentdojo/.ready: .venv-real/.ready
+	$(call above,.venv-real,agentdojo)
+	@touch $@
+
 .venv-quick/.ready: $(VENV)/.dev
-	@echo "installing the packages of real environments into .venv-quick"
-	@$(BIN)/python -m venv .venv-quick
-	@.venv-quick/bin/python -c 'import pathlib, sysconfig; \
-	  pathlib.Path(sysconfig.get_path("purelib"), "below.pth").write_text( \
-	  "import site; site.addsitedir(%r)" % str(next(pathlib.Path("$(VENV)").resolve().glob("lib/*/site-packages"))))'
-	@.venv-quick/bin/python $(INSTALL) -q -c $(CONSTRAINTS) $(NEEDS_quick)
+	$(call above,$(VENV),quick)
 	@.venv-quick/bin/python $(INSTALL) -q $(BFCL)
 	@touch $@
+
+define above
+@echo "installing the packages of $(2) into .venv-$(2), above those of $(1)"
+@$(1)/bin/python -m venv .venv-$(2)
+@.venv-$(2)/bin/python -c 'import pathlib, sysconfig; \
+  pathlib.Path(sysconfig.get_path("purelib"), "below.pth").write_text( \
+  "import site; site.addsitedir(%r)" % str(next(pathlib.Path("$(1)").resolve().glob("lib/*/site-packages"))))'
+@.venv-$(2)/bin/python $(INSTALL) -q -c $(CONSTRAINTS) $(NEEDS_$(2))
+endef
