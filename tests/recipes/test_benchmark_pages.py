@@ -21,7 +21,9 @@ from quintain.recipes.benchmark_pages import (
 
 
 def result(method: float = 0.8, **fields: Any) -> dict[str, Any]:
-    given: dict[str, Any] = {"baseline": "grpo", "claim": "States are compared.", **fields}
+    given: dict[str, Any] = {
+        "baseline": "grpo", "claim": "States are compared.", "shared": {"model": "mini"}, **fields
+    }  # fmt: skip
     benchmark = Benchmark(name="one", recipe="gigpo", environment="keydoor", **given)
 
     def arm(value: float) -> Arm:
@@ -35,7 +37,7 @@ def result(method: float = 0.8, **fields: Any) -> dict[str, Any]:
 def test_a_section_says_what_was_measured() -> None:
     text = section("one", result(), "rl")
     assert text.startswith(
-        "**Measured** on 2026-01-31 on `keydoor`, 2 seeds, each arm with the same start and budget. "
+        "**Measured** on 2026-01-31 on `keydoor` with the model `mini`, 2 seeds, each arm with the same start and budget. "
         "The claim held: States are compared.\n"
     )
     assert "| | `gigpo` | `grpo` |" in text
@@ -54,6 +56,10 @@ def test_a_claim_that_did_not_hold_says_what_was_tried() -> None:
     text = section("one", lost, "rl")
     assert "The claim did not hold here: States are compared. Half and twice the rate." in text
     assert "| | `gigpo` | `gigpo` (step_weight 0) |" in text
+    unsure = {**result(), "gain": {**result()["gain"], "low": -0.1}}
+    assert "The claim held, though the interval of the difference includes 0: States" in section(
+        "one", unsure, "rl"
+    )
     table = overview({"one": lost, "two": result()}, {"gigpo": "gigpo.md"}, "rl")
     assert "1 of 2 claims held" in table
     assert "| [one](gigpo.md) | `keydoor` | success | `gigpo` 0.400 [0.400, 0.400] |" in table

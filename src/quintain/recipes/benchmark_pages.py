@@ -57,8 +57,8 @@ def section(name: str, row: Row, family: str) -> str:
     method, baseline = titles(row)
     what = row["measure"].removeprefix("eval/")
     lines = [
-        f"**Measured** on {row['date']} on `{row['environment']}`, {len(row['seeds'])} seeds, each arm with the same "
-        f"start and budget. {verdict(row)}",
+        f"**Measured** on {row['date']} on `{row['environment']}` with the model `{row['shared'].get('model', 'tiny')}`, "
+        f"{len(row['seeds'])} seeds, each arm with the same start and budget. {verdict(row)}",
         "",
         f"| | {method} | {baseline} |",
         "|---|---|---|",
@@ -95,7 +95,8 @@ def titles(row: Row) -> tuple[str, str]:
 def verdict(row: Row) -> str:
     """Return whether the claim held, and what was tried where it did not."""
     if row["is_better"]:
-        return f"The claim held: {row['claim']}"
+        doubt = "" if row["gain"]["low"] > 0 else ", though the interval of the difference includes 0"
+        return f"The claim held{doubt}: {row['claim']}"
     tried = f" {row['tried']}" if row["tried"] else ""
     return f"The claim did not hold here: {row['claim']}{tried}"
 
@@ -119,8 +120,9 @@ def overview(results: Mapping[str, Row], pages: Mapping[str, str], family: str) 
         "",
         "Every method against its baseline, from the same start, with the same budget of environment steps and sampled "
         "tokens: means over seeds with 95 % intervals. A gain is in favour of the method where it is above 0; "
-        f"{held} of {len(results)} claims held (a positive mean, and better in two thirds of the seeds). The numbers, "
-        f"with every seed, are in [`{family}.json`](../results/{family}.json).",
+        f"{held} of {len(results)} claims held (a positive mean, and better in two thirds of the seeds). Models have a "
+        "few hundred thousand parameters and budgets are small, so a claim that did not hold here is not refuted. The "
+        f"numbers, with every seed and the time it took, are in [`{family}.json`](../results/{family}.json).",
         "",
         "| benchmark | world | measure | method | baseline | gain | seeds won | held |",
         "|---|---|---|---|---|---|---|---|",
