@@ -37,8 +37,8 @@ def result(method: float = 0.8, **fields: Any) -> dict[str, Any]:
 def test_a_section_says_what_was_measured() -> None:
     text = section("one", result(), "rl")
     assert text.startswith(
-        "**Measured** on 2026-01-31 on `keydoor` with the model `mini`, 2 seeds, each arm with the same start and budget. "
-        "The claim held: States are compared.\n"
+        "**Measured** on 2026-01-31 on `keydoor` with the model `mini`, 2 seeds, each arm with the same start and "
+        "budget. The claim held: States are compared.\n"
     )
     assert "| | `gigpo` | `grpo` |" in text
     assert "| success at the end, 95 % interval | 0.800 [0.800, 0.800] | 0.500 [0.500, 0.500] |" in text

@@ -55,9 +55,9 @@ def with_block(text: str, block: str) -> str:
 def section(name: str, row: Row, family: str) -> str:
     """Return what the page of a method says of the benchmark `name`."""
     method, baseline = titles(row)
-    what = row["measure"].removeprefix("eval/")
+    what, model = row["measure"].removeprefix("eval/"), row["shared"].get("model", "tiny")
     lines = [
-        f"**Measured** on {row['date']} on `{row['environment']}` with the model `{row['shared'].get('model', 'tiny')}`, "
+        f"**Measured** on {row['date']} on `{row['environment']}` with the model `{model}`, "
         f"{len(row['seeds'])} seeds, each arm with the same start and budget. {verdict(row)}",
         "",
         f"| | {method} | {baseline} |",
