@@ -117,6 +117,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         claim="A baseline lowers the variance of the gradient and changes nothing else.",
         **on(BABY, **EPISODES),
         baseline_settings={"baseline": "none"},
+        tried="At twice the rate the first seed fell from 45 to 23 % success.",
     ),
     Benchmark(
         name="reinforce_plus_plus",
@@ -219,9 +220,21 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         name="mt_grpo_babyai",
         recipe="mt_grpo",
         baseline="grpo",
-        claim="The same on a real environment, where a turn earns by being carried out.",
+        claim="On a real environment, turns that earn by being carried out make success come sooner.",
         **on(BABY, **GROUPS),
         settings=TWICE,
+        tried="Actions that could not be carried out became rarer sooner than with GRPO (`mt_grpo_valid`), but so did "
+        "variety: the entropy of the first seed fell from 1.6 to 0.3 nats by step 11, where GRPO's stayed at 1.6.",
+    ),
+    Benchmark(
+        name="mt_grpo_valid",
+        recipe="mt_grpo",
+        baseline="grpo",
+        claim="Credit for turns makes actions valid sooner: the share of turns that could not be carried out.",
+        **on(BABY, **GROUPS),
+        settings=TWICE,
+        measure="train/invalid",
+        is_lower_better=True,
     ),
     Benchmark(
         name="spa_rl",
@@ -229,6 +242,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         baseline="ppo",
         claim="Contributions that sum to the outcome are better turn rewards than the outcome at the end.",
         **on(BABY, **EPISODES),
+        settings={"grounding": 0.0},
     ),
     Benchmark(
         name="ui_tars2",
