@@ -22,6 +22,7 @@ from quintain.errors import MissingExtra, UsageError
 from quintain.rollout.stepper import guarded
 from quintain.types import Action, Failure
 
+pytestmark = pytest.mark.timeout(900)  # a busy machine takes long to start servers
 SERVER = Path(__file__).with_name("mcp_server.py")
 ROWS: list[dict[str, Any]] = [
     {
@@ -95,7 +96,7 @@ def world(tmp_path: Path) -> Iterator[Environment]:
 @pytest.mark.real("mcp")
 def test_it_keeps_the_contract_and_the_expert_wins(tmp_path: Path) -> None:
     file = settings(tmp_path, stdio(str(SERVER)), reset_tool="refill", max_turns=3)
-    report = check(f"mcp/{file}", episodes=2)
+    report = check(f"mcp/{file}", episodes=2, deadline=300)
     assert report.has_passed, list(report.lines())
     with_expert = find(f"mcp/{file}")()
     for index in range(3):
