@@ -1,4 +1,8 @@
-"""A thousand episodes at once on an engine that takes its time: nothing is lost, and hardly any time."""
+"""A thousand episodes at once on an engine that takes its time: nothing is lost, and hardly any time.
+
+Time is that of this process on the processor and that in which the engine lets it wait: what a clock on the wall would
+show if nothing else ran on the machine.
+"""
 
 import heapq
 import resource
@@ -16,8 +20,7 @@ from quintain.types import Completion, Stop
 
 NUM, TURNS, LATENCY = 1000, 8, 0.05
 MOST_BYTES = 1.5 * 2**30
-ATTEMPTS = 5
-"""Times that it is tried, because the machine may be busy with something else."""
+ATTEMPTS = 3
 
 
 class Late:
@@ -28,19 +31,31 @@ class Late:
     def __init__(self, said: tuple[int, ...]) -> None:
         self.said = said
         self.num_answered = 0
+        self.waited = 0.0
+        """seconds in which there was nothing to do but wait"""
+        self._new: list[str] = []
         self._due: list[tuple[float, int, str]] = []
 
+    @property
+    def now(self) -> float:
+        """Seconds that have passed."""
+        return time.process_time() + self.waited
+
     def submit(self, request: Request) -> None:
-        heapq.heappush(self._due, (time.monotonic() + LATENCY, len(self._due), request.session))
+        self._new.append(request.session)  # the clock is slow to read: they came when the last of them did
 
     def release(self, session: str) -> None:
         pass
 
     def advance(self) -> list[Reply]:
+        came = self.now
+        for session in self._new:
+            heapq.heappush(self._due, (came + LATENCY, len(self._due), session))
+        self._new.clear()
         if not self._due:
             return []
-        time.sleep(max(0.0, self._due[0][0] - time.monotonic()))
-        now = time.monotonic()
+        self.waited += max(0.0, self._due[0][0] - self.now)
+        now = self.now
         replies: list[Reply] = []
         while self._due and self._due[0][0] <= now:
             _, _, session = heapq.heappop(self._due)
@@ -60,27 +75,27 @@ class Long(World):
 def test_a_thousand_episodes_at_once() -> None:
     tokenizer: PreTrainedTokenizerFast = train_tokenizer(["<|system|>Go.<|user|>A wall.<|end|>"], 300)
     chat = Chat(tokenizer)
-    fastest = float("inf")
+    fastest, ideal = float("inf"), TURNS * LATENCY
     for _ in range(ATTEMPTS):
         engine = Late(chat.write("left"))
         rollout = Rollout(
             PlainText(chat), lambda: Long(Book()), engine, limits=Limits(concurrency=NUM, max_turns=TURNS)
         )
         seen: list[tuple[str, int]] = []
-        started = time.monotonic()
+        started = engine.now
         groups = rollout.groups(
             tasks(NUM // 8), size=8, seed=0, on_episode=lambda t, seen=seen: seen.append((t.group, t.index))
         )
-        fastest = min(fastest, time.monotonic() - started)
+        fastest = min(fastest, engine.now - started)
         rollout.close()
         trajectories = all_of(groups)
         assert len(trajectories) == len(seen) == len(set(seen)) == NUM
         assert all(len(t.turns) == TURNS and t.stop is Stop.MAX_TURNS for t in trajectories)
         assert engine.num_answered == NUM * TURNS
     size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    ideal = TURNS * LATENCY
     print(
-        f"{NUM} episodes of {TURNS} turns: {fastest:.2f} s of {ideal:.2f}, {size / 2**20:.0f} MiB in the process"
+        f"{NUM} episodes of {TURNS} turns: {fastest:.2f} s of {ideal:.2f} s; "
+        f"{size / 2**20:.0f} MiB in the process"
     )
     assert size <= MOST_BYTES
     assert fastest <= 2 * ideal

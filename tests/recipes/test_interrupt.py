@@ -22,6 +22,10 @@ def _signals_are_given_back() -> object:  # pyright: ignore[reportUnusedFunction
     assert signal.set_wakeup_fd(-1) == -1
 
 
+def never() -> bool:
+    return False
+
+
 def wait_for(condition: Callable[[], bool]) -> None:
     """Let the main thread go round until `condition` holds."""
     deadline = time.monotonic() + FOREVER
@@ -44,12 +48,24 @@ def status_of(work: Callable[[], None]) -> int:
 @pytest.mark.parametrize("number", SIGNALS)
 def test_the_first_signal_asks_and_the_second_ends(number: signal.Signals) -> None:
     with Interruption() as interruption:
+        interruption.defer(never)
         assert not interruption.is_asked
         signal.raise_signal(number)
         assert interruption.is_asked
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(number)
         assert not interruption.is_broken_off
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_while_a_run_is_set_up_the_first_signal_ends_and_is_not_forgotten_if_it_was_swallowed(
+    number: signal.Signals,
+) -> None:
+    with Interruption() as interruption:
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(number)
+        interruption.defer(never)
+        assert interruption.is_asked
 
 
 def test_other_threads_leave_the_signals_alone() -> None:
@@ -68,7 +84,8 @@ def test_other_threads_leave_the_signals_alone() -> None:
 
 def test_a_process_that_does_not_end_after_the_second_signal_is_left() -> None:
     def stubborn() -> None:
-        with Interruption(grace=0.1):
+        with Interruption(grace=0.1) as interruption:
+            interruption.defer(never)
             signal.raise_signal(signal.SIGTERM)
             while True:
                 try:
@@ -90,7 +107,8 @@ def test_a_step_is_broken_off_after_a_while_but_never_while_something_would_be_t
         asked.append(threading.current_thread() is threading.main_thread())
         return may_break.is_set()
 
-    with Interruption(answer, patience=0.05) as interruption:
+    with Interruption(patience=0.05) as interruption:
+        interruption.defer(answer)
         signal.raise_signal(signal.SIGTERM)
         wait_for(lambda: len(asked) > 2)
         assert not any(asked), "until then only the thread asks"
@@ -109,7 +127,8 @@ def test_an_update_that_begins_at_the_last_moment_is_not_broken_off() -> None:
         refused.append(1)
         return False
 
-    with Interruption(answer, patience=0.01) as interruption:
+    with Interruption(patience=0.01) as interruption:
+        interruption.defer(answer)
         signal.raise_signal(signal.SIGTERM)
         with pytest.raises(KeyboardInterrupt):
             wait_for(lambda: False)
@@ -122,6 +141,7 @@ def test_who_listens_to_signals_already_goes_on() -> None:
     signal.set_wakeup_fd(writing)
     try:
         with Interruption() as interruption:
+            interruption.defer(never)
             signal.raise_signal(signal.SIGTERM)
             assert interruption.is_asked and os.read(reading, 9) == bytes([signal.SIGTERM])
         assert signal.set_wakeup_fd(-1) == writing
@@ -132,7 +152,8 @@ def test_who_listens_to_signals_already_goes_on() -> None:
 
 
 def test_a_signal_to_a_forked_process_is_not_the_parents() -> None:
-    with Interruption(lambda: True, patience=0.0) as interruption:
+    with Interruption(patience=0.0) as interruption:
+        interruption.defer(lambda: True)
         assert status_of(lambda: signal.raise_signal(signal.SIGTERM)) == 1
         time.sleep(0.3)
         assert not interruption.is_asked and not interruption.is_broken_off

@@ -32,22 +32,18 @@ _pipes: set[int] = set()
 
 
 class Interruption:
-    """While entered, the first signal sets `is_asked`; the second raises `KeyboardInterrupt`.
+    """While entered, a signal sets `is_asked` and raises `KeyboardInterrupt`; after `defer` only the second raises it.
 
-    So does `patience` seconds after the first, as soon as `may_break` says that nothing would be torn.
+    So does, `patience` seconds after the first, the first moment in which nothing would be torn. A signal whose
+    exception somebody swallowed while the run was set up is not forgotten: `is_asked` stays.
     """
 
-    def __init__(
-        self,
-        may_break: Callable[[], bool] = lambda: False,
-        *,
-        patience: float = PATIENCE,
-        grace: float = GRACE,
-    ) -> None:
+    def __init__(self, *, patience: float = PATIENCE, grace: float = GRACE) -> None:
         self.is_asked = False
         self.is_broken_off = False
         """Whether the step in which the first signal came was broken off."""
-        self._may_break, self._patience, self._grace = may_break, patience, grace
+        self._patience, self._grace = patience, grace
+        self._may_break: Callable[[], bool] | None = None
         self._before: dict[signal.Signals, Any] = {}
         self._thread: threading.Thread | None = None
         self._pipe, self._main = (-1, -1), 0
@@ -72,10 +68,16 @@ class Interruption:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
+    def defer(self, may_break: Callable[[], bool]) -> None:
+        """Let the first signal only ask from now on; `may_break` says whether nothing would be torn just now."""
+        self._may_break = may_break
+
     def _ask(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal, in the main thread between two of its instructions."""
-        if not self.is_asked:
-            self.is_asked = True
+        is_first, self.is_asked = not self.is_asked, True
+        if self._may_break is None:
+            raise KeyboardInterrupt
+        if is_first:
             return
         if self.is_broken_off and not self._may_break():
             self.is_broken_off = False  # an update has begun since; the thread will ask again
@@ -113,7 +115,8 @@ class Interruption:
                 since = time.monotonic() if heard < 2 else since
                 heard += num
             waited = time.monotonic() - since
-            if heard == 1 and not self.is_broken_off and waited > self._patience and self._may_break():
+            is_long = heard == 1 and not self.is_broken_off and waited > self._patience
+            if is_long and self._may_break is not None and self._may_break():
                 self.is_broken_off = True
                 heard = 0  # the signal that follows is ours
                 signal.pthread_kill(self._main, signal.SIGINT)

@@ -57,11 +57,13 @@ class Work:
         job: Job,
         run: Run,
         display: Display,
+        interruption: Interruption,
         *,
         has_critic: bool,
         has_reference: bool,
         limits: Limits | None = None,
     ) -> None:
+        self.interruption = interruption
         self.job, self.run, self.display = job, run, display
         self.make_environment = find(job.environment)
         loaded = load(str(run.folder / START))
@@ -83,7 +85,6 @@ class Work:
         self.curriculum = Uniform(tasks_of(self.make_environment))
         self.held_out = held_out(tasks_of(self.make_environment), job.eval_episodes)
         self.apart = Apart(self.held_out)
-        self.interruption = Interruption(self.may_break)
         rows = run.metrics()
         last = rows[-1] if rows else {}
         tools = [tool.name for tool in asked(self.make_environment, trainable_tools)]
@@ -283,14 +284,16 @@ def opened(
     job.check()
     started = time.monotonic()
     with ExitStack() as stack:
+        interruption = stack.enter_context(Interruption())
         display = stack.enter_context(Display(run.recipe, job.steps, max(run.next_step - 1, 0)))
         if not (run.folder / START / "config.json").exists():
             prepare(job, run, display, has_warm_up=has_warm_up)
-        work = Work(job, run, display, has_critic=has_critic, has_reference=has_reference, limits=limits)
+        parts = {"has_critic": has_critic, "has_reference": has_reference}
+        work = Work(job, run, display, interruption, **parts, limits=limits)
         work.started = started
-        stack.enter_context(work.interruption)
         stack.callback(work.rollout.close)
         work.take_up()
+        interruption.defer(work.may_break)
         try:
             yield work
         except KeyboardInterrupt:
