@@ -68,7 +68,7 @@ METHODS: dict[str, tuple[tuple[str, State, str | None], ...]] = {
     "rl": (
         ("PG, PPO, GRPO, REINFORCE++", "partial", "grpo"),
         ("RAGEN / StarPO", "partial", "starpo"),
-        ("GiGPO", "partial", "gigpo"),
+        ("GiGPO", "works", "gigpo"),
         ("MT-GRPO (turn-level credit)", "partial", "mt_grpo"),
         ("SPA-RL", "partial", "spa_rl"),
         ("PAG", "partial", "pag"),
