@@ -33,7 +33,6 @@ class Late:
         self.num_answered = 0
         self.waited = 0.0
         """seconds in which there was nothing to do but wait"""
-        self._new: list[str] = []
         self._due: list[tuple[float, int, str]] = []
 
     @property
@@ -42,16 +41,12 @@ class Late:
         return time.process_time() + self.waited
 
     def submit(self, request: Request) -> None:
-        self._new.append(request.session)  # the clock is slow to read: they came when the last of them did
+        heapq.heappush(self._due, (self.now + LATENCY, len(self._due), request.session))
 
     def release(self, session: str) -> None:
         pass
 
     def advance(self) -> list[Reply]:
-        came = self.now
-        for session in self._new:
-            heapq.heappush(self._due, (came + LATENCY, len(self._due), session))
-        self._new.clear()
         if not self._due:
             return []
         self.waited += max(0.0, self._due[0][0] - self.now)

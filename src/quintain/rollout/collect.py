@@ -18,6 +18,7 @@ from quintain.environments.boundary import spec_of
 from quintain.environments.protocol import Environment, Factory, Killable
 from quintain.environments.tools import OwnedFault
 from quintain.errors import EnvironmentFault, InvariantError, QuintainError
+from quintain.rollout.collector import spared
 from quintain.rollout.episode import Answer, Episode, Looks, Prefix, Start, Wait
 from quintain.rollout.failures import INFRASTRUCTURE, check_broken, check_failures, one_line
 from quintain.rollout.leaks import Leaks
@@ -73,8 +74,7 @@ class Rollout:
         """Attempts at an episode so far."""
         self.broken: list[Failure] = []
         """What environments, tools and judges broke in them."""
-        self.retries: list[tuple[str, int, Failure]] = []
-        """Attempts that were begun anew: group, number and what broke."""
+        self.retries: list[tuple[str, int, Failure]] = []  # group, number and what broke, of those begun anew
         self._idle: list[Environment] = []
         self._parallel = 0
 
@@ -201,7 +201,7 @@ class Rollout:
             self.reuse(self.make())
         most_live = min(self.limits.concurrency, self._parallel or self.limits.concurrency)
         try:
-            with Watchdog(round_.live, seconds=self.limits.silence):
+            with spared(), Watchdog(round_.live, seconds=self.limits.silence):
                 while queue or round_.num_live:
                     room = most_live - round_.num_live
                     for trajectory in round_.play([queue.pop()() for _ in range(min(len(queue), room))]):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, cast
 
 from quintain.agents.protocol import Agent, Brief, Deliberates, Prompt, Session
@@ -104,6 +105,12 @@ class Looks:
         if result.is_terminated or result.is_truncated:
             return Answer(result=result, view=View(observation=result.observation))
         return Answer(result=result, view=self.look(environment, result.observation))
+
+
+@cache
+def deliberates(kind: type[Session]) -> bool:
+    """Whether sessions of `kind` may speak several times before they act; asking a class once is quick."""
+    return issubclass(kind, Deliberates)
 
 
 def acting_seat(environment: Seats) -> str:
@@ -235,7 +242,7 @@ class Episode:
             self.voices[seat] = Voice(
                 name=name if seat == ALONE else f"{name}/{seat}",
                 session=session,
-                deliberates=session if isinstance(session, Deliberates) else None,
+                deliberates=cast(Deliberates, session) if deliberates(type(session)) else None,
             )
         return self.voices[seat]
 
