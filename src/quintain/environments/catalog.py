@@ -27,6 +27,7 @@ from quintain.errors import UsageError, suggestion
 CATALOG: dict[str, str] = {
     "agentdojo": "quintain.environments.agentdojo:AgentDojo",
     "agentgym": "quintain.environments.agentgym:AgentGym",
+    "alfworld-engine": "quintain.environments.alfworld_engine:AlfworldEngine",
     "babyai": "quintain.environments.babyai:BabyAI",
     "bandit": "quintain.environments.bandit:Bandit",
     "bfcl": "quintain.environments.bfcl:Bfcl",
@@ -65,6 +66,7 @@ CATALOG: dict[str, str] = {
 ADAPTERS: dict[str, str] = {
     "agentdojo": "agentdojo/slack",
     "agentgym": "agentgym/127.0.0.1:36001",
+    "alfworld-engine": "alfworld-engine/clean",
     "babyai": "babyai/GoToRedBallNoDists",
     "bfcl": "bfcl/simple_python",
     "crafter": "crafter/collect_drink",
