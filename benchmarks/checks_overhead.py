@@ -1,8 +1,8 @@
 """What the checks of every step cost: python benchmarks/checks_overhead.py [--environment guess] [--json FILE]
 
 A short run of GRPO with the tiny model, with a clock around each check; its share is its time on the processor over
-that of the steps, the first of which is left out. Checks that stand in the middle of a function are carried out a second
-time beside it and timed there.
+that of the steps, the first of which is left out. Checks that stand in the middle of a function are carried out a
+second time beside it and timed there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from quintain.trainers.canary import Canary
 from quintain.trainers.learner import Learner
 from quintain.types import derive_seed
 
-STEPS = 8
+STEPS = 5
 SPENT: dict[str, float] = {}
 """check → seconds on the processor"""
 

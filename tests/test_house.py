@@ -25,6 +25,19 @@ MAY_PICKLE = {"environments/probes.py"}
 """Where a pickle may be opened: the checker opens what it has just written, to see that tasks survive it."""
 WEAKENED = {"tests/attacks/loading.py", "tests/attacks/templates.py"}
 """Tests that open what is refused elsewhere: in builds whose defences are switched off, to see that it would land."""
+MAY_WAIT = {
+    "text/bounds.py": "a thread without work",
+    "rollout/stepper.py": "a thread without work",
+    "processes/keeper.py": "the end of what it keeps, or of its starter",
+    "environments/mcp_session.py": "a thread of its own, until it is closed; what it answers has come by then",
+    "environments/listener.py": "a server that was told to stop",
+    "environments/chromium.py": "a process that was killed",
+    "environments/scienceworld_jvm.py": "a process that was killed",
+    "cli/bench.py": "trials, each a process with a line of progress",
+    "cli/world_bench.py": "trials, each a process with a line of progress",
+}
+"""Where something may be waited for without a deadline, and what that is."""
+WAITS = ("join", "wait", "result", "acquire", "communicate", "recv", "accept")
 HEAVY = ("torch", "transformers", "numpy", "pydantic", "gymnasium", "matplotlib")
 
 Found = Iterator[tuple[int, str]]
@@ -70,6 +83,20 @@ def swallows(node: ast.AST) -> Found:
         is_broad = any(name in kind.split(", ") for name in ("Exception", "BaseException", "everything"))
         if is_broad and not any(isinstance(part, ast.Raise) for part in ast.walk(node)):
             yield node.lineno, f"swallows {kind}"
+
+
+def waits_forever(node: ast.AST) -> Found:
+    """Waits without a deadline."""
+    if not isinstance(node, ast.Call):
+        return
+    name, words = called(node), {word.arg for word in node.keywords}
+    if name == "subprocess.run" and not words & {"timeout", None}:
+        yield node.lineno, "runs a program without a timeout"
+    if not isinstance(node.func, ast.Attribute) or node.args or words:
+        return
+    is_queue = node.func.attr == "get" and name.split(".")[-2] in ("inbox", "queue", "_inbox", "_queue")
+    if node.func.attr in WAITS or is_queue:
+        yield node.lineno, f"waits without a deadline: {name}()"
 
 
 def is_too_large(node: ast.AST) -> Found:
@@ -135,6 +162,12 @@ def test_nothing_swallows_every_exception() -> None:
     assert broken([path for path in MODULES if path not in allowed], swallows) == []
 
 
+def test_every_wait_has_a_deadline() -> None:
+    allowed = {PACKAGE / place for place in MAY_WAIT}
+    assert broken([path for path in MODULES if path not in allowed], waits_forever) == []
+    assert all(broken([place], waits_forever) for place in allowed), "what waits no longer needs no leave"
+
+
 def test_sizes_and_types() -> None:
     assert broken(MODULES, is_too_large, is_untyped) == []
 
@@ -172,6 +205,11 @@ def test_every_module_says_what_it_is() -> None:
         ("try: f()\nexcept: pass", swallows, ["swallows everything"]),
         ("try: f()\nexcept Exception as e: raise ValueError from e", swallows, []),
         ("try: f()\nexcept OSError: pass", swallows, []),
+        ("thread.join()", waits_forever, ["waits without a deadline: thread.join()"]),
+        ("thread.join(1.0)", waits_forever, []),
+        ("self.inbox.get()", waits_forever, ["waits without a deadline: self.inbox.get()"]),
+        ("subprocess.run(command)", waits_forever, ["runs a program without a timeout"]),
+        ("subprocess.run(command, timeout=9)", waits_forever, []),
         ("def f(a, *, b: int) -> int: ...", is_untyped, ["f is not fully typed"]),
         ("def f(self, a: int) -> None: ...", is_untyped, []),
         ("class RunManager: ...", is_too_large, ["class RunManager says that it manages, not what it does"]),

@@ -26,6 +26,8 @@ LONG = replace(CONFIG, steps=1_000_000, eval_every=5)
 ERRORS = ("ENOSPC", "EIO", "EMFILE")
 FAULTS = ("kill", "SIGTERM", "SIGINT", "two signals", "pause", *ERRORS, "kill in I/O", "damage", "clock")
 """What may happen. Errors of the disk, kills in I/O and a clock that jumps are for the process that continues."""
+DEADLINE = 300.0
+"""Seconds in which a run must have ended after a signal, on however busy a machine."""
 MOST_OPERATIONS = 60
 """I/O operations among which the one that fails is drawn: those of a few steps and a checkpoint."""
 
@@ -66,7 +68,11 @@ class Nemesis:
         for number in numbers:
             os.kill(self.child, number)
             time.sleep(0.01)
-        _, status = os.waitpid(self.child, 0)
+        ended, status, since = 0, 0, time.monotonic()
+        while not ended:
+            ended, status = os.waitpid(self.child, os.WNOHANG)
+            time.sleep(0.01)
+            assert time.monotonic() - since < DEADLINE, f"{numbers} were ignored by process {self.child}"
         self.restarts[os.waitstatus_to_exitcode(status)] += 1
 
     def strike(self) -> None:
