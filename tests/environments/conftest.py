@@ -13,6 +13,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--episodes", type=int, default=20, help="episodes that must leave nothing behind")
+
+
 def beside(mark: pytest.Mark) -> Path:
     """Return the interpreter of the package that `mark` names."""
     return ROOT / f".venv-{mark.args[0]}" / "bin" / "python"

@@ -23,7 +23,7 @@ IDLE = 60.0
 MOST_IDLE = 2
 """Machines that wait for a borrower; more are closed at once."""
 PATIENCE = 10.0
-"""Seconds that a closed machine gets to end."""
+"""Seconds that a closed machine gets to end by itself."""
 
 
 class MachineFault(OwnedFault):
@@ -84,9 +84,13 @@ class Machine:
         """End it; may be called twice, from any thread, and in the middle of a call."""
         if self.owner != os.getpid():
             return
-        # First the process: whoever waits for its answer gets an error.
-        self.process.kill()
-        self.process.wait()
+        # First the process: whoever waits for its answer gets an error. Killed at once it would leave a file behind.
+        self.process.terminate()
+        try:
+            self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
         # Not the package's close(): it would open a connection to say goodbye.
         client = self.env._gateway._gateway_client
         client.close()
