@@ -11,10 +11,11 @@ CANDIDATES := $(or $(PYTHON),python3 python3.12 python3.11 python3.13 python)
 FITS := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -c $(CONSTRAINTS)
 
-# The packages of real environments: in .venv-real, those that clash in a .venv-NAME each. .venv-agentdojo and
-# .venv-quick see what another has, and keep for themselves what they install.
-REAL := real agentdojo nle openenv verifiers
+# The packages of real environments: in .venv-real, those that clash in a .venv-NAME each. .venv-agentdojo,
+# .venv-alfworld and .venv-quick see what another has, and keep for themselves what they install.
+REAL := real agentdojo alfworld nle openenv verifiers
 NEEDS_agentdojo := agentdojo==0.1.35
+NEEDS_alfworld := alfworld==0.4.2 "textworld[pddl]==1.7.0"
 NEEDS_nle := nle==1.3.0
 NEEDS_openenv := fastapi uvicorn websockets httpx requests tomli tomli_w "fastmcp>=3,<4"
 NEEDS_verifiers := verifiers==0.1.14
@@ -59,8 +60,10 @@ test-real: $(REAL:%=.venv-%/.ready)  ## every adapter against its real package, 
 	    echo "$${program#*:} could not be installed: the tests that need it will be skipped"; \
 	done
 	@status=0; \
-	.venv-real/bin/python -m pytest -m real -rs tests/environments --ignore=tests/environments/test_agentdojo.py || status=1; \
+	.venv-real/bin/python -m pytest -m real -rs tests/environments \
+	  --ignore=tests/environments/test_agentdojo.py --ignore=tests/environments/test_alfworld_engine.py || status=1; \
 	.venv-agentdojo/bin/python -m pytest -m real -rs tests/environments/test_agentdojo.py || status=1; \
+	.venv-alfworld/bin/python -m pytest -m real -rs tests/environments/test_alfworld_engine.py || status=1; \
 	exit $$status
 
 test-real-quick: .venv-quick/.ready  ## those adapters whose packages install in seconds
@@ -119,8 +122,8 @@ $(VENV)/.quickstart $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs $(VENV)/.reference
 	@[ $* != openenv ] || .venv-$*/bin/python $(INSTALL) -q --no-deps openenv==0.10.0
 	@touch $@
 
-.venv-agentdojo/.ready: .venv-real/.ready
-	$(call above,.venv-real,agentdojo)
+.venv-agentdojo/.ready .venv-alfworld/.ready: .venv-%/.ready: .venv-real/.ready
+	$(call above,.venv-real,$*)
 	@touch $@
 
 .venv-quick/.ready: $(VENV)/.dev
