@@ -90,7 +90,7 @@ class Machine:
             self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            self.process.wait()
+            self.process.wait(PATIENCE)
         # Not the package's close(): it would open a connection to say goodbye.
         client = self.env._gateway._gateway_client
         client.close()
