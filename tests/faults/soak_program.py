@@ -45,8 +45,10 @@ class Nemesis:
     def start(self, spec: str, has_jumps: bool) -> int:
         """Continue the run in a new process, which will meet the fault `spec`."""
         seed = self.rng.randrange(1 << 30)
+        reading, writing = os.pipe()
 
         def work() -> None:
+            os.write(writing, b"!")
             if has_jumps:
                 jumping(seed)
             if spec:
@@ -54,7 +56,11 @@ class Nemesis:
                     train(self.folder, LONG)
             train(self.folder, LONG)
 
-        return forked(work, f"{self.folder}.log")
+        child = forked(work, f"{self.folder}.log")
+        os.read(reading, 1)  # Python forgets signals that come while it forks
+        os.close(reading)
+        os.close(writing)
+        return child
 
     def watch(self) -> None:
         """Start the run again if it ended."""
