@@ -1,4 +1,4 @@
-"""Each alarm on the real loop: a toy run that raises it within five steps of going wrong, and clean ones that do not."""
+"""Each alarm on the real loop: a toy run that raises it within five steps of going wrong, and clean ones without any."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
