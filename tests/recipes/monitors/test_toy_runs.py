@@ -1,4 +1,4 @@
-"""Each alarm on the real loop: a toy run that raises it within five steps of going wrong, and clean ones without any."""
+"""Each alarm on the real loop: a toy run raises it within five steps of going wrong, and clean runs raise none."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
