@@ -28,11 +28,9 @@ WEAKENED = {"tests/attacks/loading.py", "tests/attacks/templates.py"}
 MAY_WAIT = {
     "text/bounds.py": "a thread without work",
     "rollout/stepper.py": "a thread without work",
-    "processes/keeper.py": "the end of what it keeps, or of its starter",
     "environments/mcp_session.py": "a thread of its own, until it is closed; what it answers has come by then",
     "environments/listener.py": "a server that was told to stop",
     "environments/chromium.py": "a process that was killed",
-    "environments/scienceworld_jvm.py": "a process that was killed",
     "cli/bench.py": "trials, each a process with a line of progress",
     "cli/world_bench.py": "trials, each a process with a line of progress",
 }

@@ -96,7 +96,8 @@ class Disk:
             known = self.nodes.setdefault(folder.stat().st_ino, Node(is_folder=True, synced={}))
             assert isinstance(known.synced, dict)
             names = {name for held in (known.synced, *known.since) for name in held}
-            known.see({**dict.fromkeys(names), **entries})
+            gone: Entries = dict.fromkeys(names)
+            known.see(gone | entries)
             for name in plain:
                 number = entries[name]
                 assert number is not None

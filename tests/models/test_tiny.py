@@ -4,7 +4,7 @@ from transformers import PreTrainedTokenizerFast
 
 from quintain.errors import ModelError, UsageError
 from quintain.models.fingerprint import fingerprint
-from quintain.models.tiny import MAX_PARAMETERS, SIZES, NewModel, TinySize, build_tiny, find_size, new_model
+from quintain.models.tiny import MAX_PARAMETERS, SIZES, TinySize, build_tiny, find_size
 
 
 def with_vocabulary(tokenizer: PreTrainedTokenizerFast, size: int) -> PreTrainedTokenizerFast:
@@ -94,22 +94,3 @@ def test_own_size(tokenizer: PreTrainedTokenizerFast) -> None:
 def test_a_large_vocabulary_is_refused(tokenizer: PreTrainedTokenizerFast) -> None:
     with pytest.raises(ModelError, match="smaller vocab_size"):
         build_tiny(with_vocabulary(tokenizer, 12_000))
-
-
-def test_a_new_model_is_named_by_its_size_and_what_its_tokens_span() -> None:
-    assert new_model("mini") == NewModel("mini", "phrases")
-    assert new_model("mini?tokens=words") == NewModel("mini", "words")
-    assert new_model("folder/mini") is None
-
-
-@pytest.mark.parametrize(
-    ("spec", "said"),
-    [
-        ("mini?tokens=word", r"got 'mini\?tokens=word'; did you mean 'words'"),
-        ("mini?layers=3", r"got 'mini\?layers=3' with layers; its one knob is tokens"),
-        ("mini?words", "tokens=words"),
-    ],
-)
-def test_a_new_model_that_cannot_be_made_is_refused(spec: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        new_model(spec)

@@ -8,9 +8,17 @@ from quintain.curriculum.streams import Uniform
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment, begin, tool_action
 from quintain.environments.tools import tool
-from quintain.errors import DataError
+from quintain.errors import DataError, UsageError
 from quintain.recipes import policy
-from quintain.recipes.policy import demonstrate, fumbled_action, harness, new_policy, teacher
+from quintain.recipes.policy import (
+    NewModel,
+    demonstrate,
+    fumbled_action,
+    harness,
+    new_model,
+    new_policy,
+    teacher,
+)
 from quintain.recipes.progress import Display
 from quintain.recipes.warm_up import warm_up
 from quintain.trainers.learner import Optimization
@@ -76,3 +84,22 @@ def test_the_warm_up_does_not_imitate_what_cannot_be_read(monkeypatch: pytest.Mo
     assert all(trajectory.turns for trajectory in unreadable)
     with pytest.raises(DataError, match="without a trained token"):
         warm_up(model, unreadable, Optimization(), epochs=1, seed=0, display=cast(Display, Silent()))
+
+
+def test_a_new_model_is_named_by_its_size_and_what_its_tokens_span() -> None:
+    assert new_model("mini") == NewModel("mini", "phrases")
+    assert new_model("mini?tokens=words") == NewModel("mini", "words")
+    assert new_model("folder/mini") is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("mini?tokens=word", r"got 'mini\?tokens=word'; did you mean 'words'"),
+        ("mini?layers=3", r"got 'mini\?layers=3' with layers; its one knob is tokens"),
+        ("mini?words", "tokens=words"),
+    ],
+)
+def test_a_new_model_that_cannot_be_made_is_refused(spec: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        new_model(spec)

@@ -29,11 +29,10 @@ from quintain.errors import ModelError, UsageError
 from quintain.eval.evaluate import Evaluation
 from quintain.eval.evaluate import evaluate as evaluated
 from quintain.models.load import LoadedModel, check_folder, find_folder, load, load_tokenizer
-from quintain.models.tiny import new_model
 from quintain.recipes.configure import build
 from quintain.recipes.job import Job
 from quintain.recipes.names import recipe_module
-from quintain.recipes.policy import expert_action, harness, new_tokenizer, valid_action
+from quintain.recipes.policy import expert_action, harness, new_model, new_tokenizer, valid_action
 from quintain.recipes.progress import Display
 from quintain.recipes.summary import evaluations, summary
 from quintain.recipes.work import MODEL, START

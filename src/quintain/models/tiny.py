@@ -8,14 +8,12 @@ size, the vocabulary and the seed, and the global random state is left as it was
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
-from urllib.parse import parse_qsl
 
 import torch
 from torch import nn
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from quintain.errors import ModelError, UsageError, suggestion
-from quintain.text.tokenizer import SPANS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -44,35 +42,6 @@ SIZES = {
     "small": TinySize(hidden=192, intermediate=512),
 }
 """With 1024 tokens: micro 0.06M parameters (for tests), mini 0.2M, tiny 0.9M, small 1.8M."""
-
-
-@dataclass(frozen=True, slots=True)
-class NewModel:
-    """What a model made from nothing is to be: ``NewModel("mini", "words")``, written ``mini?tokens=words``."""
-
-    size: str
-    tokens: str = "phrases"
-    """What one of its tokens may span; see `quintain.text.tokenizer.SPANS`."""
-
-
-def new_model(spec: str) -> NewModel | None:
-    """Return the new model that `spec` names, or None where it is a folder or a hub id.
-
-    Raises:
-        UsageError: an unknown knob, or a value that it cannot have.
-    """
-    size, _, written = spec.partition("?")
-    if size not in SIZES:
-        return None
-    knobs = dict(parse_qsl(written, keep_blank_values=True))
-    tokens = knobs.pop("tokens", "phrases")
-    if knobs:
-        raise UsageError(
-            f"model: got {spec!r} with {', '.join(knobs)}; its one knob is tokens, as tokens=words"
-        )
-    if tokens not in SPANS:
-        raise UsageError(f"model: got {spec!r}; {suggestion(tokens, SPANS)}")
-    return NewModel(size, tokens)
 
 
 def build_tiny(

@@ -8,8 +8,10 @@ need nothing from outside.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl
 
 from quintain.agents.catalog import AUTO, build
 from quintain.agents.protocol import Agent
@@ -17,14 +19,15 @@ from quintain.curriculum.streams import Uniform
 from quintain.environments.baselines import random_action, telling
 from quintain.environments.boundary import asked, tasks_of
 from quintain.environments.protocol import Environment, Expert, Factory
+from quintain.errors import UsageError, suggestion
 from quintain.models.load import load
-from quintain.models.tiny import build_tiny, new_model
+from quintain.models.tiny import SIZES, build_tiny
 from quintain.recipes.corpus import corpus
 from quintain.rollout.collect import Limits, OnEpisode, Rollout
 from quintain.rollout.policies import Demonstrator
 from quintain.text.chat import Chat
 from quintain.text.parse import write_tool_calls
-from quintain.text.tokenizer import train_tokenizer
+from quintain.text.tokenizer import SPANS, train_tokenizer
 from quintain.types import Action, Observation, Trajectory, derive_seed
 
 if TYPE_CHECKING:
@@ -33,6 +36,35 @@ if TYPE_CHECKING:
 
 FUMBLES = 0.15
 """Share of a form teacher's tool calls that cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewModel:
+    """What a model made from nothing is to be: ``NewModel("mini", "words")``, written ``mini?tokens=words``."""
+
+    size: str
+    tokens: str = "phrases"
+    """What one of its tokens may span; see `quintain.text.tokenizer.SPANS`."""
+
+
+def new_model(spec: str) -> NewModel | None:
+    """Return the new model that `spec` names, or None where it is a folder or a hub id.
+
+    Raises:
+        UsageError: an unknown knob, or a value that it cannot have.
+    """
+    size, _, written = spec.partition("?")
+    if size not in SIZES:
+        return None
+    knobs = dict(parse_qsl(written, keep_blank_values=True))
+    tokens = knobs.pop("tokens", "phrases")
+    if knobs:
+        raise UsageError(
+            f"model: got {spec!r} with {', '.join(knobs)}; its one knob is tokens, as tokens=words"
+        )
+    if tokens not in SPANS:
+        raise UsageError(f"model: got {spec!r}; {suggestion(tokens, SPANS)}")
+    return NewModel(size, tokens)
 
 
 def new_policy(

@@ -17,9 +17,9 @@ import numpy as np
 from quintain.credit.group import group_relative
 from quintain.data.samples import in_streams, samples_from
 from quintain.errors import InvariantError
-from quintain.models.tiny import new_model
 from quintain.recipes.job import Job
 from quintain.recipes.monitors.held_out import canaries
+from quintain.recipes.policy import new_model
 from quintain.recipes.work import Work, opened
 from quintain.rollout.collect import Limits
 from quintain.rollout.measures import tool_metrics

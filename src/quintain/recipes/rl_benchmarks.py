@@ -19,30 +19,17 @@ ALL: dict[str, Any] = {
     "eval_episodes": 128,
     "learning_rate": 1e-3,
 }
-BABY, DOORS, BOXES = (
-    "babyai/GoToObjS6?max_turns=10",
-    "keydoor?rooms=2&length=2&distractors=0",
-    "sokoban?scramble=8&walls=0",
-)
-GUESS, SUMS, ARMS, PEGS = (
-    "guess?high=8&max_turns=4",
-    "sums?digits=1&bonus=0.5",
-    "bandit?pulls=8",
-    "bandit?mode=mastermind&pegs=2&colors=3",
-)
+BABY, DOORS = "babyai/GoToObjS6?max_turns=10", "keydoor?rooms=2&length=2&distractors=0"
+BOXES, GUESS = "sokoban?scramble=8&walls=0", "guess?high=8&max_turns=4"
+SUMS, ARMS, PEGS = "sums?digits=1&bonus=0.5", "bandit?pulls=8", "bandit?mode=mastermind&pegs=2&colors=3"
 HOPS, SCREEN = "hopqa?hops=1&distractors=4&hits=0.5&closed=0", "screen?goal=click&buttons=2&fields=1&misses=1"
 WISH, CRAFT = "collab", "craft"
 
 
 def world(demonstrations: int, epochs: int, turns: int, tokens: int | None = None) -> dict[str, Any]:
     """Return the settings of a world: what is imitated before, at most, and the budget of training."""
-    return {
-        **ALL,
-        "demonstrations": demonstrations,
-        "imitation_epochs": epochs,
-        "most_turns": turns,
-        "most_tokens": tokens,
-    }
+    imitated = {"demonstrations": demonstrations, "imitation_epochs": epochs}
+    return {**ALL, **imitated, "most_turns": turns, "most_tokens": tokens}
 
 
 ON: dict[str, dict[str, Any]] = {

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import torch
@@ -107,7 +108,7 @@ def alarms_of(scene: Scene, folder: Path, monkeypatch: pytest.MonkeyPatch) -> li
         scene.begin(step)
         if step == scene.sharpen:
             with torch.no_grad():
-                work.model.get_output_embeddings().weight.mul_(30)
+                cast(Any, work.model.get_output_embeddings()).weight.mul_(30)
             work.engine.sync(work.learner.version)
         return sampled(work, step, tasks, size=size)
 

@@ -77,8 +77,8 @@ def decoupled_gae(groups: Sequence[Group], values: Critic, _: Knobs) -> Credit:
     return decoupled(policy, gae_tokens(groups, values, decay=1.0))
 
 
-CRITIC, BOTH = Needs(critic=True), frozenset({"discount", "decay"})
-STD, DISCOUNT = frozenset({"std"}), frozenset({"discount"})
+CRITIC, TURNS = Needs(critic=True), Needs(turn_rewards=True)
+STD, DISCOUNT, BOTH = frozenset({"std"}), frozenset({"discount"}), frozenset({"discount", "decay"})
 IDEAS: Mapping[str, Idea] = {
     "outcome": Idea(make=pure(lambda g, _: outcome_return(g))),
     "return": Idea(make=pure(lambda g, k: discounted_return(g, discount=k.discount)), reads=DISCOUNT),
@@ -86,20 +86,17 @@ IDEAS: Mapping[str, Idea] = {
     "group": Idea(make=pure(lambda g, k: group_relative(g, std=k.std)), reads=STD, is_grouped=True),
     "leave_one_out": Idea(make=pure(lambda g, _: leave_one_out(g)), is_grouped=True),
     "process": Idea(
-        make=pure(lambda g, k: group_process(g, std=k.std)),
-        needs=Needs(turn_rewards=True), reads=STD, is_grouped=True,
+        make=pure(lambda g, k: group_process(g, std=k.std)), needs=TURNS, reads=STD, is_grouped=True
     ),
     "mt_grpo": Idea(
-        make=pure(lambda g, k: turn_group_relative(g, std=k.std)),
-        needs=Needs(turn_rewards=True), reads=STD, is_grouped=True,
+        make=pure(lambda g, k: turn_group_relative(g, std=k.std)), needs=TURNS, reads=STD, is_grouped=True
     ),
     "gigpo": Idea(
         make=pure(lambda g, k: state_anchored(g, discount=k.discount, std=k.std)),
         needs=Needs(state_keys=True), reads=STD | DISCOUNT, is_grouped=True,
     ),
     "gae": Idea(
-        make=valued(lambda g, v, k: gae_tokens(g, v, turn_discount=k.discount, decay=k.decay)),
-        needs=CRITIC, reads=BOTH,
+        make=valued(lambda g, v, k: gae_tokens(g, v, turn_discount=k.discount, decay=k.decay)), needs=CRITIC, reads=BOTH
     ),
     "gae_turns": Idea(
         make=valued(lambda g, v, k: gae_turns(g, v, discount=k.discount, decay=k.decay)), needs=CRITIC, reads=BOTH
