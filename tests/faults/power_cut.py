@@ -96,7 +96,7 @@ class Disk:
             known = self.nodes.setdefault(folder.stat().st_ino, Node(is_folder=True, synced={}))
             assert isinstance(known.synced, dict)
             names = {name for held in (known.synced, *known.since) for name in held}
-            gone: Entries = dict.fromkeys(names)
+            gone: Entries = {str(name): None for name in names}
             known.see(gone | entries)
             for name in plain:
                 number = entries[name]
