@@ -20,14 +20,20 @@ from quintain.errors import INTERRUPTED_EXIT_CODE, EnvironmentFault, UsageError
 Cli = Callable[..., Any]
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 PROTOCOLS = ["openenv", "agentgym"]
+PROGRAM = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may ignore it
+sys.path.insert(0, sys.argv.pop(1))
+from quintain.cli.main import main
+raise SystemExit(main(sys.argv[1:]))
+"""
 
 
 @contextmanager
 def served(*argv: str) -> Generator[tuple[str, "subprocess.Popen[str]"]]:
     """Serve in a process; the line that it printed, and the process."""
-    program = ["env", f"PYTHONPATH={SOURCES}", sys.executable, "-m", "quintain.cli"]
     process = subprocess.Popen(
-        [*program, "environments", "serve", *argv, "--port", "0"],
+        [sys.executable, "-c", PROGRAM, str(SOURCES), "environments", "serve", *argv, "--port", "0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
