@@ -66,7 +66,7 @@ def test_a_window_keeps_roles_and_critiques(small_chat: Chat, brief_of: Briefs) 
 
 
 def test_a_summary_takes_the_place_of_what_happened(small_chat: Chat, brief_of: Briefs) -> None:
-    agent = Summary(Choice(small_chat), small_chat, every=2, max_tokens=9)
+    agent = Summary(Choice(small_chat), small_chat, every=2, max_tokens=40)
     talk = Talk(small_chat, agent.open(brief_of(legal=("left", "right"))))
     for word in ("left", "right"):
         talk.sees("A wall.")
@@ -74,12 +74,12 @@ def test_a_summary_takes_the_place_of_what_happened(small_chat: Chat, brief_of: 
     asked = talk.session.observe("A door.")
     assert (asked.role, asked.sampling.max_tokens, asked.sampling.stop_ids) == (
         "summary",
-        9,
+        40,
         small_chat.stop_ids,
     )
     assert asked.shows == f"A door.\n\n{SUMMARIZE}"
     assert talk.text(asked).endswith(f"<|user|>A door.\n\n{SUMMARIZE}<|assistant|>")
-    assert talk.writes(Action(text="left")) == "left; right"
+    assert talk.writes(Action(text="left")) == "A wall. > left; A wall. > right"
     told = f"{START}\n\nWhat happened so far: all well<|user|>A door.<|assistant|>"
     assert talk.says("all well") == told
     assert talk.writes(Action(text="left")) == "left"

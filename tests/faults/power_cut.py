@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,6 +47,7 @@ class Disk:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.nodes: dict[int, Node] = {}
+        self._open = ExitStack()
         self.num_cuts = 0
         self.on_cut: Callable[[], None] = lambda: None
         self._is_syncing: Path | None = None
@@ -88,20 +89,30 @@ class Disk:
             target.mkdir(exist_ok=True)
             todo += [(inner, target / name) for name, inner in inside.items() if inner is not None]
 
+    def close(self) -> None:
+        """Give the numbers of what is gone back to the system."""
+        self._open.close()
+
+    def _node(self, path: Path, *, is_folder: bool) -> Node:
+        """Return the node at `path`; held open, so that its number is given to nothing else once it is gone."""
+        number = path.stat().st_ino
+        if number not in self.nodes:
+            self._open.callback(os.close, os.open(path, os.O_PATH))
+            self.nodes[number] = Node(is_folder=is_folder, synced={} if is_folder else b"")
+        return self.nodes[number]
+
     def _look(self) -> None:
         """See what there is below the root now."""
         for parent, folders, plain in os.walk(self.root):
             folder = Path(parent)
             entries: Entries = {name: (folder / name).stat().st_ino for name in (*folders, *plain)}
-            known = self.nodes.setdefault(folder.stat().st_ino, Node(is_folder=True, synced={}))
+            known = self._node(folder, is_folder=True)
             assert isinstance(known.synced, dict)
             names = {name for held in (known.synced, *known.since) for name in held}
             gone: Entries = {str(name): None for name in names}
             known.see(gone | entries)
             for name in plain:
-                number = entries[name]
-                assert number is not None
-                node = self.nodes.setdefault(number, Node(is_folder=False, synced=b""))
+                node = self._node(folder / name, is_folder=False)
                 node.see((folder / name).read_bytes())
                 if name.startswith("run.db"):
                     node.sync()
@@ -124,6 +135,5 @@ def survived(node: Node, rng: random.Random) -> bytes | Entries:
 @contextmanager
 def followed(root: Path) -> Generator[Disk]:
     """Follow what the block does below `root`."""
-    disk = Disk(root)
-    with faults.heard(disk):
+    with closing(Disk(root)) as disk, faults.heard(disk):
         yield disk

@@ -172,11 +172,11 @@ class SummarySession(Deliberation):
         action = self._inner_read(completion)
         if self._next is None:
             self._since += 1
-            self._done.append(said(action))
+            self._done.append(f"{' '.join(as_text(self._seen[0]).split())} > {said(action)}")
         return action
 
     def write(self, action: Action) -> tuple[int, ...]:
-        """See `Session.write`; a demonstrated summary is what was done, in order."""
+        """See `Session.write`; a demonstrated summary is what was seen and done, in order."""
         return self._words.write("; ".join(self._done)) if self._is_asked else self._inner.write(action)
 
 

@@ -109,7 +109,7 @@ WORLDS: tuple[World, ...] = (
 )
 
 
-def _through(agent: str, environment: str, name: str = "", **settings: int) -> World:
+def _through(agent: str, environment: str, name: str = "", **settings: Any) -> World:
     """Return the imitation of the expert of `environment` through `agent`."""
     small = {"agent": agent, "demonstrations": 1500, "steps": 300}
     return World(name=name or agent, environment=environment, settings={**small, **settings})
@@ -129,8 +129,8 @@ HARNESSES: tuple[World, ...] = (
     _through("code", "guess", demonstrations=150),
     _through("budget?calls=1", "guess", "budget"),
     _through("window?turns=2", "collab", "window"),
-    _through("summary?every=2", "collab", "summary"),
-    _through("memory", "collab"),
+    _through("summary?every=2", "collab", "summary", model=WORDS, demonstrations=3000, steps=900),
+    _through("memory", "collab", model=WORDS, demonstrations=3000, steps=700),
     _through("plan", "collab"),
     _through("rci", "collab"),
     _through("simplified", "collab"),
@@ -273,7 +273,7 @@ def table(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
     num = sum(found["share"]["mean"] >= ENOUGH for found in results.values())
     has_agents = any(found["agent"] != AUTO for found in results.values())
     head = ["share of the expert's success, 95 %", "imitator", "expert", "model"]
-    head = [*(["agent"] if has_agents else []), "world", *head, "demonstrations", "steps", "minutes"]
+    head = [*(["agent"] if has_agents else []), "world", *head, "demonstrations", "steps", "minutes", "seeds"]
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for _, found in sorted(results.items()):
         share, runs = found["share"], found["by_seed"]
@@ -283,7 +283,7 @@ def table(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
             f"{agent}| `{found['environment']}` | {100 * share['mean']:.1f} [{100 * share['low']:.1f}, "
             f"{100 * share['high']:.1f}] | {100 * own:.1f} | {100 * teacher:.1f} | `{found['model']}` | "
             f"{found['demonstrations']:,} | "
-            f"{found['steps']:,} | {found['seconds'] / 60:.1f} |"
+            f"{found['steps']:,} | {found['seconds'] / 60:.1f} | {len(runs)} |"
         )
     commands = sorted({(found["date"], found["command"]) for found in results.values()})
     told = "\n".join(f"{command}   # {date}" for date, command in commands)
