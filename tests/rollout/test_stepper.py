@@ -11,7 +11,9 @@ import pytest
 from quintain.environments.protocol import Environment, advance, tool_action
 from quintain.environments.tools import ToolFault, tool
 from quintain.errors import EnvironmentFault
-from quintain.rollout.stepper import Stepper, guarded
+from quintain.rollout.stepper import LASTING, Stepper, guarded
+from quintain.safety import box
+from quintain.text import bounds
 from quintain.types import Failure
 
 
@@ -141,3 +143,19 @@ def test_the_deadline_is_that_of_a_call_and_not_of_the_batch() -> None:
     stepper = Stepper(timeout=0.4)
     assert stepper.run([partial(time.sleep, 0.1)] * 6) == [None] * 6
     assert stepper.num_abandoned == 0
+
+
+def test_threads_of_ours_that_last_are_not_the_environments() -> None:
+    is_over = threading.Event()
+    names = ("reader", f"{box.THREAD}_0", bounds.THREAD)
+    threads = [threading.Thread(target=is_over.wait, args=(5,), name=name) for name in names]
+
+    def begin() -> None:
+        for thread in threads:
+            thread.start()
+
+    stepper = Stepper(timeout=5.0)
+    stepper.run([begin])
+    is_over.set()
+    assert [thread.name for thread in stepper.started] == ["reader"]
+    assert {box.THREAD, bounds.THREAD} < set(LASTING)

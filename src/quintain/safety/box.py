@@ -22,6 +22,8 @@ from quintain.safety.limits import Limits, Reason
 TICK = 0.03
 """Seconds between two looks at the memory of a box."""
 MOST_FILES = 128
+THREAD = "quintain-sandbox"
+"""Name of the thread that starts boxes, which never ends."""
 END_DEADLINE = 10.0
 
 
@@ -37,7 +39,7 @@ class _Starter:
         return self._thread.submit(_started, line, handles, has_input).result(END_DEADLINE)
 
     def _renew(self) -> None:
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="quintain-sandbox")
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=THREAD)
 
 
 _starter = _Starter()

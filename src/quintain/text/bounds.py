@@ -21,6 +21,8 @@ GROWTH_BYTES = 1 << 30
 """Memory by which the process may grow during one rendering."""
 TICK = 0.02
 """Seconds between two looks."""
+THREAD = "quintain-template"
+"""Name of the thread that looks at the clock, which never ends."""
 QUIET_TICKS = 50
 """Looks without a rendering after which the thread that looks sleeps until the next one."""
 _PAGE = 4096
@@ -107,7 +109,7 @@ class _Watcher:
         """Start the thread: the first time, and in a process that was forked."""
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._work, name="quintain-template", daemon=True)
+                self._thread = threading.Thread(target=self._work, name=THREAD, daemon=True)
                 self._thread.start()
 
     def _work(self) -> None:
