@@ -1,6 +1,12 @@
 """Benchmarks: two arms from one policy, paired by seed, continued and stored."""
 
+import contextlib
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,7 +18,21 @@ from quintain.cli.main import main
 from quintain.environments.catalog import find
 from quintain.errors import ConfigError, DataError, UsageError
 from quintain.recipes import rl_benchmarks as rl
-from quintain.recipes.benchmark import ARMS, Arm, Benchmark, area, arm_of, is_done, perform, row, trial, warm
+from quintain.recipes.benchmark import (
+    ARMS,
+    TUNING,
+    Arm,
+    Benchmark,
+    area,
+    arm_of,
+    best_rate,
+    is_done,
+    perform,
+    probes,
+    row,
+    trial,
+    warm,
+)
 from quintain.recipes.names import recipe_module
 from quintain.recipes.rl_benchmarks import BENCHMARKS
 from quintain.store.run import Run
@@ -152,6 +172,73 @@ def test_the_command_writes_results_and_goes_on(
     assert stored["one"]["command"].startswith("quintain bench methods --runs ")
     assert stored["one"]["command"].endswith("--json --only one")
     assert stored["two"]["measure"] == "eval/turns"
+
+
+def test_the_best_rate_is_that_of_the_best_end_then_of_the_best_run() -> None:
+    found = {1e-3: arm(0.5), 5e-4: arm(0.75), 1e-4: arm(0.75, share=0.1)}
+    assert best_rate(tiny(), found) == 1e-4
+    assert best_rate(tiny(is_lower_better=True), found) == 1e-3
+
+
+def test_an_arm_is_tried_at_each_rate_on_a_seed_of_its_own() -> None:
+    given = tiny(rates=(1e-3, 5e-4))
+    found = probes(given, "method", overrides={"most_turns": 2})
+    assert {rate: run.config.learning_rate for rate, run in found.items()} == {1e-3: 1e-3, 5e-4: 5e-4}
+    assert {(run.config.seed, run.config.most_turns) for run in found.values()} == {(TUNING, 2)}
+    assert probes(given, "method", overrides={"learning_rate": 0.1}) == probes(tiny(), "method") == {}
+
+
+def test_the_command_chooses_rates_first_and_says_which(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(rl, "BENCHMARKS", (tiny(rates=(1e-3, 5e-4)),))
+    monkeypatch.setattr("quintain.recipes.benchmark.best_rate", lambda _, found: min(found))
+    output = tmp_path / "results" / "rl.json"
+    flags = ["--runs", str(tmp_path / "runs"), "--output", str(output), "--seeds", "1"]
+    assert main(["bench", "methods", *flags]) == 0
+    told = capsys.readouterr().err
+    assert "4/4 runs for learning rates done" in told and "2/2 runs done" in told
+    stored = json.loads(output.read_text())["one"]
+    assert stored["rates"] == {"tried": [1e-3, 5e-4], "method": 5e-4, "baseline": 5e-4}
+    for side in ARMS:
+        with Run.open(
+            tmp_path / "runs" / stored[f"{side}_result"]["by_seed"][0]["run"], writable=False
+        ) as run:
+            assert run.config["learning_rate"] == 5e-4
+
+
+PARENT = """
+import multiprocessing, os, sys, time
+from concurrent.futures import ProcessPoolExecutor
+from quintain.cli.bench import single
+if __name__ == "__main__":
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), initializer=single) as pool:
+        print(pool.submit(os.getpid).result(), flush=True)
+        pool.submit(time.sleep, 600).result()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals of POSIX")
+def test_trials_end_with_the_command(tmp_path: Path) -> None:
+    (tmp_path / "parent.py").write_text(PARENT)
+    with subprocess.Popen([sys.executable, str(tmp_path / "parent.py")], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        parent.send_signal(signal.SIGTERM)
+    end = time.monotonic() + 60
+    with contextlib.suppress(ProcessLookupError):
+        while time.monotonic() < end and "zombie" not in state(child):
+            os.kill(child, 0)
+            time.sleep(0.05)
+        assert "zombie" in state(child)
+
+
+def state(number: int) -> str:
+    """Return what the system says of the process `number`, which may be gone."""
+    try:
+        return Path(f"/proc/{number}/status").read_text()
+    except FileNotFoundError as error:
+        raise ProcessLookupError(number) from error
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,15 @@ def test_a_section_says_what_was_measured() -> None:
     assert text.endswith("```\nquintain bench methods --only one\n```")
 
 
+def test_a_section_says_which_learning_rates_were_chosen() -> None:
+    tuned = result(rates=(1e-3, 5e-4))
+    tuned["rates"] |= {"method": 5e-4, "baseline": 1e-3}
+    told = (
+        "same start and budget and the learning rate that was best on a seed of its own (of 0.001, 0.0005: "
+    )
+    assert f"{told}0.0005 and 0.001). The claim" in section("one", tuned, "rl")
+
+
 def test_a_claim_that_did_not_hold_says_what_was_tried() -> None:
     lost = result(
         0.4, tried="Half and twice the rate.", baseline="gigpo", baseline_settings={"step_weight": 0}

@@ -33,6 +33,8 @@ from quintain.types import NOTHING
 ARMS = ("method", "baseline")
 ENOUGH = 0.35
 """Success on training tasks at which imitation before training ends: room to learn, and enough to learn from."""
+TUNING = 1000
+"""Seed on which the learning rate of an arm is chosen; results are of seeds below it."""
 MAKES_START = (
     "environment", "model", "agent", "seed", "demonstrations", "imitation_rate", "imitation_epochs", "temperature",
 )  # fmt: skip
@@ -59,6 +61,8 @@ class Benchmark:
     measure: str = "eval/success"
     """metric of the last evaluated step"""
     is_lower_better: bool = False
+    rates: tuple[float, ...] = ()
+    """learning rates that each arm is tried at first; without, the one of its settings is used"""
     tried: str = ""
     """what was tried where the claim does not hold here"""
 
@@ -113,6 +117,22 @@ def trial(benchmark: Benchmark, arm: str, *, seed: int, overrides: Mapping[str, 
     config = build(recipe_module(recipe).Config, values, f"benchmark {benchmark.name}")
     config.check()
     return Trial(recipe=recipe, given=values, config=config)
+
+
+def probes(benchmark: Benchmark, arm: str, *, overrides: Mapping[str, Any] = NOTHING) -> dict[float, Trial]:
+    """Return the runs that tell the learning rate of an arm, by rate; none where there is nothing to choose."""
+    if "learning_rate" in overrides:
+        return {}
+    return {
+        rate: trial(benchmark, arm, seed=TUNING, overrides={**overrides, "learning_rate": rate})
+        for rate in benchmark.rates
+    }
+
+
+def best_rate(benchmark: Benchmark, found: Mapping[float, Arm]) -> float:
+    """Return the rate with the best value at the end, of equals the one with the best mean over the run."""
+    sign = -1.0 if benchmark.is_lower_better else 1.0
+    return max(found, key=lambda rate: (sign * found[rate].value, sign * found[rate].area))
 
 
 def digest(values: Mapping[str, Any]) -> str:
@@ -211,12 +231,16 @@ def area(points: Sequence[tuple[float, float]]) -> float:
 
 
 def row(
-    benchmark: Benchmark, seeds: Mapping[int, Mapping[str, Arm]], command: str, date: str = ""
+    benchmark: Benchmark,
+    seeds: Mapping[int, Mapping[str, Arm]],
+    command: str,
+    date: str = "",
+    rates: Mapping[str, float] = NOTHING,
 ) -> dict[str, Any]:
     """Return the result of `benchmark` as it is stored: means, 95 % intervals over seeds, paired differences.
 
-    `command` and `date` say how and when it was measured. Differences are in favour of the method where they are above
-    0, whichever way the measure points.
+    `command` and `date` say how and when it was measured, `rates` which learning rate was chosen for an arm.
+    Differences are in favour of the method where they are above 0, whichever way the measure points.
     """
     order = sorted(seeds)
     sign = -1.0 if benchmark.is_lower_better else 1.0
@@ -230,6 +254,7 @@ def row(
         "shared": dict(benchmark.shared),
         "settings": dict(benchmark.settings),
         "baseline_settings": dict(benchmark.baseline_settings),
+        "rates": {"tried": list(benchmark.rates), **rates},
         "seeds": order,
         "command": command,
         "date": date,

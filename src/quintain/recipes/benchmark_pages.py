@@ -58,7 +58,7 @@ def section(name: str, row: Row, family: str) -> str:
     what, model = row["measure"].removeprefix("eval/"), row["shared"].get("model", "tiny")
     lines = [
         f"**Measured** on {row['date']} on `{row['environment']}` with the model `{model}`, "
-        f"{len(row['seeds'])} seeds, each arm with the same start and budget. {verdict(row)}",
+        f"{len(row['seeds'])} seeds, each arm with the same start and budget{rates(row)}. {verdict(row)}",
         "",
         f"| | {method} | {baseline} |",
         "|---|---|---|",
@@ -83,6 +83,18 @@ def section(name: str, row: Row, family: str) -> str:
         f"```\n{row['command']}\n```",
     ]
     return "\n".join(lines)
+
+
+def rates(row: Row) -> str:
+    """Return which learning rates were chosen, as the end of a sentence; nothing where there was no choice."""
+    found = row.get("rates", {})
+    if not found.get("tried"):
+        return ""
+    tried = ", ".join(f"{rate:g}" for rate in found["tried"])
+    return (
+        f" and the learning rate that was best on a seed of its own (of {tried}: {found['method']:g} and "
+        f"{found['baseline']:g})"
+    )
 
 
 def titles(row: Row) -> tuple[str, str]:
@@ -119,7 +131,8 @@ def overview(results: Mapping[str, Row], pages: Mapping[str, str], family: str) 
         f"# Results of the family `{family}`",
         "",
         "Every method against its baseline, from the same start, with the same budget of environment steps and sampled "
-        "tokens: means over seeds with 95 % intervals. A gain is in favour of the method where it is above 0; "
+        "tokens: means over seeds with 95 % intervals. Where success or return is compared, each arm learns at the "
+        "rate that was best on a seed that is not compared. A gain is in favour of the method where it is above 0; "
         f"{held} of {len(results)} claims held (a positive mean, and better in two thirds of the seeds). Models have a "
         "few hundred thousand parameters and budgets are small, so a claim that did not hold here is not refuted. The "
         f"numbers, with every seed and the time it took, are in [`{family}.json`](../results/{family}.json).",

@@ -1,64 +1,29 @@
-"""What each method of the family is to show, against what, and on which world.
+"""What each method of the family is to show, against what, and on which world (`rl_worlds`).
 
-Worlds are those where the idea has room to matter: credit needs turns, exploration needs rewards that are rare,
-efficiency needs calls that could be saved. Each is made small by its knobs, and starts from a policy that imitated
-no longer than until it solved a third of its tasks (`benchmark_start`). The one rule: both arms have the same budget
-of environment steps and of sampled tokens, the same tasks and the same starting policy; what is not said to differ
-is equal.
+The one rule: both arms have the same budget of environment steps and of sampled tokens, the same tasks and the same
+starting policy; what is not said to differ is equal.
 """
 
 from typing import Any
 
 from quintain.recipes.benchmark import Benchmark
-
-ALL: dict[str, Any] = {
-    "model": "mini",
-    "steps": 400,
-    "imitation_rate": 2e-3,
-    "eval_every": 12,
-    "eval_episodes": 128,
-    "learning_rate": 1e-3,
-}
-BABY, DOORS = "babyai/GoToObjS6?max_turns=10", "keydoor?rooms=2&length=2&distractors=0"
-BOXES, GUESS = "sokoban?scramble=8&walls=0", "guess?high=8&max_turns=4"
-SUMS, ARMS, PEGS = "sums?digits=1&bonus=0.5", "bandit?pulls=8", "bandit?mode=mastermind&pegs=2&colors=3"
-HOPS, SCREEN = "hopqa?hops=1&distractors=4&hits=0.5&closed=0", "screen?goal=click&buttons=2&fields=1&misses=1"
-WISH, CRAFT = "collab", "craft"
-
-
-def world(demonstrations: int, epochs: int, turns: int, tokens: int | None = None) -> dict[str, Any]:
-    """Return the settings of a world: what is imitated before, at most, and the budget of training."""
-    imitated = {"demonstrations": demonstrations, "imitation_epochs": epochs}
-    return {**ALL, **imitated, "most_turns": turns, "most_tokens": tokens}
-
-
-ON: dict[str, dict[str, Any]] = {
-    BABY: world(96, 8, 5_000),
-    DOORS: world(160, 10, 6_000),
-    BOXES: world(256, 10, 5_000),
-    GUESS: world(256, 12, 3_000, 60_000),
-    SUMS: world(400, 20, 4_000),
-    ARMS: world(48, 2, 5_000),
-    PEGS: world(160, 10, 4_000),
-    HOPS: world(800, 12, 2_500, 50_000),
-    SCREEN: world(400, 4, 2_000, 40_000),
-    WISH: world(300, 12, 3_000),
-    CRAFT: world(160, 6, 9_000),
-}
-"""world → settings of every run on it
-
-Success of the first seed's start on 64 training tasks, as it was seen: DOORS .45, BOXES .38, GUESS .44, SUMS .45, PEGS
-.38, HOPS .45, WISH .52; BABY .36 on held-out tasks, .31 and .50 for the next two seeds. ARMS starts from little
-imitation, for its measure is coverage; SCREEN and CRAFT were not seen to start."""
-GROUPS: dict[str, Any] = {"tasks": 4, "group_size": 8}
-EPISODES: dict[str, Any] = {"episodes": 32, "learning_rate": 5e-4}
-TWICE, FOUR_TIMES = {"learning_rate": 5e-4}, {"learning_rate": 2.5e-4}
-"""of a method that makes as many updates on the same episodes, where its baseline makes one at 1e-3"""
-
-
-def on(environment: str, **fields: Any) -> dict[str, Any]:
-    """Return what a comparison on `environment` is made of: its settings, and `fields` of both arms."""
-    return {"environment": environment, "shared": {**ON[environment], **fields}}
+from quintain.recipes.rl_worlds import (
+    ARMS,
+    BABY,
+    BOXES,
+    CRAFT,
+    EPISODES,
+    GROUPS,
+    GUESS,
+    HALF,
+    HOPS,
+    PEGS,
+    RATES,
+    SCREEN,
+    SUMS,
+    WISH,
+    on,
+)
 
 
 def credit(name: str, claim: str, **settings: Any) -> Benchmark:
@@ -68,7 +33,8 @@ def credit(name: str, claim: str, **settings: Any) -> Benchmark:
         recipe="policy_gradient",
         baseline="policy_gradient",
         claim=claim,
-        **on(BABY, **GROUPS, **TWICE),
+        rates=RATES,
+        **on(BABY, **GROUPS),
         settings={"credit": name, **settings},
         baseline_settings={"credit": "group"},
     )
@@ -99,6 +65,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="grpo",
         baseline="rft",
         claim="Learning from what is worse than the group, too, beats imitating what succeeded.",
+        rates=RATES,
         **on(BABY, **GROUPS),
     ),
     Benchmark(
@@ -106,16 +73,17 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="reinforce",
         baseline="reinforce",
         claim="A baseline lowers the variance of the gradient and changes nothing else.",
+        rates=RATES,
         **on(BABY, **EPISODES),
         baseline_settings={"baseline": "none"},
-        tried="At twice the rate the first seed fell from 45 to 23 % success.",
     ),
     Benchmark(
         name="reinforce_plus_plus",
         recipe="reinforce_plus_plus",
         baseline="reinforce",
         claim="Whitening over the batch and a clip make REINFORCE stable without groups or critic.",
-        **on(BABY, **TWICE),
+        rates=RATES,
+        **on(BABY),
         settings={"tasks": 32, "kl": 0.0},
         baseline_settings=EPISODES,
     ),
@@ -124,7 +92,8 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="rloo",
         baseline="reinforce",
         claim="The other episodes of a task are a better baseline than those of other tasks.",
-        **on(BABY, **TWICE),
+        rates=RATES,
+        **on(BABY),
         settings={**GROUPS, "kl": 0.0},
         baseline_settings=EPISODES,
     ),
@@ -133,6 +102,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="ppo",
         baseline="reinforce",
         claim="A critic and a clip make more of the same episodes than plain policy gradients.",
+        rates=RATES,
         **on(BABY, **EPISODES),
     ),
     Benchmark(
@@ -140,7 +110,8 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="loop",
         baseline="rloo",
         claim="Clipped token ratios over two epochs make more of the same episodes than REINFORCE leave-one-out.",
-        **on(BABY, **GROUPS, **TWICE),
+        rates=RATES,
+        **on(BABY, **GROUPS),
         baseline_settings={"kl": 0.0},
     ),
     Benchmark(
@@ -148,14 +119,15 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="dapo",
         baseline="grpo",
         claim="Sampling until groups differ and a wider upper clip make more of the same tokens.",
+        rates=RATES,
         **on(BABY, **GROUPS),
-        settings=TWICE,
     ),
     Benchmark(
         name="dr_grpo",
         recipe="dr_grpo",
         baseline="grpo",
         claim="Without division by length and deviation, tokens are not wasted on long failures.",
+        rates=RATES,
         **on(BABY, **GROUPS),
     ),
     Benchmark(
@@ -163,31 +135,32 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="lite_ppo",
         baseline="grpo",
         claim="The group's mean with the batch's deviation and a mean over tokens beat GRPO.",
+        rates=RATES,
         **on(BABY, **GROUPS),
-        settings=TWICE,
     ),
     Benchmark(
         name="gspo",
         recipe="gspo",
         baseline="grpo",
         claim="One ratio per sequence is stable over several updates on the same episodes.",
+        rates=RATES,
         **on(BABY, **GROUPS),
-        settings=FOUR_TIMES,
     ),
     Benchmark(
         name="cispo",
         recipe="cispo",
         baseline="grpo",
         claim="Clipping weights instead of tokens keeps the gradient of the tokens that matter.",
+        rates=RATES,
         **on(BABY, **GROUPS),
-        settings=TWICE,
     ),
     Benchmark(
         name="starpo",
         recipe="starpo",
         baseline="starpo",
         claim="Training on the uncertain half of the groups needs fewer updates for the same success.",
-        **on(BOXES, **GROUPS, **TWICE),
+        rates=RATES,
+        **on(BOXES, **GROUPS),
         baseline_settings={"keep": 1.0},
     ),
     Benchmark(
@@ -195,6 +168,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="gigpo",
         baseline="grpo",
         claim="Comparing actions in equal states credits steps, without a critic.",
+        rates=RATES,
         **on(BABY, **GROUPS),
         settings={"kl": 0.0},
     ),
@@ -203,8 +177,8 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="mt_grpo",
         baseline="grpo",
         claim="Credit for turns makes calls valid sooner, and answers right.",
+        rates=RATES,
         **on(HOPS, **GROUPS),
-        settings=TWICE,
         measure="eval/return",
     ),
     Benchmark(
@@ -212,8 +186,8 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="mt_grpo",
         baseline="grpo",
         claim="On a real environment, turns that earn by being carried out make success come sooner.",
+        rates=RATES,
         **on(BABY, **GROUPS),
-        settings=TWICE,
         tried="Actions that could not be carried out became rarer sooner than with GRPO (`mt_grpo_valid`), but so did "
         "variety: the entropy of the first seed fell from 1.6 to 0.3 nats by step 11, where GRPO's stayed at 1.6.",
     ),
@@ -223,7 +197,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         baseline="grpo",
         claim="Credit for turns makes actions valid sooner: the share of turns that could not be carried out.",
         **on(BABY, **GROUPS),
-        settings=TWICE,
+        settings=HALF,
         measure="train/invalid",
         is_lower_better=True,
     ),
@@ -232,6 +206,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="spa_rl",
         baseline="ppo",
         claim="Contributions that sum to the outcome are better turn rewards than the outcome at the end.",
+        rates=RATES,
         **on(BABY, **EPISODES),
         settings={"grounding": 0.0},
     ),
@@ -240,14 +215,17 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="ui_tars2",
         baseline="ppo",
         claim="A critic that learns first and λ by length suit long episodes.",
+        rates=RATES,
         **on(BABY, **EPISODES),
+        settings={"adaptive": 1.0},
     ),
     Benchmark(
         name="vine",
         recipe="vine",
         baseline="ppo",
         claim="Values from continued episodes credit turns better than a critic, for all that they cost.",
-        **on(BABY, **TWICE),
+        rates=RATES,
+        **on(BABY),
         settings={"tasks": 4, "group_size": 4},
         baseline_settings=EPISODES,
     ),
@@ -256,6 +234,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="pag",
         baseline="pag",
         claim="Advantages whitened by role train answers and verdicts side by side.",
+        rates=RATES,
         **on(SUMS, **EPISODES),
         baseline_settings={"by_role": False},
     ),
@@ -264,6 +243,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="mucode",
         baseline="mucode",
         claim="Imitating the best answer in every state beats imitating natural successes alone.",
+        rates=RATES,
         **on(GUESS, **GROUPS),
         baseline_settings={"relabel": 0},
     ),
@@ -272,6 +252,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="epo",
         baseline="epo",
         claim="Weighing turns by discounted process rewards beats weighing successes evenly.",
+        rates=RATES,
         **on(WISH, **EPISODES),
         baseline_settings={"is_weighted": False},
     ),
@@ -289,6 +270,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="coso",
         baseline="coso",
         claim="Entropy where a token decides the action explores better than entropy everywhere.",
+        rates=RATES,
         **on(GUESS, **GROUPS),
         baseline_settings={"is_causal": False},
     ),
@@ -297,7 +279,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="greedy",
         baseline="greedy",
         claim="A bonus for what is untried raises coverage.",
-        **on(ARMS, **EPISODES),
+        **on(ARMS, **EPISODES, **HALF),
         baseline_settings={"bonus": 0.0},
         measure="greedy/coverage",
     ),
@@ -306,14 +288,16 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="glam",
         baseline="ppo",
         claim="Choosing among legal actions by their whole probability needs fewer steps than writing them.",
-        **on(BABY, episodes=32, learning_rate=5e-4),
+        rates=RATES,
+        **on(BABY, **EPISODES),
     ),
     Benchmark(
         name="twosome",
         recipe="twosome",
         baseline="twosome",
         claim="Scores divided by the words of an action beat plain sums where actions differ in length.",
-        **on(CRAFT, episodes=32, learning_rate=5e-4),
+        rates=RATES,
+        **on(CRAFT, **EPISODES),
         baseline_settings={"agent": "glam"},
     ),
     Benchmark(
@@ -321,6 +305,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="toolrl",
         baseline="toolrl",
         claim="Rewarding every field of a call teaches calls sooner than rewarding exact calls.",
+        rates=RATES,
         **on(GUESS, **GROUPS),
         baseline_settings={"is_fine": False},
     ),
@@ -329,14 +314,15 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="grpo_tcr",
         baseline="grpo",
         claim="Clip-higher, a mean over tokens, overlong shaping and fitting tasks beat GRPO.",
+        rates=RATES,
         **on(BABY, **GROUPS),
-        settings=TWICE,
     ),
     Benchmark(
         name="rlsp",
         recipe="rlsp",
         baseline="rlsp",
         claim="A reward for searching, kept apart from the outcome, helps to find it.",
+        rates=RATES,
         **on(BOXES, **EPISODES, kl=0.0),
         baseline_settings={"outcome_share": 1.0},
     ),
@@ -354,6 +340,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="scaling_inter",
         baseline="grpo",
         claim="Episodes that grow by stages beat episodes of full length from the start.",
+        rates=RATES,
         **on(BABY, **GROUPS),
         settings={"turns": (4, 7, 10), "stage_steps": 8},
     ),
@@ -362,6 +349,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="openmanus",
         baseline="gigpo",
         claim="Sampling until groups differ makes more of GiGPO's budget.",
+        rates=RATES,
         **on(BABY, **GROUPS, kl=0.0),
         tried="Groups without a difference cost their episodes: 13 to 17 updates of the same budget, and GiGPO 22 to "
         "27.",
@@ -371,6 +359,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="metaspatial",
         baseline="metaspatial",
         claim="Three attempts in training beat one.",
+        rates=RATES,
         **on(PEGS, **GROUPS, kl=0.0),
         baseline_settings={"attempts": 1},
     ),
@@ -379,6 +368,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="swirl",
         baseline="swirl",
         claim="Keeping sound steps, also of failed episodes, beats keeping those of successes.",
+        rates=RATES,
         **on(HOPS, tasks=16, group_size=4),
         baseline_settings={"keep": "outcome"},
         measure="eval/return",
@@ -388,6 +378,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="act_more",
         baseline="grpo",
         claim="Short turns and a reward for new information make agents act more, and succeed more.",
+        rates=RATES,
         **on(GUESS, **GROUPS),
     ),
     *CREDITS,
