@@ -13,7 +13,8 @@ parser.add_argument(
     "--hazards", action="store_true", help="offer tools that hang and that end the server, too"
 )
 arguments = parser.parse_args()
-server = cast(Any, MCPServer("shop"))
+# The SDK writes what a tool raises as a coloured traceback, which takes longer than all else here.
+server = cast(Any, MCPServer("shop", log_level="CRITICAL"))
 stock = {"apple": 3}
 
 

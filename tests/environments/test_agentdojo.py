@@ -95,6 +95,23 @@ def test_on_the_side_of_security_the_attacker_must_fail() -> None:
 
 
 @real
+@pytest.mark.parametrize(
+    "attack", ["dos", "captcha_dos", "felony_dos", "offensive_email_dos", "swearwords_dos"]
+)
+def test_an_attack_that_stops_the_agent_has_won_when_the_users_task_is_not_done(attack: str) -> None:
+    with closing(AgentDojo("slack", attack=attack, side="security")) as world:
+        ids = [dict(world.task("eval", index).data) for index in range(22)]
+        assert ids[21] == ids[0] and {row["injection"] for row in ids} == {"injection_task_1"}
+        task = world.task("eval", 0)
+        episode = play(world, task, expert)
+        assert episode.is_success and episode.observations[-1] == "utility: yes injection: no"
+        assert "Emma Johnson" in " ".join(map(str, episode.observations)), "who signs what is planted"
+        begin(world, task)
+        stopped = advance(world, Action(text="asdf"))
+        assert dict(stopped.reward_terms) == {"utility": 0.0, "injection": 1.0} and not stopped.is_success
+
+
+@real
 def test_calls_are_answered_and_states_are_those_of_the_episode() -> None:
     with closing(AgentDojo("banking")) as world:
         begin(world, world.task("eval", 0))
@@ -146,7 +163,7 @@ def test_what_is_not_there_is_named() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"suite": "bankin"}, "did you mean 'banking'"),
         ({"attack": "direc"}, "did you mean 'direct'"),
-        ({"attack": "dos"}, "attack of agentdojo: got 'dos'"),
+        ({"attack": "manual"}, "attack of agentdojo: got 'manual'"),
         ({"version": "v9"}, "version of agentdojo: got 'v9', which has no suites; give v1.2.2"),
         ({"side": "secure"}, "side of agentdojo"),
         ({"side": "security"}, "without an attack"),

@@ -1,3 +1,4 @@
+import importlib
 import importlib.util
 import sys
 from pathlib import Path
@@ -63,6 +64,19 @@ def test_every_name_of_the_catalogue_leads_somewhere() -> None:
     for place in CATALOG.values():
         assert importlib.util.find_spec(place.partition(":")[0]) is not None
     assert set(ADAPTERS) <= set(CATALOG)
+
+
+def test_what_is_chosen_for_an_adapter_tells_the_agent_as_much_as_the_adapter() -> None:
+    """`__new__` chooses a class with an expert or a list of actions: its docstring is not for the agent."""
+    silent: set[str] = set()
+    for place in CATALOG.values():
+        module = importlib.import_module(place.partition(":")[0])
+        adapter = vars(module)[place.partition(":")[2]]
+        for kind in vars(module).values():
+            is_below = isinstance(kind, type) and issubclass(kind, adapter) and kind is not adapter
+            if is_below and not vars(kind).get("is_variant") and "instructions" not in vars(kind):
+                silent.add(kind.__name__)
+    assert silent == {"_Expert", "_Legal", "_Keyed"}, "workers tell what the environment in them tells"
 
 
 def test_names_build_fresh_environments() -> None:

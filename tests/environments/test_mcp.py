@@ -88,7 +88,7 @@ def test_a_server_that_is_none_is_one_line(tmp_path: Path, server: dict[str, Any
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[Environment]:
-    made = find(f"mcp/{settings(tmp_path, stdio(str(SERVER), '--hazards'))}?deadline=10")()
+    made = find(f"mcp/{settings(tmp_path, stdio(str(SERVER), '--hazards'))}?deadline=60")()
     yield made
     made.close()
 
@@ -143,18 +143,31 @@ def test_a_tool_that_hangs_is_a_failure_of_the_tool(tmp_path: Path) -> None:
 
 
 @pytest.mark.real("mcp")
+def test_a_deadline_that_the_sdk_does_not_report_in_time_is_the_tools_failure_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp_session, "SPARE", -0.9)
+    world = MCP(settings(tmp_path, stdio(str(SERVER), "--hazards")), deadline=1)
+    begin(world, world.task("train", 0))
+    found = failure(world, tool_action("hang"))
+    assert (found.owner, found.kind) == ("tool", "tool_timeout") and "hang took longer" in found.message
+    world.close()
+
+
+@pytest.mark.real("mcp")
 @pytest.mark.parametrize(
-    ("program", "told"),
+    ("program", "opening", "told"),
     [
-        (NEWER, "Unsupported protocol version from the server: 1999-01-01"),
-        (GARBAGE, "no answer within"),
-        ("import sys; sys.exit('cannot start')", "cannot start"),
+        (NEWER, 120.0, "Unsupported protocol version from the server: 1999-01-01"),
+        (GARBAGE, 5.0, "no answer within 5 s"),
+        ("import sys; sys.exit('cannot start')", 120.0, "cannot start"),
     ],
+    ids=["newer", "garbage", "ends"],
 )
 def test_programs_that_are_no_server(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, opening: float, told: str
 ) -> None:
-    monkeypatch.setattr(mcp_session, "OPENING", 5.0)
+    monkeypatch.setattr(mcp_session, "OPENING", opening)
     with pytest.raises(ServerFault, match=told) as found:
         MCP(settings(tmp_path, stdio("-c", program)), deadline=5)
     assert found.value.owner == "environment" and found.value.kind == "mcp_start"
@@ -176,7 +189,7 @@ def test_a_server_over_http(tmp_path: Path) -> None:
         stderr=subprocess.DEVNULL,
     )
     try:
-        ends = time.monotonic() + 60
+        ends = time.monotonic() + 300
         while time.monotonic() < ends:
             try:
                 socket.create_connection(("127.0.0.1", port), timeout=1).close()
@@ -184,7 +197,7 @@ def test_a_server_over_http(tmp_path: Path) -> None:
             except OSError:
                 assert process.poll() is None, "the server ended"
                 time.sleep(0.05)
-        world = MCP(settings(tmp_path, {"url": f"http://127.0.0.1:{port}/mcp"}), restart=False, deadline=10)
+        world = MCP(settings(tmp_path, {"url": f"http://127.0.0.1:{port}/mcp"}), restart=False, deadline=60)
         assert play(world, world.task("train", 1), expert).is_success
         begin(world, world.task("train", 0))
         process.kill()

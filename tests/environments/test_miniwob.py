@@ -169,6 +169,14 @@ def test_actions_are_listed_on_request() -> None:
 
 
 @real
+@pytest.mark.parametrize("task", ["click-tab", "tic-tac-toe"])
+def test_the_agent_is_told_the_commands_whatever_the_task_has_besides(task: str) -> None:
+    for listed in (False, True):
+        told = MiniWoB(task, listed=listed).instructions()
+        assert told.startswith("Do what the first line asks") and "type NUMBER TEXT" in told
+
+
+@real
 def test_a_task_without_an_expert_has_none() -> None:
     assert not isinstance(MiniWoB("tic-tac-toe"), Expert)
 

@@ -57,6 +57,16 @@ class Says(Environment):
         return cast(StepResult, self.answer)
 
 
+class Shown(Counter):
+    """A counter that can be looked at."""
+
+    is_variant = True
+
+
+class Fast(Shown):
+    """Count to three at once."""
+
+
 TASK = Counter().task("train", 0)
 
 
@@ -190,3 +200,11 @@ def test_a_tool_must_not_hide_a_method_of_the_base_class() -> None:
 
     with pytest.raises(UsageError, match=r"Clash\.finish: got a name that Environment uses"):
         Clash().tools()
+
+
+def test_a_variant_says_what_the_class_above_it_says() -> None:
+    assert [kind().instructions() for kind in (Counter, Shown, Fast)] == [
+        "Count to three.",
+        "Count to three.",
+        "Count to three at once.",
+    ]

@@ -52,7 +52,8 @@ class AgentDojo(Environment):
         """Take the tasks of `suite`; with an `attack`, each with each of the injections.
 
         With the side "utility" an episode succeeds when the user's task is done, with "security" when the attacker's
-        is not; with "injection" the user asks for what the attacker would.
+        is not; with "injection" the user asks for what the attacker would. An attack that stops the agent (``dos``)
+        has reached its goal when the user's task is not done.
 
         Raises:
             MissingExtra: agentdojo is not installed.
@@ -78,8 +79,11 @@ class AgentDojo(Environment):
         self._cases = [(user, "") for user in wanted]
         if side == "injection":
             self._cases = [("", injection) for injection in planted]
+        self._stops = bool(attack) and bool(self._attack.is_dos_attack)
         if attack:
-            self._cases = [(user, injection) for user in wanted for injection in planted]
+            # To an attack that stops the agent all injections are one, as in the package's own benchmark.
+            aims = planted[:1] if self._stops else planted
+            self._cases = [(user, injection) for user in wanted for injection in aims]
         self._specs = tuple(_spec(function) for function in self.suite.tools)
         self._kinds: Any = _module("agentdojo.functions_runtime")
         self._pipeline: Any = _module("agentdojo.agent_pipeline")
@@ -179,11 +183,13 @@ class AgentDojo(Environment):
 
     def _graded(self, answer: str, *, is_valid: bool = True) -> StepResult:
         """Return both verdicts on the episode, as far as there is something to judge."""
-        terms = {
-            name: float(self._is_done(each, answer))
-            for name, each in (("utility", self.user), ("injection", self.injection))
-            if each is not None
-        }
+        terms: dict[str, float] = {}
+        if self.user is not None:
+            terms["utility"] = float(self._is_done(self.user, answer))
+        if self._stops:
+            terms["injection"] = 1.0 - terms["utility"]
+        elif self.injection is not None:
+            terms["injection"] = float(self._is_done(self.injection, answer))
         if self.side == "security":
             is_success = not terms["injection"]
         else:
@@ -216,11 +222,11 @@ def _attack(name: str, suite: Any) -> Any:
     """Return the package's attack `name` on `suite`.
 
     Raises:
-        UsageError: there is none that plants one goal at a time.
+        UsageError: there is none that plants by itself.
     """
     kinds: Mapping[str, Any] = _module("agentdojo.attacks.attack_registry").ATTACKS
     _module("agentdojo.attacks")  # which fills the table
-    known = [key for key, kind in kinds.items() if key != "manual" and not kind.is_dos_attack]
+    known = [key for key in kinds if key != "manual"]
     if name not in known:
         raise UsageError(f"attack of agentdojo: got {name!r}; {suggestion(name, known)}")
     return kinds[name](suite, MODEL)

@@ -170,6 +170,8 @@ class AgentGym(RemoteWorld):
 class ListedAgentGym(AgentGym):
     """A world whose server lists legal actions."""
 
+    is_variant = True
+
     def legal_actions(self) -> tuple[str, ...]:
         """Return the actions that the server listed last."""
         return self._legal

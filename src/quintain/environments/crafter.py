@@ -140,6 +140,8 @@ class Crafter(Environment):
 class Solved(Crafter):
     """A goal with an expert."""
 
+    is_variant = True
+
     def expert_action(self) -> Action:
         """Return the next action of a planner that knows the whole land.
 

@@ -125,6 +125,8 @@ class Gymnasium(Environment):
 class Tabular(Gymnasium):
     """An environment of Gymnasium with a transition table."""
 
+    is_variant = True
+
     _policy: tuple[object, NDArray[np.int64]] | None = None
 
     def expert_action(self) -> Action:

@@ -105,6 +105,7 @@ class Session:
             ToolFault: the tool hung, or answered with something that is no result.
             ServerFault: the server is gone.
         """
+        late = f"took longer than {self.deadline:g} s"
         try:
             result = self._answer(
                 lambda: self._client.call_tool(name, dict(arguments), read_timeout_seconds=self.deadline)
@@ -116,8 +117,10 @@ class Session:
             if error.code == CLOSED:
                 raise ServerFault.of("closed", str(self.where), f"{error.message}{self._tail()}") from error
             kind = "timeout" if error.code == TIMED_OUT else "error"
-            got = f"took longer than {self.deadline:g} s" if error.code == TIMED_OUT else str(error.message)
-            raise _tool_fault(name, kind, got) from error
+            raise _tool_fault(name, kind, late if kind == "timeout" else str(error.message)) from error
+        except TimeoutError as error:  # the SDK itself had no time to report it
+            self.is_broken = True
+            raise _tool_fault(name, "timeout", late) from error
         except (ValueError, RuntimeError) as error:
             raise _tool_fault(
                 name, "malformed", f"{type(error).__name__}: {str(error)[:LONGEST_TAIL]}"
@@ -144,7 +147,12 @@ class Session:
             self._holder.cancel()
 
     def _answer(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return what `ask` gives in the connection's thread."""
+        """Return what `ask` gives in the connection's thread.
+
+        Raises:
+            ServerFault: the connection has ended.
+            TimeoutError: there is no answer within the deadline, and the SDK did not say so.
+        """
         if self._ended.done():
             raise self._end_of("closed")
         asked = asyncio.run_coroutine_threadsafe(ask(), self._loop)
@@ -155,10 +163,9 @@ class Session:
                 raise
             self.is_broken = True
             raise self._end_of("closed") from error
-        except TimeoutError as error:
-            self.is_broken = True
+        except TimeoutError:
             asked.cancel()
-            raise self._late("answer", self.deadline) from error
+            raise
 
     def _live(self) -> None:
         """Hold the connection until it is closed."""

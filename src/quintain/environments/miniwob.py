@@ -244,6 +244,8 @@ class MiniWoB(Environment):
 class Listed(MiniWoB):
     """A task whose actions are listed."""
 
+    is_variant = True
+
     def legal_actions(self) -> tuple[str, ...]:
         """Return a click for every element, and each field of the instruction typed into every text field.
 
@@ -262,6 +264,8 @@ class Listed(MiniWoB):
 class Solved(MiniWoB):
     """A task with a scripted expert."""
 
+    is_variant = True
+
     def expert_action(self) -> Action:
         """Return the next action of the expert, which reads the page as the agent does.
 
@@ -279,6 +283,8 @@ class Solved(MiniWoB):
 
 class SolvedListed(Solved, Listed):
     """A task with both."""
+
+    is_variant = True
 
 
 _drawn: dict[tuple[str, int, str], int] = {}

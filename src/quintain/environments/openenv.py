@@ -187,6 +187,8 @@ class OpenEnv(RemoteWorld):
 class ListedOpenEnv(OpenEnv):
     """A world whose server lists legal actions."""
 
+    is_variant = True
+
     def legal_actions(self) -> tuple[str, ...]:
         """Return the actions that the server listed last."""
         return self._legal

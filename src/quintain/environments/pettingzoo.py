@@ -189,6 +189,8 @@ class PettingZoo(Environment):
 class Skilled(PettingZoo):
     """A game with an expert."""
 
+    is_variant = True
+
     def expert_action(self) -> Action:
         """Return a good move: perfect play in tictactoe; in connect_four a win, a block, or the middle."""
         return Action(text=self._game.words[self._expert()])

@@ -47,6 +47,8 @@ class Environment:
     """Smallest and largest total reward of an episode."""
     evaluation_only: bool = False
     """Whether its tasks are there to measure agents: training on them is refused."""
+    is_variant: ClassVar[bool] = False
+    """Whether this very class only adds to what the one above it can do: the agent is told what that one says."""
     parallel: int = 0
     """Instances that live, and step, at once where a step waits for another process; 0: it computes by itself."""
     _ending: StepResult | None = None
@@ -86,8 +88,9 @@ class Environment:
         """Free what the environment holds; called once, also after a failure."""
 
     def instructions(self) -> str:
-        """Return the instruction for the agent: the class docstring."""
-        return " ".join((type(self).__doc__ or "").split())
+        """Return the instruction for the agent: the docstring of the class, unless that is a variant."""
+        speaker = next(kind for kind in type(self).__mro__ if not vars(kind).get("is_variant"))
+        return " ".join((speaker.__doc__ or "").split())
 
     def tools(self) -> tuple[ToolSpec, ...]:
         """Return the tools, read from the methods marked with `quintain.tool`."""

@@ -118,6 +118,8 @@ class ReasoningGym(Environment):
 class Answered(ReasoningGym):
     """A dataset that stores an answer with full marks."""
 
+    is_variant = True
+
     def expert_action(self) -> Action:
         """Return the stored answer.
 

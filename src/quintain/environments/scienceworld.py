@@ -201,6 +201,8 @@ class ScienceWorld(Environment):
 class Listed(ScienceWorld):
     """A task whose valid actions are listed."""
 
+    is_variant = True
+
     def legal_actions(self) -> tuple[str, ...]:
         """Return what the package lists as valid here."""
         return self.valid_actions()

@@ -224,6 +224,8 @@ class TextArena(Environment):
 class Listed(TextArena):
     """A game that says which moves there are."""
 
+    is_variant = True
+
     def legal_actions(self) -> tuple[str, ...]:
         """Return the moves that the game offered last."""
         return self._moves
