@@ -77,6 +77,27 @@ def test_streams_that_share_a_prompt_read_it_from_one_slot(model: PreTrainedMode
     torch.testing.assert_close(ours.forward(slots, new), theirs.forward(slots, new), atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("length", [1, 15, 16, 17, 32, 63, 64, 190])
+def test_branches_continue_streams_and_leave_them_as_they_are(model: PreTrainedModel, length: int) -> None:
+    decoders = both(model)
+    prompts = [[7 * i % 60 for i in range(length)], [3, 4, 5]]
+    slots, branches = [3, 1, 3, 3], [[1, 2, 3], [4], [5], [6, 7]]
+    for decoder in decoders:
+        decoder.forward([3, 1], prompts)
+    ours, theirs = (decoder.branch(slots, branches) for decoder in decoders)
+    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+    alone = FastDecoder(model, max_length=200)
+    last = alone.forward(
+        [0, 2, 4, 5], [prompts[slot == 1] + ids for slot, ids in zip(slots, branches, strict=True)]
+    )
+    torch.testing.assert_close(ours[[2, 3, 4, 6]], last, atol=1e-4, rtol=1e-4)
+    again = FastDecoder(model, max_length=200).forward([1, 3], [prompts[1] + [8, 9], prompts[0] + [8]])
+    for decoder in decoders:
+        assert decoder.lengths[:4] == [0, 3, 0, length]
+        found = decoder.forward([1, 3], [[8, 9], [8]])
+        torch.testing.assert_close(found, again, atol=1e-4, rtol=1e-4)
+
+
 def test_many_prompts_go_through_in_rounds(qwen: PreTrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = both(qwen)
     monkeypatch.setattr("quintain.engines.fused_decoder.ROUND_TOKENS", 50)

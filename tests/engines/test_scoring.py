@@ -10,9 +10,17 @@ from tests.engines.conftest import small_model
 from transformers import PreTrainedModel
 
 from quintain.engines import scoring
-from quintain.engines.local import Local
+from quintain.engines.local import Local, decoder_for
 from quintain.engines.protocol import Candidates, Request, Sampling
-from quintain.engines.scoring import action_probabilities, candidate_logits, choose, scores
+from quintain.engines.scoring import (
+    Asked,
+    action_probabilities,
+    candidate_logprobs,
+    choose,
+    continuations,
+    longest,
+    scores,
+)
 from quintain.types import Completion, Failure
 
 IDS = ((5,), (6, 7), (8, 9, 10), (5, 11))
@@ -23,6 +31,31 @@ def request(name: str, prompt: tuple[int, ...], seed: int = 0, **settings: Any) 
     candidates = Candidates(token_ids=IDS, lengths=(1.0,) * len(IDS))
     sampling = replace(Sampling(candidates=candidates), **settings)
     return Request(session=name, prompt_ids=prompt, seed=seed, sampling=sampling)
+
+
+def chosen(
+    model: PreTrainedModel, streams: list[tuple[int, ...]], requests: list[Request], version: int = 0
+) -> tuple[list[Completion | Failure], int]:
+    decoder = decoder_for(model, 200)
+    logits = decoder.forward(range(len(streams)), streams)
+    asked = [
+        Asked(request=one, slot=slot, stream=stream, after=after)
+        for slot, (one, stream, after) in enumerate(zip(requests, streams, logits, strict=True))
+    ]
+    return choose(decoder, asked, version=version)
+
+
+def logprobs_of(
+    model: PreTrainedModel, streams: list[tuple[int, ...]], ids: tuple[tuple[int, ...], ...] = IDS
+) -> list[list[list[float]]]:
+    decoder = decoder_for(model, 200)
+    logits = decoder.forward(range(len(streams)), streams)
+    one = request("a", (), candidates=Candidates(token_ids=ids, lengths=(1.0,) * len(ids)))
+    asked = [
+        Asked(request=one, slot=slot, stream=stream, after=logits[slot])
+        for slot, stream in enumerate(streams)
+    ]
+    return candidate_logprobs(decoder, asked)[0]
 
 
 def plain(
@@ -46,9 +79,9 @@ def test_scores_by_hand() -> None:
 def test_a_synonym_takes_its_share_and_changes_nothing_else(model: PreTrainedModel) -> None:
     """GLAM: another name for an action changes the others through the softmax alone, one never chosen not at all."""
     wider = (*IDS, (12, 13))
-    before, after = (candidate_logits(model, [(STREAMS[0], ids)])[STREAMS[0], ids] for ids in (IDS, wider))
+    (before,), (after,) = (logprobs_of(model, [STREAMS[0]], ids) for ids in (IDS, wider))
     for few, many in zip(before, after[:-1], strict=True):
-        assert torch.allclose(few, many, atol=1e-5)
+        assert few == pytest.approx(many, abs=1e-5)
     logprobs = [plain(model, STREAMS[0], ids) for ids in wider]
     shares, with_synonym = (action_probabilities(own, (1,) * len(own)) for own in (logprobs[:-1], logprobs))
     left = 1 - with_synonym[-1]
@@ -58,16 +91,35 @@ def test_a_synonym_takes_its_share_and_changes_nothing_else(model: PreTrainedMod
     assert never == pytest.approx([*shares, 0.0])
 
 
+@pytest.mark.parametrize("most", [64, 1])
 def test_log_probs_are_those_of_the_plain_model_whatever_else_is_scored(
-    model: PreTrainedModel, monkeypatch: pytest.MonkeyPatch
+    model: PreTrainedModel, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    for most in (16_384, 10):
-        monkeypatch.setattr(scoring, "MOST_TOKENS", most)
-        found = candidate_logits(model, [(stream, IDS) for stream in STREAMS])
-        for stream in STREAMS:
-            for ids, logits in zip(IDS, found[stream, IDS], strict=True):
-                chosen = torch.log_softmax(logits, -1).gather(1, torch.tensor(ids)[:, None])[:, 0]
-                assert chosen.tolist() == pytest.approx(plain(model, stream, ids), abs=1e-4)
+    monkeypatch.setattr(scoring, "MOST_BRANCHES", most)
+    found = logprobs_of(model, list(STREAMS))
+    for stream, logprobs in zip(STREAMS, found, strict=True):
+        for ids, own in zip(IDS, logprobs, strict=True):
+            assert own == pytest.approx(plain(model, stream, ids), abs=1e-5)
+
+
+def test_in_double_precision_the_cache_changes_no_log_prob(model: PreTrainedModel) -> None:
+    stream = tuple(7 * i % 60 for i in range(40))
+    (found,) = logprobs_of(model.double(), [stream])
+    for ids, own in zip(IDS, found, strict=True):
+        assert own == pytest.approx(plain(model, stream, ids), abs=1e-6)
+
+
+def test_what_candidates_begin_alike_is_computed_once() -> None:
+    ids = ((5,), (5, 9), (5, 9, 1), (5, 9, 2), (6, 7), (6, 7))
+    after = continuations(ids)
+    assert {beginning: set(tokens) for beginning, tokens in after.items()} == {
+        (): {5, 6},
+        (5,): {9},
+        (5, 9): {1, 2},
+        (6,): {7},
+    }
+    assert longest(after) == [(5, 9), (6,)]
+    assert longest(continuations([(), (5,)])) == []
 
 
 def test_candidates_are_drawn_as_often_as_they_are_probable(qwen: PreTrainedModel) -> None:
@@ -76,8 +128,12 @@ def test_candidates_are_drawn_as_often_as_they_are_probable(qwen: PreTrainedMode
         request("a", (1, 2, 3), seed, candidates=Candidates(token_ids=IDS, lengths=lengths))
         for seed in range(1500)
     ]
-    results, num_read = choose(qwen, [(1, 2, 3)] * len(asked), asked, version=2)
-    assert num_read == 3 + 8
+    engine = Local(qwen)
+    engine.sync(2)
+    for number, one in enumerate(asked):
+        engine.submit(replace(one, session=str(number)))
+    results = [reply.result for reply in engine.advance()]
+    assert engine.num_prefilled == 3 + 1 + 2 + 1
     counts = Counter(result.token_ids for result in results if isinstance(result, Completion))
     wanted = action_probabilities([plain(qwen, (1, 2, 3), ids) for ids in IDS], lengths)
     for ids, probability in zip(IDS, wanted, strict=True):
@@ -89,12 +145,8 @@ def test_candidates_are_drawn_as_often_as_they_are_probable(qwen: PreTrainedMode
 
 def test_temperature_0_takes_the_best_and_others_temper_the_tokens(qwen: PreTrainedModel) -> None:
     best = max(IDS, key=lambda ids: sum(plain(qwen, (1, 2, 3), ids)))
-    (greedy, tempered), _ = choose(
-        qwen,
-        [(1, 2, 3)] * 2,
-        [request("a", (), temperature=0.0), request("a", (), temperature=0.5)],
-        version=0,
-    )
+    asked = [request("a", (), temperature=0.0), request("a", (), temperature=0.5)]
+    (greedy, tempered), _ = chosen(qwen, [(1, 2, 3)] * 2, asked)
     assert isinstance(greedy, Completion)
     assert isinstance(tempered, Completion)
     assert greedy.token_ids == best
@@ -103,12 +155,9 @@ def test_temperature_0_takes_the_best_and_others_temper_the_tokens(qwen: PreTrai
 
 
 def test_a_candidate_without_room_is_cut(qwen: PreTrainedModel) -> None:
-    (result,), _ = choose(
-        qwen,
-        [(1, 2)],
-        [request("a", (), max_tokens=1, candidates=Candidates(token_ids=((8, 9),), lengths=(1.0,)))],
-        version=0,
-    )
+    candidates = Candidates(token_ids=((8, 9),), lengths=(1.0,))
+    (result,), num_read = chosen(qwen, [(1, 2)], [request("a", (), max_tokens=1, candidates=candidates)])
+    assert num_read == 0
     assert isinstance(result, Completion)
     assert (result.token_ids, result.stop) == ((8,), "length")
 
@@ -117,7 +166,7 @@ def test_weights_that_are_not_finite_are_the_engines_failure() -> None:
     model = small_model("qwen3")
     with torch.no_grad():
         next(iter(model.parameters())).fill_(float("nan"))
-    (result,), _ = choose(model, [(1, 2)], [request("a", ())], version=0)
+    (result,), _ = chosen(model, [(1, 2)], [request("a", ())])
     assert isinstance(result, Failure)
     assert (result.owner, result.kind) == ("engine", "not_finite")
 
@@ -135,3 +184,50 @@ def test_the_engine_chooses_and_samples_in_one_session(model: PreTrainedModel) -
     assert isinstance(second.result, Completion)
     stream = (1, 2, 3, *first.result.token_ids, 12)
     assert second.result.logprobs == pytest.approx(plain(model, stream, second.result.token_ids), abs=1e-4)
+
+
+def episode(engine: Local, prompts: list[tuple[int, ...]], *, keeps: bool) -> list[Completion]:
+    """Choose after each of `prompts`, in one session that `keeps` its cache, or in a new one for every turn."""
+    stream: tuple[int, ...] = ()
+    found: list[Completion] = []
+    for turn, prompt in enumerate(prompts):
+        if keeps:
+            engine.submit(request("kept", prompt, seed=turn))
+        else:
+            engine.submit(request(str(turn), (*stream, *prompt), seed=turn))
+        (reply,) = engine.advance()
+        assert isinstance(reply.result, Completion)
+        found.append(reply.result)
+        stream = (*stream, *prompt, *reply.result.token_ids)
+    return found
+
+
+def test_a_stream_stays_in_the_cache_between_turns_and_nothing_else_changes(model: PreTrainedModel) -> None:
+    prompts = [tuple(7 * i % 60 for i in range(start, start + 14)) for start in range(8)]
+    kept, anew = Local(model), Local(model)
+    ours, theirs = episode(kept, prompts, keeps=True), episode(anew, prompts, keeps=False)
+    assert [one.token_ids for one in ours] == [one.token_ids for one in theirs]
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-5)
+    branches = 4 * len(prompts)
+    said = sum(len(one.token_ids) for one in ours[:-1])
+    assert kept.num_prefilled == sum(map(len, prompts)) + said + branches
+    assert anew.num_prefilled > 3 * kept.num_prefilled
+
+
+def test_new_weights_score_the_whole_stream_again() -> None:
+    model = small_model("qwen3")
+    engine = Local(model)
+    engine.submit(request("a", (1, 2, 3)))
+    (first,) = engine.advance()
+    assert isinstance(first.result, Completion)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(1.3)
+    engine.sync(1)
+    engine.submit(request("a", (4,)))
+    (second,) = engine.advance()
+    assert isinstance(second.result, Completion)
+    assert second.result.policy_version == 1
+    stream = (1, 2, 3, *first.result.token_ids, 4)
+    assert second.result.logprobs == pytest.approx(plain(model, stream, second.result.token_ids), abs=1e-5)

@@ -9,6 +9,7 @@ rule: `refresh` must follow every change of the weights; it drops every cached k
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -31,6 +32,14 @@ class Decoder(Protocol):
 
     def forward(self, slots: Sequence[int], new_ids: Sequence[Sequence[int]]) -> Tensor:
         """Append `new_ids[i]` to the stream in `slots[i]` and return the logits [R, V] after each last token."""
+        ...
+
+    def branch(self, slots: Sequence[int], new_ids: Sequence[Sequence[int]]) -> Tensor:
+        """Return the logits after every token of all `new_ids`, each of which continues a stream by itself.
+
+        `new_ids[i]` follow the stream in `slots[i]`, which stays as it is and may be named several times. The result is
+        [sum of their lengths, V], in order.
+        """
         ...
 
     def clear(self, slot: int) -> None:
@@ -66,14 +75,23 @@ class GenericDecoder:
             rows.append(output.logits[0, -1])
         return torch.stack(rows)
 
+    @torch.inference_mode()
+    def branch(self, slots: Sequence[int], new_ids: Sequence[Sequence[int]]) -> Tensor:
+        """See `Decoder.branch`."""
+        rows: list[Tensor] = []
+        for slot, ids in zip(slots, new_ids, strict=True):
+            inputs = torch.tensor([list(ids)], device=self.model.device)
+            cache = deepcopy(self._caches[slot])
+            output: Any = cast(Any, self.model)(input_ids=inputs, past_key_values=cache, use_cache=True)
+            rows.append(output.logits[0])
+        return torch.cat(rows)
+
     def clear(self, slot: int) -> None:
         """See `Decoder.clear`."""
         self._caches.pop(slot, None)
 
     def copy(self, source: int, targets: Sequence[int]) -> None:
         """See `Decoder.copy`."""
-        from copy import deepcopy
-
         for target in targets:
             self._caches[target] = deepcopy(self._caches[source])
 
@@ -129,6 +147,26 @@ class FastDecoder:
     @torch.inference_mode()
     def forward(self, slots: Sequence[int], new_ids: Sequence[Sequence[int]]) -> Tensor:
         """See `Decoder.forward`."""
+        hidden, rows = self._extend(slots, new_ids)
+        return self._head(
+            rms_norm(hidden if rows.is_decode else hidden.index_select(0, rows.last), self._base.norm)
+        )
+
+    @torch.inference_mode()
+    def branch(self, slots: Sequence[int], new_ids: Sequence[Sequence[int]]) -> Tensor:
+        """See `Decoder.branch`: the streams are copied to slots behind all others, for this call."""
+        known = len(self.lengths)
+        copies: dict[int, list[int]] = {}
+        for place, slot in enumerate(slots):
+            copies.setdefault(slot, []).append(known + place)
+        for slot, places in copies.items():
+            self.copy(slot, places)
+        hidden, _ = self._extend(range(known, known + len(slots)), new_ids)
+        del self.lengths[known:]
+        return self._head(rms_norm(hidden, self._base.norm))
+
+    def _extend(self, slots: Sequence[int], new_ids: Sequence[Sequence[int]]) -> tuple[Tensor, _Rows]:
+        """Append `new_ids` to the streams in `slots` and return the hidden states [N, D] of the new tokens."""
         counts = [len(ids) for ids in new_ids]
         self._reserve(max(slots) + 1, 0)
         starts = [self.lengths[slot] for slot in slots]
@@ -147,8 +185,7 @@ class FastDecoder:
             keys[rows.token_slots, :, rows.positions] = key
             values[rows.token_slots, :, rows.positions] = value.view(-1, self.num_kv, self.dimension)
             hidden = layer.finish(hidden, rows.attend(query, keys, values))
-        last = hidden if rows.is_decode else hidden.index_select(0, rows.last)
-        return self._head(rms_norm(last, self._base.norm))
+        return hidden, rows
 
     def _reserve(self, num_slots: int, length: int) -> None:
         """Grow the cache to `num_slots` slots of `length` tokens."""

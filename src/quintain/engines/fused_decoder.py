@@ -98,6 +98,36 @@ class FusedDecoder:
         self._reserve(max(slots) + 1, max(ends))
         for slot, end in zip(slots, ends, strict=True):
             self.lengths[slot] = end
+        return self._rounds(slots, starts, new_ids, self._leaders(slots))
+
+    @torch.inference_mode()
+    def branch(self, slots: Sequence[int], new_ids: Sequence[Sequence[int]]) -> Tensor:
+        """See `Decoder.branch`: each reads its stream from the stream's own slot, all but the last block of it."""
+        known = len(self.lengths)
+        starts = [self.lengths[slot] for slot in slots]
+        self._reserve(
+            known + len(slots), max(start + len(ids) for start, ids in zip(starts, new_ids, strict=True))
+        )
+        del self.lengths[known:]
+        spare = range(known, known + len(slots))
+        to, source, block = (torch.tensor(places) for places in (spare, slots, [s // BLOCK for s in starts]))
+        for keys, values in zip(self._keys, self._values, strict=True):
+            keys[to, :, block] = keys[source, :, block]
+            blocks = values.view(*values.shape[:2], -1, BLOCK, values.shape[-1])
+            blocks[to, :, block] = blocks[source, :, block]
+        leaders = [(slot, start // BLOCK * BLOCK) for slot, start in zip(slots, starts, strict=True)]
+        return self._rounds(spare, starts, new_ids, leaders, is_every=True)
+
+    def _rounds(
+        self,
+        slots: Sequence[int],
+        starts: Sequence[int],
+        new_ids: Sequence[Sequence[int]],
+        leaders: Sequence[tuple[int, int]],
+        *,
+        is_every: bool = False,
+    ) -> Tensor:
+        """Return the logits after the last token of each stream, or after every new one, a few streams at a time."""
         outputs: list[Tensor] = []
         first = 0
         while first < len(slots):
@@ -106,13 +136,14 @@ class FusedDecoder:
                 tokens += len(new_ids[last])
                 last += 1
             part = slice(first, last)
-            outputs.append(self._round(slots[part], starts[part], new_ids[part]))
+            counts = [len(ids) for ids in new_ids[part]]
+            rows = _Rows(slots[part], starts[part], counts, leaders[part], is_every=is_every)
+            outputs.append(self._round(rows, new_ids[part]))
             first = last
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
-    def _round(self, slots: Sequence[int], starts: Sequence[int], new_ids: Sequence[Sequence[int]]) -> Tensor:
+    def _round(self, rows: _Rows, new_ids: Sequence[Sequence[int]]) -> Tensor:
         """Return the logits of a few streams."""
-        rows = _Rows(slots, starts, [len(ids) for ids in new_ids], self._leaders(slots))
         hidden = self._base.embed_tokens(torch.from_numpy(np.array([i for ids in new_ids for i in ids])))
         for index, layer in enumerate(self._layers):
             projected = layer.project(hidden)
@@ -201,6 +232,8 @@ class _Rows:
         starts: Sequence[int],
         counts: Sequence[int],
         leaders: Sequence[tuple[int, int]],
+        *,
+        is_every: bool,
     ) -> None:
         count, past, slot = np.array(counts), np.array(starts), np.array(slots)
         ends = count.cumsum()
@@ -208,8 +241,8 @@ class _Rows:
         positions = past if is_decode else np.arange(ends[-1]) + (past - ends + count).repeat(count)
         self.token_slots = torch.from_numpy(slot if is_decode else slot.repeat(count))
         self.positions = torch.from_numpy(positions)
-        self.last = None if is_decode else torch.from_numpy(ends - 1)
-        """place of each stream's last token; None where each has one"""
+        self.last = None if is_decode or is_every else torch.from_numpy(ends - 1)
+        """place of each stream's last token; None where each has one, or every token is asked for"""
         leader, shared = np.array(leaders).T.copy()
         self.places = tuple(map(torch.from_numpy, (ends - count, count, past, slot, leader, shared)))
 

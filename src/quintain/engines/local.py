@@ -21,7 +21,7 @@ from quintain.engines.decoder import Decoder, FastDecoder, GenericDecoder
 from quintain.engines.fused_decoder import FusedDecoder, can_decode
 from quintain.engines.protocol import Guide, Reply, Request
 from quintain.engines.sampling import guided, sample, uniforms
-from quintain.engines.scoring import choose
+from quintain.engines.scoring import Asked, choose
 from quintain.errors import EngineFault
 from quintain.models.families import unsupported
 from quintain.types import Completion, Failure
@@ -159,12 +159,16 @@ class Local:
         if not asked:
             return []
         self._queue = [request for request in self._queue if request.sampling.candidates is None]
-        sessions = [self._open(request) for request in asked]
-        results, num_read = choose(self.model, [s.ids for s in sessions], asked, version=self._version)
+        jobs = [_Job(request, self._open(request)) for request in asked]
+        read = [
+            Asked(request=job.request, slot=job.session.slot, stream=tuple(job.session.ids), after=after)
+            for job, after in zip(jobs, self._forward(jobs), strict=True)
+        ]
+        results, num_read = choose(self.decoder, read, version=self._version)
         self.num_prefilled += num_read
-        for session, result in zip(sessions, results, strict=True):
+        for job, result in zip(jobs, results, strict=True):
             if not isinstance(result, Failure):
-                session.ids.extend(result.token_ids)
+                job.session.ids.extend(result.token_ids)
                 self.num_sampled += len(result.token_ids)
         return [Reply(session=r.session, result=found) for r, found in zip(asked, results, strict=True)]
 

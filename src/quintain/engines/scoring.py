@@ -10,72 +10,134 @@ these: ∇log π(a) = ∇score(a) - Σ_b π(b) ∇score(b). The second term is t
 it adds nothing to a policy gradient whose advantages have mean zero there, and little where the model writes
 hardly anything but candidates; with a length of 1 the first term is the gradient of the tokens' log-probs.
 
-The one rule: the work on a prompt is done once for all of its candidates, where the model's family allows it.
+The one rule: a stream is read once, and stays in the decoder's cache from turn to turn; what candidates add to it is
+computed as branches that leave it as it is, and what they begin alike is computed once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from quintain.engines.decoder import Decoder
 from quintain.engines.protocol import Request
 from quintain.engines.sampling import uniforms
-from quintain.models.families import unsupported
-from quintain.models.packed import Stream, hidden_states, logits_of, plan
 from quintain.types import Completion, Failure
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+MOST_BRANCHES = 64
+"""Branches of one forward pass; each holds a slot of the cache for as long."""
+Tokens = tuple[int, ...]
 
-MOST_TOKENS = 16_384
-"""Tokens of one forward pass; more requests than fit are scored in several."""
-Key = tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]
-"""A stream so far, and the candidates for its continuation."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request that names candidates, its stream in the cache: ``Asked(request=…, slot=0, …)``."""
+
+    request: Request
+    slot: int
+    stream: Tokens
+    """the ids so far, the prompt of the request included"""
+    after: Tensor
+    """logits [V] of the token after the stream"""
+
+    @property
+    def candidates(self) -> tuple[Tokens, ...]:
+        """The candidates, cut where the request allows no more tokens."""
+        sampling = self.request.sampling
+        assert sampling.candidates is not None, "only requests with candidates are scored"
+        return tuple(ids[: sampling.max_tokens] for ids in sampling.candidates.token_ids)
+
+    @property
+    def heat(self) -> float:
+        """What logits are divided by."""
+        return self.request.sampling.temperature or 1.0
 
 
 @torch.inference_mode()
 def choose(
-    model: PreTrainedModel, streams: Sequence[Sequence[int]], requests: Sequence[Request], *, version: int
+    decoder: Decoder, asked: Sequence[Asked], *, version: int
 ) -> tuple[list[Completion | Failure], int]:
-    """Return what each of `requests` chose of its candidates, and the number of tokens that were read.
+    """Return what each of `asked` chose of its candidates, and the number of tokens that were computed for it.
 
-    `streams` [R] are the ids so far, the prompts of the requests included. Candidates longer than the
-    request's `max_tokens` are cut there; a cut completion ends with ``length``. Temperature 0 takes the best.
+    Candidates longer than the request's `max_tokens` are cut there; a cut completion ends with ``length``.
+    Temperature 0 takes the best. Those that ask the same of the same stream are computed once.
     """
-    keys = [_key(stream, request) for stream, request in zip(streams, requests, strict=True)]
-    logits = candidate_logits(model, list(dict.fromkeys(keys)))
+    keys = [(one.stream, one.candidates, one.heat) for one in asked]
+    different: dict[tuple[Tokens, tuple[Tokens, ...], float], Asked] = {}
+    for key, one in zip(keys, asked, strict=True):
+        different.setdefault(key, one)
+    found, num_read = candidate_logprobs(decoder, list(different.values()))
+    tables = dict(zip(different, found, strict=True))
     numbers = uniforms(
-        np.array([request.seed for request in requests], dtype=np.uint64),
-        np.zeros(len(requests), dtype=np.uint64),
+        np.array([one.request.seed for one in asked], dtype=np.uint64), np.zeros(len(asked), dtype=np.uint64)
     )
-    tables: dict[tuple[Key, float], list[list[float]]] = {}
-    results: list[Completion | Failure] = []
-    for request, key, number in zip(requests, keys, numbers, strict=True):
-        heat = request.sampling.temperature or 1.0
-        if (key, heat) not in tables:
-            tables[key, heat] = _logprobs(key, logits[key], heat)
-        results.append(_chosen(request, key, tables[key, heat], float(number), version))
-    return results, sum(len(stream) + sum(map(len, ids)) for stream, ids in logits)
+    chosen = [
+        _chosen(one, tables[key], float(number), version)
+        for one, key, number in zip(asked, keys, numbers, strict=True)
+    ]
+    return chosen, num_read
 
 
-def candidate_logits(model: PreTrainedModel, keys: Sequence[Key]) -> dict[Key, list[Tensor]]:
-    """Return for each stream and candidate the logits [tokens of the candidate, V] that predict its tokens."""
-    forward = _padded if unsupported(model) else _packed
-    found: dict[Key, list[Tensor]] = {}
-    chunk: list[Key] = []
-    size = 0
-    for key in keys:
-        width = len(key[0]) + sum(map(len, key[1]))
-        if chunk and size + width > MOST_TOKENS:
-            found |= forward(model, chunk)
-            chunk, size = [], 0
-        chunk.append(key)
-        size += width
-    return found | forward(model, chunk)
+def candidate_logprobs(decoder: Decoder, asked: Sequence[Asked]) -> tuple[list[list[list[float]]], int]:
+    """Return the log-prob of every token of every candidate of each of `asked`, and how many tokens were computed.
+
+    They are those of softmax(logits / heat) over the whole vocabulary.
+    """
+    following = [continuations(one.candidates) for one in asked]
+    found: dict[tuple[int, Tokens, int], float] = {}
+    rows = [(place, ()) for place in range(len(asked))]
+    _read(found, torch.stack([one.after for one in asked]), rows, asked, following)
+    branches = [(place, branch) for place, after in enumerate(following) for branch in longest(after)]
+    for first in range(0, len(branches), MOST_BRANCHES):
+        part = branches[first : first + MOST_BRANCHES]
+        logits = decoder.branch([asked[place].slot for place, _ in part], [ids for _, ids in part])
+        rows = [(place, ids[: end + 1]) for place, ids in part for end in range(len(ids))]
+        _read(found, logits, rows, asked, following)
+    tables = [
+        [[found[place, ids[:i], token] for i, token in enumerate(ids)] for ids in one.candidates]
+        for place, one in enumerate(asked)
+    ]
+    return tables, sum(len(ids) for _, ids in branches)
+
+
+def continuations(candidates: Sequence[Tokens]) -> dict[Tokens, dict[int, None]]:
+    """Return each beginning of `candidates`, the empty one included, with the tokens that go on from it.
+
+    Example: (5,), (5, 9) → {(): {5}, (5,): {9}}.
+    """
+    found: dict[Tokens, dict[int, None]] = {}
+    for ids in candidates:
+        for place, token in enumerate(ids):
+            found.setdefault(ids[:place], {})[token] = None
+    return found
+
+
+def longest(following: Mapping[Tokens, Iterable[int]]) -> list[Tokens]:
+    """Return the beginnings in `following`, a result of `continuations`, that no other one goes on from."""
+    return [
+        beginning
+        for beginning, tokens in following.items()
+        if beginning and not any((*beginning, token) in following for token in tokens)
+    ]
+
+
+def _read(
+    found: dict[tuple[int, Tokens, int], float],
+    logits: Tensor,
+    rows: Sequence[tuple[int, Tokens]],
+    asked: Sequence[Asked],
+    following: Sequence[Mapping[Tokens, Iterable[int]]],
+) -> None:
+    """Note in `found` what `logits` [rows, V] say of the tokens that go on after each of `rows`."""
+    heats = torch.tensor([asked[place].heat for place, _ in rows], device=logits.device)
+    logprobs = torch.log_softmax(logits.float() / heats[:, None], dim=-1)
+    wanted = [(row, at, t) for row, at in enumerate(rows) for t in following[at[0]][at[1]]]
+    picked = logprobs[[row for row, _, _ in wanted], [token for _, _, token in wanted]].tolist()
+    found.update({(*at, t): value for (_, at, t), value in zip(wanted, picked, strict=True)})
 
 
 def scores(logprobs: Sequence[Sequence[float]], lengths: Sequence[float]) -> list[float]:
@@ -92,26 +154,9 @@ def action_probabilities(logprobs: Sequence[Sequence[float]], lengths: Sequence[
     return torch.softmax(torch.tensor(scores(logprobs, lengths), dtype=torch.float64), dim=0).tolist()
 
 
-def _key(stream: Sequence[int], request: Request) -> Key:
-    assert request.sampling.candidates is not None, "only requests with candidates are scored"
-    limit = request.sampling.max_tokens
-    return tuple(stream), tuple(ids[:limit] for ids in request.sampling.candidates.token_ids)
-
-
-def _logprobs(key: Key, logits: Sequence[Tensor], heat: float) -> list[list[float]]:
-    """Return the log-probs of the tokens of each candidate, tempered by `heat`."""
-    found: list[list[float]] = []
-    for ids, rows in zip(key[1], logits, strict=True):
-        distribution = torch.log_softmax(rows.float() / heat, dim=-1)
-        found.append(distribution.gather(1, torch.tensor(ids, device=rows.device)[:, None])[:, 0].tolist())
-    return found
-
-
-def _chosen(
-    request: Request, key: Key, logprobs: list[list[float]], number: float, version: int
-) -> Completion | Failure:
+def _chosen(one: Asked, logprobs: list[list[float]], number: float, version: int) -> Completion | Failure:
     """Draw a candidate with the uniform `number`."""
-    sampling = request.sampling
+    sampling = one.request.sampling
     assert sampling.candidates is not None, "only requests with candidates are scored"
     probabilities = np.array(action_probabilities(logprobs, sampling.candidates.lengths))
     if not np.isfinite(probabilities).all():
@@ -121,58 +166,11 @@ def _chosen(
     cumulative = probabilities.cumsum()
     drawn = int(np.searchsorted(cumulative, number * cumulative[-1], side="right"))
     index = int(probabilities.argmax()) if sampling.temperature == 0 else min(drawn, len(probabilities) - 1)
-    is_whole = key[1][index] == sampling.candidates.token_ids[index]
+    token_ids = one.candidates[index]
+    is_whole = token_ids == sampling.candidates.token_ids[index]
     return Completion(
-        token_ids=key[1][index],
+        token_ids=token_ids,
         logprobs=tuple(logprobs[index]),
         stop="stop" if is_whole else "length",
         policy_version=version,
     )
-
-
-def _packed(model: PreTrainedModel, keys: Sequence[Key]) -> dict[Key, list[Tensor]]:
-    """Compute each stream once, and its candidates, all but their last tokens, as branches of it."""
-    ids: list[int] = []
-    positions: list[int] = []
-    streams: list[Stream] = []
-    predictors: list[int] = []
-    for stream, candidates in keys:
-        start, length = len(ids), len(stream)
-        ids += stream
-        positions += range(length)
-        streams.append(Stream(start, length))
-        for candidate in candidates:
-            branch = len(ids)
-            ids += candidate[:-1]
-            positions += range(length, length + len(candidate) - 1)
-            if len(candidate) > 1:
-                streams.append(Stream(branch, len(candidate) - 1, ((start, length),)))
-            predictors += [start + length - 1, *range(branch, len(ids))]
-    device = model.device
-    hidden = hidden_states(
-        model,
-        torch.tensor(ids, device=device),
-        torch.tensor(positions, device=device),
-        plan(streams, device=device),
-    )
-    rows = logits_of(model, hidden.index_select(0, torch.tensor(predictors, device=device)))
-    return _split(rows, keys)
-
-
-def _padded(model: PreTrainedModel, keys: Sequence[Key]) -> dict[Key, list[Tensor]]:
-    """Compute a padded row for each candidate."""
-    rows = [(*stream, *candidate[:-1]) for stream, candidates in keys for candidate in candidates]
-    width = max(map(len, rows))
-    device = model.device
-    inputs = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], device=device)
-    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows], device=device)
-    output: Any = cast(Any, model)(input_ids=inputs, attention_mask=mask, use_cache=False)
-    firsts = [len(stream) - 1 for stream, candidates in keys for _ in candidates]
-    parts = [logits[first : len(row)] for logits, first, row in zip(output.logits, firsts, rows, strict=True)]
-    return _split(torch.cat(parts), keys)
-
-
-def _split(rows: Tensor, keys: Sequence[Key]) -> dict[Key, list[Tensor]]:
-    """Return `rows` [all tokens of all candidates, V] by key and candidate."""
-    parts = iter(rows.split([len(ids) for _, candidates in keys for ids in candidates]))
-    return {key: [next(parts) for _ in key[1]] for key in keys}
