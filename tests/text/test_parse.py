@@ -21,6 +21,7 @@ from quintain.text.parse import (
     read_json,
     tools_text,
     write_react,
+    write_text,
     write_tool_calls,
 )
 from quintain.types import Action, ToolCall, ToolSpec
@@ -336,3 +337,9 @@ def test_tools_are_listed_for_templates_that_cannot() -> None:
         '{"name": "look", "description": "Look.", "parameters": {}}\n'
         'To call a tool, write <tool_call>{"name": NAME, "arguments": {...}}</tool_call>'
     )
+
+
+def test_plain_text_has_no_form_for_a_tool_call() -> None:
+    assert write_text(Action(text="go left")) == "go left"
+    with pytest.raises(DataError, match="a plain text action has no tool calls: got click; take the agent tools"):
+        write_text(Action(tool_calls=(ToolCall(name="click", arguments={"x": 1}),)))

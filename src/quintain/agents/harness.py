@@ -23,6 +23,7 @@ from quintain.text.parse import (
     parse_text,
     tools_text,
     write_react,
+    write_text,
 )
 from quintain.text.tool_formats import FORMATS, CallFormat, format_named
 from quintain.types import Action, Completion, Message, Observation, ToolSpec, as_content, as_text
@@ -93,7 +94,7 @@ class PlainText:
     def open(self, brief: Brief) -> ChatSession:
         """See `Agent.open`."""
         sampling = sampling_of(self.chat, self.temperature, self.max_tokens)
-        wording = Wording(parse=parse_text, write=lambda action: action.text)
+        wording = Wording(parse=parse_text, write=write_text)
         return ChatSession(self.chat, sampling, wording, system_text(brief))
 
 

@@ -38,6 +38,19 @@ def parse_text(text: str) -> Action:
     return Action(text=text.strip())
 
 
+def write_text(action: Action) -> str:
+    """Return the text of `action`.
+
+    Raises:
+        DataError: `action` is a tool call, which plain text has no form for.
+    """
+    if action.tool_calls:
+        raise DataError(
+            f"a plain text action has no tool calls: got {action.tool_calls[0].name}; take the agent tools, or auto"
+        )
+    return action.text
+
+
 def parse_choice(text: str, legal: Sequence[str]) -> Action:
     """Return the legal action that `text` is, blanks around it aside."""
     said = text.strip()
