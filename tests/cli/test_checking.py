@@ -26,6 +26,19 @@ class Broken(quintain.Environment):
         return quintain.StepResult(observation="x", reward=float("nan"))
 '''
 
+SLOW_WORLD = '''
+import threading
+import quintain
+
+
+class Slow(quintain.Environment):
+    """Take your time."""
+
+    def reset(self, task):
+        threading.Event().wait(3)
+        return "go"
+'''
+
 
 def write_weights(folder: Path) -> None:
     folder.joinpath("weights").write_bytes(b"12")
@@ -66,6 +79,12 @@ def test_a_good_environment_passes(cli: Cli) -> None:
     assert (found.status, report["target"], report["has_passed"]) == (0, "guess", True)
     assert report["measured"]["expert/success"] == 1.0
     assert {row["state"] for row in report["findings"]} <= {"pass", "skip"}
+
+
+def test_a_probe_takes_no_longer_than_it_was_given(cli: Cli) -> None:
+    Path("world.py").write_text(SLOW_WORLD)
+    found = cli("check", "world.py:Slow", "--episodes", "1", "--deadline", "1")
+    assert found.status == 3 and "took longer than 1 s, in reset" in found.out
 
 
 def test_a_broken_environment_is_status_3(cli: Cli) -> None:

@@ -1,6 +1,8 @@
 """Environments of verifiers in a worker (``.venv-verifiers``, which `make test-real` sets up)."""
 
+import queue
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -9,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from quintain.environments import verifiers
+from quintain.environments import verifiers, verifiers_rollout
 from quintain.environments.measures import children
 from quintain.environments.protocol import Legal, advance, begin, tool_action
 from quintain.environments.verifiers import Verifiers
+from quintain.environments.verifiers_rollout import End, Loop, Question
 from quintain.environments.worker import Worker, WorkerFault
 from quintain.errors import MissingExtra, UsageError
 from quintain.types import Action, Image, Text
@@ -59,6 +62,36 @@ def test_another_version_is_named(monkeypatch: pytest.MonkeyPatch, found: str) -
         UsageError, match=rf"verifiers: got version {found}; it needs its API of 0\.1: pip install"
     ):
         Verifiers("x.py")
+
+
+def test_an_answer_that_comes_at_once_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one who is asked may answer before the one who asks waits."""
+
+    class Slow(queue.SimpleQueue[Any]):
+        def put(self, item: Any, *_: Any, **__: Any) -> None:
+            super().put(item)
+            time.sleep(0.2)
+
+    class Asks:
+        """Asks once, and is pleased with whatever is said."""
+
+        rubric = SimpleNamespace(score_rollout=nothing, cleanup=nothing)
+        _teardown = nothing
+
+        async def rollout(self, row: Any, ask: Any, *_: Any) -> Any:
+            return {"reward": float(await ask([row], []) == "yes")}
+
+    monkeypatch.setattr(verifiers_rollout.queue, "SimpleQueue", Slow)
+    monkeypatch.setattr(verifiers_rollout, "_client", lambda ask: ask)  # pyright: ignore[reportUnknownLambdaType]
+    monkeypatch.setattr(verifiers_rollout, "response", lambda action: action.text)  # pyright: ignore[reportUnknownLambdaType]
+    with closing(Loop(Asks(), deadline=60.0)) as loop:
+        assert isinstance(loop.begin({}), Question)
+        end = loop.reply(Action(text="yes"))
+        assert isinstance(end, End) and end.state["reward"] == 1.0
+
+
+async def nothing(*_: Any) -> None:
+    """Do nothing."""
 
 
 @real

@@ -49,6 +49,8 @@ class Higher(vf.MultiTurnEnv):  # pyright: ignore[reportUntypedBaseClass]
         if said == str(answer) or not state["left"]:
             state["final_env_response"] = [vf.UserMessage(content="that was it")]
             return state["final_env_response"]
+        if not said.lstrip("-").isdecimal():
+            return [vf.UserMessage(content="say a number")]
         return [vf.UserMessage(content="more" if int(said) < answer else "less")]
 
 

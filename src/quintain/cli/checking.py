@@ -41,6 +41,7 @@ def check(argv: Sequence[str]) -> int:
         "show mean and variance, instead of the conformance suite",
         "N",
     )
+    parser.flag("--deadline", "seconds that a probe of an environment may take (default 60)", "S", "60")
     parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", "runs")
     parser.flag("--load", "play in N instances of an environment at once, instead of the suite", "N")
     parser.switch("--json", "print JSON")
@@ -58,7 +59,8 @@ def check(argv: Sequence[str]) -> int:
         return report(str(folder), list(model_lines(folder)), arguments.json, ModelError)
     if arguments.target.startswith((".", "/", "~")) and ":" not in arguments.target:
         raise UsageError(f"quintain check: got {arguments.target!r}, which is no folder; check the path")
-    return check_environment(arguments.target, episodes, arguments.json)
+    deadline = whole_number(arguments.deadline, "--deadline", least=1)
+    return check_environment(arguments.target, episodes, deadline, arguments.json)
 
 
 def is_run(folder: Path) -> bool:
@@ -66,13 +68,13 @@ def is_run(folder: Path) -> bool:
     return (folder / "run.db").is_file()
 
 
-def check_environment(spec: str, episodes: int, is_json: bool) -> int:
-    """Run the conformance suite and return the exit status."""
+def check_environment(spec: str, episodes: int, deadline: int, is_json: bool) -> int:
+    """Run the conformance suite, with so many seconds for each probe, and return the exit status."""
     from quintain.cli.rehearsal import named
     from quintain.environments.check import check as conformance
 
     named(spec)
-    found = conformance(spec, episodes=episodes)
+    found = conformance(spec, episodes=episodes, deadline=deadline)
     lines = [Line(finding.name, finding.state, finding.detail) for finding in found.findings]
     return report(spec, lines, is_json, EnvironmentFault, dict(found.measured))
 

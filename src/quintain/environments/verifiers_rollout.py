@@ -65,7 +65,8 @@ class Loop:
         self._episode: Future[None] | None = None
         self._answer: asyncio.Future[Any] | None = None
         self._client = _client(self._asked)
-        threading.Thread(target=self._loop.run_forever, name="quintain-verifiers", daemon=True).start()
+        self._thread = threading.Thread(target=self._live, name="quintain-verifiers", daemon=True)
+        self._thread.start()
 
     def begin(self, row: Mapping[str, Any]) -> Question | End:
         """Start an episode of the data set's `row` and return what is asked first."""
@@ -98,6 +99,12 @@ class Loop:
             teardown.result(self._deadline)
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(CLOSING)
+
+    def _live(self) -> None:
+        """Run what is asked of the thread until it is stopped."""
+        self._loop.run_forever()
+        self._loop.close()
 
     async def _play(self, row: Mapping[str, Any], said: "queue.SimpleQueue[Any]") -> None:
         """Play and grade an episode; whatever comes of it is `said`."""
@@ -118,9 +125,9 @@ class Loop:
 
     async def _asked(self, messages: Sequence[Any], tools: Sequence[Any]) -> Any:
         """Put a question and wait for its answer."""
-        self._answer = asyncio.get_running_loop().create_future()
+        answer = self._answer = asyncio.get_running_loop().create_future()
         self._said.put(Question(messages=messages, tools=tools))
-        return await self._answer
+        return await answer  # from here on the other thread may have taken it already
 
     def _next(self) -> Question | End:
         """Return what is said next.
