@@ -15,7 +15,7 @@ ALL: dict[str, Any] = {
     "eval_episodes": 128,
     "learning_rate": 1e-3,
 }
-RATES = (1e-3, 5e-4, 2.5e-4)
+RATES, TWO_RATES = (1e-3, 5e-4, 2.5e-4), (1e-3, 5e-4)
 """Learning rates of which each arm has the best, where success or return is what is compared."""
 BABY = "babyai/GoToObjS6?max_turns=10"
 BOXES, GUESS = "sokoban?scramble=8&walls=0", "guess?high=8&max_turns=4"
