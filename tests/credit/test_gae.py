@@ -190,3 +190,36 @@ def test_bilevel_below_lambda_one_reads_the_values_at_turn_ends(trajectory: Make
     critic = Critic(values=arrays([[0.1, 0.5], [0.2, 1.0]]))
     credit = gae_bilevel([group(trajectory([0, 2]))], critic, turn_discount=0.5, decay=0.5)
     assert flat(credit.advantages) == pytest.approx([0.525, 0.25, 1.3, 1])
+
+
+def test_an_estimate_that_is_cut_between_turns_sees_its_own_turn_alone(
+    trajectory: Make, group: MakeGroup
+) -> None:
+    """PAG: the value of the next turn's first token is never part of a turn's return."""
+
+    def advantages(reward: float, value: float) -> list[float]:
+        critic = Critic(values=arrays([[0.2, 0.4], [value]]))
+        credit = gae_tokens(
+            [group(trajectory([1, reward], tokens=[2, 1]))], critic, turn_discount=0.0, decay=1.0
+        )
+        return flat(credit.advantages)
+
+    assert advantages(0, 0.9) == pytest.approx([0.8, 0.6, -0.9])
+    assert advantages(-5, 7.0)[:2] == pytest.approx([0.8, 0.6])
+
+
+def test_three_macro_actions_by_hand(trajectory: Make, group: MakeGroup) -> None:
+    """TWOSOME: durations 1, 3 and 2 with γ = 1/2: 8 at the end is worth 1 before three steps, and 1/2 before four."""
+    episodes = [group(trajectory([0, 0, 8.0], tokens=[1, 3, 2]))]
+
+    def advantages(decay: float, values: Numbers) -> list[float]:
+        critic = Critic(values=arrays(values))
+        credit = gae_turns(
+            episodes, critic, discount=0.5, decay=decay, duration=lambda turn: len(turn.completion.token_ids)
+        )
+        return [float(array[0]) for array in credit.advantages[0]]
+
+    nothing = [[0.0], [0.0] * 3, [0.0] * 2]
+    assert advantages(1.0, nothing) == pytest.approx([0.5, 1, 8])
+    assert advantages(0.5, nothing) == pytest.approx([0.125, 0.5, 8])
+    assert advantages(0.0, [[0.25], [2.0] * 3, [4.0] * 2]) == pytest.approx([0.75, -1.5, 4])

@@ -79,3 +79,14 @@ def test_each_key_has_its_own_statistics(trajectory: Make, group: MakeGroup) -> 
 def test_unknown_unit_is_refused(outcomes: MakeGroup) -> None:
     with pytest.raises(UsageError, match="unit of the statistics"):
         whitened(outcome_return([outcomes(1)]), unit="episode")  # type: ignore[arg-type]
+
+
+def test_roles_are_whitened_apart_by_hand(trajectory: Make, group: MakeGroup) -> None:
+    """PAG: answers of 2 and 0 and verdicts of 10 and 6 are each +1 and -1; together the answers would both lose."""
+    groups = [
+        group(*(trajectory([r], task=name) for r in own))
+        for name, own in (("answer", (2, 0)), ("verdict", (10, 6)))
+    ]
+    credit = outcome_return(groups)
+    assert firsts(whitened(credit, by=lambda t, _: t.task.id)) == pytest.approx([1, -1, 1, -1], abs=1e-6)
+    assert [x > 0 for x in firsts(whitened(credit))] == [False, False, True, True]
