@@ -1,7 +1,7 @@
 """What the methods share: refusals, signals of collapse, shares by task, limits by step."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,13 +10,14 @@ import pytest
 
 from quintain.credit.outcome import outcome_return
 from quintain.errors import ConfigError
-from quintain.recipes.names import recipe_module
+from quintain.recipes.names import RECIPES, recipe_module
 from quintain.recipes.rl import act_more, scaling_inter, twosome, vine
 from quintain.recipes.rl.by_task import by_task
-from quintain.recipes.rl.collapse import has_collapsed, signals
+from quintain.recipes.rl.collapse import Signs, has_collapsed, signals
 from quintain.recipes.rl.collecting import within_turns
 from quintain.recipes.rl.loop_ppo import bounds
 from quintain.recipes.rl.probing import Probes, bias
+from quintain.recipes.rl.ranges import NAMES
 from quintain.recipes.work import Work
 from quintain.rollout.collect import Limits
 from quintain.rollout.episode import View
@@ -60,10 +61,38 @@ def group(*episodes: Trajectory) -> Group:
         ("cispo", {"updates": 1}, "updates: got 1, with which every ratio is 1"),
         ("dapo", {"attempts": 0}, "attempts: got 0; give 1 or more"),
         ("dr_grpo", {"constant": 0.0}, "constant: got 0.0; give the tokens of a usual episode"),
-        ("loop", {"clip": 0.0}, "clip, updates: got 0.0, 2"),
+        ("loop", {"clip": 0.0}, "clip: got 0.0; give a number above 0"),
         ("openmanus", {"attempts": 0}, "attempts: got 0; give 1 or more"),
         ("rlsp", {"outcome_share": 1.5}, "outcome_share: got 1.5; give a share from 0 to 1"),
-        ("scaling_inter", {"turns": ()}, r"turns, stage_steps: got \(\), 30"),
+        ("scaling_inter", {"turns": ()}, r"turns: got \(\); give the turns of each stage"),
+        ("scaling_inter", {"stage_steps": 0}, "stage_steps: got 0; give 1 or more"),
+        ("ppo", {"episodes": 0}, "episodes: got 0; give 1 or more"),
+        ("ppo", {"updates": 0}, "updates: got 0; give 1 or more"),
+        ("ppo", {"discount": 1.5}, "discount: got 1.5; give a share from 0 to 1"),
+        ("ppo", {"decay": float("nan")}, "decay: got nan; give a share from 0 to 1"),
+        ("gigpo", {"kl": -0.1}, "kl: got -0.1; give 0 or more"),
+        ("starpo", {"keep": 0.0}, "keep: got 0.0; give a share above 0, up to 1"),
+        ("dapo", {"overlong_tokens": 3}, "overlong_tokens: got 3; give 4 or more"),
+        (
+            "grpo_tcr",
+            {"lowest": 0.5, "highest": 0.4},
+            "lowest, highest: got 0.5, 0.4, between which no group lies",
+        ),
+        (
+            "reinforce",
+            {"episodes": 1},
+            "episodes: got 1 with baseline others, and an episode alone has no others",
+        ),
+        (
+            "reinforce_plus_plus",
+            {"tasks": 1},
+            "tasks, group_size: got 1, 1, and an episode alone cannot be whitened",
+        ),
+        (
+            "reinforce_plus_plus",
+            {"group_size": 4, "discount": 0.9},
+            "discount: got 0.9 with group_size 4, where outcomes are compared whole",
+        ),
         ("scaling_inter", {"turns": (5, 3)}, r"turns: got \(5, 3\), which shrink"),
     ],
 )
@@ -74,8 +103,27 @@ def test_settings_that_leave_nothing_to_learn_are_refused(
         recipe_module(recipe).Config(**fields).check()
 
 
+def test_counts_and_weights_of_every_method_have_a_range() -> None:
+    """Defaults lie within, and what is below them does not, whatever the method."""
+    for name, module in RECIPES.items():
+        config = recipe_module(name).Config
+        if ".rl." not in module:
+            continue
+        config().check()
+        for field in fields(config):
+            if field.name in NAMES and isinstance(field.default, int | float):
+                with pytest.raises(ConfigError, match=f"{field.name}: got -1"):
+                    replace(config(), **{field.name: -1}).check()
+
+
 def test_what_the_environment_lacks_is_refused_at_the_start(runner: Any) -> None:
     plain = runner.config("grpo").environment.replace("Corridor", "Plain")
+    with pytest.raises(
+        ConfigError, match=r"got one without tools, whose calls this method counts; count turns"
+    ):
+        runner.train("otc", environment=plain)
+    with pytest.raises(ConfigError, match="got one without tools"):
+        runner.train("policy_gradient", environment=plain, rewards="success,economy")
     with pytest.raises(ConfigError, match=r"got one without state keys.*give it a method state_key\(\)"):
         runner.train("gigpo", environment=plain)
     with pytest.raises(ConfigError, match="episodes without a reward before their last turn"):
@@ -98,6 +146,13 @@ def test_collapse_is_seen_in_three_numbers() -> None:
     assert not has_collapsed([healthy] * 5 + [echo] * 4)
     assert not has_collapsed([healthy] * 10)
     assert not has_collapsed([healthy] * 5 + [{**echo, "train/success": 0.9}] * 5)
+    signs = Signs()
+    assert signs([]) == {**signals([]), "collapse/has_collapsed": 0.0}
+    curve: list[dict[str, float]] = [{"eval/success": 0.5}, *[healthy] * 5, *[echo] * 5]
+    signs.prepare(cast(Work, SimpleNamespace(run=SimpleNamespace(metrics=lambda: curve))))
+    assert signs([])["collapse/has_collapsed"] == 1.0
+    curve.pop()
+    assert signs([])["collapse/has_collapsed"] == 0.0
 
 
 def test_a_mixed_step_says_what_each_kind_of_task_contributes() -> None:

@@ -126,8 +126,10 @@ def test_a_context_is_a_prompt_and_one_action() -> None:
         [is_kept(e, k, keep) for k in range(3)] for keep in ("process", "outcome", "all") for e in (whole,)
     ]
     assert kept == [[True, False, True], [True] * 3, [True] * 3]
+    assert [is_kept(whole, k, "both") for k in range(3)] == [True, False, True]
     failed = replace(whole, outcome=Score(value=0.0, is_success=False))
-    assert is_kept(failed, 0, "process") and not is_kept(failed, 0, "outcome")
+    assert is_kept(failed, 0, "process") and is_kept(failed, 1, "all")
+    assert not is_kept(failed, 0, "outcome") and not is_kept(failed, 0, "both")
 
 
 # toolrl, ui_r1

@@ -99,7 +99,7 @@ TOGETHER: list[dict[str, Any]] = [
         "kl_target": 0.5,
     },
     {"credit": "mt_grpo", "loss": "truncated", "kl": 0.2, "kl_place": "reward", "kl_target": 0.1},
-    {"credit": "awr", "loss": "reinforce", "aggregation": "token_mean"},
+    {"credit": "awr", "loss": "reinforce", "aggregation": "constant", "constant": 8.0},
     {"credit": "others", "loss": "masked", "group_size": 1, "tasks": 4, "normaliser": "seat"},
 ]
 
@@ -205,7 +205,21 @@ def test_a_kind_of_task_with_large_rewards_does_not_drown_the_others() -> None:
         ({"loss": "gsp"}, "loss: got 'gsp'; did you mean 'gspo'?"),
         ({"normaliser": "tasks"}, "normaliser: got 'tasks'; did you mean 'task'?"),
         ({"group_size": 1}, "group_size: got 1 with credit group.*use credit others or gae"),
-        ({"tasks": 0}, "tasks, group_size, updates: got one below 1"),
+        ({"tasks": 0}, "tasks: got 0; give 1 or more"),
+        ({"group_size": 0, "credit": "return"}, "group_size: got 0; give 1 or more"),
+        ({"updates": 0}, "updates: got 0; give 1 or more"),
+        ({"credit": "others", "tasks": 1, "group_size": 1}, "got 1 episode of a step with credit others"),
+        ({"constant": 64.0}, "constant: got 64.0 with aggregation sequence_mean"),
+        ({"aggregation": "constant"}, "constant: got None with aggregation constant"),
+        (
+            {"aggregation": "constant", "constant": 0.0},
+            "constant: got 0.0; give the tokens of a usual episode",
+        ),
+        (
+            {"rewards": "success=0.5,economy"},
+            "got economy=1 with success=0.5, and many calls.*give economy=0.5",
+        ),
+        ({"rewards": "success,economy=3<=2"}, "got economy=3 with success=1"),
         ({"decay": 0.9}, "decay: got 0.9, which credit group does not read; leave it out"),
         ({"credit": "gae", "std": "none"}, "std: got none, which credit gae does not read"),
         ({"loss": "cispo"}, "updates: got 1 with loss cispo, with which every ratio is 1"),

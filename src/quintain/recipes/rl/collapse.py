@@ -1,15 +1,34 @@
 """Signs that a policy is collapsing into one answer: RAGEN's "echo trap" (arXiv 2504.20073).
 
 Before rewards fall, three things change: outcomes within a group stop differing, the same text comes again and
-again, and the gradient spikes. The one rule: signals are measured on recorded episodes, before any filter.
+again, and the gradient spikes (``train/grad_norm``, which every step logs). The one rule: signals are measured on
+recorded episodes, before any filter.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from quintain.credit.layout import outcome_of
+from quintain.recipes.work import Work
 from quintain.types import Group
+
+
+class Signs:
+    """The signals of each step, and whether they are a collapse: ``Method(measure=signs, prepare=signs.prepare)``."""
+
+    def __init__(self) -> None:
+        self.rows: Callable[[], Sequence[Mapping[str, float]]] = list
+        """the curve so far"""
+
+    def prepare(self, work: Work) -> None:
+        """Read the curve of `work`."""
+        self.rows = work.run.metrics
+
+    def __call__(self, groups: Sequence[Group]) -> Mapping[str, float]:
+        """Return `signals` of `groups`, and ``collapse/has_collapsed``: 1 where the steps before show a collapse."""
+        rows = [row for row in self.rows() if "collapse/reward_std" in row]
+        return {**signals(groups), "collapse/has_collapsed": float(has_collapsed(rows))}
 
 
 def signals(groups: Sequence[Group]) -> dict[str, float]:

@@ -18,7 +18,7 @@ from quintain.rollout.episode import Prefix
 from quintain.rollout.replay import every_turn
 from quintain.types import Action, Group, Score, Trajectory, Turn
 
-Keep = Literal["process", "outcome", "all"]
+Keep = Literal["process", "outcome", "both", "all"]
 
 
 class Contexts:
@@ -72,10 +72,10 @@ class Contexts:
 
 
 def is_kept(episode: Trajectory, number: int, keep: Keep) -> bool:
-    """Return whether step `number` of the teacher's `episode` is learned from: by its soundness, or by the outcome."""
-    if keep == "process":
-        return episode.turns[number].is_valid
-    return keep == "all" or (isinstance(episode.outcome, Score) and episode.outcome.is_success)
+    """Return whether step `number` of the teacher's `episode` is learned from: sound, successful, or both."""
+    is_sound = keep == "outcome" or episode.turns[number].is_valid
+    has_won = keep == "process" or (isinstance(episode.outcome, Score) and episode.outcome.is_success)
+    return keep == "all" or (is_sound and has_won)
 
 
 def single(trajectory: Trajectory, number: int) -> Trajectory:

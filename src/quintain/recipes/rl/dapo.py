@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from quintain.credit.group import group_relative
-from quintain.errors import ConfigError
 from quintain.losses.policy import clipped
 from quintain.recipes.rl.collecting import differing
 from quintain.recipes.rl.group_job import GroupJob
@@ -41,13 +40,6 @@ class Config(GroupJob):
     """Reward lost at that length; 0 for none."""
     updates: int = 2
     """Optimizer steps on the episodes of a step."""
-
-    def check(self) -> None:
-        """Raise a `ConfigError` for values that no run can have."""
-        GroupJob.check(self)
-        for name, least in (("attempts", 1), ("overlong_tokens", 4), ("updates", 1)):
-            if getattr(self, name) < least:
-                raise ConfigError(f"{name}: got {getattr(self, name)}; give {least} or more")
 
 
 def method(config: Config) -> Method:

@@ -9,7 +9,6 @@ Differences to the paper: many turns; one update per step.
 from dataclasses import dataclass
 
 from quintain.credit.group import group_relative
-from quintain.errors import ConfigError
 from quintain.losses.policy import clipped
 from quintain.recipes.rl.collecting import grouped
 from quintain.recipes.rl.group_job import GroupJob
@@ -27,12 +26,6 @@ class Config(GroupJob):
     """The ratio is clipped to 1 ± this."""
     constant: float = 64.0
     """Tokens that the sum over an episode is divided by, whatever its length."""
-
-    def check(self) -> None:
-        """Raise a `ConfigError` for values that no run can have."""
-        GroupJob.check(self)
-        if not self.constant > 0:
-            raise ConfigError(f"constant: got {self.constant}; give the tokens of a usual episode")
 
 
 def method(config: Config) -> Method:

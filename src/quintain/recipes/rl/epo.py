@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from quintain.credit.segments import segment_weights
 from quintain.errors import ConfigError
 from quintain.losses.imitation import weighted_imitation
-from quintain.recipes.job import Job
 from quintain.recipes.rl.collecting import grouped
 from quintain.recipes.rl.loop import train as train_by
 from quintain.recipes.rl.method import Method, Needs
+from quintain.recipes.rl.ranges import RangedJob
 from quintain.recipes.rl.updating import Plan, policy_update
 from quintain.store.run import Run
 from quintain.types import Group, Score, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(Job):
+class Config(RangedJob):
     """Configuration of EPO."""
 
     episodes: int = 64
@@ -37,7 +37,7 @@ class Config(Job):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        Job.check(self)
+        RangedJob.check(self)
         if not 0 < self.discount <= 1:
             raise ConfigError(f"discount: got {self.discount}; give a number above 0, up to 1")
 

@@ -19,11 +19,11 @@ from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
-from quintain.recipes.job import Job
 from quintain.recipes.rl.collecting import grouped
 from quintain.recipes.rl.critic import critic
 from quintain.recipes.rl.loop import train as train_by
 from quintain.recipes.rl.method import Method, Needs
+from quintain.recipes.rl.ranges import RangedJob
 from quintain.recipes.rl.updating import Plan, policy_update
 from quintain.recipes.work import Work
 from quintain.rewards.conduct import environment_reward
@@ -33,7 +33,7 @@ from quintain.types import Credit, Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(Job):
+class Config(RangedJob):
     """Configuration of GLAM."""
 
     agent: str = "glam"

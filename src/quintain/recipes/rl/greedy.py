@@ -17,11 +17,11 @@ from quintain.credit.whiten import whitened
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clipped
-from quintain.recipes.job import Job
 from quintain.recipes.rl.collecting import grouped
 from quintain.recipes.rl.loop import train as train_by
 from quintain.recipes.rl.method import Method, Needs
 from quintain.recipes.rl.probing import Probes
+from quintain.recipes.rl.ranges import RangedJob
 from quintain.recipes.rl.updating import Plan, policy_update
 from quintain.rewards.conduct import environment_reward, format_penalty, invalid_action_penalty
 from quintain.rewards.exploration import untried_bonus
@@ -30,7 +30,7 @@ from quintain.store.run import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(Job):
+class Config(RangedJob):
     """Configuration of reinforcement fine-tuning against greediness."""
 
     episodes: int = 64

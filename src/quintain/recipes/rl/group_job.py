@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from quintain.errors import ConfigError
-from quintain.recipes.job import Job
+from quintain.recipes.rl.ranges import RangedJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupJob(Job):
+class GroupJob(RangedJob):
     """A job whose steps are groups of episodes."""
 
     tasks: int = 8
@@ -17,9 +17,7 @@ class GroupJob(Job):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have; a group of one has nothing to compare."""
-        Job.check(self)
-        if self.tasks < 1:
-            raise ConfigError(f"tasks: got {self.tasks}; give 1 or more")
+        RangedJob.check(self)
         if self.group_size < 2:
             raise ConfigError(
                 f"group_size: got {self.group_size}, and an episode alone has nothing to be compared with; "

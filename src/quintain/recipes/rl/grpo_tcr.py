@@ -15,6 +15,7 @@ from functools import partial
 
 from quintain.credit.group import group_relative
 from quintain.data.filters import solved_between
+from quintain.errors import ConfigError
 from quintain.losses.policy import clipped
 from quintain.recipes.rl.collecting import grouped
 from quintain.recipes.rl.group_job import GroupJob
@@ -42,6 +43,14 @@ class Config(GroupJob):
     """Groups solved more often than this are left out."""
     updates: int = 2
     """Optimizer steps on the episodes of a step."""
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for values that no run can have."""
+        GroupJob.check(self)
+        if self.lowest > self.highest:
+            raise ConfigError(
+                f"lowest, highest: got {self.lowest}, {self.highest}, between which no group lies; give the lower first"
+            )
 
 
 def method(config: Config) -> Method:

@@ -7,6 +7,7 @@ method it is.
 from quintain.data.seats import separated
 from quintain.recipes.job import Job
 from quintain.recipes.rl.by_task import by_task
+from quintain.recipes.rl.judging import judged
 from quintain.recipes.rl.method import Method
 from quintain.recipes.rl.refusals import refuse, refuse_without_turn_rewards, refuse_without_value_head
 from quintain.recipes.work import Work, opened
@@ -28,10 +29,13 @@ def train(job: Job, run: Run, method: Method) -> None:
         for step in work.steps():
             groups = method.collect(work, step)
             see(method, groups)
-            episodes = method.keep(method.reward(separated(groups)))
+            acted = separated(groups)
+            rewarded = method.reward(acted)
+            paid = judged(acted, rewarded, most=work.rollout.limits.max_failure_share)
+            episodes = method.keep(rewarded)
             credit = method.credit(work, episodes)
             report = method.update(work, step, credit)
-            metrics = {**credit.metrics, **by_task(episodes, credit), **method.measure(groups)}
+            metrics = {**credit.metrics, **paid, **by_task(episodes, credit), **method.measure(groups)}
             work.commit(step, groups, report, metrics)
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from quintain.credit.baseline import without_small
 from quintain.credit.group import leave_one_out
-from quintain.errors import ConfigError
 from quintain.losses.policy import clipped
 from quintain.recipes.rl.collecting import grouped
 from quintain.recipes.rl.group_job import GroupJob
@@ -34,14 +33,6 @@ class Config(GroupJob):
     """Episodes with a smaller advantage are left out."""
     most_kl: float = 20.0
     """No further update of a step once the KL estimate per token is above this."""
-
-    def check(self) -> None:
-        """Raise a `ConfigError` for values that no run can have."""
-        GroupJob.check(self)
-        if not self.clip > 0 or self.updates < 1:
-            raise ConfigError(
-                f"clip, updates: got {self.clip}, {self.updates}; give a clip above 0 and 1 or more"
-            )
 
 
 def bounds(clip: float) -> tuple[float, float]:

@@ -62,6 +62,8 @@ class Needs:
     """an environment that can be brought back to an earlier state"""
     expert: bool = False
     """an environment that knows a good next action"""
+    tools: bool = False
+    """an environment with tools, whose calls are counted"""
 
 
 def unchanged(groups: Sequence[Group]) -> Sequence[Group]:

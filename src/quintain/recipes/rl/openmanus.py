@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from quintain.credit.anchor import state_anchored
-from quintain.errors import ConfigError
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clipped
@@ -38,12 +37,6 @@ class Config(GroupJob):
     """Reward lost by an action that cannot be carried out."""
     kl: float = 0.01
     """Weight of the KL (k3) to the starting policy in the loss; 0 for none."""
-
-    def check(self) -> None:
-        """Raise a `ConfigError` for values that no run can have."""
-        GroupJob.check(self)
-        if self.attempts < 1:
-            raise ConfigError(f"attempts: got {self.attempts}; give 1 or more")
 
 
 def method(config: Config) -> Method:

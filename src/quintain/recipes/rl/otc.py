@@ -16,7 +16,7 @@ from quintain.losses.policy import clipped
 from quintain.recipes.rl.collecting import grouped
 from quintain.recipes.rl.group_job import GroupJob
 from quintain.recipes.rl.loop import train as train_by
-from quintain.recipes.rl.method import Method
+from quintain.recipes.rl.method import Method, Needs
 from quintain.recipes.rl.updating import Plan, policy_update
 from quintain.rewards.conduct import success
 from quintain.rewards.economy import FewestCalls, productivity
@@ -52,6 +52,7 @@ def method(config: Config) -> Method:
         reward=economical,
         credit=lambda work, groups: group_relative(groups),
         update=policy_update(clipped(0.2, config.clip_high), Plan(aggregation="sequence_mean")),
+        needs=Needs(tools=config.count == "calls"),
         memory=fewest,
         measure=lambda groups: {"otc/productivity": productivity(groups, count)},
     )

@@ -6,7 +6,7 @@ count, the environment's own reward included.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from quintain.errors import ConfigError, UsageError, suggestion
@@ -49,19 +49,41 @@ def terms(text: str, visits: Visits) -> tuple[Term, ...]:
     Example: ``terms("success, invalid=0.2<=0.6", Visits())``.
 
     Raises:
-        ConfigError: a term is unknown, named twice, not written as above, or its gate is no earlier term.
+        ConfigError: a term is unknown, named twice, not written as above, its gate is no earlier term, or economy may
+            take away more than success pays.
     """
     found = tuple(_term(part.strip(), visits) for part in text.split(","))
     try:
         check(found)
     except UsageError as error:
         raise ConfigError(f"rewards: {error}") from error
+    _refuse_dear(found)
     return found
 
 
 def needs_states(text: str) -> bool:
     """Return whether a term that `text` lists reads the states of turns."""
     return any(term.name in STATES for term in terms(text, Visits()))
+
+
+def needs_tools(text: str) -> bool:
+    """Return whether a term that `text` lists counts tool calls."""
+    return any(term.name == "economy" for term in terms(text, Visits()))
+
+
+def _refuse_dear(found: Sequence[Term]) -> None:
+    """Raise where many calls make a right answer worth less than a wrong one."""
+    by_name = {term.name: term for term in found}
+    if "economy" not in by_name:
+        return
+    saved = by_name["economy"]
+    right = by_name[saved.gate or ""]
+    most = saved.weight if saved.cap is None else min(saved.weight, -saved.cap[0])
+    if most > right.weight:
+        raise ConfigError(
+            f"rewards: got economy={saved.weight:g} with {right.name}={right.weight:g}, and many calls would make a "
+            f"right answer worth less than a wrong one; give economy={right.weight:g} or less"
+        )
 
 
 def _term(part: str, visits: Visits) -> Term:

@@ -5,21 +5,21 @@ episode.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 from quintain.credit.group import Std
+from quintain.data.pack import Aggregation
 from quintain.errors import ConfigError, suggestion
-from quintain.recipes.job import Job
 from quintain.recipes.rl.anchoring import Place
 from quintain.recipes.rl.ideas import IDEAS, SELECTING
 from quintain.recipes.rl.normalisers import NORMALISERS
 from quintain.recipes.rl.paid import ONLY_ENVIRONMENT, terms
+from quintain.recipes.rl.ranges import RangedJob
 from quintain.recipes.rl.surrogates import LOSSES, NEEDS_UPDATES
 from quintain.rewards.exploration import Visits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts(Job):
+class Parts(RangedJob):
     """The parts of a policy gradient."""
 
     tasks: int = 8
@@ -32,8 +32,10 @@ class Parts(Job):
     """Policy loss: reinforce, clipped, clip_higher, dual_clip, gspo, gspo_turn, cispo, truncated or masked."""
     normaliser: str = "none"
     """What advantages are whitened over: none, token, turn, trajectory, task (each kind apart) or seat."""
-    aggregation: Literal["token_mean", "sequence_mean"] = "sequence_mean"
-    """How tokens are averaged."""
+    aggregation: Aggregation = "sequence_mean"
+    """How tokens are averaged: token_mean, sequence_mean, or constant, the sum over an episode over a constant."""
+    constant: float | None = None
+    """Tokens that the sum over an episode is divided by, with aggregation constant."""
     std: Std | None = None
     """Standard deviation of a group, for credit that divides by it: unbiased unless given."""
     discount: float | None = None
@@ -55,7 +57,7 @@ class Parts(Job):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have, and for settings that would be ignored."""
-        Job.check(self)
+        RangedJob.check(self)
         refuse_parts(self)
 
 
@@ -67,8 +69,12 @@ def refuse_parts(config: Parts) -> None:
             raise ConfigError(f"{name}: got {got!r}; {suggestion(got, known)}")
     terms(config.rewards, Visits())
     idea = IDEAS[config.credit]
-    if config.tasks < 1 or config.group_size < 1 or config.updates < 1:
-        raise ConfigError("tasks, group_size, updates: got one below 1; give 1 or more")
+    if config.group_size < 1:
+        raise ConfigError(f"group_size: got {config.group_size}; give 1 or more")
+    if config.credit == "others" and config.tasks * config.group_size < 2:
+        raise ConfigError(
+            "tasks: got 1 episode of a step with credit others, and it has no others; give 2 or more tasks"
+        )
     if idea.is_grouped and config.group_size < 2:
         raise ConfigError(
             f"group_size: got 1 with credit {config.credit}, and an episode alone has nothing to be compared with; "
@@ -88,6 +94,11 @@ def refuse_parts(config: Parts) -> None:
         raise ConfigError(
             f"updates: got {config.updates} with loss reinforce, which assumes tokens of the policy as it is; give 1, "
             "or use a loss with a ratio"
+        )
+    if (config.constant is not None) != (config.aggregation == "constant"):
+        raise ConfigError(
+            f"constant: got {config.constant} with aggregation {config.aggregation}; give the tokens of a usual "
+            "episode with aggregation constant, and with no other"
         )
     if config.credit in SELECTING and config.normaliser != "none":
         raise ConfigError(

@@ -22,7 +22,7 @@ from quintain.recipes.rl.ideas import IDEAS, SELECTING, Knobs
 from quintain.recipes.rl.loop import train as train_by
 from quintain.recipes.rl.method import Memories, Method, unchanged
 from quintain.recipes.rl.normalisers import normalised
-from quintain.recipes.rl.paid import ONLY_ENVIRONMENT, needs_states, terms
+from quintain.recipes.rl.paid import ONLY_ENVIRONMENT, needs_states, needs_tools, terms
 from quintain.recipes.rl.parts import Parts
 from quintain.recipes.rl.surrogates import LOSSES
 from quintain.recipes.rl.updating import Plan, policy_update
@@ -47,9 +47,12 @@ def method(config: Config) -> Method:
     anchor = Anchor(config.kl, config.kl_place, config.kl_target)
     is_plain, paid = config.rewards == ONLY_ENVIRONMENT, terms(config.rewards, visits)
     has_states = idea.needs.state_keys or needs_states(config.rewards)
-    needs = replace(idea.needs, reference=config.kl > 0, state_keys=has_states)
+    needs = replace(
+        idea.needs, reference=config.kl > 0, state_keys=has_states, tools=needs_tools(config.rewards)
+    )
     plan = Plan(
         aggregation=config.aggregation,
+        constant=config.constant,
         updates=config.updates,
         keeps_zeros=needs.critic or config.entropy > 0 or anchor.is_in_loss,
         is_on_policy=config.credit not in SELECTING,

@@ -33,6 +33,11 @@ def refuse(job: Job, method: Method) -> None:
                 f"environment {job.environment}: got one without an expert, whose actions this method compares with; "
                 "give it expert_action(), or use grpo"
             )
+        if method.needs.tools and not environment.tools():
+            raise ConfigError(
+                f"environment {job.environment}: got one without tools, whose calls this method counts; count turns "
+                "(otc --count turns), leave the reward term out, or use grpo"
+            )
         if method.needs.snapshots and not isinstance(environment, Snapshot):
             raise ConfigError(
                 f"environment {job.environment}: got one without snapshots, which step values are sampled from; "

@@ -12,11 +12,12 @@ from typing import Literal
 
 from quintain.credit.baseline import less_others
 from quintain.credit.discounted import discounted_return
+from quintain.errors import ConfigError
 from quintain.losses.policy import reinforce
-from quintain.recipes.job import Job
 from quintain.recipes.rl.collecting import grouped
 from quintain.recipes.rl.loop import train as train_by
 from quintain.recipes.rl.method import Method
+from quintain.recipes.rl.ranges import RangedJob
 from quintain.recipes.rl.updating import policy_update
 from quintain.recipes.work import Work
 from quintain.store.run import Run
@@ -24,7 +25,7 @@ from quintain.types import Credit, Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(Job):
+class Config(RangedJob):
     """Configuration of REINFORCE."""
 
     episodes: int = 64
@@ -33,6 +34,15 @@ class Config(Job):
     """γ, per turn."""
     baseline: Literal["others", "none"] = "others"
     """What is subtracted from returns: the mean return of the other episodes, or nothing."""
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for values that no run can have."""
+        RangedJob.check(self)
+        if self.baseline == "others" and self.episodes < 2:
+            raise ConfigError(
+                f"episodes: got {self.episodes} with baseline others, and an episode alone has no others; give 2 or "
+                "more, or use baseline none"
+            )
 
 
 def method(config: Config) -> Method:

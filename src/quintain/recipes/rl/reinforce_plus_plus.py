@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quintain.credit.whiten import reinforce_plus_plus, reinforce_plus_plus_baseline
+from quintain.errors import ConfigError
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clipped
-from quintain.recipes.job import Job
 from quintain.recipes.rl.collecting import grouped
 from quintain.recipes.rl.loop import train as train_by
 from quintain.recipes.rl.method import Method, Needs
+from quintain.recipes.rl.ranges import RangedJob
 from quintain.recipes.rl.reference import kl_in_reward
 from quintain.recipes.rl.updating import Plan, policy_update
 from quintain.recipes.work import Work
@@ -26,7 +27,7 @@ from quintain.types import Credit, Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(Job):
+class Config(RangedJob):
     """Configuration of REINFORCE++."""
 
     tasks: int = 64
@@ -39,6 +40,20 @@ class Config(Job):
     """Weight β of the KL to the starting policy, in the reward, or in the loss with groups."""
     updates: int = 2
     """Optimizer steps on the episodes of a step."""
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for values that no run can have, or that its form would ignore."""
+        RangedJob.check(self)
+        if self.group_size < 1 or self.tasks * self.group_size < 2:
+            raise ConfigError(
+                f"tasks, group_size: got {self.tasks}, {self.group_size}, and an episode alone cannot be whitened; "
+                "give 2 or more episodes"
+            )
+        if self.group_size > 1 and self.discount != 1:
+            raise ConfigError(
+                f"discount: got {self.discount} with group_size {self.group_size}, where outcomes are compared whole; "
+                "leave one of the two out"
+            )
 
 
 def method(config: Config) -> Method:

@@ -14,15 +14,14 @@ from functools import partial
 
 from quintain.credit.gae import gae_tokens
 from quintain.credit.whiten import whitened
-from quintain.errors import ConfigError
 from quintain.losses.compose import combine
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
-from quintain.recipes.job import Job
 from quintain.recipes.rl.collecting import grouped
 from quintain.recipes.rl.critic import critic
 from quintain.recipes.rl.loop import train as train_by
 from quintain.recipes.rl.method import Method, Needs
+from quintain.recipes.rl.ranges import RangedJob
 from quintain.recipes.rl.reference import kl_in_reward
 from quintain.recipes.rl.updating import Plan, policy_update
 from quintain.recipes.work import Work
@@ -34,7 +33,7 @@ from quintain.types import Credit, Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(Job):
+class Config(RangedJob):
     """Configuration of RLSP."""
 
     episodes: int = 64
@@ -47,12 +46,6 @@ class Config(Job):
     """No search reward for text that repeats itself."""
     kl: float = 0.01
     """Weight of the KL to the starting policy in the reward; 0 for none."""
-
-    def check(self) -> None:
-        """Raise a `ConfigError` for values that no run can have."""
-        Job.check(self)
-        if not 0 <= self.outcome_share <= 1:
-            raise ConfigError(f"outcome_share: got {self.outcome_share}; give a share from 0 to 1")
 
 
 def method(config: Config) -> Method:

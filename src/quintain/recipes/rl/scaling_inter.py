@@ -34,11 +34,8 @@ class Config(GroupJob):
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
         GroupJob.check(self)
-        if not self.turns or min(self.turns) < 1 or self.stage_steps < 1:
-            raise ConfigError(
-                f"turns, stage_steps: got {self.turns}, {self.stage_steps}; give the turns of each stage and how many "
-                "steps it lasts"
-            )
+        if not self.turns or min(self.turns) < 1:
+            raise ConfigError(f"turns: got {self.turns}; give the turns of each stage, 1 or more")
         if list(self.turns) != sorted(self.turns):
             raise ConfigError(f"turns: got {self.turns}, which shrink; give them in rising order")
 

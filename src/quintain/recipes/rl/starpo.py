@@ -20,7 +20,7 @@ from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
-from quintain.recipes.rl.collapse import signals
+from quintain.recipes.rl.collapse import Signs
 from quintain.recipes.rl.collecting import grouped
 from quintain.recipes.rl.critic import critic
 from quintain.recipes.rl.group_job import GroupJob
@@ -57,6 +57,7 @@ def method(config: Config) -> Method:
         return whitened(gae_bilevel(groups, critic(work, groups), turn_discount=config.turn_discount))
 
     loss = combine((clipped(0.2, 0.28), 1.0), (value(), 0.5), (entropy_bonus(), config.entropy))
+    signs = Signs()
     return Method(
         collect=grouped(config.tasks, config.group_size),
         reward=partial(apply_all, terms=(environment_reward(), format_penalty(config.format_penalty))),
@@ -64,7 +65,8 @@ def method(config: Config) -> Method:
         credit=credit,
         update=policy_update(loss, Plan(updates=config.updates, keeps_zeros=True)),
         needs=Needs(critic=True),
-        measure=signals,
+        prepare=signs.prepare,
+        measure=signs,
     )
 
 

@@ -13,11 +13,10 @@ expert.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
 from quintain.credit.group import group_relative
 from quintain.losses.policy import reinforce
-from quintain.recipes.rl.contexts import Contexts
+from quintain.recipes.rl.contexts import Contexts, Keep
 from quintain.recipes.rl.gold import calls_of
 from quintain.recipes.rl.group_job import GroupJob
 from quintain.recipes.rl.loop import train as train_by
@@ -37,8 +36,9 @@ class Config(GroupJob):
     """Contexts of a step."""
     group_size: int = 4
     """Actions sampled on each context."""
-    keep: Literal["process", "outcome", "all"] = "process"
-    """Which steps of the teacher are learned from: the sound ones, those of successful episodes, or all."""
+    keep: Keep = "process"
+    """Which steps of the teacher are learned from: the sound ones (process), those of successful episodes (outcome),
+    both at once, or all."""
 
 
 def method(config: Config) -> Method:

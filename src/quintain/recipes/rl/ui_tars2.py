@@ -16,11 +16,11 @@ from quintain.credit.whiten import whitened
 from quintain.losses.compose import combine
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
-from quintain.recipes.job import Job
 from quintain.recipes.rl.collecting import grouped
 from quintain.recipes.rl.critic import critic
 from quintain.recipes.rl.loop import train as train_by
 from quintain.recipes.rl.method import Method, Needs
+from quintain.recipes.rl.ranges import RangedJob
 from quintain.recipes.rl.updating import Plan, critic_first, policy_update
 from quintain.recipes.work import Work
 from quintain.store.run import Run
@@ -28,7 +28,7 @@ from quintain.types import Credit, Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(Job):
+class Config(RangedJob):
     """Configuration of the reinforcement learning of UI-TARS-2."""
 
     episodes: int = 64
