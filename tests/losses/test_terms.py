@@ -13,7 +13,7 @@ from quintain.losses.entropy import entropy_bonus
 from quintain.losses.imitation import imitation, weighted_imitation
 from quintain.losses.importance import masked_importance, truncated_importance
 from quintain.losses.kl import adapted_coefficient, kl_estimate, kl_penalty
-from quintain.losses.policy import clipped, reinforce
+from quintain.losses.policy import clipped, gspo, reinforce
 from quintain.losses.value import value
 from quintain.types import Batch, Loss, Outputs
 
@@ -248,3 +248,50 @@ def test_decoupled_from_the_sampler(batch: MakeBatch, outputs: MakeOutputs) -> N
     assert loss(given, made).metrics["policy/ratio_mean"] == pytest.approx(1.5 / 1.4)
     masked = masked_importance(clipped(), high=1.3, proximal=start)
     assert masked(given, made).loss.item() == 0
+
+
+# edges and limits of all of them
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        imitation(), weighted_imitation(), kl_penalty("k1"), kl_penalty("k2"), kl_penalty("k3"), value(),
+        value(clip=0.2), entropy_bonus(), entropy_bonus(lambda batch: batch.loss_weight * 0 + 1), truncated_importance(reinforce()),
+        masked_importance(reinforce(), unit="turn"), combine((clipped(), 1.0), (value(), 0.5), (entropy_bonus(), 0.1)),
+    ],
+)  # fmt: skip
+def test_without_a_trained_token_nothing_is_lost_and_no_nan_leaks(
+    loss: Loss, batch: MakeBatch, outputs: MakeOutputs
+) -> None:
+    made = batch(
+        [0.0, 0.0, 0.0], advantages=[math.nan, 1, 1], returns=[math.nan, 1, 1], logprobs=[math.nan, -1, -1]
+    )
+    extra = replace(made.extra, num_trained=4, values=torch.full((3,), math.nan, dtype=torch.float64))
+    made = with_reference(replace(made, extra=extra), torch.full((3,), math.nan, dtype=torch.float64))
+    given = replace(
+        outputs([math.nan, -1.0, -2.0], entropy=[math.nan, 1, 1]), values=made.extra.reference_logprobs
+    )
+    report = loss(given, made)
+    assert report.loss.item() == 0
+    assert set(report.metrics.values()) == {0.0}
+
+
+def test_limits_in_which_one_loss_is_another(batch: MakeBatch, outputs: MakeOutputs) -> None:
+    made = batch(
+        [0.25] * 4, advantages=[1.0, -2.0, 3.0, -0.5], logprobs=[-1.0, -2.0, -0.5, -3.0], lengths=[1] * 4
+    )
+    given = outputs([-0.7, -1.0, -0.9, -1.5])
+    pairs: list[tuple[Loss, Loss]] = [
+        (clipped(dual=1e9), clipped()),
+        (gspo(0.2, 0.2), clipped(0.2, 0.2)),
+        (masked_importance(reinforce(), low=0.0, high=1e9), reinforce()),
+        (combine((clipped(), 1.0), (entropy_bonus(), 0.0)), clipped()),
+    ]
+    for one, other in pairs:
+        assert gradient(one, given, made) == pytest.approx(gradient(other, given, made))
+    at_reference = with_reference(made, given.logprobs.detach())
+    for estimator in ("k2", "k3"):
+        report = kl_penalty(estimator)(given, at_reference)
+        assert report.loss.item() == 0
+        assert gradient(kl_penalty(estimator), given, at_reference) == [0.0] * 4
