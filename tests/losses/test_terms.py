@@ -256,11 +256,20 @@ def test_decoupled_from_the_sampler(batch: MakeBatch, outputs: MakeOutputs) -> N
 @pytest.mark.parametrize(
     "loss",
     [
-        imitation(), weighted_imitation(), kl_penalty("k1"), kl_penalty("k2"), kl_penalty("k3"), value(),
-        value(clip=0.2), entropy_bonus(), entropy_bonus(lambda batch: batch.loss_weight * 0 + 1), truncated_importance(reinforce()),
-        masked_importance(reinforce(), unit="turn"), combine((clipped(), 1.0), (value(), 0.5), (entropy_bonus(), 0.1)),
+        imitation(),
+        weighted_imitation(),
+        kl_penalty("k1"),
+        kl_penalty("k2"),
+        kl_penalty("k3"),
+        value(),
+        value(clip=0.2),
+        entropy_bonus(),
+        entropy_bonus(lambda batch: torch.ones_like(batch.loss_weight)),
+        truncated_importance(reinforce()),
+        masked_importance(reinforce(), unit="turn"),
+        combine((clipped(), 1.0), (value(), 0.5), (entropy_bonus(), 0.1)),
     ],
-)  # fmt: skip
+)
 def test_without_a_trained_token_nothing_is_lost_and_no_nan_leaks(
     loss: Loss, batch: MakeBatch, outputs: MakeOutputs
 ) -> None:

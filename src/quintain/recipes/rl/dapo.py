@@ -5,9 +5,9 @@ The upper clip is wider than the lower, so that unlikely tokens can grow; groups
 are sampled again with other tasks until enough differ; every token of the step counts the same; an episode that
 comes near its token budget loses up to `overlong_weight`.
 
-Differences to the paper: many turns, the budget is that of the whole episode; groups sampled in excess are
-kept; at most `attempts` draws per step, and a step may be smaller than asked for; two updates on the whole
-batch instead of 16 mini-batches.
+Differences to the paper: many turns, the budget is that of the whole episode; groups sampled in excess are kept; at
+most `attempts` draws per step, and a step may be smaller than asked for; two updates on the whole batch instead of
+16 mini-batches.
 """
 
 from dataclasses import dataclass

@@ -5,8 +5,11 @@ do not do what they know. Reinforcement fine-tuning on the model's own rationale
 narrows all three. `Probes` logs them for each step: coverage, the greedy share, the bias to what stands often in the
 context, and, where rationales name options, how often what was known was not done.
 
-Differences to the paper: the KL to the starting policy is in the loss (k3) as there; rewards are normalised by
-whitening returns over the turns of a step instead of by running statistics; no state-value head.
+Differences to the paper: rewards are normalised by whitening returns over the turns of a step instead of by running
+statistics; no state-value head. Of the paper's ways to explore there is the bonus alone: no ε-greedy choice, no
+forced tries, no self-consistency, no cloning of thoughts. A model writes a rationale only through a harness that
+asks for one (`react`); knowing and doing are compared there alone. The whole episode is in the context. Measured on
+bandits; tic-tac-toe is not compared.
 """
 
 from dataclasses import dataclass

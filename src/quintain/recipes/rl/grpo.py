@@ -5,8 +5,9 @@ the policy sampled in it, over all turns, gets the same advantage.
 
 Differences to the paper: outcome supervision over multi-turn episodes; clip-higher 0.28, as in DAPO (2503.14476);
 no KL term; one update per step, so the ratio stays near 1. Groups that are all equal have no gradient: they are
-left out, also of the mean over sequences, and a step of only such groups takes no optimizer step. The learning
-rate rises over the first steps.
+left out, also of the mean over sequences, and a step of only such groups takes no optimizer step. The learning rate
+rises over the first steps. Measured on BabyAI with a model of 0.2M parameters, where the paper has mathematics with
+7B.
 """
 
 from dataclasses import dataclass

@@ -1,12 +1,13 @@
 """Clip-higher, overlong shaping, a mean over tokens, no KL, a shaped outcome: GRPO-TCR (arXiv 2510.11701).
 
 "Demystifying RL in agentic reasoning": right is 1; wrong is -1, a little less after some turns of search, at
-most -0.6. Tasks are chosen for the model: those whose success in earlier steps lies within `lowest` … `highest`
+most -0.6. Tasks are chosen for the model: those whose success in the step lies within `lowest` … `highest`
 are trained on.
 
 Differences to the paper: data is selected by the run's own episodes, group by group; a step of 8 groups of 8
-instead of 64 of 16; the bonus for turns is on wrong answers only, as in the code, and its effect on the number
-of calls is to be watched.
+instead of 64 of 16; the bonus for turns is on wrong answers only, as in the code, and its effect on the number of
+calls is to be watched. There is no code tool. Measured on BabyAI, where the paper has mathematics, science and
+code.
 """
 
 from collections.abc import Sequence

@@ -3,8 +3,8 @@
 The reward is for a sequence, so the ratio is for a sequence: the geometric mean over its tokens. Advantages are
 GRPO's. With `unit` "turn" each turn has its own ratio, which suits advantages that differ by turn.
 
-Differences to the paper: a sequence is a token stream of an episode with many turns; four updates on the whole batch
-instead of four mini-batches (with one update every ratio is 1 and this is GRPO).
+Differences to the paper: a sequence is a token stream of an episode with many turns; four updates on the whole
+batch instead of four mini-batches (with one update every ratio is 1 and this is GRPO).
 """
 
 from dataclasses import dataclass

@@ -5,6 +5,9 @@ the same turn of the other episodes of the task; the outcome is the reward of th
 
 Differences to the paper: any number of turns, compared by their number; the turn reward is `executed` for an action
 that could be carried out plus the environment's own. The loss mask never touches attention: observations are read.
+The reward of the last turn, `executed` included, is the outcome; an episode of one turn has nothing else (the code
+then normalises outcome and turn reward together); groups have 8 episodes instead of 21. Measured on synthetic
+questions of one hop (`hopqa`) and on BabyAI, where the paper searches Wikipedia.
 """
 
 from dataclasses import dataclass

@@ -4,10 +4,11 @@ Where one turn can solve a task from any state, a single-step reward is enough. 
 answers from wrong ones; the best answer of a task (right first, then the verifier) stands in for what was said
 in the last states of episodes that failed; episodes that succeeded are imitated as they are.
 
-Differences to the paper: the running policy is trained a little at every step, not the base model anew at each
-of two iterations; the verifier is linear in hashed tokens; a task that nothing solved teaches nothing (the code
-imitates the verifier's favourite). To the code: a right answer comes first by the label, which is said here,
-not hidden in a bonus of 100.
+Differences to the paper: the running policy is trained a little at every step, not the base model anew at each of
+two iterations; the verifier is linear in hashed tokens; a task that nothing solved teaches nothing (the code
+imitates the verifier's favourite). To the code: a right answer comes first by the label, which is said here, not
+hidden in a bonus of 100. At test time one answer a turn is sampled: neither public tests nor the verifier choose
+among several. Measured on guessing a number, where the paper writes programs.
 """
 
 from collections.abc import Sequence

@@ -3,8 +3,10 @@
 m is the calls of the episode, n the fewest of any right answer to the task that the run has seen, this step
 included. The factor is highest at m = n. A wrong answer gains nothing by calling less.
 
-Differences to the paper: right is the environment's success; where an environment has no tools, turns are
-counted. Tool productivity, right answers per call, is logged.
+Differences to the paper: right is the environment's success; with `--count turns` turns are counted, and without it
+an environment that has no tools is refused. Tool productivity, right answers per call, is logged. OTC-PPO's factor,
+without a memory, is the reward term `economy` of `policy_gradient`. Measured on guessing a number, where a call is
+a guess; the paper has search and mathematics with code.
 """
 
 from collections.abc import Sequence

@@ -4,8 +4,9 @@ One model answers, judges its own answer, and answers again only if it judged th
 optimised apart: the estimate is cut at the end of a turn (γ = 0 between turns), and advantages of answers and
 of verdicts have statistics of their own, so that neither role drowns the other.
 
-Differences to the paper: the roles' rewards, and the bonus for mending an answer, are the environment's
-("sums"); a role is read from the reward terms of a turn; no data of single attempts is mixed in.
+Differences to the paper: the roles' rewards, and the bonus for mending an answer, are the environment's ("sums"); a
+role is read from the reward terms of a turn; no data of single attempts is mixed in. Measured on sums of single
+digits, where the paper has competition mathematics.
 """
 
 from collections.abc import Sequence

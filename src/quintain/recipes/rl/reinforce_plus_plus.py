@@ -4,7 +4,8 @@ No critic and no groups: returns-to-go with the KL to the starting policy as a r
 over the sampled tokens of the step, then the clipped ratio of PPO. With `group_size` above 1 it is the "-baseline"
 form: the outcome less its group's mean, whitened over the batch, the KL (k2) in the loss.
 
-Differences to the paper: turns may be discounted; AdamW at the rate of the other methods here.
+Differences to the paper: turns may be discounted; AdamW at the rate of the other methods here. The episodes of a
+step are one batch. Measured on BabyAI, where the paper has human preferences and mathematics.
 """
 
 from collections.abc import Sequence

@@ -4,8 +4,9 @@ Two signals that are kept apart: the verifier's for the outcome, and one for sea
 answer is right, unless the text repeats itself. With α = 1 it is plain reinforcement learning from verifiable
 rewards.
 
-Differences to the paper: constants are ours (it gives none); no supervised stage on search traces of its own;
-the two signals are logged as reward terms of each turn.
+Differences to the paper: constants are ours (it gives none); no supervised stage on search traces of its own; the
+two signals are logged as ``reward/success`` and ``reward/search``. Measured on Sokoban, where search is more moves
+and not more thought; the paper has mathematics.
 """
 
 from collections.abc import Sequence

@@ -3,8 +3,9 @@
 Short episodes first teach what to do; longer ones then leave room to explore, without the collapse of starting
 long. The limit is a function of the step and of nothing else, so a resumed run is in the stage it was in.
 
-Differences to the paper: group-relative credit; evaluations keep the environment's own limit; an episode that
-the limit cuts counts with the reward it has, and is marked as truncated.
+Differences to the paper: group-relative credit; evaluations keep the environment's own limit; an episode that the
+limit cuts counts with the reward it has, and is marked as truncated. Stages have 30 steps instead of 100. Measured
+on BabyAI, which is one of the paper's five families of worlds.
 """
 
 from dataclasses import dataclass

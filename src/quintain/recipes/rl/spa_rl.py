@@ -4,10 +4,11 @@ A predictor learns from outcomes alone what each turn contributes; what its cont
 shared equally, so that they sum to it. g_k is 1 where the action could be carried out. The fused turn rewards
 go through generalised advantage estimation over tokens.
 
-Differences to the paper: the predictor is linear in hashed features of the turn's tokens, not a layer on the
-hidden state of the policy, and is refitted exactly at every step instead of trained beforehand. To the official
-code: contributions are the predicted ones (not a constant per episode), and nothing multiplies them by their
-place.
+Differences to the paper: the predictor is linear in hashed features of the turn's tokens, not a layer on the hidden
+state of the policy, and is refitted exactly at every step instead of trained beforehand. To the official code:
+contributions are the predicted ones (not a constant per episode), and nothing multiplies them by their place. There
+is no KL to a reference in the rewards, and the critic learns beside the policy. Measured on BabyAI, without
+grounding, where the paper has WebShop, ALFWorld and VirtualHome.
 """
 
 from collections.abc import Mapping, Sequence

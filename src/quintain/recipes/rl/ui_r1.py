@@ -4,8 +4,9 @@ Of a pool of tasks, those are taken that the starting policy mostly fails, as di
 One action each: the right kind of action, inside the right box, readable (`quintain.rewards.pointing`). Actions
 that do not point are not marked down for it.
 
-Differences to the paper: what is wanted is the expert's action, and the box lies `tolerance` around its point;
-the length reward of its later, "efficient" variant is left out.
+Differences to the paper: what is wanted is the expert's action, and the box lies `tolerance` around its point; the
+length reward of its later, "efficient" variant is left out. Readable stands for the paper's tags around thought and
+answer. Measured on boxes of text (`screen`), where the paper has screenshots.
 """
 
 from dataclasses import dataclass

@@ -4,8 +4,10 @@ For the first steps only the value head learns, on Monte-Carlo returns of a poli
 advantages use λ = 1 - 1/(α·tokens of the episode), and the critic's targets λ = 1 (decoupled estimation).
 Specialists with the same ancestor become one by the mean of their weights, `quintain export --with`.
 
-Differences to the paper: rollouts are synchronous; the outcome is the environment's, where the paper also
-judges with its own model; the value head is one layer on the policy, whose weights rest while it warms up.
+Differences to the paper: rollouts are synchronous; the outcome is the environment's, where the paper also judges
+with its own model; the value head is one layer on the policy, whose weights rest while it warms up. The flywheel of
+data, judged by a validator, is left out, as is shaping by format and length. Measured on BabyAI with α = 1, for its
+episodes have a dozen tokens; the paper has desktops, phones, browsers and games.
 """
 
 from collections.abc import Sequence
