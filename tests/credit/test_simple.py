@@ -126,5 +126,6 @@ def test_exponential_weights(outcomes: MakeGroup) -> None:
         [pytest.approx(5)],
         [0],
     ]
+    assert by_turn(exponential_weights([outcomes(1, 0)], temperature=1e9)) == [[pytest.approx(1)]] * 2
     with pytest.raises(UsageError, match="above 0"):
         exponential_weights([outcomes(1)], temperature=0)

@@ -15,7 +15,8 @@ from quintain.types import Credit, Group, Score
 def by_task(groups: Sequence[Group], credit: Credit) -> dict[str, float]:
     """Return for each kind of task success, mean and deviation of the outcomes, and its share of Σ|A|.
 
-    Σ|A| runs over the sampled tokens: on-policy, it bounds the norm of the policy gradient. {} for one kind.
+    Σ|A| runs over the sampled tokens: on-policy and with a mean over tokens, it bounds the norm of the policy gradient;
+    a mean over episodes first lets long episodes weigh less than this says. {} for one kind.
     """
     kinds = sorted({group.task.environment for group in groups})
     if len(kinds) < 2:
