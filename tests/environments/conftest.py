@@ -15,6 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--episodes", type=int, default=20, help="episodes that must leave nothing behind")
+    parser.addoption("--slow", action="store_true", help="play what takes minutes, too")
+    parser.addoption("--agentgym", help="folder of a checkout of AgentGym, whose own server is played")
 
 
 def beside(mark: pytest.Mark) -> Path:

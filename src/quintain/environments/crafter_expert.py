@@ -18,8 +18,8 @@ DIGGING, CROWDED = 3, 4
 """What it costs to go through stone, or where somebody stands now."""
 FAR = 25
 """A table or furnace that is farther away than this is built anew."""
-LOW = 3
-"""Food, drink or energy at which it is seen to before the goal."""
+LOW = {"food": 3, "drink": 3, "energy": 0}
+"""What is seen to before the goal when there is no more of it; whoever sleeps in the open is hurt most."""
 LIFE = {"food": "eat_cow", "drink": "collect_drink", "energy": "wake_up"}
 CREATURES = {"eat_cow": "Cow", "defeat_zombie": "Zombie", "defeat_skeleton": "Skeleton"}
 
@@ -42,7 +42,7 @@ def next_action(game: Any, rules: Any, goal: str) -> str:
     threat = mind.beside("Zombie")
     if threat is not None:
         return mind.act_on(threat)
-    low = [LIFE[need] for need in LIFE if mind.inventory[need] <= LOW]
+    low = [LIFE[need] for need in LIFE if mind.inventory[need] <= LOW[need]]
     if low and low[0] != goal:
         try:
             return mind.achieve(low[0])

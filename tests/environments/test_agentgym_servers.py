@@ -1,0 +1,124 @@
+"""AgentGym's own TextCraft server, from a checkout of its repository: it is on no package registry.
+
+``pip install fastapi uvicorn``, then ``pytest -m real tests/environments/test_agentgym_servers.py --agentgym FOLDER``.
+"""
+
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from quintain.environments.agentgym import AgentGym
+from quintain.environments.catalog import find
+from quintain.environments.probes import PROBES
+from quintain.environments.protocol import advance, begin
+from quintain.environments.subject import Subject
+from quintain.rollout.stepper import guarded
+from quintain.types import Action, Failure
+
+pytestmark = [pytest.mark.timeout(900), pytest.mark.real("fastapi"), pytest.mark.real("uvicorn")]
+SERVE = "import sys, uvicorn; sys.path.insert(0, '.'); from agentenv_textcraft import app; "
+RECIPE = re.compile(r"craft (\d+) (.+) using (.+)")
+CHECKED = ("builds", "tasks", "random play", "nonsense", "determinism", "no leak", "closing")
+
+
+@pytest.fixture(scope="module")
+def server(request: pytest.FixtureRequest) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
+    """The address of the server, and its process."""
+    folder = request.config.getoption("--agentgym", default=None)
+    if not folder:
+        pytest.skip("no checkout of AgentGym: give --agentgym FOLDER")
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            f"{SERVE}uvicorn.run(app, host='127.0.0.1', port={port}, log_level='warning')",
+        ],
+        cwd=Path(str(folder)) / "agentenv-textcraft",
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        deadline = time.monotonic() + 300
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                assert process.poll() is None and time.monotonic() < deadline, "the server does not start"
+                time.sleep(0.1)
+        yield f"127.0.0.1:{port}", process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def plan(told: str) -> list[str]:
+    """Return commands that reach the goal: what a recipe makes is made, everything else is taken."""
+    recipes: dict[str, tuple[int, list[tuple[int, str]], str]] = {}
+    for line in map(str.strip, told.splitlines()):
+        if read := RECIPE.fullmatch(line):
+            parts = [part.split(" ", 1) for part in read[3].split(", ")]
+            recipes.setdefault(read[2], (int(read[1]), [(int(number), name) for number, name in parts], line))
+    goal = re.search(r"Goal: craft (.+)\.", told)
+    assert goal is not None, told
+    have: Counter[str] = Counter()
+    commands: list[str] = []
+
+    def provide(item: str, count: int) -> None:
+        """Have `count` of `item`."""
+        while item in recipes and have[item] < count:
+            made, parts, line = recipes[item]
+            for number, part in parts:
+                provide(part, number)
+            have.subtract({part: number for number, part in parts})
+            commands.append(line)
+            have[item] += made
+        if have[item] < count:
+            commands.append(f"get {count - have[item]} {item}")
+            have[item] = count
+
+    provide(goal[1], 1)
+    return commands
+
+
+def test_a_plan_by_value() -> None:
+    told = "Crafting commands:\ncraft 4 stick using 2 planks\ncraft 1 ladder using 7 stick\n\nGoal: craft ladder."
+    planks = ["get 2 planks", "craft 4 stick using 2 planks"]
+    assert plan(told) == [*planks, *planks, "craft 1 ladder using 7 stick"]
+
+
+@pytest.mark.parametrize("probe", CHECKED)
+def test_keeps_the_contract(server: tuple[str, object], probe: str) -> None:
+    with closing(Subject(make=find(f"agentgym/{server[0]}"), num_episodes=3)) as subject:
+        assert PROBES[probe](subject)
+
+
+@pytest.mark.parametrize("split", ["train", "eval"])
+def test_what_is_planned_from_its_texts_wins(server: tuple[str, object], split: str) -> None:
+    with closing(AgentGym(server[0], max_turns=40)) as world:
+        for index in range(10):
+            told = str(begin(world, world.task(split, index)))  # pyright: ignore[reportArgumentType]
+            results = [advance(world, Action(text=command)) for command in plan(told)]
+            assert sum(result.reward for result in results) == 1.0, told
+            assert [result.is_terminated for result in results] == [False] * (len(results) - 1) + [True]
+
+
+def test_a_server_that_is_killed_is_a_failure_of_the_environment(
+    server: "tuple[str, subprocess.Popen[bytes]]",
+) -> None:
+    with closing(AgentGym(server[0])) as world:
+        begin(world, world.task("train", 0))
+        server[1].kill()
+        server[1].wait()
+        found = guarded(lambda: advance(world, Action(text="inventory")))
+        assert isinstance(found, Failure) and found.owner == "environment"
