@@ -10,7 +10,7 @@ from quintain.data.samples import since_segment
 from quintain.environments.catalog import find
 from quintain.errors import ConfigError
 from quintain.recipes.names import recipe_module
-from quintain.recipes.rl import epo, metaspatial, pag, ui_r1
+from quintain.recipes.rl import epo, metaspatial, pag, toolrl, ui_r1
 from quintain.recipes.rl.contexts import is_kept, single
 from quintain.recipes.rl.gold import Gold, calls_of
 from quintain.recipes.rl.relabelling import best_answer, is_last_of_solved, relabelled
@@ -157,6 +157,24 @@ def test_where_the_expert_gives_up_the_judge_failed(monkeypatch: pytest.MonkeyPa
     assert isinstance(outcome, Failure) and outcome.owner == "judge"
     assert calls_of(Action(text="go")) == (ToolCall(name="go"),)
     assert calls_of(Action()) == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "fine", "coarse"),
+    [
+        ({"x": 1, "y": 2}, 4.0, 4.0),
+        ({"x": 1, "y": 3}, 2.5, -2.0),
+        ({}, 1 + 6 * 1 / 4 - 3, -2.0),
+        (None, -3.0, -3.0),
+    ],
+)
+def test_format_and_fields_of_a_call_add_up(said: dict[str, int] | None, fine: float, coarse: float) -> None:
+    """ToolRL: of S = names + argument names + values, 3 of 4 are 1.5, and 1 more for what can be read."""
+    wanted = Action(tool_calls=(ToolCall(name="a", arguments={"x": 1, "y": 2}),))
+    calls = (ToolCall(name="a", arguments=said or {}),)
+    action = Action(error="?") if said is None else Action(tool_calls=calls)
+    assert toolrl.score(action, wanted, is_fine=True, format_weight=1.0) == pytest.approx(fine)
+    assert toolrl.score(action, wanted, is_fine=False, format_weight=1.0) == coarse
 
 
 def test_a_point_is_inside_the_box_around_the_experts() -> None:

@@ -5,9 +5,9 @@ episode, invalid actions cost, and groups without a difference are sampled again
 sampling).
 
 Differences to the code: episodes that ended are not stepped on; a group is the episodes of one task, never all
-rows; the reward of an episode is counted once. No headline number of theirs could be verified. Its scripts of PPO
-with a critic, its data, and the tree search and process rewards of its plans are left out. Measured on BabyAI,
-where it names ALFWorld, WebShop and others.
+rows; the reward of an episode is counted once; groups without a difference stay, for what their states tell. No
+headline number of theirs could be verified. Its scripts of PPO with a critic, its data, and the tree search and
+process rewards of its plans are left out. Measured on BabyAI, where it names ALFWorld, WebShop and others.
 """
 
 from dataclasses import dataclass

@@ -6,8 +6,9 @@ policy, which is judged by itself. Nothing is carried out while learning. Steps 
 teacher's step sound?), not by the outcome, so that episodes that failed teach, too.
 
 Differences to the paper: the judge is agreement with the teacher's action, field by field where tools are called;
-the baseline is the mean of several actions on the same context; the teacher is the environment's expert. Nothing is
-judged by a language model. Measured on synthetic questions of one hop, where the paper has HotPotQA and GSM8K.
+the baseline is the mean of several actions on the same context, and what is left is divided by their deviation; the
+teacher is the environment's expert. Nothing is judged by a language model. Measured on synthetic questions of one
+hop, where the paper has HotPotQA and GSM8K.
 """
 
 from collections.abc import Sequence

@@ -44,23 +44,25 @@ class Config(GroupJob):
 def method(config: Config) -> Method:
     """Return ToolRL as `config` describes it."""
     gold = Gold(config.environment)
-
-    def score(action: Action, wanted: Action) -> float:
-        if action.error is not None:
-            return -3.0
-        value = match_score(calls_of(action), calls_of(wanted))
-        if not config.is_fine:
-            value = 3.0 if value == 3 else -3.0
-        return config.format_weight + value
-
+    measure = gold.measure(partial(score, is_fine=config.is_fine, format_weight=config.format_weight))
     collect = grouped(config.tasks, config.group_size)
     return Method(
         collect=within_turns(collect, lambda step: config.turns),
-        reward=partial(apply_all, terms=(Term(name="calls", measure=gold.measure(score)),)),
+        reward=partial(apply_all, terms=(Term(name="calls", measure=measure),)),
         credit=lambda work, groups: group_relative(groups),
         update=policy_update(clipped(), Plan()),
         needs=Needs(expert=True),
     )
+
+
+def score(action: Action, wanted: Action, *, is_fine: bool, format_weight: float) -> float:
+    """Return the points of `action` where the expert's is `wanted`; -3 for one that cannot be read."""
+    if action.error is not None:
+        return -3.0
+    value = match_score(calls_of(action), calls_of(wanted))
+    if not is_fine:
+        value = 3.0 if value == 3 else -3.0
+    return format_weight + value
 
 
 def train(config: Config, run: Run) -> None:
