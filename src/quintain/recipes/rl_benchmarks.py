@@ -289,7 +289,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="glam",
         baseline="ppo",
         claim="Choosing among legal actions by their whole probability needs fewer steps than writing them.",
-        rates=TWO_RATES,
+        rates=RATES,
         **on(BABY, **EPISODES),
     ),
     Benchmark(
