@@ -4,9 +4,8 @@ The one rule: both arms have the same budget of environment steps and of sampled
 starting policy; what is not said to differ is equal.
 """
 
-from typing import Any
-
 from quintain.recipes.benchmark import Benchmark
+from quintain.recipes.credit_benchmarks import CREDITS
 from quintain.recipes.rl_worlds import (
     ARMS,
     BABY,
@@ -26,40 +25,6 @@ from quintain.recipes.rl_worlds import (
     WISH,
     on,
 )
-
-
-def credit(name: str, claim: str, **settings: Any) -> Benchmark:
-    """Return the comparison of the idea of credit `name` with that of GRPO, all else equal, on a real environment."""
-    return Benchmark(
-        name=f"credit_{name}",
-        recipe="policy_gradient",
-        baseline="policy_gradient",
-        claim=claim,
-        rates=TWO_RATES,
-        **on(BABY, **GROUPS),
-        settings={"credit": name, **settings},
-        baseline_settings={"credit": "group"},
-    )
-
-
-WHITE: dict[str, Any] = {"normaliser": "token"}
-CREDITS: tuple[Benchmark, ...] = (
-    credit("outcome", "Outcomes whitened over the batch do without groups.", **WHITE),
-    credit(
-        "return", "Discounted returns, whitened, tell a turn by what came after it.", **WHITE, discount=0.95
-    ),
-    credit("others", "The mean of all other episodes is a baseline as good as the group's.", discount=0.95),
-    credit("leave_one_out", "The mean of the others in the group does without a deviation."),
-    credit("gigpo", "Actions compared in equal states credit turns."),
-    credit("gae", "A critic credits tokens.", **WHITE),
-    credit("gae_turns", "A critic credits turns.", **WHITE),
-    credit("gae_bilevel", "A critic credits turns, and the tokens in them.", **WHITE, discount=0.95),
-    credit("gae_decoupled", "A critic with λ by length credits long and short episodes.", **WHITE),
-    credit("vine", "Values from continued episodes credit turns, for all that they cost.", **WHITE),
-    credit("spa_rl", "An outcome divided over turns by a predictor credits turns without a critic.", **WHITE),
-    credit("awr", "Imitating what was better, and pushing nothing away, is enough."),
-)
-"""Every idea of credit on BabyAI, against the outcome relative to the group."""
 
 BENCHMARKS: tuple[Benchmark, ...] = (
     Benchmark(
@@ -131,6 +96,9 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         claim="Without division by length and deviation, tokens are not wasted on long failures.",
         rates=RATES,
         **on(BABY, **GROUPS),
+        tried="At 1e-3 the seeds came to 0.35, 0.44 and 0.72. Summed over tokens, a failure of 10 turns weighs "
+        "as much as three quick successes, and in the first seed a quarter of the actions could not be "
+        "carried out any more.",
     ),
     Benchmark(
         name="lite_ppo",
@@ -139,6 +107,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         claim="The group's mean with the batch's deviation and a mean over tokens beat GRPO.",
         rates=RATES,
         **on(BABY, **GROUPS),
+        tried="At 5e-4, which the seed of its own did not choose, it came to 0.781 (+0.031, better in 2 of 3).",
     ),
     Benchmark(
         name="gspo",
@@ -155,6 +124,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         claim="Clipping weights instead of tokens keeps the gradient of the tokens that matter.",
         rates=RATES,
         **on(BABY, **GROUPS),
+        tried="At 5e-4 it came to 0.742, level with GRPO (-0.008).",
     ),
     Benchmark(
         name="starpo",
@@ -191,6 +161,8 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         rates=RATES,
         **on(BABY, **GROUPS),
         settings={"turn_weight": 0.2},
+        tried="With λ = 1 it came to 0.602 at 5e-4, and to 0.07 on the seed for rates: turns that can be "
+        "carried out became sure sooner than with GRPO (`mt_grpo_valid`).",
     ),
     Benchmark(
         name="mt_grpo_valid",
@@ -210,6 +182,8 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         rates=RATES,
         **on(BABY, **EPISODES),
         settings={"grounding": 0.0},
+        tried="PPO gained from the third rate, 2.5e-4 (0.815 after 0.766 at 5e-4), and SPA-RL did not (0.812 at"
+        " 5e-4).",
     ),
     Benchmark(
         name="ui_tars2",
@@ -219,6 +193,8 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         rates=RATES,
         **on(BABY, **EPISODES),
         settings={"adaptive": 1.0},
+        tried="With the paper's α = 0.05 it came to 0.255: for episodes of 10 tokens λ is 0 then, and the "
+        "critic is new.",
     ),
     Benchmark(
         name="vine",
@@ -317,6 +293,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         claim="Clip-higher, a mean over tokens, overlong shaping and fitting tasks beat GRPO.",
         rates=RATES,
         **on(BABY, **GROUPS),
+        tried="At 5e-4 it came to 0.771 (+0.021, better in 2 of 3).",
     ),
     Benchmark(
         name="rlsp",
@@ -344,6 +321,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         rates=RATES,
         **on(BABY, **GROUPS),
         settings={"turns": (4, 7, 10), "stage_steps": 8},
+        tried="At 1e-3 it came to 0.667.",
     ),
     Benchmark(
         name="openmanus",
@@ -352,8 +330,8 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         claim="Sampling until groups differ makes more of GiGPO's budget.",
         rates=RATES,
         **on(BABY, **GROUPS, kl=0.0),
-        tried="Groups without a difference cost their episodes: 13 to 17 updates of the same budget, and GiGPO 22 to "
-        "27.",
+        tried="Groups without a difference cost their episodes: 13 to 17 updates of the same budget, and GiGPO "
+        "22 to 27.",
     ),
     Benchmark(
         name="metaspatial",
