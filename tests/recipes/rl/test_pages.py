@@ -6,11 +6,26 @@ from pathlib import Path
 import pytest
 
 from quintain.recipes.names import RECIPES, recipe_module
+from quintain.recipes.rl_benchmarks import BENCHMARKS
 
 PAGES = Path(__file__).resolve().parents[3] / "docs" / "methods"
 METHODS = sorted(name for name, module in RECIPES.items() if ".rl." in module and name != "policy_gradient")
 PARTS = frozenset({"cispo", "dapo", "dr_grpo", "gspo", "reinforce", "rloo", "vine"})
 """Recipes that fall out of others with one part changed; all others stand for a published system of their own."""
+
+WORDS = {
+    "babyai": "BabyAI",
+    "bandit": "bandits",
+    "collab": "`collab`",
+    "craft": "`craft`",
+    "guess": "guessing a number",
+    "hopqa": "synthetic questions",
+    "mastermind": "mastermind",
+    "screen": "boxes of text",
+    "sokoban": "Sokoban",
+    "sums": "sums of single digits",
+}
+"""world of a benchmark → how it is called where methods are described"""
 
 
 def differences(recipe: str) -> str:
@@ -34,5 +49,11 @@ def test_the_page_says_how_the_method_differs(recipe: str) -> None:
 
 
 @pytest.mark.parametrize("recipe", sorted({*METHODS} - PARTS))
-def test_where_it_was_measured_is_said_beside_where_the_paper_was(recipe: str) -> None:
-    assert "easured on " in differences(recipe)
+def test_where_it_is_measured_is_said_beside_where_the_paper_was(recipe: str) -> None:
+    told = differences(recipe)
+    assert "easured on " in told
+    for benchmark in BENCHMARKS:
+        if benchmark.recipe == recipe:
+            name, _, knobs = benchmark.environment.partition("?")
+            key = "mastermind" if "mastermind" in knobs else name.partition("/")[0]
+            assert WORDS[key] in told, benchmark.environment
