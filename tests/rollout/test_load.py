@@ -100,6 +100,29 @@ def test_threads_that_stay_are_named() -> None:
     assert load(lambda: World(sick="leak"), instances=3, episodes=3).left == {"threads": 3}
 
 
+class Shared(World):
+    """Instances share something that stays open until it is closed for all."""
+
+    open = threading.Event()
+
+    def close(self) -> None:
+        if not self.open.is_set():
+            threading.Thread(target=self._stay, daemon=True).start()
+            self.open.set()
+
+    def _stay(self) -> None:
+        while self.open.is_set():
+            time.sleep(0.01)
+
+    def drain(self) -> None:
+        """Close it."""
+        self.open.clear()
+
+
+def test_what_instances_share_is_closed_with_the_last() -> None:
+    assert load(lambda: Shared(), instances=3, episodes=3).left == {}
+
+
 def test_workers_are_seen_with_their_memory_and_leave_nothing() -> None:
     found = load(find("worker/guess?parallel=2"), instances=2, episodes=4)
     assert not found.failures and not found.left

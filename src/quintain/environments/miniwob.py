@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, cast
 
-from quintain.environments.chromium import BrowserFault, Tab
+from quintain.environments.chromium import BrowserFault, Tab, close_browsers
 from quintain.environments.extras import extra_module
 from quintain.environments.miniwob_experts import EXPERTS
 from quintain.environments.miniwob_page import Page, fields_of, page_of
@@ -146,6 +146,10 @@ class MiniWoB(Environment):
         tab, self._tab = self._tab, None
         if tab is not None:
             tab.close()
+
+    def drain(self) -> None:
+        """Close the browsers of this process."""
+        close_browsers()
 
     def _load(self) -> None:
         """Load the page of the task.

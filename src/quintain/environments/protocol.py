@@ -183,6 +183,14 @@ class Killable(Protocol):
 
 
 @runtime_checkable
+class Pooled(Protocol):
+    """Its instances share programs, such as a browser, that stay open for the next one."""
+
+    def drain(self) -> None:
+        """Close those that nobody uses now, also after `close`."""
+
+
+@runtime_checkable
 class Seats(Protocol):
     """Several seats act in turn, each seeing only what is addressed to it.
 

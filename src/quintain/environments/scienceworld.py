@@ -9,7 +9,14 @@ from typing import Any, ClassVar, Literal, Self, cast
 
 from quintain.environments.extras import extra_module, extra_program
 from quintain.environments.protocol import Environment
-from quintain.environments.scienceworld_jvm import FEATURE, Machine, MachineFault, borrow, give_back
+from quintain.environments.scienceworld_jvm import (
+    FEATURE,
+    Machine,
+    MachineFault,
+    borrow,
+    close_idle,
+    give_back,
+)
 from quintain.errors import EnvironmentFault, UsageError, suggestion
 from quintain.types import Action, StepResult, Task
 
@@ -132,6 +139,10 @@ class ScienceWorld(Environment):
         if machine is not None:
             machine.close()
             give_back(machine)
+
+    def drain(self) -> None:
+        """Close the Java machines of this process that wait for a borrower."""
+        close_idle()
 
     def expert_action(self) -> Action:
         """Return the next action of the package's gold path.

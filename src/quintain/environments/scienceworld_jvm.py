@@ -6,6 +6,7 @@ rule: none outlives this process, and a forked child never touches those of its 
 
 import atexit
 import contextlib
+import logging
 import os
 import subprocess
 import threading
@@ -44,6 +45,7 @@ class Machine:
         """Start Java with the package's simulator."""
         package = extra_module("scienceworld", package="scienceworld", extra="scienceworld", feature=FEATURE)
         extra_program(("java",), package="default-jre-headless", feature=FEATURE)
+        logging.getLogger("py4j").addHandler(logging.NullHandler())  # what goes wrong is told as a fault
         self.owner = os.getpid()
         self.idle_since = time.monotonic()
         self.is_broken = False
@@ -146,6 +148,15 @@ def count() -> int:
     """Return how many machines of this process are running."""
     with _lock:
         return sum(machine.is_alive for machine in (*_idle, *_lent))
+
+
+def close_idle() -> None:
+    """Close the machines that nobody has borrowed."""
+    with _lock:
+        found = tuple(_idle)
+        _idle.clear()
+    for machine in found:
+        machine.close()
 
 
 def close_machines() -> None:

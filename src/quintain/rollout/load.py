@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from quintain.environments.baselines import random_action, telling
 from quintain.environments.measures import resources
-from quintain.environments.protocol import Environment, Factory, Killable, advance, begin
+from quintain.environments.protocol import Environment, Factory, Killable, Pooled, advance, begin
 from quintain.errors import EnvironmentFault, QuintainError
 from quintain.processes.tree import below, memory
 from quintain.rollout.collect import attempted
@@ -77,6 +77,8 @@ class _Test:
         self.failures: Counter[str] = Counter()
         self.first = ""
         self.episodes = 0
+        self.pooled: list[Pooled] = []
+        """One of the instances that share something."""
         self.starts: list[float] = []
         self.steps: list[float] = []
 
@@ -90,6 +92,8 @@ class _Test:
                 raise made
             else:
                 seat.environment = made
+                if isinstance(made, Pooled):
+                    self.pooled = [made]
             self.episodes += seat.environment is None
 
     def start(self, tasks: Sequence[Task]) -> None:
@@ -119,8 +123,10 @@ class _Test:
                 seat.task = None
 
     def close(self) -> None:
-        """Close all instances."""
-        self.stepper.run([seat.environment.close for seat in self.seats if seat.environment is not None])
+        """Close all instances, and what they kept open for others."""
+        built = [seat.environment for seat in self.seats if seat.environment is not None]
+        self.stepper.run([environment.close for environment in built])
+        self.stepper.run([environment.drain for environment in self.pooled])
         self.stepper.close()
 
     def _tried(self, seats: Sequence[_Seat], call: Callable[[_Seat], T]) -> list[T | None]:
