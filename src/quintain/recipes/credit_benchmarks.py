@@ -20,6 +20,7 @@ def credit(name: str, claim: str, **settings: Any) -> Benchmark:
     )
 
 
+CARRIED_OUT = "environment, executed=0.02"
 WHITE: dict[str, Any] = {"normaliser": "token"}
 CREDITS: tuple[Benchmark, ...] = (
     credit("outcome", "Outcomes whitened over the batch do without groups.", **WHITE),
@@ -32,8 +33,13 @@ CREDITS: tuple[Benchmark, ...] = (
     credit("gae", "A critic credits tokens.", **WHITE),
     credit("gae_turns", "A critic credits turns.", **WHITE),
     credit("gae_bilevel", "A critic credits turns, and the tokens in them.", **WHITE, discount=0.95),
-    credit("gae_decoupled", "A critic with λ by length credits long and short episodes.", **WHITE),
+    credit(
+        "gae_decoupled", "A critic with λ by length credits long and short episodes.", **WHITE, adaptive=1.0
+    ),
     credit("vine", "Values from continued episodes credit turns, for all that they cost.", **WHITE),
     credit("spa_rl", "An outcome divided over turns by a predictor credits turns without a critic.", **WHITE),
+    credit("process", "Turns that earn by being carried out are credited one by one.", rewards=CARRIED_OUT),
+    credit("mt_grpo", "So are they when the outcome is compared apart.", rewards=CARRIED_OUT),
+    credit("best_of", "Imitating the best episode of each group is enough."),
     credit("awr", "Imitating what was better, and pushing nothing away, is enough."),
 )

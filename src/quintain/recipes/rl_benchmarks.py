@@ -238,9 +238,9 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         recipe="ui_r1",
         baseline="sft",
         claim="Rewards by rule on a few hard screens beat imitation at the same number of updates.",
-        **on(SCREEN, steps=14, most_turns=None, most_tokens=None),
+        rates=TWO_RATES,
+        **on(SCREEN, steps=60, most_turns=None, most_tokens=None),
         settings={**GROUPS, "tolerance": 2.0},
-        baseline_settings={"learning_rate": 1e-3},
     ),
     Benchmark(
         name="coso",

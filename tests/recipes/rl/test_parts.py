@@ -87,6 +87,27 @@ def test_credit_is_the_same_whatever_the_loss(played: tuple[Work, list[Group]]) 
     assert all(np.array_equal(first, other) for other in others)
 
 
+def test_lambda_by_length_has_its_own_knob(played: tuple[Work, list[Group]]) -> None:
+    work, groups = played
+
+    def advantages(**fields: Any) -> list[float]:
+        config = policy_gradient.Config(**fields)
+        config.check()
+        return [
+            float(a)
+            for t in policy_gradient.method(config).credit(work, groups).advantages
+            for part in t
+            for a in part
+        ]
+
+    assert advantages(credit="gae_decoupled") == advantages(credit="gae", decay=0.0)
+    long = advantages(credit="gae_decoupled", adaptive=1e9)
+    assert long == pytest.approx(advantages(credit="gae", decay=1.0), abs=1e-6)
+    assert long != pytest.approx(advantages(credit="gae_decoupled"), abs=1e-3)
+    with pytest.raises(ConfigError, match=r"adaptive: got 1\.0, which credit gae does not read; leave it out"):
+        advantages(credit="gae", adaptive=1.0)
+
+
 TOGETHER: list[dict[str, Any]] = [
     {"credit": "gigpo", "loss": "cispo", "normaliser": "task", "updates": 2, "discount": 0.9},
     {"credit": "gae_bilevel", "loss": "gspo_turn", "normaliser": "turn", "updates": 2, "entropy": 0.01},

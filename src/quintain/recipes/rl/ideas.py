@@ -39,6 +39,8 @@ class Knobs(NamedTuple):
     """λ of generalised advantage estimation"""
     std: Std = "unbiased"
     """standard deviation of a group"""
+    adaptive: float = 0.05
+    """α of λ = 1 - 1/(α·tokens of the episode)"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +73,9 @@ def attributed(groups: Sequence[Group], knobs: Knobs, contributions: Contributio
     return less_others(discounted_return(progress_rewards(groups, found, beta=0.0), discount=knobs.discount))
 
 
-def decoupled_gae(groups: Sequence[Group], values: Critic, _: Knobs) -> Credit:
+def decoupled_gae(groups: Sequence[Group], values: Critic, knobs: Knobs) -> Credit:
     """Return λ by length for the policy, and λ = 1 for the critic."""
-    policy = gae_tokens(groups, values, decay=length_adaptive())
+    policy = gae_tokens(groups, values, decay=length_adaptive(knobs.adaptive))
     return decoupled(policy, gae_tokens(groups, values, decay=1.0))
 
 
@@ -105,7 +107,7 @@ IDEAS: Mapping[str, Idea] = {
         make=valued(lambda g, v, k: gae_bilevel(g, v, turn_discount=k.discount, decay=k.decay)),
         needs=CRITIC, reads=BOTH,
     ),
-    "gae_decoupled": Idea(make=valued(decoupled_gae), needs=CRITIC),
+    "gae_decoupled": Idea(make=valued(decoupled_gae), needs=CRITIC, reads=frozenset({"adaptive"})),
     "vine": Idea(
         make=lambda *_: lambda work, g: step_value(g, state_values(work, g, NUM_CONTINUED)), needs=Needs(snapshots=True)
     ),

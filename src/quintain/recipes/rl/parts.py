@@ -42,6 +42,8 @@ class Parts(RangedJob):
     """γ per turn, for credit of returns: 1 unless given."""
     decay: float | None = None
     """λ of generalised advantage estimation, for credit by a critic: 0.95 unless given."""
+    adaptive: float | None = None
+    """α of λ = 1 - 1/(α·tokens of the episode), for credit gae_decoupled: 0.05 unless given."""
     updates: int = 1
     """Optimizer steps on the episodes of a step."""
     kl: float = 0.0
@@ -80,7 +82,7 @@ def refuse_parts(config: Parts) -> None:
             f"group_size: got 1 with credit {config.credit}, and an episode alone has nothing to be compared with; "
             "give 2 or more, or use credit others or gae"
         )
-    for name in ("std", "discount", "decay"):
+    for name in ("std", "discount", "decay", "adaptive"):
         if getattr(config, name) is not None and name not in idea.reads:
             raise ConfigError(
                 f"{name}: got {getattr(config, name)}, which credit {config.credit} does not read; leave it out"
