@@ -19,7 +19,7 @@ NEEDS_alfworld := alfworld==0.4.2 "textworld[pddl]==1.7.0"
 NEEDS_nle := nle==1.3.0
 NEEDS_openenv := fastapi uvicorn websockets httpx requests tomli tomli_w "fastmcp>=3,<4"
 NEEDS_verifiers := verifiers==0.1.14
-NEEDS_quick := mpmath pettingzoo pygame-ce reasoning-gym textarena
+NEEDS_quick := mcp mpmath pettingzoo pygame-ce reasoning-gym textarena
 INSTALL := -m pip --disable-pip-version-check install
 BFCL := --no-deps bfcl-eval==2026.3.23
 

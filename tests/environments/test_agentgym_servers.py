@@ -1,8 +1,9 @@
 """AgentGym's own TextCraft server, from a checkout of its repository: it is on no package registry.
 
-``pip install fastapi uvicorn``, then ``pytest -m real tests/environments/test_agentgym_servers.py --agentgym FOLDER``.
+It needs fastapi and uvicorn, its client requests and openai, too: ``pytest -m real FILE --agentgym FOLDER``.
 """
 
+import json
 import re
 import socket
 import subprocess
@@ -16,15 +17,29 @@ from pathlib import Path
 import pytest
 
 from quintain.environments.agentgym import AgentGym
+from quintain.environments.baselines import expert, play
 from quintain.environments.catalog import find
+from quintain.environments.keydoor import KeyDoor
+from quintain.environments.listener import Listener
 from quintain.environments.probes import PROBES
 from quintain.environments.protocol import advance, begin
+from quintain.environments.serve_agentgym import agentgym_service
 from quintain.environments.subject import Subject
 from quintain.rollout.stepper import guarded
 from quintain.types import Action, Failure
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.real("fastapi"), pytest.mark.real("uvicorn")]
 SERVE = "import sys, uvicorn; sys.path.insert(0, '.'); from agentenv_textcraft import app; "
+CLIENT = """
+import json, sys
+folder, url, index, *actions = sys.argv[1:]
+sys.path.insert(0, folder)
+from agentenv.envs.textcraft import TextCraftEnvClient
+client = TextCraftEnvClient(env_server_base=url, data_len=9, timeout=60)
+client.reset(int(index))
+seen = [client.step(f"Action: {action}") for action in actions]
+print(json.dumps([[each.state, each.reward, each.done] for each in seen]))
+"""
 RECIPE = re.compile(r"craft (\d+) (.+) using (.+)")
 CHECKED = ("builds", "tasks", "random play", "nonsense", "determinism", "no leak", "closing")
 
@@ -111,6 +126,30 @@ def test_what_is_planned_from_its_texts_wins(server: tuple[str, object], split: 
             results = [advance(world, Action(text=command)) for command in plan(told)]
             assert sum(result.reward for result in results) == 1.0, told
             assert [result.is_terminated for result in results] == [False] * (len(results) - 1) + [True]
+
+
+@pytest.mark.real("requests")
+@pytest.mark.real("openai")
+def test_its_own_client_plays_our_server(server: tuple[str, object], request: pytest.FixtureRequest) -> None:
+    home = KeyDoor()
+    episode = play(home, home.task("train", 2), expert)
+    begin(home, home.task("train", 2))
+    actions: list[str] = []
+    while len(actions) < len(episode.rewards):
+        actions.append(home.expert_action().text)
+        advance(home, Action(text=actions[-1]))
+    listener = Listener(agentgym_service(find("keydoor"))).start()
+    try:
+        folder = Path(str(request.config.getoption("--agentgym"))).resolve() / "agentenv"
+        client = [sys.executable, "-c", CLIENT, str(folder), listener.url, "4", *actions]
+        done = subprocess.run(client, capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == 0, done.stderr
+    finally:
+        listener.close()
+    assert json.loads(done.stdout.splitlines()[-1]) == [
+        [str(seen), reward, end[0]]
+        for seen, reward, end in zip(episode.observations[1:], episode.rewards, episode.ends, strict=True)
+    ]
 
 
 def test_a_server_that_is_killed_is_a_failure_of_the_environment(

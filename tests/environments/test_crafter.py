@@ -50,6 +50,8 @@ DEEP = (
     "place_stone",
 )
 """Goals that need stone."""
+DEEPER = ("collect_iron", "defeat_skeleton", "make_iron_sword")
+"""Goals in caves, of lands of the full size."""
 WALK = """
 import hashlib, random, sys
 from quintain.environments.crafter import Crafter
@@ -154,6 +156,13 @@ def test_the_expert_wins(goal: str) -> None:
 def test_the_expert_goes_down_for_stone(goal: str) -> None:
     with closing(Crafter(goal, size=48)) as world:
         assert play(world, world.task("train", 0), expert).is_success
+
+
+@real
+@pytest.mark.parametrize("goal", DEEPER)
+def test_the_expert_goes_into_caves(goal: str) -> None:
+    with closing(Crafter(goal)) as world:
+        assert play(world, world.task("eval", 0), expert).is_success
 
 
 @real
