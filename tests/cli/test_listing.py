@@ -36,7 +36,7 @@ FAMILIES = {
     "surveys": 11,
 }
 
-OWN_PROGRAMS = {"alfworld-engine", "miniwob", "scienceworld"}
+OWN_PROGRAMS = {"alfworld-engine", "scienceworld"}
 """Adapters that need more than a package from the extras, and have no scores yet."""
 
 
