@@ -223,6 +223,8 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         rates=TWO_RATES,
         **on(HOPS, **GROUPS),
         baseline_settings={"relabel": 0},
+        tried="On `guess?high=8&max_turns=4`, where the context does not tell the answer, it lost more: 0.406 against "
+        "0.560.",
     ),
     Benchmark(
         name="epo",
@@ -312,6 +314,8 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         **on(CALLS, **GROUPS),
         measure="eval/turns",
         is_lower_better=True,
+        tried="On `guess?high=8&max_turns=4` it was 3.357 against 3.346 turns. In both worlds the imitated policy makes "
+        "no call too many, so that there is none to save.",
     ),
     Benchmark(
         name="scaling_inter",
@@ -350,6 +354,8 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         rates=TWO_RATES,
         **on(HOPS, steps=24, most_turns=None, most_tokens=None),
         settings={"tasks": 16, "group_size": 4},
+        tried="Against itself with the steps of successful episodes alone it was equal to the last digit: the teacher "
+        "never fails there, so that both keep the same steps.",
     ),
     Benchmark(
         name="act_more",

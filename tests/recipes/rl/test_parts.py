@@ -104,7 +104,9 @@ def test_lambda_by_length_has_its_own_knob(played: tuple[Work, list[Group]]) -> 
     long = advantages(credit="gae_decoupled", adaptive=1e9)
     assert long == pytest.approx(advantages(credit="gae", decay=1.0), abs=1e-6)
     assert long != pytest.approx(advantages(credit="gae_decoupled"), abs=1e-3)
-    with pytest.raises(ConfigError, match=r"adaptive: got 1\.0, which credit gae does not read; leave it out"):
+    with pytest.raises(
+        ConfigError, match=r"adaptive: got 1\.0, which credit gae does not read; leave it out"
+    ):
         advantages(credit="gae", adaptive=1.0)
 
 
