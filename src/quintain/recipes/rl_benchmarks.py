@@ -314,8 +314,8 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         **on(CALLS, **GROUPS),
         measure="eval/turns",
         is_lower_better=True,
-        tried="On `guess?high=8&max_turns=4` it was 3.357 against 3.346 turns. In both worlds the imitated policy makes "
-        "no call too many, so that there is none to save.",
+        tried="On `guess?high=8&max_turns=4` it was 3.357 against 3.346 turns. In both worlds the imitated policy "
+        "makes no call too many, so that there is none to save.",
     ),
     Benchmark(
         name="scaling_inter",
