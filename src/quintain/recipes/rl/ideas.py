@@ -87,9 +87,7 @@ IDEAS: Mapping[str, Idea] = {
     "others": Idea(make=pure(lambda g, k: less_others(discounted_return(g, discount=k.discount))), reads=DISCOUNT),
     "group": Idea(make=pure(lambda g, k: group_relative(g, std=k.std)), reads=STD, is_grouped=True),
     "leave_one_out": Idea(make=pure(lambda g, _: leave_one_out(g)), is_grouped=True),
-    "process": Idea(
-        make=pure(lambda g, k: group_process(g, std=k.std)), needs=TURNS, reads=STD, is_grouped=True
-    ),
+    "process": Idea(make=pure(lambda g, k: group_process(g, std=k.std)), needs=TURNS, reads=STD, is_grouped=True),
     "mt_grpo": Idea(
         make=pure(lambda g, k: turn_group_relative(g, std=k.std)), needs=TURNS, reads=STD, is_grouped=True
     ),
