@@ -341,5 +341,7 @@ def test_tools_are_listed_for_templates_that_cannot() -> None:
 
 def test_plain_text_has_no_form_for_a_tool_call() -> None:
     assert write_text(Action(text="go left")) == "go left"
-    with pytest.raises(DataError, match="a plain text action has no tool calls: got click; take the agent tools"):
+    with pytest.raises(
+        DataError, match="a plain text action has no tool calls: got click; take the agent tools"
+    ):
         write_text(Action(tool_calls=(ToolCall(name="click", arguments={"x": 1}),)))
