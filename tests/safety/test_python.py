@@ -1,5 +1,7 @@
+import subprocess
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -104,6 +106,25 @@ def test_a_tool_can_end_the_cell() -> None:
         assert (found.output, found.was_cut, found.was_killed) == ("a\n", True, False)
         assert python.run("add(1, 2)", adding).output == "'3'\n"
         assert python.num_starts == 2
+
+
+def test_what_takes_long_to_go_is_no_swarm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A killed process is listed until the kernel comes to it, on a busy machine for a while."""
+    with PythonProcess(LONG) as python, subprocess.Popen(["sleep", "60"]) as late:
+        assert python.run("x = 1").reason == ""
+        scans: list[int] = []
+
+        def listed(root: int, last: int) -> list[int]:
+            scans.append(root)
+            return [*below(root), late.pid] if len(scans) < last else below(root)
+
+        monkeypatch.setattr(module, "below", partial(listed, last=20))
+        assert python.run("x += 1").reason == ""
+        assert len(scans) == 20
+        assert python.run("x").output == "2\n"
+        monkeypatch.setattr(module, "SETTLE_SECONDS", 0.05)
+        monkeypatch.setattr(module, "below", partial(listed, last=1_000_000))
+        assert python.run("x").reason == "processes"
 
 
 def test_what_a_cell_leaves_running_ends_with_it(shared: PythonProcess) -> None:

@@ -24,7 +24,8 @@ from quintain.types import NOTHING, ToolSpec
 
 WORKER = "/worker.py"
 START_SECONDS = 60.0
-ROUNDS = 5
+ROUNDS, SETTLE_SECONDS = 5, 5.0
+"""Times that what a cell left running may have grown while it is ended, and how long it may take to go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,13 +251,20 @@ class PythonProcess:
     def _settled(self, box: Box) -> Reason:
         """Stop the process and end those it left behind; a swarm that grows on ends the box."""
         send(box.first, signal.SIGSTOP)
-        for _ in range(ROUNDS):
+        known: set[int] = set()
+        rounds, end = 0, time.monotonic() + SETTLE_SECONDS
+        while rounds < ROUNDS and time.monotonic() < end:
             processes = below(box.process.pid)
             box.first = processes[:1]
             send(processes, signal.SIGSTOP)
             if len(processes) <= 1:
                 return ""
             send(processes[1:], signal.SIGKILL)
+            if known.issuperset(processes[1:]):
+                time.sleep(0.001)  # what was killed needs a moment to go, longer on a busy machine
+            else:
+                rounds += 1
+                known.update(processes[1:])
         return "processes"
 
 
