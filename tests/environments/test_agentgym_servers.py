@@ -5,16 +5,15 @@ It needs fastapi and uvicorn, its client requests and openai, too: ``pytest -m r
 
 import json
 import re
-import socket
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.environments.local_server import serving
 
 from quintain.environments.agentgym import AgentGym
 from quintain.environments.baselines import expert, play
@@ -50,31 +49,14 @@ def server(request: pytest.FixtureRequest) -> Iterator[tuple[str, "subprocess.Po
     folder = request.config.getoption("--agentgym", default=None)
     if not folder:
         pytest.skip("no checkout of AgentGym: give --agentgym FOLDER")
-    with closing(socket.socket()) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            f"{SERVE}uvicorn.run(app, host='127.0.0.1', port={port}, log_level='warning')",
-        ],
+    run = f"{SERVE}uvicorn.run(app, host='127.0.0.1', port=int(sys.argv[1]), log_level='warning')"
+    with serving(
+        lambda port: [sys.executable, "-c", run, str(port)],
+        patience=300,
         cwd=Path(str(folder)) / "agentenv-textcraft",
         stdout=subprocess.DEVNULL,
-    )
-    try:
-        deadline = time.monotonic() + 300
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                assert process.poll() is None and time.monotonic() < deadline, "the server does not start"
-                time.sleep(0.1)
+    ) as (port, process):
         yield f"127.0.0.1:{port}", process
-    finally:
-        process.kill()
-        process.wait()
 
 
 def plan(told: str) -> list[str]:

@@ -1,15 +1,14 @@
 """MCP: against real servers over stdio and HTTP, and against programs that are none."""
 
 import json
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.environments.local_server import serving
 
 from quintain.environments import mcp_session
 from quintain.environments.baselines import expert, play
@@ -181,22 +180,12 @@ def test_a_command_that_does_not_exist(tmp_path: Path) -> None:
 
 @pytest.mark.real("mcp")
 def test_a_server_over_http(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        port = door.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, str(SERVER), "--port", str(port)],
+    with serving(
+        lambda port: [sys.executable, str(SERVER), "--port", str(port)],
+        patience=300,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-    )
-    try:
-        ends = time.monotonic() + 300
-        while time.monotonic() < ends:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                assert process.poll() is None, "the server ended"
-                time.sleep(0.05)
+    ) as (port, process):
         world = MCP(settings(tmp_path, {"url": f"http://127.0.0.1:{port}/mcp"}), restart=False, deadline=60)
         assert play(world, world.task("train", 1), expert).is_success
         begin(world, world.task("train", 0))
@@ -205,6 +194,3 @@ def test_a_server_over_http(tmp_path: Path) -> None:
         found = failure(world, tool_action("add", a=1, b=2))
         assert found.owner in ("environment", "tool")
         world.close()
-    finally:
-        process.kill()
-        process.wait(10)

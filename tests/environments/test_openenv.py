@@ -1,14 +1,13 @@
 """OpenEnv's own package, in ``.venv-openenv``: our client at its server, its client at our server."""
 
 import json
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.environments.local_server import serving
 
 from quintain.environments.baselines import expert, play
 from quintain.environments.catalog import find
@@ -30,25 +29,11 @@ real = pytest.mark.real("openenv", beside=True)
 @pytest.fixture
 def address(python_beside: str) -> Iterator[str]:
     """The address of a real server."""
-    with closing(socket.socket()) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    process = subprocess.Popen(
-        [python_beside, str(FOLDER / "openenv_server.py"), "--port", str(port), "--sessions", "2"]
-    )
-    try:
-        deadline = time.monotonic() + 90
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                assert process.poll() is None and time.monotonic() < deadline, "the server does not start"
-                time.sleep(0.1)
+    program = str(FOLDER / "openenv_server.py")
+    with serving(
+        lambda port: [python_beside, program, "--port", str(port), "--sessions", "2"], patience=90
+    ) as (port, _):
         yield f"127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.wait()
 
 
 @real
