@@ -208,11 +208,10 @@ def test_the_command_chooses_rates_first_and_says_which(
 
 
 PARENT = """
-import multiprocessing, os, sys, time
-from concurrent.futures import ProcessPoolExecutor
-from quintain.cli.bench import single
+import os, time
+from quintain.cli.bench import workers
 if __name__ == "__main__":
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), initializer=single) as pool:
+    with workers(1) as pool:
         print(pool.submit(os.getpid).result(), flush=True)
         pool.submit(time.sleep, 600).result()
 """

@@ -205,9 +205,7 @@ class Sweep:
             for found in left:
                 yield perform(found, self.root).name
             return
-        with ProcessPoolExecutor(
-            jobs, mp_context=multiprocessing.get_context("spawn"), initializer=single
-        ) as pool:
+        with workers(jobs) as pool:
             starts = {found.start: found for found in left}
             for made in [pool.submit(warm, found, self.root) for found in starts.values()]:
                 made.result()
@@ -231,7 +229,12 @@ class Sweep:
             store(self.output, benchmark.name, self.rows[benchmark.name])
 
 
-def single() -> None:
+def workers(jobs: int) -> ProcessPoolExecutor:
+    """Return `jobs` processes that train side by side, one thread each, and end with this one."""
+    return ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_single)
+
+
+def _single() -> None:
     """Let this process use one thread, for the processes share the machine, and end with the one that started it."""
     os.environ["OMP_NUM_THREADS"] = "1"
     importlib.import_module("torch").set_num_threads(1)

@@ -9,13 +9,12 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from concurrent.futures import Future, as_completed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quintain.cli.arguments import Parser, whole_number
-from quintain.cli.bench import overrides, single, store
+from quintain.cli.bench import overrides, store, workers
 from quintain.cli.tables import show
 from quintain.errors import UsageError, suggestion
 
@@ -122,7 +121,7 @@ def _imitated(
         for world, seed in wanted:
             yield world, seed, imitate(world, seed, root, settings)
         return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=single) as pool:
+    with workers(jobs) as pool:
         started: dict[Future[Imitated], tuple[World, int]] = {
             pool.submit(imitate, world, seed, root, settings): (world, seed) for world, seed in wanted
         }
