@@ -15,7 +15,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 LONGEST_FILE, LONGEST_RECIPE, LONGEST_FUNCTION, LONGEST_CLASS, MOST_PARAMETERS = 400, 120, 60, 250, 7
 VAGUE_ENDINGS = ("Manager", "Controller", "Coordinator", "Factory", "Helper", "Mixin")
 VAGUE_MODULES = {"util", "utils", "helper", "helpers", "misc", "common"}
-NO_RECIPES = (PACKAGE / "recipes", PACKAGE / "recipes" / "monitors")
+NO_RECIPES = tuple(PACKAGE / "recipes" / name for name in ("", "monitors", "benchmarks"))
 """Folders with what recipes have around them; the others hold a family of recipes each."""
 MAY_SWALLOW = {"rollout/stepper.py", "cli/main.py"}
 """Where any exception may end: the boundary around an environment, and the command line."""

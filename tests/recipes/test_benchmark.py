@@ -17,7 +17,6 @@ import torch
 from quintain.cli.main import main
 from quintain.environments.catalog import find
 from quintain.errors import ConfigError, DataError, UsageError
-from quintain.recipes import rl_benchmarks as rl
 from quintain.recipes.benchmark import (
     ARMS,
     TUNING,
@@ -33,8 +32,9 @@ from quintain.recipes.benchmark import (
     trial,
     warm,
 )
+from quintain.recipes.benchmarks import rl
+from quintain.recipes.benchmarks.rl import BENCHMARKS
 from quintain.recipes.names import recipe_module
-from quintain.recipes.rl_benchmarks import BENCHMARKS
 from quintain.store.run import Run
 
 SMALL: dict[str, Any] = {
@@ -85,6 +85,11 @@ def test_a_row_pairs_by_seed_and_turns_the_sign() -> None:
     lower = row(tiny(is_lower_better=True), seeds, "command")
     assert lower["gain"]["mean"] == pytest.approx(-0.4 / 3)
     assert (lower["gain"]["wins"], lower["is_better"]) == (1, False)
+    whole = row(tiny(at="run"), seeds, "command")
+    assert whole["at"] == "run" and whole["gain"] == whole["gain_in_area"] != whole["gain_at_end"]
+    assert whole["method_result"]["mean"] == pytest.approx(
+        sum(arms["method"].area for arms in seeds.values()) / 3
+    )
 
 
 def test_both_arms_start_alike_stop_at_the_budget_and_are_not_run_twice(
@@ -178,6 +183,7 @@ def test_the_best_rate_is_that_of_the_best_end_then_of_the_best_run() -> None:
     found = {1e-3: arm(0.5), 5e-4: arm(0.75), 1e-4: arm(0.75, share=0.1)}
     assert best_rate(tiny(), found) == 1e-4
     assert best_rate(tiny(is_lower_better=True), found) == 1e-3
+    assert best_rate(tiny(at="run"), {1e-3: arm(0.5, share=0.9), 5e-4: arm(0.6, share=0.1)}) == 1e-3
 
 
 def test_an_arm_is_tried_at_each_rate_on_a_seed_of_its_own() -> None:

@@ -49,6 +49,13 @@ def test_a_section_says_what_was_measured() -> None:
     assert text.endswith("```\nquintain bench methods --only one\n```")
 
 
+def test_a_section_says_when_the_run_as_a_whole_is_compared() -> None:
+    text = section("one", result(at="run"), "rl")
+    assert "| success over the run, 95 % interval | 0.400 [0.400, 0.400] | 0.250 [0.250, 0.250] |" in text
+    assert "| success at the end | 0.800 | 0.500 |" in text
+    assert "+0.150 [+0.150, +0.150] over the run, +0.300 [+0.300, +0.300] at the end; better" in text
+
+
 def test_a_section_says_which_learning_rates_were_chosen() -> None:
     tuned = result(rates=(1e-3, 5e-4))
     tuned["rates"] |= {"method": 5e-4, "baseline": 1e-3}

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Plan = Mapping[tuple[int, str], Trial]
 
-FAMILIES: dict[str, str] = {"rl": "quintain.recipes.rl_benchmarks"}
+FAMILIES: dict[str, str] = {"rl": "quintain.recipes.benchmarks.rl"}
 """family → module that lists its `BENCHMARKS`"""
 COLUMNS = ("method", "world", "method's mean", "baseline's mean", "gain", "wins", "minutes")
 Results = dict[int, dict[str, "Arm"]]

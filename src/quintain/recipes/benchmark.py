@@ -1,10 +1,11 @@
 """Does a method do what its paper says? It and its baseline on one world, over seeds, at equal budget.
 
-Arms of a seed that act through the same harness start from the same policy, act on the same tasks, and end when
-the same number of environment steps or of sampled tokens is used up (`Job.most_turns`, `most_tokens`); what is
-compared is the last evaluation on unseen tasks, seed by seed. A trial is one run; benchmarks with the same
-baseline share it, and trials of one world and seed share the policy that was warmed up once. The one rule: a run
-that was begun is continued and one that is done is read, so a benchmark that was stopped goes on where it was.
+Arms of a seed that act through the same harness start from the same policy, act on the same tasks, and end when the
+same number of environment steps or of sampled tokens is used up (`Job.most_turns`, `most_tokens`); what is compared
+is the last evaluation on unseen tasks or the mean over the run (`at`), seed by seed. A trial is one run; benchmarks
+with the same baseline share it, and trials of one world and seed share the policy that was warmed up once. The one
+rule: a run that was begun is continued and one that is done is read, so a benchmark that was stopped goes on where it
+was.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from quintain.errors import DataError
 from quintain.eval.statistics import bootstrap_mean, paired_bootstrap
@@ -31,6 +32,8 @@ from quintain.store.run import Run
 from quintain.types import NOTHING
 
 ARMS = ("method", "baseline")
+KINDS = ("value", "area")
+"""What an arm came to: at the end, and over the run."""
 ENOUGH = 0.35
 """Success on training tasks at which imitation before training ends: room to learn, and enough to learn from."""
 TUNING = 1000
@@ -59,7 +62,9 @@ class Benchmark:
     """settings of the method alone"""
     baseline_settings: Mapping[str, Any] = NOTHING
     measure: str = "eval/success"
-    """metric of the last evaluated step"""
+    """metric that is compared"""
+    at: Literal["end", "run"] = "end"
+    """compare the last value, or the mean over the run: how fast it was learned (steps to a level, made smooth)"""
     is_lower_better: bool = False
     rates: tuple[float, ...] = ()
     """learning rates that each arm is tried at first; without, the one of its settings is used"""
@@ -130,9 +135,10 @@ def probes(benchmark: Benchmark, arm: str, *, overrides: Mapping[str, Any] = NOT
 
 
 def best_rate(benchmark: Benchmark, found: Mapping[float, Arm]) -> float:
-    """Return the rate with the best value at the end, of equals the one with the best mean over the run."""
+    """Return the rate that is best in what is compared; of equals, in the other of last value and mean over the run."""
     sign = -1.0 if benchmark.is_lower_better else 1.0
-    return max(found, key=lambda rate: (sign * found[rate].value, sign * found[rate].area))
+    kinds = KINDS if benchmark.at == "end" else KINDS[::-1]
+    return max(found, key=lambda rate: tuple(sign * float(getattr(found[rate], kind)) for kind in kinds))
 
 
 def digest(values: Mapping[str, Any]) -> str:
@@ -249,6 +255,7 @@ def row(
         "baseline": benchmark.baseline,
         "environment": benchmark.environment,
         "measure": benchmark.measure,
+        "at": benchmark.at,
         "claim": benchmark.claim,
         "tried": benchmark.tried,
         "shared": dict(benchmark.shared),
@@ -259,8 +266,9 @@ def row(
         "command": command,
         "date": date,
     }
+    compared = KINDS[0] if benchmark.at == "end" else KINDS[1]
     for arm in ARMS:
-        values = [seeds[seed][arm].value for seed in order]
+        values = [float(getattr(seeds[seed][arm], compared)) for seed in order]
         low, high = bootstrap_mean(values)
         result[f"{arm}_result"] = {
             "mean": sum(values) / len(values),
@@ -268,16 +276,17 @@ def row(
             "high": high,
             "by_seed": [asdict(seeds[seed][arm]) for seed in order],
         }
-    for kind in ("value", "area"):
+    for kind in KINDS:
         first = [sign * float(getattr(seeds[seed]["baseline"], kind)) for seed in order]
         second = [sign * float(getattr(seeds[seed]["method"], kind)) for seed in order]
         gain = paired_bootstrap(first, second)
-        result["gain" if kind == "value" else "gain_in_area"] = {
+        result["gain_at_end" if kind == "value" else "gain_in_area"] = {
             "mean": gain.mean,
             "low": gain.low,
             "high": gain.high,
             "wins": sum(b > a for a, b in zip(first, second, strict=True)),
         }
+    result["gain"] = result["gain_at_end" if benchmark.at == "end" else "gain_in_area"]
     result["is_better"] = result["gain"]["mean"] > 0 and result["gain"]["wins"] * 3 >= 2 * len(order)
     result["seconds"] = sum(arm.seconds for arms in seeds.values() for arm in arms.values())
     return result

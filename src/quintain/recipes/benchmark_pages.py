@@ -14,6 +14,7 @@ END_MARK = "<!-- end of measured -->"
 BEFORE = "**What to look for.**"
 """What the block stands in front of in a page that has none yet."""
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 260, 48, 16, 14, 34
+TIMES = {"end": "at the end", "run": "over the run"}
 COLORS = {"method": "#2a6fdb", "baseline": "#9aa3b2"}
 Points = Sequence[tuple[float, float]]
 Row = Mapping[str, Any]
@@ -56,16 +57,19 @@ def section(name: str, row: Row, family: str) -> str:
     """Return what the page of a method says of the benchmark `name`."""
     method, baseline = titles(row)
     what, model = row["measure"].removeprefix("eval/"), row["shared"].get("model", "tiny")
+    at, other = ("end", "run") if row["at"] == "end" else ("run", "end")
+    gains = {"end": row["gain_at_end"], "run": row["gain_in_area"]}
     lines = [
         f"**Measured** on {row['date']} on `{row['environment']}` with the model `{model}`, "
         f"{len(row['seeds'])} seeds, each arm with the same start and budget{rates(row)}. {verdict(row)}",
         "",
         f"| | {method} | {baseline} |",
         "|---|---|---|",
-        f"| {what} at the end, 95 % interval | {interval(row['method_result'])} | {interval(row['baseline_result'])} |",
+        f"| {what} {TIMES[at]}, 95 % interval "
+        f"| {interval(row['method_result'])} | {interval(row['baseline_result'])} |",
     ]
     for title, key, form in (
-        (f"{what}, mean over the run", "area", ".3f"),
+        (f"{what} {TIMES[other]}", "area" if other == "run" else "value", ".3f"),
         ("environment steps", "turns", ",.0f"),
         ("sampled tokens", "tokens", ",.0f"),
         ("seconds of a run", "seconds", ".0f"),
@@ -74,9 +78,8 @@ def section(name: str, row: Row, family: str) -> str:
         lines.append(f"| {title} | {cells[0]} | {cells[1]} |")
     lines += [
         "",
-        f"Difference in favour of the method: {interval(row['gain'], '+')} at the end, "
-        f"{interval(row['gain_in_area'], '+')} over the run; better in {row['gain']['wins']} of {len(row['seeds'])} "
-        "seeds.",
+        f"Difference in favour of the method: {interval(gains[at], '+')} {TIMES[at]}, "
+        f"{interval(gains[other], '+')} {TIMES[other]}; better in {row['gain']['wins']} of {len(row['seeds'])} seeds.",
         "",
         f"![{what} of {name} and its baseline over environment steps](../images/{family}/{name}.svg)",
         "",
@@ -145,7 +148,7 @@ def overview(results: Mapping[str, Row], pages: Mapping[str, str], family: str) 
         cells = (
             f"[{name}]({pages[row['method']]})",
             f"`{row['environment']}`",
-            row["measure"].removeprefix("eval/"),
+            row["measure"].removeprefix("eval/") + (" over the run" if row["at"] == "run" else ""),
             f"{method} {interval(row['method_result'])}",
             f"{baseline} {interval(row['baseline_result'])}",
             interval(row["gain"], "+"),

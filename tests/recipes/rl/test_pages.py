@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from quintain.recipes.benchmarks.rl import BENCHMARKS
 from quintain.recipes.names import RECIPES, recipe_module
-from quintain.recipes.rl_benchmarks import BENCHMARKS
 
 PAGES = Path(__file__).resolve().parents[3] / "docs" / "methods"
 METHODS = sorted(name for name, module in RECIPES.items() if ".rl." in module and name != "policy_gradient")

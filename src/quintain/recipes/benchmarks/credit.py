@@ -3,7 +3,7 @@
 from typing import Any
 
 from quintain.recipes.benchmark import Benchmark
-from quintain.recipes.rl_worlds import BABY, GROUPS, TWO_RATES, on
+from quintain.recipes.benchmarks.worlds import BABY, GROUPS, TWO_RATES, on
 
 
 def credit(name: str, claim: str, **settings: Any) -> Benchmark:
