@@ -6,6 +6,7 @@ import pytest
 
 from quintain.environments.baselines import expert, play, random_policy
 from quintain.environments.hopqa_facts import Fact, Question, QuestionShape, draw_question
+from quintain.environments.noisy import noisy_policy
 from quintain.environments.protocol import advance, begin, tool_action
 from quintain.errors import MissingExtra, UsageError
 from quintain.types import Action, StepResult
@@ -64,6 +65,30 @@ def test_the_expert_takes_one_search_per_fact() -> None:
     lost = world_at_start()
     lost.restore((QUESTION, frozenset(), ("seat Orbit",), 0))
     assert lost.expert_action() == tool_action("search", query="Orbit"), "asked in vain: look for the thing"
+
+
+def test_a_mistake_is_a_search_that_is_not_needed_or_a_wrong_answer() -> None:
+    fresh, halfway = world_at_start(), world_at_start()
+    act(halfway, "search seat orbit")
+    for world, expected in ((fresh, {"Delta", "Ben"}), (halfway, {"seat Orbit"})):
+        before = world.state_key()
+        actions = [world.mistaken_action(random.Random(seed)).tool_calls[0] for seed in range(60)]
+        searches = {str(call.arguments["query"]) for call in actions if call.name == "search"}
+        answers = [call.arguments["text"] for call in actions if call.name == "answer"]
+        assert searches == expected and 5 < len(answers) < 25
+        assert set(answers) <= {"Orbit", "Rome", "Delta"} and world.state_key() == before
+    lone = HopQA(distractors=0, hops=1, closed=0)
+    begin(lone, lone.task("train", 0))
+    [call] = lone.mistaken_action(random.Random(0)).tool_calls
+    assert call.name == "answer", "there is nothing else to search for"
+
+
+def test_a_noisy_expert_searches_more_and_is_wrong_at_times() -> None:
+    world = HopQA(closed=0.5)
+    tasks = [world.task("train", index) for index in range(40)]
+    turns = [sum(len(play(world, t, noisy_policy(rate, t.seed)).rewards) for t in tasks) for rate in (0, 0.3)]
+    wins = [sum(play(world, t, noisy_policy(rate, t.seed)).is_success for t in tasks) for rate in (0, 0.3)]
+    assert turns[1] > turns[0] and wins[0] == 40 and 15 < wins[1] < 38
 
 
 def test_the_title_of_a_paragraph_counts() -> None:

@@ -126,7 +126,8 @@ def test_equal_runs_are_one_trial_and_what_makes_the_start_names_it() -> None:
     assert method.start == trial(one, "method", seed=1).start
     assert method.start != trial(one, "method", seed=2).start
     other = trial(one, "method", seed=1, overrides={"imitation_rate": 0.1})
-    assert other.start != method.start
+    erring = trial(one, "method", seed=1, overrides={"mistakes": 0.3})
+    assert len({other.start, method.start, erring.start}) == 3
     with pytest.raises(ConfigError, match="group_size: got 1"):
         trial(one, "method", seed=1, overrides={"group_size": 1})
 

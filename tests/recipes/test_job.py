@@ -20,6 +20,7 @@ from quintain.recipes.job import Job
         ("imitation_rate", 0.0, "imitation_rate: got 0.0; give a number above 0"),
         ("learning_rate", -1.0, "learning_rate: got -1.0; give a number above 0"),
         ("temperature", float("nan"), "temperature: got nan; give a number above 0"),
+        ("mistakes", 1.5, "mistakes: got 1.5; give a share from 0 to 1"),
     ],
 )
 def test_a_value_that_makes_no_sense(field: str, value: Any, message: str) -> None:
@@ -31,6 +32,14 @@ def test_a_value_that_makes_no_sense(field: str, value: Any, message: str) -> No
 def test_the_defaults_and_no_demonstrations_are_fine() -> None:
     Job().check()
     Job(demonstrations=0).check()
+
+
+def test_nobody_errs_without_demonstrations() -> None:
+    Job(mistakes=0.3).check()
+    with pytest.raises(
+        ConfigError, match=r"mistakes: got 0.3 without demonstrations.*; raise demonstrations"
+    ):
+        Job(mistakes=0.3, demonstrations=0).check()
 
 
 def test_an_agent_that_does_not_exist() -> None:

@@ -8,7 +8,7 @@ from quintain.curriculum.streams import Uniform
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment, begin, tool_action
 from quintain.environments.tools import tool
-from quintain.errors import DataError, UsageError
+from quintain.errors import ConfigError, DataError, UsageError
 from quintain.recipes import policy
 from quintain.recipes.policy import (
     NewModel,
@@ -52,6 +52,23 @@ def test_the_form_teacher_now_and_then_writes_what_cannot_be_read(monkeypatch: p
 def test_who_teaches() -> None:
     assert teacher(NoExpert) is fumbled_action
     assert teacher(find("guess")) is policy.expert_action
+    with pytest.raises(
+        ConfigError, match=r"mistakes: got 0.3 with environment .*NoExpert, .*; give it expert_action"
+    ):
+        teacher(NoExpert, mistakes=0.3)
+
+
+def test_a_teacher_that_errs_takes_longer_and_repeats() -> None:
+    make = find("keydoor")
+    _, tokenizer = new_policy("micro", make, seed=0)
+    agent = harness(tokenizer, make, temperature=1.0)
+
+    def num_turns(mistakes: float) -> list[int]:
+        shown = demonstrate(agent, make, count=6, seed=0, mistakes=mistakes)
+        return [len(trajectory.turns) for trajectory in shown]
+
+    assert sum(num_turns(0.5)) > sum(num_turns(0.0))
+    assert num_turns(0.5) == num_turns(0.5)
 
 
 def test_demonstrations_of_the_form_show_how_a_call_goes_on_after_a_failed_one() -> None:

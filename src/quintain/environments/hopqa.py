@@ -6,6 +6,7 @@ ends the episode.
 """
 
 import re
+from random import Random
 from typing import ClassVar, Literal
 
 from quintain.environments.hopqa_facts import (
@@ -27,6 +28,8 @@ from quintain.types import Action, StepResult, Task, ToolCall, derive_seed
 WRITTEN = re.compile(r"\s*(search|answer)\s+(\S.*?)\s*", re.IGNORECASE | re.DOTALL)
 """A call in plain text: ``search seat orbit`` or ``answer Rome``."""
 ARGUMENTS = {"search": "query", "answer": "text"}
+WRONG = 0.25
+"""Share of mistakes that are wrong answers; the others are searches that are not needed."""
 NOTHING_FOUND = "Nothing found."
 FAILED = "The search failed; try again."
 State = tuple[Question, frozenset[int], tuple[str, ...], int]
@@ -166,6 +169,19 @@ class HopQA(Environment):
                 is_vain = self._queries.count(query) >= patience and self._queries[-1] == query
                 return tool_action("search", query=fact.subject if is_vain else query)
         return tool_action("answer", text=question.chain[-1].answer)
+
+    def mistaken_action(self, rng: Random) -> Action:
+        """Return a search for what is known already or not asked for, or a wrong answer; see `noisy.Fallible`."""
+        question, known = self._question, self._shown
+        facts = list(zip(question.chain, question.sources, strict=True))
+        queries = [f"{fact.relation} {fact.subject}" for fact, source in facts if source in known]
+        if not queries:
+            asked = {fact.subject for fact in question.chain}
+            queries = [title for title in question.titles if title not in asked]
+        if not queries or rng.random() < WRONG:
+            right = question.chain[-1].answer
+            return tool_action("answer", text=rng.choice([t for t in question.titles if t != right]))
+        return tool_action("search", query=rng.choice(queries))
 
     def snapshot(self) -> State:
         """Return the question and what was searched for and found."""

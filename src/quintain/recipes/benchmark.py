@@ -39,7 +39,8 @@ ENOUGH = 0.35
 TUNING = 1000
 """Seed on which the learning rate of an arm is chosen; results are of seeds below it."""
 MAKES_START = (
-    "environment", "model", "agent", "seed", "demonstrations", "imitation_rate", "imitation_epochs", "temperature",
+    "environment", "model", "agent", "seed", "demonstrations", "mistakes", "imitation_rate", "imitation_epochs",
+    "temperature",
 )  # fmt: skip
 """Settings that the policy before training is made of."""
 
@@ -113,7 +114,10 @@ class Trial:
     @property
     def start(self) -> str:
         """The folder of the policy that it starts from: a digest of what makes that policy."""
-        return f"start-{self.config.seed}-{digest({key: getattr(self.config, key) for key in MAKES_START})}"
+        made_of = {key: getattr(self.config, key) for key in MAKES_START}
+        if not self.config.mistakes:
+            del made_of["mistakes"]  # starts that were made before teachers could err keep their names
+        return f"start-{self.config.seed}-{digest(made_of)}"
 
 
 def trial(benchmark: Benchmark, arm: str, *, seed: int, overrides: Mapping[str, Any] = NOTHING) -> Trial:

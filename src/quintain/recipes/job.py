@@ -27,6 +27,8 @@ class Job:
     """Steps of training; the evaluation before the first is step 0."""
     demonstrations: int = 48
     """Episodes imitated before training (of the expert, or of random valid actions); 0 for none."""
+    mistakes: float = 0.0
+    """Share of the expert's turns in demonstrations in which it does something else; it errs as the world's do."""
     imitation_rate: float = 2e-3
     """Learning rate at which demonstrations are imitated before training; it falls to 0."""
     imitation_epochs: int = 12
@@ -69,3 +71,9 @@ class Job:
             raise ConfigError(f"most_broken: got {self.most_broken}; give a share from 0 to 1")
         check_agent(self.agent)
         thresholds(self.monitors)
+        if not 0 <= self.mistakes <= 1:
+            raise ConfigError(f"mistakes: got {self.mistakes}; give a share from 0 to 1")
+        if self.mistakes and not self.demonstrations:
+            raise ConfigError(
+                f"mistakes: got {self.mistakes} without demonstrations, where nobody could err; raise demonstrations"
+            )

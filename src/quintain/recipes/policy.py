@@ -17,9 +17,10 @@ from quintain.agents.catalog import AUTO, build
 from quintain.agents.protocol import Agent
 from quintain.curriculum.streams import Uniform
 from quintain.environments.baselines import random_action, telling
-from quintain.environments.boundary import asked, tasks_of
+from quintain.environments.boundary import asked, spec_of, tasks_of
+from quintain.environments.noisy import noisy
 from quintain.environments.protocol import Environment, Expert, Factory
-from quintain.errors import UsageError, suggestion
+from quintain.errors import ConfigError, UsageError, suggestion
 from quintain.models.load import load
 from quintain.models.tiny import SIZES, build_tiny
 from quintain.recipes.corpus import corpus
@@ -101,12 +102,22 @@ def harness(
     )
 
 
-def teacher(make_environment: Factory) -> Demonstrator:
-    """Return the environment's expert, or random valid actions (which teach the form only) where it has none."""
-    return asked(
-        make_environment,
-        lambda environment: expert_action if isinstance(environment, Expert) else fumbled_action,
-    )
+def teacher(make_environment: Factory, *, mistakes: float = 0.0) -> Demonstrator:
+    """Return the environment's expert, or random valid actions (which teach the form only) where it has none.
+
+    The expert does something else in the share `mistakes` of its turns (`environments.noisy`).
+
+    Raises:
+        ConfigError: there are to be mistakes, and no expert who could make them.
+    """
+    if not asked(make_environment, lambda environment: isinstance(environment, Expert)):
+        if mistakes:
+            raise ConfigError(
+                f"mistakes: got {mistakes} with environment {spec_of(make_environment)}, which has no expert who "
+                "could err; give it expert_action(), or set mistakes to 0"
+            )
+        return fumbled_action
+    return noisy(mistakes) if mistakes else expert_action
 
 
 def expert_action(environment: Environment, _rng: Random, _seen: Sequence[Observation]) -> Action:
@@ -135,14 +146,21 @@ def fumbled_action(environment: Environment, rng: Random, seen: Sequence[Observa
 
 
 def demonstrate(
-    agent: Agent, make_environment: Factory, *, count: int, seed: int, on_episode: OnEpisode | None = None
+    agent: Agent,
+    make_environment: Factory,
+    *,
+    count: int,
+    seed: int,
+    mistakes: float = 0.0,
+    on_episode: OnEpisode | None = None,
 ) -> list[Trajectory]:
     """Return the scored ones of `count` episodes of the teacher on training tasks, as the policy's tokens."""
+    demonstrator = teacher(make_environment, mistakes=mistakes)
     rollout = Rollout(agent, make_environment, None, limits=Limits(max_failure_share=0.5))
     try:
         tasks = Uniform(tasks_of(make_environment)).draw(0, count)
         groups = rollout.demonstrations(
-            tasks, teacher(make_environment), seed=derive_seed(seed, "demonstrations"), on_episode=on_episode
+            tasks, demonstrator, seed=derive_seed(seed, "demonstrations"), on_episode=on_episode
         )
     finally:
         rollout.close()

@@ -359,6 +359,7 @@ def demonstrations(
     if run.next_step == 0:
         run.append(trajectories, step=0, phase="demonstrations")
     return trajectories
+        mistakes=job.mistakes,
 
 
 def optimization(job: Job) -> Optimization:
