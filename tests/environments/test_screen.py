@@ -7,7 +7,15 @@ from quintain.environments.baselines import expert, play
 from quintain.environments.noisy import noisy_policy
 from quintain.environments.protocol import advance, begin, tool_action
 from quintain.environments.screen import Screen
-from quintain.environments.screen_layout import Box, Goal, Layout, LayoutShape, draw_layout, num_cells
+from quintain.environments.screen_layout import (
+    Box,
+    Goal,
+    Layout,
+    LayoutShape,
+    draw_layout,
+    num_cells,
+    scaled,
+)
 from quintain.errors import UsageError
 from quintain.types import Action, StepResult
 
@@ -221,3 +229,37 @@ def test_knobs_that_do_not_go_together_are_refused() -> None:
         Screen(goal="form", fields=0)
     with pytest.raises(UsageError, match="goal=any, fields=2, items=0"):
         Screen(items=0)
+
+
+def test_a_screen_in_another_size_by_value() -> None:
+    layout = Layout(
+        goal=CLICK, width=24, height=13, boxes=(Box("save", 4, 3, 9, 5),), items=(Box("cut", 13, 7, 16, 9),)
+    )
+    half, double = scaled(layout, 0.5), scaled(layout, 2.0)
+    assert (half.width, half.height, double.width, double.height) == (12, 6, 48, 26)
+    assert half.boxes == (Box("save", 2, 1, 4, 2),) and half.items == (Box("cut", 6, 3, 7, 4),)
+    assert double.boxes == (Box("save", 8, 6, 19, 11),) and double.items == (Box("cut", 26, 14, 33, 19),)
+    assert scaled(layout, 1.0) == layout
+
+
+@pytest.mark.parametrize("scale", [0.5, 0.7, 1.3, 2.0])
+def test_the_same_screens_in_another_size_are_solved_by_the_expert(scale: float) -> None:
+    usual, other = Screen(), Screen(scale=scale)
+    for index in range(40):
+        task = other.task("eval", index)
+        begin(usual, task)
+        begin(other, task)
+        before, (layout, *_) = usual.snapshot()[0], other.snapshot()
+        assert [box.label for box in layout.boxes] == [box.label for box in before.boxes]
+        boxes = (*layout.boxes, *layout.items)
+        assert all(0 <= box.left <= box.right < layout.width for box in boxes)
+        assert all(0 <= box.top <= box.bottom < layout.height for box in boxes)
+        for box in boxes:
+            assert sum(other_box.contains(*box.center) for other_box in boxes) == 1
+        assert play(other, task, expert).is_success
+
+
+@pytest.mark.parametrize("scale", [0.4, 0.0, float("nan"), 101.0])
+def test_a_size_that_leaves_no_box(scale: float) -> None:
+    with pytest.raises(UsageError, match=r"screen: got scale=.*; give a number from 0.5 to 100"):
+        Screen(scale=scale)

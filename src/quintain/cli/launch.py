@@ -101,6 +101,8 @@ def train(
 def check_parts(job: Job) -> None:
     """Raise the error of an environment that does not work, or of a model that is not there."""
     ready(job.environment, for_training=True)
+    if job.eval_environment:
+        ready(job.eval_environment)
     if new_model(job.model) is None:
         check_folder(find_folder(job.model), job.model)
 
@@ -211,11 +213,11 @@ def policy_of(target: str | Path) -> LoadedModel:
 
 
 def environment_of(target: str | Path) -> str:
-    """Return the environment that the run `target` was trained on."""
+    """Return the environment that the run `target` was evaluated in; that of training, unless it says otherwise."""
     if not (Path(target) / JOURNAL).exists():
         raise UsageError(f"evaluating {target}: got no environment; name one with --environment")
     with Run.open(Path(target), writable=False) as run:
-        return str(run.config["environment"])
+        return str(run.config.get("eval_environment") or run.config["environment"])
 
 
 def harness_of(target: str | Path) -> str:

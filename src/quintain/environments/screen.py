@@ -17,7 +17,9 @@ from quintain.environments.screen_layout import (
     CELL,
     FIELDS,
     ITEMS,
+    LEAST_SCALE,
     MENU,
+    MOST_SCALE,
     OK,
     Box,
     Goal,
@@ -25,6 +27,7 @@ from quintain.environments.screen_layout import (
     LayoutShape,
     draw_layout,
     num_cells,
+    scaled,
 )
 from quintain.environments.splitting import split_draw
 from quintain.environments.tools import tool
@@ -59,6 +62,7 @@ class Screen(Environment):
         fields: int = 2,
         items: int = 3,
         goal: Literal["any", "click", "menu", "type", "form"] = "any",
+        scale: float = 1.0,
         places: Literal["center", "corners"] = "center",
         misses: int = 0,
         reward: Literal["sparse", "parts", "distance"] = "sparse",
@@ -66,6 +70,7 @@ class Screen(Environment):
     ) -> None:
         """Show screens of `width` by `height` points with buttons, fields and a menu of `items` items.
 
+        Screens are drawn so and then made `scale` times as large, boxes and all: the same tasks in another size.
         `places` tells of each box its center, or its corners with the edges in. The episode ends after `misses`
         clicks or texts in vain (0: never). `reward=parts` pays an equal share for each subgoal when it is first
         reached; `reward=distance` also pays a click that misses the next box to click, the more the nearer it
@@ -84,6 +89,8 @@ class Screen(Environment):
                 f"screen: got misses={misses}, noise={noise}, width={width}, height={height}; give no negative "
                 f"number and at least {LEAST_SIZE[0]} by {LEAST_SIZE[1]} points"
             )
+        if not LEAST_SCALE <= scale <= MOST_SCALE:
+            raise UsageError(f"screen: got scale={scale}; give a number from {LEAST_SCALE} to {MOST_SCALE:g}")
         needed = buttons + items + fields + (fields > 0) + (items > 0)
         if needed > num_cells(width, height):
             raise UsageError(
@@ -96,7 +103,7 @@ class Screen(Environment):
             )
         self._shape = LayoutShape(width, height, buttons, fields, items, goal)
         self._has_corners, self._misses, self._noise = places == "corners", misses, noise
-        self._reward = reward
+        self._reward, self._scale = reward, scale
         self.max_turns = 3 * (2 * fields + 2)
         self._layout = Layout(goal=Goal(kind="click", target=""), width=1, height=1, boxes=(), items=())
         self._seed, self._turn, self._num_missed = 0, 0, 0
@@ -111,7 +118,7 @@ class Screen(Environment):
 
     def reset(self, task: Task) -> str:
         """Show the screen of the task."""
-        self._layout = split_draw(task, lambda rng: draw_layout(self._shape, rng))
+        self._layout = scaled(split_draw(task, lambda rng: draw_layout(self._shape, rng)), self._scale)
         self._seed = task.seed
         self._start()
         size = f"{self._layout.width}x{self._layout.height}"

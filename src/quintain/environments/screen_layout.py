@@ -6,7 +6,7 @@ The one rule: a box includes its edges, and coordinates count from the upper lef
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 Kind = Literal["click", "menu", "type", "form"]
@@ -19,6 +19,8 @@ TEXTS = ("anna", "ben", "carl", "dora", "oslo", "rome", "lima", "cairo", "red", 
 CELL = (12, 6)
 """The least width and height of the part of the screen that a box lies in."""
 LEAST_BOX = (4, 3)
+LEAST_SCALE, MOST_SCALE = 0.5, 100.0
+"""Within these every box keeps a point of its own, and coordinates stay short."""
 
 
 class Box(NamedTuple):
@@ -123,6 +125,32 @@ def draw_layout(shape: LayoutShape, rng: random.Random) -> Layout:
         height=shape.height,
         boxes=tuple(rng.sample(shown, len(shown))),
         items=tuple(boxes[len(labels) :]),
+    )
+
+
+def scaled(layout: Layout, scale: float) -> Layout:
+    """Return `layout` with the screen and its boxes `scale` times as large, in whole points.
+
+    A point stands for a square, so that a box from 4 to 9 reaches from 8 to 19 at twice the size. Boxes that did not
+    overlap do not overlap then either.
+    """
+
+    def resized(box: Box) -> Box:
+        left, top = int(box.left * scale), int(box.top * scale)
+        return Box(
+            box.label,
+            left,
+            top,
+            max(left, int((box.right + 1) * scale) - 1),
+            max(top, int((box.bottom + 1) * scale) - 1),
+        )
+
+    return replace(
+        layout,
+        width=int(layout.width * scale),
+        height=int(layout.height * scale),
+        boxes=tuple(map(resized, layout.boxes)),
+        items=tuple(map(resized, layout.items)),
     )
 
 

@@ -41,6 +41,8 @@ class Job:
     """Steps between evaluations; each also saves a checkpoint."""
     eval_episodes: int = 128
     """Held-out tasks of an evaluation, one episode each."""
+    eval_environment: str = ""
+    """Environment of the evaluations where it is another than that of training; empty for the same."""
     most_turns: int | None = None
     """Environment steps of training episodes after which the run ends; none for no limit."""
     most_tokens: int | None = None
@@ -69,11 +71,11 @@ class Job:
                 raise ConfigError(f"{name}: got {getattr(self, name)}; give a number above 0")
         if not 0 <= self.most_broken <= 1:
             raise ConfigError(f"most_broken: got {self.most_broken}; give a share from 0 to 1")
-        check_agent(self.agent)
-        thresholds(self.monitors)
         if not 0 <= self.mistakes <= 1:
             raise ConfigError(f"mistakes: got {self.mistakes}; give a share from 0 to 1")
         if self.mistakes and not self.demonstrations:
             raise ConfigError(
                 f"mistakes: got {self.mistakes} without demonstrations, where nobody could err; raise demonstrations"
             )
+        check_agent(self.agent)
+        thresholds(self.monitors)

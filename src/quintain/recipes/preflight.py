@@ -144,7 +144,7 @@ def variance(groups: Sequence[Group]) -> Finding:
 
 def canary_tasks(work: Work) -> Finding:
     """Worthless answers to held-out tasks, which must earn nothing."""
-    found = canaries(work.make_environment, work.held_out)
+    found = canaries(work.examiner.make_environment, work.held_out)
     if not found:
         return Finding("canary tasks", "skip", "none could be played")
     parts = ", ".join(f"{name.removeprefix('canary/')} {share:.0%}" for name, share in found.items())

@@ -25,6 +25,7 @@ from quintain.models.fingerprint import fingerprint
 from quintain.models.heads import ValueHead
 from quintain.models.load import load
 from quintain.models.save import save
+from quintain.recipes.examining import checked_examination, examiner
 from quintain.recipes.interrupt import Interruption
 from quintain.recipes.job import Job
 from quintain.recipes.monitors.held_out import audited, canaries
@@ -82,8 +83,9 @@ class Work:
         self.canary = Canary(self.learner)
         limits = replace(limits or Limits(), max_broken_share=job.most_broken)
         self.rollout = Rollout(self.agent, self.make_environment, self.engine, limits=limits)
+        self.examiner = examiner(job, self.rollout, self.tokenizer)
         self.curriculum = Uniform(tasks_of(self.make_environment))
-        self.held_out = held_out(tasks_of(self.make_environment), job.eval_episodes)
+        self.held_out = held_out(tasks_of(self.examiner.make_environment), job.eval_episodes)
         self.apart = Apart(self.held_out)
         rows = run.metrics()
         last = rows[-1] if rows else {}
@@ -201,7 +203,7 @@ class Work:
         They are the same tasks and seeds at every step.
         """
         self.display.phase("evaluation", len(self.held_out))
-        groups = self.rollout.groups(
+        groups = self.examiner.groups(
             self.held_out, size=1, seed=self.seed("evaluation"), on_episode=lambda _: self.display.advance()
         )
         trajectories = [t for group in groups for t in group.trajectories]
@@ -209,8 +211,8 @@ class Work:
         found = evaluation_metrics(trajectories)
         return (
             found
-            | canaries(self.make_environment, self.held_out)
-            | audited(self.make_environment, trajectories)
+            | canaries(self.examiner.make_environment, self.held_out)
+            | audited(self.examiner.make_environment, trajectories)
         )
 
     def take_up(self) -> None:
@@ -291,7 +293,8 @@ def opened(
         parts = {"has_critic": has_critic, "has_reference": has_reference}
         work = Work(job, run, display, interruption, **parts, limits=limits)
         work.started = started
-        stack.callback(work.rollout.close)
+        for rollout in {work.rollout, work.examiner}:
+            stack.callback(rollout.close)
         work.take_up()
         interruption.defer(work.may_break)
         try:
@@ -336,6 +339,8 @@ def prepare(job: Job, run: Run, display: Display, *, has_warm_up: bool) -> None:
     """Make the policy that the run starts from and save it in the run."""
     make_environment = find(job.environment)
     model, tokenizer = new_policy(job.model, make_environment, seed=job.seed)
+    if job.eval_environment:
+        checked_examination(job, tokenizer)
     if has_warm_up and job.demonstrations:
         trajectories = demonstrations(job, make_environment, tokenizer, run, display)
         imitating = Optimization(learning_rate=job.imitation_rate, temperature=job.temperature)
@@ -354,12 +359,12 @@ def demonstrations(
         make_environment,
         count=job.demonstrations,
         seed=job.seed,
+        mistakes=job.mistakes,
         on_episode=lambda _: display.advance(),
     )
     if run.next_step == 0:
         run.append(trajectories, step=0, phase="demonstrations")
     return trajectories
-        mistakes=job.mistakes,
 
 
 def optimization(job: Job) -> Optimization:
