@@ -87,3 +87,15 @@ def test_a_mixture_is_evaluated_by_environment(episode: Episode, broken: Failure
     parts = evaluate_by_environment([*here, *there, elsewhere(episode("e", broken), "web")])
     assert parts == {here[0].task.environment: evaluate(here), "calc": evaluate(there)}
     assert evaluate_by_environment(here) == {}
+
+
+def test_reward_terms_are_means_over_scored_episodes(episode: Episode, broken: Failure) -> None:
+    def paid(given: Trajectory, *terms: dict[str, float]) -> Trajectory:
+        turns = tuple(replace(turn, reward_terms=t) for turn, t in zip(given.turns, terms, strict=True))
+        return replace(given, turns=turns)
+
+    both = paid(episode("a", True, turns=2), {"format": 0.5, "collision": -0.2}, {"format": 0.5})
+    found = evaluate([both, episode("b", False), paid(episode("c", broken), {"format": 9.0})])
+    assert found.terms == {"format": 0.5, "collision": -0.1}
+    assert found.metrics()["eval/reward/collision"] == -0.1
+    assert not any("reward/" in name for name in evaluate([episode("b", False)]).metrics())

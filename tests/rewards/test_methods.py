@@ -1,20 +1,12 @@
 """Rewards that single methods are made of, by value."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from quintain.errors import UsageError
-from quintain.rewards.arrangement import (
-    Room,
-    arrangement_score,
-    collision_ratio,
-    layout_of,
-    outside_ratio,
-    overlaps,
-)
 from quintain.rewards.conduct import success
 from quintain.rewards.economy import FewestCalls, productivity
 from quintain.rewards.efficiency import num_turns
@@ -28,7 +20,7 @@ from quintain.rewards.search import (
 )
 from quintain.rewards.terms import Term, apply
 from quintain.rewards.tool_match import best_matching, call_score, match_score
-from quintain.types import Action, Completion, Failure, Group, Score, ToolCall, Trajectory, Turn
+from quintain.types import Action, Completion, Group, Score, ToolCall, Trajectory, Turn
 
 MakeTurn = Callable[..., Turn]
 Make = Callable[..., Trajectory]
@@ -181,54 +173,3 @@ BOX = (10.0, 10.0, 40.0, 20.0)
 )
 def test_every_kind_of_action_earns_at_most_one(action: Action, target: Target, expected: float) -> None:
     assert pointing_score(action, target) == pytest.approx(expected)
-
-
-# arrangement
-
-
-ROOM = Room(width=4, depth=3, things=("bed", "desk"))
-
-
-def thing(name: str, x: float, y: float, width: float = 1, depth: float = 1) -> Mapping[str, Any]:
-    return {"id": name, "x": x, "y": y, "width": width, "depth": depth}
-
-
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
-        ([thing("bed", 0, 0), thing("desk", 2, 0)], 0.5),
-        ([thing("bed", 0, 0, 2, 2), thing("desk", 1, 1)], 0.3),
-        ([thing("bed", 0, 0), thing("desk", 3.5, 0)], 0.4),
-        ([thing("bed", 0, 0)], 0.25),
-        ([thing("bed", 0, 0), thing("lamp", 2, 0)], 0.25),
-        ([thing("bed", 0, 0), {"id": "desk"}], 0.05),
-        ([thing("bed", 0, 0), thing("bed", 2, 0)], 0.05),
-        ([thing("bed", 0, 0, 0, 1)], 0.05),
-        (["bed", "desk"], 0.05),
-        ({"bed": 1, "desk": 2}, 0.0),
-        (None, 0.0),
-    ],
-)
-def test_layouts_are_graded_only_if_they_are_whole(answer: object, expected: float) -> None:
-    assert arrangement_score(answer, ROOM) == pytest.approx(expected)
-
-
-def test_a_judge_adds_its_grades_and_its_failure_is_no_number() -> None:
-    good = [thing("bed", 0, 0), thing("desk", 2, 0)]
-    assert arrangement_score(good, ROOM, [10, 8, 7]) == pytest.approx(0.5 + 0.5)
-    assert arrangement_score({"bed": 1, "desk": 2}, ROOM, [10, 10]) == 0
-    assert arrangement_score(good, ROOM, None) is None
-    outcome = Failure(owner="judge", kind="k", message="m")
-    assert not isinstance(outcome, Score)
-
-
-def test_overlap_and_walls() -> None:
-    assert not overlaps((0, 0, 1, 1), (1, 0, 1, 1))
-    assert overlaps((0, 0, 1.1, 1), (1, 0.5, 1, 1))
-    _, three = layout_of(
-        [thing("a", 0, 0, 2, 2), thing("b", 1, 1), thing("c", 3, 2)],
-        Room(width=4, depth=3, things=("a", "b", "c")),
-    )
-    assert collision_ratio(three) == pytest.approx(1 / 3)
-    assert outside_ratio(three, Room(width=3.5, depth=3, things=())) == pytest.approx(1 / 3)
-    assert (collision_ratio({}), outside_ratio({}, ROOM)) == (0, 0)

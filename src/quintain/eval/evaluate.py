@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from quintain.errors import DataError, FailureRateError
 from quintain.eval.statistics import pass_at_k, pass_hat_k, wilson
+from quintain.rewards.terms import mean_terms
 from quintain.types import NOTHING, Failure, Score, Trajectory
 
 
@@ -32,6 +33,8 @@ class Evaluation:
     """why episodes ended, failures among them"""
     by_owner: Mapping[str, int] = NOTHING
     """who broke the failed ones"""
+    terms: Mapping[str, float] = NOTHING
+    """what each reward term came to in a scored episode, on average, by name"""
 
     def metrics(self, prefix: str = "eval/") -> dict[str, float]:
         """Return the numbers under the names that the metrics of a run use: ``{"eval/success": 0.8, …}``."""
@@ -44,6 +47,7 @@ class Evaluation:
             f"{prefix}tokens": self.mean_tokens,
             f"{prefix}episodes": float(self.num),
             f"{prefix}failures": float(self.num_failed),
+            **{f"{prefix}reward/{name}": value for name, value in self.terms.items()},
         }
 
     def __str__(self) -> str:
@@ -78,6 +82,7 @@ def evaluate(trajectories: Sequence[Trajectory]) -> Evaluation:
         mean_tokens=sum(t.num_sampled for t in scored) / len(scores),
         by_stop=dict(sorted(Counter(t.stop.value for t in trajectories).items())),
         by_owner=by_owner,
+        terms=mean_terms(scored),
     )
 
 

@@ -151,3 +151,13 @@ def _capped(numbers: Sequence[float], cap: tuple[float, float] | None) -> list[f
         result.append(bounded - kept)
         kept = bounded
     return result
+
+
+def mean_terms(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """Return what each term of turn rewards came to in a scored episode, on average, by name."""
+    scored = [trajectory for trajectory in trajectories if isinstance(trajectory.outcome, Score)]
+    sums: dict[str, float] = {}
+    for turn in (turn for trajectory in scored for turn in trajectory.turns):
+        for name, value in turn.reward_terms.items():
+            sums[name] = sums.get(name, 0.0) + value
+    return {name: value / len(scored) for name, value in sorted(sums.items())}

@@ -7,6 +7,7 @@ too many of them stop the run.
 
 from collections.abc import Mapping, Sequence
 
+from quintain.rewards.terms import mean_terms
 from quintain.rollout.failures import check_failures
 from quintain.types import Failure, Group
 
@@ -26,10 +27,5 @@ def judged(before: Sequence[Group], after: Sequence[Group], *, most: float) -> M
     episodes = [t for group in after for t in group.trajectories]
     failures = [t.outcome for t in episodes if isinstance(t.outcome, Failure) and id(t.outcome) not in known]
     check_failures(failures, finished=len(episodes), total=len(episodes), most=most)
-    scored = [t for group in after for t in group.scored]
-    sums: dict[str, float] = {}
-    for turn in (turn for t in scored for turn in t.turns):
-        for name, value in turn.reward_terms.items():
-            sums[name] = sums.get(name, 0.0) + value
-    paid = {f"reward/{name}": value / len(scored) for name, value in sorted(sums.items())}
+    paid = {f"reward/{name}": value for name, value in mean_terms(episodes).items()}
     return {**paid, "reward/failed": len(failures) / max(len(episodes), 1)}
