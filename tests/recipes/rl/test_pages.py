@@ -16,10 +16,13 @@ PARTS = frozenset({"cispo", "dapo", "dr_grpo", "gspo", "reinforce", "rloo", "vin
 WORDS = {
     "babyai": "BabyAI",
     "bandit": "bandits",
+    "calc": "`calc`",
     "collab": "`collab`",
     "craft": "`craft`",
     "guess": "guessing a number",
+    "house": "`house`",
     "hopqa": "synthetic questions",
+    "keydoor": "`keydoor`",
     "mastermind": "mastermind",
     "screen": "boxes of text",
     "sokoban": "Sokoban",

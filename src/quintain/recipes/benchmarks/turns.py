@@ -2,11 +2,14 @@
 
 from quintain.recipes.benchmark import Benchmark
 from quintain.recipes.benchmarks.worlds import (
+    AGAIN,
     BABY,
+    CHORES,
     EPISODES,
     GROUPS,
     HALF,
     HOPS,
+    KEYS,
     PEGS,
     RATES,
     SUMS,
@@ -23,6 +26,15 @@ TURNS: tuple[Benchmark, ...] = (
         claim="Comparing actions in equal states credits steps, without a critic.",
         rates=RATES,
         **on(BABY, **GROUPS),
+        settings={"kl": 0.0},
+    ),
+    Benchmark(
+        name="gigpo_keydoor",
+        recipe="gigpo",
+        baseline="grpo",
+        claim="Where ways lead through the same states again, comparing actions in them credits steps.",
+        rates=TWO_RATES,
+        **on(KEYS, **GROUPS),
         settings={"kl": 0.0},
     ),
     Benchmark(
@@ -67,6 +79,16 @@ TURNS: tuple[Benchmark, ...] = (
         " 5e-4).",
     ),
     Benchmark(
+        name="spa_rl_house",
+        recipe="spa_rl",
+        baseline="ppo",
+        claim="Contributions that sum to the outcome, and a reward for what could be carried out, learn chores sooner.",
+        rates=TWO_RATES,
+        **on(CHORES, **EPISODES),
+        settings={"grounding": 0.02},
+        at="run",
+    ),
+    Benchmark(
         name="vine",
         recipe="vine",
         baseline="ppo",
@@ -95,6 +117,16 @@ TURNS: tuple[Benchmark, ...] = (
         baseline_settings={"relabel": 0},
         tried="On `guess?high=8&max_turns=4`, where the context does not tell the answer, it lost more: 0.406 against "
         "0.560.",
+    ),
+    Benchmark(
+        name="mucode_sums",
+        recipe="mucode",
+        baseline="mucode",
+        claim="Where one turn leads from any mistake to the solution, imitating the best answer in every state beats "
+        "imitating natural successes alone.",
+        rates=TWO_RATES,
+        **on(AGAIN, **GROUPS),
+        baseline_settings={"relabel": 0},
     ),
     Benchmark(
         name="epo",

@@ -5,8 +5,8 @@ returns: credit for a step without a critic and without more rollouts. With uniq
 
 Differences to the official code: A_episode compares episodes, not their steps, so long ones do not count more; the
 token stream of an episode is one stream, not one prompt per step; one update per step. Success pays what the
-environment says, not 10; a step has 8 tasks instead of 16. Measured on BabyAI, where the paper has ALFWorld and
-WebShop.
+environment says, not 10; a step has 8 tasks instead of 16. Measured on BabyAI and on keys and doors (`keydoor`),
+where the paper has ALFWorld and WebShop.
 """
 
 from dataclasses import dataclass

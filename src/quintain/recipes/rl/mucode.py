@@ -8,7 +8,8 @@ Differences to the paper: the running policy is trained a little at every step, 
 two iterations; the verifier is linear in hashed tokens; a task that nothing solved teaches nothing (the code
 imitates the verifier's favourite). To the code: a right answer comes first by the label, which is said here, not
 hidden in a bonus of 100. At test time one answer a turn is sampled: neither public tests nor the verifier choose
-among several. Measured on synthetic questions, where the paper writes programs.
+among several. Measured on sums of single digits that may be mended, and on synthetic questions, where the paper
+writes programs.
 """
 
 from collections.abc import Sequence

@@ -5,7 +5,7 @@ long. The limit is a function of the step and of nothing else, so a resumed run 
 
 Differences to the paper: group-relative credit; evaluations keep the environment's own limit; an episode that the
 limit cuts counts with the reward it has, and is marked as truncated. Stages have 30 steps instead of 100. Measured
-on BabyAI, which is one of the paper's five families of worlds.
+on keys and doors (`keydoor`) and on BabyAI, which is one of the paper's five families of worlds.
 """
 
 from dataclasses import dataclass

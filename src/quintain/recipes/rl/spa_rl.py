@@ -8,7 +8,7 @@ Differences to the paper: the predictor is linear in hashed features of the turn
 state of the policy, and is refitted exactly at every step instead of trained beforehand. To the official code:
 contributions are the predicted ones (not a constant per episode), and nothing multiplies them by their place. There
 is no KL to a reference in the rewards, and the critic learns beside the policy. Measured on BabyAI, without
-grounding, where the paper has WebShop, ALFWorld and VirtualHome.
+grounding, and on chores in a house (`house`), where the paper has WebShop, ALFWorld and VirtualHome.
 """
 
 from collections.abc import Mapping, Sequence

@@ -6,8 +6,8 @@ Specialists with the same ancestor become one by the mean of their weights, `qui
 
 Differences to the paper: rollouts are synchronous; the outcome is the environment's, where the paper also judges
 with its own model; the value head is one layer on the policy, whose weights rest while it warms up. The flywheel of
-data, judged by a validator, is left out, as is shaping by format and length. Measured on BabyAI with α = 1, for its
-episodes have a dozen tokens; the paper has desktops, phones, browsers and games.
+data, judged by a validator, is left out, as is shaping by format and length. Measured on Sokoban and BabyAI with α
+= 1, for its episodes have a dozen tokens; the paper has desktops, phones, browsers and games.
 """
 
 from collections.abc import Sequence
