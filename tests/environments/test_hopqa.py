@@ -67,20 +67,16 @@ def test_the_expert_takes_one_search_per_fact() -> None:
     assert lost.expert_action() == tool_action("search", query="Orbit"), "asked in vain: look for the thing"
 
 
-def test_a_mistake_is_a_search_that_is_not_needed_or_a_wrong_answer() -> None:
+def test_a_mistake_is_a_search_that_is_vague_or_not_needed_or_an_early_answer() -> None:
     fresh, halfway = world_at_start(), world_at_start()
     act(halfway, "search seat orbit")
-    for world, expected in ((fresh, {"Delta", "Ben"}), (halfway, {"seat Orbit"})):
+    for world, searched in ((fresh, "seat"), (halfway, "seat Orbit")):
         before = world.state_key()
-        actions = [world.mistaken_action(random.Random(seed)).tool_calls[0] for seed in range(60)]
-        searches = {str(call.arguments["query"]) for call in actions if call.name == "search"}
-        answers = [call.arguments["text"] for call in actions if call.name == "answer"]
-        assert searches == expected and 5 < len(answers) < 25
-        assert set(answers) <= {"Orbit", "Rome", "Delta"} and world.state_key() == before
-    lone = HopQA(distractors=0, hops=1, closed=0)
-    begin(lone, lone.task("train", 0))
-    [call] = lone.mistaken_action(random.Random(0)).tool_calls
-    assert call.name == "answer", "there is nothing else to search for"
+        calls = [world.mistaken_action(random.Random(seed)).tool_calls[0] for seed in range(60)]
+        answers = [call.arguments["text"] for call in calls if call.name == "answer"]
+        assert {call.arguments["query"] for call in calls if call.name == "search"} == {searched}
+        assert set(answers) == {"Orbit", "Rome"} and 5 < len(answers) < 25
+        assert world.state_key() == before
 
 
 def test_a_noisy_expert_searches_more_and_is_wrong_at_times() -> None:

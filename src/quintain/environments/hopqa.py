@@ -28,8 +28,8 @@ from quintain.types import Action, StepResult, Task, ToolCall, derive_seed
 WRITTEN = re.compile(r"\s*(search|answer)\s+(\S.*?)\s*", re.IGNORECASE | re.DOTALL)
 """A call in plain text: ``search seat orbit`` or ``answer Rome``."""
 ARGUMENTS = {"search": "query", "answer": "text"}
-WRONG = 0.25
-"""Share of mistakes that are wrong answers; the others are searches that are not needed."""
+EARLY = 0.25
+"""Share of mistakes that are wrong answers; the others are searches."""
 NOTHING_FOUND = "Nothing found."
 FAILED = "The search failed; try again."
 State = tuple[Question, frozenset[int], tuple[str, ...], int]
@@ -171,17 +171,13 @@ class HopQA(Environment):
         return tool_action("answer", text=question.chain[-1].answer)
 
     def mistaken_action(self, rng: Random) -> Action:
-        """Return a search for what is known already or not asked for, or a wrong answer; see `noisy.Fallible`."""
-        question, known = self._question, self._shown
-        facts = list(zip(question.chain, question.sources, strict=True))
-        queries = [f"{fact.relation} {fact.subject}" for fact, source in facts if source in known]
-        if not queries:
-            asked = {fact.subject for fact in question.chain}
-            queries = [title for title in question.titles if title not in asked]
-        if not queries or rng.random() < WRONG:
-            right = question.chain[-1].answer
-            return tool_action("answer", text=rng.choice([t for t in question.titles if t != right]))
-        return tool_action("search", query=rng.choice(queries))
+        """Search for what is known, or too vaguely where nothing is, or answer too early; see `noisy.Fallible`."""
+        question = self._question
+        if rng.random() < EARLY:
+            return tool_action("answer", text=rng.choice(question.chain).subject)
+        facts = zip(question.chain, question.sources, strict=True)
+        known = [f"{fact.relation} {fact.subject}" for fact, source in facts if source in self._shown]
+        return tool_action("search", query=rng.choice(known) if known else question.chain[0].relation)
 
     def snapshot(self) -> State:
         """Return the question and what was searched for and found."""

@@ -11,7 +11,7 @@ from quintain.environments.catalog import find
 from quintain.errors import ConfigError
 from quintain.recipes.names import recipe_module
 from quintain.recipes.rl import epo, metaspatial, pag, toolrl, ui_r1
-from quintain.recipes.rl.contexts import is_kept, single
+from quintain.recipes.rl.contexts import Keep, agreement, is_kept, single
 from quintain.recipes.rl.gold import Gold, calls_of
 from quintain.recipes.rl.relabelling import best_answer, is_last_of_solved, relabelled
 from quintain.recipes.rl.selection import hard_and_diverse
@@ -122,14 +122,29 @@ def test_a_context_is_a_prompt_and_one_action() -> None:
     assert (only.prompt_ids, only.completion.token_ids) == ((10, 2, 11, 3, 12), (4,))
     assert single(whole, 0).turns[0].prompt_ids == (10,)
     assert single(whole, 3) is whole
-    kept = [
-        [is_kept(e, k, keep) for k in range(3)] for keep in ("process", "outcome", "all") for e in (whole,)
-    ]
-    assert kept == [[True, False, True], [True] * 3, [True] * 3]
-    assert [is_kept(whole, k, "both") for k in range(3)] == [True, False, True]
-    failed = replace(whole, outcome=Score(value=0.0, is_success=False))
-    assert is_kept(failed, 0, "process") and is_kept(failed, 1, "all")
-    assert not is_kept(failed, 0, "outcome") and not is_kept(failed, 0, "both")
+
+
+KEPT = [("process", "1010"), ("outcome", "1110"), ("both", "1010"), ("all", "1111")]
+
+
+@pytest.mark.parametrize(("keep", "kept"), KEPT)
+def test_which_steps_of_a_teacher_that_errs_are_learned_from(keep: Keep, kept: str) -> None:
+    """Sound is what the expert does, whatever the outcome; a step that cannot be read never is."""
+    right = Action(text="x")
+    won = episode(turn("x"), turn("y"), turn("x"), value=1)
+    lost = replace(won, outcome=Score(value=0.0, is_success=False))
+    found = [is_kept(won, number, right, keep) for number in range(3)]
+    unread = replace(lost.turns[0], action=Action(text="x", error="cut"))
+    found.append(is_kept(replace(lost, turns=(unread,)), 0, right, keep))
+    assert found == [mark == "1" for mark in kept]
+    assert is_kept(lost, 0, right, keep) == (keep in ("process", "all"))
+
+
+def test_agreement_is_by_field() -> None:
+    wanted = Action(tool_calls=(ToolCall(name="a", arguments={"x": 1, "y": 2}),))
+    near = Action(tool_calls=(ToolCall(name="a", arguments={"x": 1, "y": 3}),))
+    assert [agreement(action, wanted) for action in (wanted, near, Action())] == [1, 0.75, 0]
+    assert agreement(replace(wanted, error="cut"), wanted) == 0
 
 
 # toolrl, ui_r1

@@ -20,7 +20,7 @@ from quintain.data.samples import samples_from
 from quintain.environments.boundary import tasks_of
 from quintain.errors import UsageError
 from quintain.losses.policy import clipped, reinforce
-from quintain.recipes.rl.contexts import Contexts
+from quintain.recipes.rl.contexts import Contexts, Keep
 from quintain.recipes.rl.critic import critic
 from quintain.recipes.rl.informative import informative
 from quintain.recipes.rl.loop import train
@@ -154,6 +154,28 @@ def test_every_step_of_the_teacher_is_one_context(work: Work) -> None:
     episodes = work.demonstrations()
     assert len(contexts.prefixes) == sum(len(t.turns) for t in episodes) > 0
     assert {prefix.task.id for prefix in contexts.prefixes} == contexts.wanted.keys()
+    assert {action.text for action in contexts.wanted.values()} == {"right"}
+
+
+@pytest.mark.parametrize("keep", ["process", "outcome", "both", "all"])
+def test_an_erring_teacher_is_judged_by_the_expert(
+    work: Work, keep: Keep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SWiRL: what is wanted is never the mistake; sound steps of episodes that failed are kept."""
+    monkeypatch.setattr(work, "job", replace(work.job, mistakes=0.5, demonstrations=12))
+    episodes = work.demonstrations()
+    sound = [[turn.action.text == "right" for turn in t.turns] for t in episodes]
+    has_won = [isinstance(t.outcome, Score) and t.outcome.is_success for t in episodes]
+    expected = {
+        "process": sum(map(sum, sound)),
+        "outcome": sum(len(steps) for steps, won in zip(sound, has_won, strict=True) if won),
+        "both": sum(sum(steps) for steps, won in zip(sound, has_won, strict=True) if won),
+        "all": sum(map(len, sound)),
+    }
+    assert len(set(expected.values())) > 2, "the teacher errs, and fails at times"
+    contexts = Contexts(keep)
+    contexts.prepare(work)
+    assert len(contexts.prefixes) == expected[keep]
     assert {action.text for action in contexts.wanted.values()} == {"right"}
 
 

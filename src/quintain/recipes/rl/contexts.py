@@ -1,5 +1,6 @@
 """Contexts to act on once: recorded episodes of the teacher, cut before each of their steps.
 
+The teacher may have erred (`Job.mistakes`), so the expert is asked in every one of those states what is right.
 What is sampled becomes a trajectory of one turn whose prompt is the whole context, so nothing of the teacher's
 is trained on. The one rule: the environment is not asked what the action did; whoever judges it judges the
 action alone.
@@ -11,12 +12,15 @@ from typing import Literal
 
 import numpy as np
 
+from quintain.data.filters import has_succeeded
 from quintain.data.samples import since_segment
 from quintain.errors import DataError
+from quintain.recipes.rl.gold import Gold, calls_of
 from quintain.recipes.work import Work
+from quintain.rewards.tool_match import match_score
 from quintain.rollout.episode import Prefix
 from quintain.rollout.replay import every_turn
-from quintain.types import Action, Group, Score, Trajectory, Turn
+from quintain.types import Action, Group, Trajectory, Turn
 
 Keep = Literal["process", "outcome", "both", "all"]
 
@@ -28,22 +32,23 @@ class Contexts:
         self.keep: Keep = keep
         self.prefixes: list[Prefix] = []
         self.wanted: dict[str, Action] = {}
-        """context id → what the teacher did"""
+        """context id → what the expert does there"""
 
     def prepare(self, work: Work) -> None:
-        """Take the demonstrations of `work` apart.
+        """Take the demonstrations of `work` apart; steps at which the expert gives up are left out.
 
         Raises:
             DataError: none of their steps is kept.
         """
+        gold = Gold(work.job.environment)
         episodes = [t for t in work.demonstrations() if t.turns]
         prefixes = every_turn(work.rollout.walks(episodes))
-        steps = [(t, number) for t in episodes for number in range(len(t.turns))]
-        for (episode, number), prefix in zip(steps, prefixes, strict=True):
-            if is_kept(episode, number, self.keep):
+        steps = [(t, number, right) for t in episodes for number, right in enumerate(gold.actions(t))]
+        for (episode, number, right), prefix in zip(steps, prefixes, strict=True):
+            if right is not None and is_kept(episode, number, right, self.keep):
                 name = f"{episode.task.id}@{number}"
                 self.prefixes.append(replace(prefix, task=replace(episode.task, id=name)))
-                self.wanted[name] = episode.turns[number].action
+                self.wanted[name] = right
         if not self.prefixes:
             raise DataError(
                 f"contexts from {len(episodes)} demonstrations: got none; raise demonstrations, or keep all steps"
@@ -71,11 +76,21 @@ class Contexts:
         return found
 
 
-def is_kept(episode: Trajectory, number: int, keep: Keep) -> bool:
-    """Return whether step `number` of the teacher's `episode` is learned from: sound, successful, or both."""
-    is_sound = keep == "outcome" or episode.turns[number].is_valid
-    has_won = keep == "process" or (isinstance(episode.outcome, Score) and episode.outcome.is_success)
+def is_kept(episode: Trajectory, number: int, right: Action, keep: Keep) -> bool:
+    """Return whether step `number` of the teacher's `episode` is learned from: sound, successful, or both.
+
+    It is sound where the teacher did what is `right`.
+    """
+    is_sound = keep == "outcome" or agreement(episode.turns[number].action, right) == 1
+    has_won = keep == "process" or has_succeeded(episode)
     return keep == "all" or (is_sound and has_won)
+
+
+def agreement(action: Action, right: Action) -> float:
+    """Return from 0 to 1 how far `action` is the `right` one, field by field; 0 for one that cannot be read."""
+    if action.error is not None:
+        return 0.0
+    return (match_score(calls_of(action), calls_of(right)) + 3) / 6
 
 
 def single(trajectory: Trajectory, number: int) -> Trajectory:

@@ -1,13 +1,14 @@
 """J = E_{s in data, a ~ π(· | s)} [R(a | s)]: single steps on recorded contexts, judged one by one: SWiRL (arXiv
 2504.04736).
 
-Episodes of a teacher are cut into their steps; a step is the context up to it and one action sampled by the
-policy, which is judged by itself. Nothing is carried out while learning. Steps are kept by the process (was the
-teacher's step sound?), not by the outcome, so that episodes that failed teach, too.
+Episodes of a teacher, who may err (`mistakes`), are cut into their steps; a step is the context up to it and one
+action sampled by the policy, which is judged by itself. Nothing is carried out while learning. Steps are kept by the
+process (was the teacher's step sound?), not by the outcome, so that episodes that failed teach, too.
 
-Differences to the paper: the judge is agreement with the teacher's action, field by field where tools are called;
-the baseline is the mean of several actions on the same context, and what is left is divided by their deviation; the
-teacher is the environment's expert. Nothing is judged by a language model. Measured on synthetic questions of one
+Differences to the paper: the judge is agreement with what the environment's expert would do in that state, field by
+field where tools are called, and no language model; steps are kept one by one, not by whole episodes; the baseline
+is the mean of several actions on the same context, and what is left is divided by their deviation; the teacher is
+the expert, with mistakes strewn in. Measured on synthetic questions of one
 hop, where the paper has HotPotQA and GSM8K.
 """
 
@@ -17,14 +18,12 @@ from functools import partial
 
 from quintain.credit.group import group_relative
 from quintain.losses.policy import reinforce
-from quintain.recipes.rl.contexts import Contexts, Keep
-from quintain.recipes.rl.gold import calls_of
+from quintain.recipes.rl.contexts import Contexts, Keep, agreement
 from quintain.recipes.rl.group_job import GroupJob
 from quintain.recipes.rl.loop import train as train_by
-from quintain.recipes.rl.method import Method
+from quintain.recipes.rl.method import Method, Needs
 from quintain.recipes.rl.updating import Plan, policy_update
 from quintain.rewards.terms import Term, apply_all
-from quintain.rewards.tool_match import match_score
 from quintain.store.run import Run
 from quintain.types import Trajectory
 
@@ -47,11 +46,7 @@ def method(config: Config) -> Method:
     contexts = Contexts(config.keep)
 
     def judged(trajectory: Trajectory) -> Sequence[float]:
-        turn = trajectory.turns[-1]
-        if turn.action.error is not None:
-            return [0.0]
-        wanted = contexts.wanted[trajectory.task.id]
-        return [(match_score(calls_of(turn.action), calls_of(wanted)) + 3) / 6]
+        return [agreement(trajectory.turns[-1].action, contexts.wanted[trajectory.task.id])]
 
     return Method(
         prepare=contexts.prepare,
@@ -59,6 +54,7 @@ def method(config: Config) -> Method:
         reward=partial(apply_all, terms=(Term(name="step", measure=judged),)),
         credit=lambda work, groups: group_relative(groups),
         update=policy_update(reinforce(), Plan(aggregation="sequence_mean")),
+        needs=Needs(expert=True),
     )
 
 
