@@ -14,6 +14,7 @@ from quintain.rewards.arrangement import (
     constraint_ratio,
     layout_of,
     off_wall,
+    on_pillars,
     outside,
     overlaps,
 )
@@ -69,7 +70,8 @@ def test_layouts_are_graded_only_if_they_are_whole(answer: object, expected: flo
         ({"id": "desk", "x": 2, "y": 0, "width": 1}, 0.05),
         ({"x": 2, "y": 0, "width": 1}, 0.05),
         (["desk", 2, 0, 0.1, 0.2], 0.05),
-        (["chair", 2, 0], 0.05),
+        (["chair", 2, 0], 0.25),
+        (["chair", 2, 0, 7, 7], 0.25),
         (["desk", 2, 0, 1, 2, 3], 0.05),
         ([["desk"], 2, 0], 0.05),
     ],
@@ -125,3 +127,11 @@ def test_each_of_the_four_walls_will_do(x: float, y: float) -> None:
     room = Room(width=4, depth=3, things=("bed",), sizes=((2, 2),), walls=("bed",))
     assert arrangement_score([["bed", x, y]], room) == 0.5
     assert arrangement_score([["bed", 0.5, 0.5]], room) == pytest.approx(0.4)
+
+
+def test_a_thing_on_a_pillar_breaks_a_constraint_once() -> None:
+    room = Room(width=4, depth=3, things=("bed", "desk"), sizes=((2, 2), (1, 2)), pillars=((1, 1), (3, 2)))
+    assert on_pillars({"bed": (0, 0, 2, 2), "desk": (3, 0, 1, 2)}, room) == [("bed", (1, 1))]
+    assert arrangement_score([["bed", 0, 0], ["desk", 3, 0]], room) == pytest.approx(0.4)
+    assert arrangement_score([["bed", 0, 0], ["desk", 3, 2]], room) == pytest.approx(0.3), "outside as well"
+    assert arrangement_score([["bed", 2, 0], ["desk", 0, 0]], room) == 0.5

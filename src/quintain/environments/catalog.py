@@ -50,6 +50,7 @@ CATALOG: dict[str, str] = {
     "plan": "quintain.environments.plan:Plan",
     "reasoning-gym": "quintain.environments.reasoning_gym:ReasoningGym",
     "repo": "quintain.environments.repo:Repo",
+    "room": "quintain.environments.room:BoxRoom",
     "scienceworld": "quintain.environments.scienceworld:ScienceWorld",
     "screen": "quintain.environments.screen:Screen",
     "shop": "quintain.environments.shop:Shop",

@@ -1,9 +1,9 @@
 """r = .5·format + grades/50 - .2·collisions - .2·constraints: laying out rooms, MetaSpatial (arXiv 2503.18470).
 
 Format: 0 for what is no list, .1 for broken entries, .5 for a wrong number of things, 1 otherwise. Constraints: that
-each thing stands inside of the room, and some against a wall. Only a layout of format 1 is graded: everything else
-has no grade, so that a list of keys is never worth more than a layout. The one rule: a judge that failed gives no
-number at all.
+each thing stands inside of the room and on no pillar, and some against a wall. Only a layout of format 1 is graded:
+everything else has no grade, so that a list of keys is never worth more than a layout. The one rule: a judge that
+failed gives no number at all.
 """
 
 import math
@@ -14,6 +14,7 @@ from typing import Any, cast
 
 Rectangle = tuple[float, float, float, float]
 """x, y, width, depth."""
+Place = tuple[float, float]
 MOST_GRADES, BEST_GRADE = 5, 10.0
 LARGEST = 1e9
 """No coordinate is larger: above, sums of floats would lose what is added."""
@@ -30,6 +31,8 @@ class Room:
     """width and depth of each thing; empty where a layout tells them"""
     walls: tuple[str, ...] = ()
     """things that must stand against a wall"""
+    pillars: tuple[Place, ...] = ()
+    """corners of squares of 1 by 1 where nothing can stand"""
 
     def size(self, thing: str) -> tuple[float, float] | None:
         """Return width and depth of `thing`, None where a layout tells them or there is no such thing."""
@@ -67,8 +70,10 @@ def rectangle_of(entry: object, room: Room) -> tuple[str, Rectangle | None]:
     if not is_whole or not isinstance(fields[0], str) or not all(map(_is_length, fields[1:])):
         return "", None
     name, size = fields[0], room.size(fields[0])
+    if room.sizes and size is None:
+        size = (1.0, 1.0)  # what is not in the room has no size to be wrong about
     given = (float(fields[3]), float(fields[4])) if len(fields) == 5 else size
-    if given is None or min(given) <= 0 or (size is not None and given not in (size, size[::-1])):
+    if given is None or min(given) <= 0 or (name in room.things and size not in (None, given, given[::-1])):
         return name, None
     return name, (float(fields[1]), float(fields[2]), *given)
 
@@ -103,6 +108,16 @@ def outside(rectangles: Mapping[str, Rectangle], room: Room) -> list[str]:
     ]
 
 
+def on_pillars(rectangles: Mapping[str, Rectangle], room: Room) -> list[tuple[str, Place]]:
+    """Return the things that stand on pillars of `room`, each with the pillar."""
+    return [
+        (name, pillar)
+        for name, rectangle in rectangles.items()
+        for pillar in room.pillars
+        if overlaps(rectangle, (*pillar, 1, 1))
+    ]
+
+
 def off_wall(rectangles: Mapping[str, Rectangle], room: Room) -> list[str]:
     """Return the things that must stand against a wall of `room` and have no edge on one."""
     return [
@@ -113,9 +128,13 @@ def off_wall(rectangles: Mapping[str, Rectangle], room: Room) -> list[str]:
 
 
 def constraint_ratio(rectangles: Mapping[str, Rectangle], room: Room) -> float:
-    """Return the share of constraints that are broken: each thing is one, and each that must stand against a wall."""
+    """Return the share of constraints that are broken.
+
+    That a thing stands inside of the room and on no pillar is one, that it stands against a wall another.
+    """
     num = len(rectangles) + len(room.walls)
-    return (len(outside(rectangles, room)) + len(off_wall(rectangles, room))) / num if num else 0.0
+    misplaced = {*outside(rectangles, room), *(name for name, _ in on_pillars(rectangles, room))}
+    return (len(misplaced) + len(off_wall(rectangles, room))) / num if num else 0.0
 
 
 def arrangement_terms(
