@@ -49,6 +49,9 @@ def test_arms_by_value() -> None:
     game = world.game
     assert isinstance(game, Arms)
     assert (game.regret, game.coverage) == (pytest.approx(2 * 0.6), 1.0)
+    added = [dict(result.reward_terms) for result in results[:4]]
+    assert [terms["coverage"] for terms in added] == [0.5, 0, 0.5, 0]
+    assert [terms["regret"] for terms in added] == pytest.approx([0.6, 0.6, 0, 0])
 
 
 def test_pulling_a_worse_arm_most_or_as_often_is_no_success() -> None:

@@ -77,6 +77,9 @@ def test_a_mistake_is_a_search_that_is_vague_or_not_needed_or_an_early_answer() 
         assert {call.arguments["query"] for call in calls if call.name == "search"} == {searched}
         assert set(answers) == {"Orbit", "Rome"} and 5 < len(answers) < 25
         assert world.state_key() == before
+    hasty, patient = world_at_start(early=1.0), world_at_start(early=0.0)
+    for world, name in ((hasty, "answer"), (patient, "search")):
+        assert {world.mistaken_action(random.Random(n)).tool_calls[0].name for n in range(9)} == {name}
 
 
 def test_a_noisy_expert_searches_more_and_is_wrong_at_times() -> None:

@@ -51,6 +51,7 @@ class Bandit(Environment):
 
         `reward=dense` pays each pull, each peg that is right for the first time, and half for a draw;
         `sparse` pays 1 when the best arm was pulled most, the colors were found, or the game was won.
+        What a pull added to coverage and to regret stands in `reward_terms`; it is not paid.
         `noise` sentences that mean nothing follow every observation.
 
         Raises:
@@ -108,6 +109,7 @@ class Bandit(Environment):
             reward=played.dense if self._is_dense else played.sparse,
             is_terminated=played.is_over,
             is_success=played.is_success,
+            reward_terms=played.terms,
         )
 
     def legal_actions(self) -> tuple[str, ...]:

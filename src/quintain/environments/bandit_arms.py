@@ -67,6 +67,7 @@ class Arms:
             text=f"{self.names[arm]} paid {paid}; {tally}; {after.num_left} pulls",
             dense=paid / len(self.pays[0]),
             sparse=float(is_found),
+            terms={"coverage": after.coverage - self.coverage, "regret": after.regret - self.regret},
             is_over=is_over,
             is_success=is_found,
         )

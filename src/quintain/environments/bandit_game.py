@@ -3,8 +3,11 @@
 The one rule: a game holds all its state, chance included, so that a snapshot of it is itself.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
+
+from quintain.types import NOTHING
 
 
 class Game(Protocol):
@@ -41,5 +44,7 @@ class Played:
     """Reward of this move, where moves are rewarded."""
     sparse: float = 0.0
     """Reward of this move, where only the end is rewarded."""
+    terms: Mapping[str, float] = NOTHING
+    """What else there is to say of this move, in numbers that add up over the game; none of it is paid."""
     is_over: bool = False
     is_success: bool = False

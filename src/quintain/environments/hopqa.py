@@ -28,8 +28,6 @@ from quintain.types import Action, StepResult, Task, ToolCall, derive_seed
 WRITTEN = re.compile(r"\s*(search|answer)\s+(\S.*?)\s*", re.IGNORECASE | re.DOTALL)
 """A call in plain text: ``search seat orbit`` or ``answer Rome``."""
 ARGUMENTS = {"search": "query", "answer": "text"}
-EARLY = 0.25
-"""Share of mistakes that are wrong answers; the others are searches."""
 NOTHING_FOUND = "Nothing found."
 FAILED = "The search failed; try again."
 State = tuple[Question, frozenset[int], tuple[str, ...], int]
@@ -55,6 +53,7 @@ class HopQA(Environment):
         grading: Literal["em", "f1"] = "em",
         paragraphs: Literal["fact", "article"] = "fact",
         names: Literal["known", "made"] = "known",
+        early: float = 0.25,
         noise: int = 0,
     ) -> None:
         """Ask questions of `least_hops` to `hops` facts over a corpus with `distractors` other facts.
@@ -62,7 +61,8 @@ class HopQA(Environment):
         With probability `closed` the facts are told with the question. A search returns the `top` best
         paragraphs, takes `cost` off the reward, and fails with probability `failures`. The share `hits` of the
         reward is paid for needed facts when they are first found, the rest for the answer by `grading`.
-        `noise` sentences that mean nothing follow every paragraph.
+        The share `early` of typical mistakes are answers given too early, the others searches. `noise` sentences
+        that mean nothing follow every paragraph.
 
         Raises:
             MissingExtra: bm25s is not installed.
@@ -73,17 +73,18 @@ class HopQA(Environment):
                 f"hopqa: got least_hops={least_hops}, hops={hops}, distractors={distractors}, top={top}; give "
                 f"1 <= least_hops <= hops <= {MAX_HOPS}, 0 to {MAX_DISTRACTORS} distractors and a top of at least 1"
             )
-        if not 0 <= closed <= 1 or not 0 <= failures < 1 or not 0 <= hits <= 1 or cost < 0 or noise < 0:
+        shares = closed, hits, early
+        if not all(0 <= share <= 1 for share in shares) or not 0 <= failures < 1 or cost < 0 or noise < 0:
             raise UsageError(
-                f"hopqa: got closed={closed}, failures={failures}, hits={hits}, cost={cost}, noise={noise}; "
-                "give shares from 0 to 1, failures below 1 and no negative number"
+                f"hopqa: got closed={closed}, hits={hits}, early={early}, failures={failures}, cost={cost}, "
+                f"noise={noise}; give shares from 0 to 1, failures below 1 and no negative number"
             )
         package()
         self._shape = QuestionShape(
             hops, least_hops, distractors, closed, paragraphs == "article", names == "made"
         )
         self._top, self._failures, self._cost, self._hits = top, failures, cost, hits
-        self._grading, self._noise = grading, noise
+        self._grading, self._noise, self._early = grading, noise, early
         self.max_turns = (2 * hops + 2) * (2 if failures else 1)
         self.return_range = (0.0 - cost * self.max_turns, 1.0)
         self._question = Question(chain=(), paragraphs=(), titles=(), sources=(), is_closed=False, told=())
@@ -173,7 +174,7 @@ class HopQA(Environment):
     def mistaken_action(self, rng: Random) -> Action:
         """Search for what is known, or too vaguely where nothing is, or answer too early; see `noisy.Fallible`."""
         question = self._question
-        if rng.random() < EARLY:
+        if rng.random() < self._early:
             return tool_action("answer", text=rng.choice(question.chain).subject)
         facts = zip(question.chain, question.sources, strict=True)
         known = [f"{fact.relation} {fact.subject}" for fact, source in facts if source in self._shown]

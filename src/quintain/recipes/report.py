@@ -39,9 +39,15 @@ def report_metrics(report: StepReport) -> dict[str, float]:
     }
 
 
-def evaluation_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    """Return ``eval/…`` over all of `trajectories`, and of a mixture ``eval/task/NAME/…`` of each environment."""
-    metrics = evaluate(trajectories).metrics()
+def evaluation_metrics(trajectories: Sequence[Trajectory], tools: Sequence[str] = ()) -> dict[str, float]:
+    """Return ``eval/…`` over all of `trajectories`, and of a mixture ``eval/task/NAME/…`` of each environment.
+
+    ``eval/calls/TOOL`` is how often each of `tools` was called in a scored episode, on average.
+    """
+    found = evaluate(trajectories)
+    counts = tool_metrics([t for t in trajectories if isinstance(t.outcome, Score)])
+    calls = {f"eval/calls/{tool}": counts.get(f"tools/{tool}/calls", 0.0) / found.num for tool in tools}
+    metrics = found.metrics() | calls
     for name, part in evaluate_by_environment(trajectories).items():
         metrics |= part.metrics(f"eval/task/{name}/")
     return metrics

@@ -89,8 +89,8 @@ class Work:
         self.apart = Apart(self.held_out)
         rows = run.metrics()
         last = rows[-1] if rows else {}
-        tools = [tool.name for tool in asked(self.make_environment, trainable_tools)]
-        self.monitors = Monitors(thresholds(job.monitors), rows, tools)
+        self._tools = [tool.name for tool in asked(self.make_environment, trainable_tools)]
+        self.monitors = Monitors(thresholds(job.monitors), rows, self._tools)
         self._seconds_before = float(last.get("time/seconds", 0.0))
         self.turns_taken = int(last.get("total/turns", 0))
         self.tokens_sampled = int(last.get("total/tokens", 0))
@@ -208,7 +208,7 @@ class Work:
         )
         trajectories = [t for group in groups for t in group.trajectories]
         self.run.append(trajectories, step=step, phase="eval")
-        found = evaluation_metrics(trajectories)
+        found = evaluation_metrics(trajectories, self._tools)
         return (
             found
             | canaries(self.examiner.make_environment, self.held_out)

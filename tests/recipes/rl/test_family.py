@@ -216,6 +216,17 @@ def test_probes_of_a_step() -> None:
     groups = [group(acted(("a", "s", 2), ("a", "s", 4))), group(acted(("a", "s", 2), ("b", "u", 2)))]
     assert Probes()(groups) == {"greedy/coverage": 0.75, "greedy/share": 0.5, "greedy/bias": 0.0}
     assert Probes()([]) == {}
+    one = acted(("a", "s", 2), ("a", "s", 4))
+    first, second = one.turns
+    told = replace(
+        one,
+        turns=(
+            replace(first, reward_terms={"coverage": 0.1, "regret": 0.5}),
+            replace(second, reward_terms={"coverage": 0.0, "regret": 0.5}),
+        ),
+    )
+    found = Probes()([group(told)])
+    assert (found["greedy/coverage"], found["greedy/regret"]) == (0.1, 1.0), "the environment knows best"
     assert act_more.conduct(groups) == {
         "acting/tokens_per_turn": 2.5,
         "acting/turns": 2.0,

@@ -1,8 +1,9 @@
 """Does an agent explore, repeat what it sees often, and do what it knows? Probes of a step, for every method.
 
 The measures of "LLMs are Greedy Agents" (arXiv 2504.16078; `quintain.eval.greediness`) on sampled episodes: the options
-are the actions that occur in the step, and what an agent knows is the option that its rationale names last. The one
-rule: without a rationale nothing is said of knowing.
+are the actions that occur in the step, and what an agent knows is the option that its rationale names last. An
+environment that knows its options and their true means says in `reward_terms` what each turn added to coverage and
+regret. The one rule: without a rationale nothing is said of knowing, without true means nothing of regret.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +11,11 @@ from statistics import fmean
 
 from quintain.eval.greediness import coverage, frequency_bias, greedy_share, knowing_doing
 from quintain.recipes.work import Work
+from quintain.rewards.terms import mean_terms
 from quintain.types import Group, Trajectory, Turn
+
+TOLD = ("coverage", "regret")
+"""What environments may say of each turn."""
 
 
 class Probes:
@@ -25,7 +30,7 @@ class Probes:
         self.decode = lambda ids: str(work.tokenizer.decode(list(ids)))
 
     def __call__(self, groups: Sequence[Group]) -> Mapping[str, float]:
-        """Return coverage, greedy share and frequency bias, and where rationales name options also the gap to them.
+        """Return coverage, greedy share and bias; regret where it is told, the gap where rationales name options.
 
         The bias is how much likelier an action is chosen again that stood two or more times in the history than one
         that stood there once; the gap is the share of right rationales that were not acted on.
@@ -35,8 +40,10 @@ class Probes:
             return {}
         options = sorted({choice(turn) for t in episodes for turn in t.turns})
         played = [([choice(u) for u in t.turns], [u.reward for u in t.turns]) for t in episodes]
+        told = mean_terms(episodes)
         found = {
             "greedy/coverage": fmean(coverage(chosen, len(options))[-1] for chosen, _ in played),
+            **{f"greedy/{name}": told[name] for name in TOLD if name in told},
             "greedy/share": fmean(greedy_share(chosen, paid) for chosen, paid in played),
             "greedy/bias": bias([chosen for chosen, _ in played]),
         }
