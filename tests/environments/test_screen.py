@@ -263,3 +263,15 @@ def test_the_same_screens_in_another_size_are_solved_by_the_expert(scale: float)
 def test_a_size_that_leaves_no_box(scale: float) -> None:
     with pytest.raises(UsageError, match=r"screen: got scale=.*; give a number from 0.5 to 100"):
         Screen(scale=scale)
+
+
+def test_actions_in_words_instead_of_tools() -> None:
+    world = Screen(interface="text")
+    assert world.tools() == () and Screen().tools()
+    assert world.instructions().endswith("Act: click X Y, or type TEXT.")
+    assert "Act:" not in Screen().instructions()
+    for index in range(20):
+        begin(world, world.task("train", index))
+        told = world.expert_action()
+        assert not told.tool_calls and told.text.split()[0] in ("click", "type")
+        assert play(world, world.task("train", index), expert).is_success

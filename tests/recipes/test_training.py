@@ -16,14 +16,16 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from quintain.data.samples import imitation_samples
 from quintain.environments.protocol import Environment
 from quintain.errors import ConfigError, DataError
+from quintain.recipes.imitation import sft
 from quintain.recipes.names import recipe_module
 from quintain.recipes.rl import ppo
 from quintain.recipes.rl.critic import critic
 from quintain.recipes.work import Work
 from quintain.store.run import Run
-from quintain.types import Action, Group, Score, StepResult, Stop, Task, Trajectory
+from quintain.types import Action, Group, Sample, Score, StepResult, Stop, Task, Trajectory
 
 SMALL: dict[str, Any] = {
     "model": "micro",
@@ -209,6 +211,24 @@ def test_a_signal_ends_a_process_between_two_steps(tmp_path: Path) -> None:
 def test_pairs_need_outcomes_that_differ(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"pairs from 4 tasks: got none whose episodes differ in outcome"):
         train("dpo", tmp_path / "run", environment=f"{__file__}:Hopeless")
+
+
+def test_a_few_of_the_demonstrations_are_imitated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[str]] = []
+
+    def samples(trajectories: list[Trajectory]) -> list[Sample]:
+        seen.append([trajectory.task.id for trajectory in trajectories])
+        return imitation_samples(trajectories)
+
+    monkeypatch.setattr(sft, "imitation_samples", samples)
+    train("sft", tmp_path / "all", demonstrations=4)
+    train("sft", tmp_path / "two", demonstrations=4, examples=2)
+    assert len(seen[0]) == 4 and seen[1] == seen[0][:2]
+    for wrong in (0, 5):
+        with pytest.raises(
+            ConfigError, match=rf"examples: got {wrong} of 4 demonstrations; give 1 or more, or none"
+        ):
+            train("sft", tmp_path / f"wrong{wrong}", demonstrations=4, examples=wrong)
 
 
 def test_imitation_needs_an_episode_that_succeeded(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from quintain.errors import UsageError
 from quintain.rewards.conduct import success
 from quintain.rewards.economy import FewestCalls, productivity
 from quintain.rewards.efficiency import num_turns
-from quintain.rewards.pointing import Target, pointing_score
+from quintain.rewards.pointing import Target, as_call, pointing_score
 from quintain.rewards.search import (
     over_turn_budget,
     repetition,
@@ -173,3 +173,19 @@ BOX = (10.0, 10.0, 40.0, 20.0)
 )
 def test_every_kind_of_action_earns_at_most_one(action: Action, target: Target, expected: float) -> None:
     assert pointing_score(action, target) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("action", "wanted"),
+    [
+        (Action(text="click 12 40"), (call("click", x=12, y=40),)),
+        (Action(text=" click -3, 4 "), (call("click", x=-3, y=4),)),
+        (Action(text="type oslo"), (call("type oslo"),)),
+        (Action(text="click 1 2 3"), (call("click 1 2 3"),)),
+        (Action(text="click 1 2", tool_calls=(call("back"),)), (call("back"),)),
+        (Action(text="click 1 2", error="broken"), ()),
+        (Action(), ()),
+    ],
+)
+def test_words_that_point_are_a_call(action: Action, wanted: tuple[ToolCall, ...]) -> None:
+    assert as_call(action).tool_calls == wanted

@@ -32,10 +32,11 @@ from quintain.environments.screen_layout import (
 from quintain.environments.splitting import split_draw
 from quintain.environments.tools import tool
 from quintain.errors import UsageError
-from quintain.types import Action, StepResult, Task, ToolCall
+from quintain.types import Action, StepResult, Task, ToolCall, ToolSpec
 
 CLICK = re.compile(r"\s*click\s+(-?\d{1,9})[\s,]+(-?\d{1,9})\s*", re.IGNORECASE)
 TYPE = re.compile(r"\s*type\s+(\S.*?)\s*", re.IGNORECASE)
+INSTRUCTION = "\n\nAct: click X Y, or type TEXT."
 NEAR = 0.5
 """What a click that just misses is worth of a click that hits."""
 LONGEST_SHOWN = 40
@@ -67,6 +68,7 @@ class Screen(Environment):
         misses: int = 0,
         reward: Literal["sparse", "parts", "distance"] = "sparse",
         noise: int = 0,
+        interface: Literal["tools", "text"] = "tools",
     ) -> None:
         """Show screens of `width` by `height` points with buttons, fields and a menu of `items` items.
 
@@ -74,7 +76,8 @@ class Screen(Environment):
         `places` tells of each box its center, or its corners with the edges in. The episode ends after `misses`
         clicks or texts in vain (0: never). `reward=parts` pays an equal share for each subgoal when it is first
         reached; `reward=distance` also pays a click that misses the next box to click, the more the nearer it
-        comes. `noise` sentences that mean nothing follow every observation.
+        comes. `noise` sentences that mean nothing follow every observation. `interface=text` takes the same actions
+        as words instead of tools: ``click 12 40``.
 
         Raises:
             UsageError: there are no such screens.
@@ -103,7 +106,7 @@ class Screen(Environment):
             )
         self._shape = LayoutShape(width, height, buttons, fields, items, goal)
         self._has_corners, self._misses, self._noise = places == "corners", misses, noise
-        self._reward, self._scale = reward, scale
+        self._reward, self._scale, self._has_tools = reward, scale, interface == "tools"
         self.max_turns = 3 * (2 * fields + 2)
         self._layout = Layout(goal=Goal(kind="click", target=""), width=1, height=1, boxes=(), items=())
         self._seed, self._turn, self._num_missed = 0, 0, 0
@@ -115,6 +118,14 @@ class Screen(Environment):
         self._focus, self._is_open = "", False
         self._best: Mapping[str, float] = {}
         self._turn, self._num_missed, self._was_vain = 0, 0, False
+
+    def instructions(self) -> str:
+        """Return what to do, and how it is written where there are no tools."""
+        return super().instructions() + ("" if self._has_tools else INSTRUCTION)
+
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """Return the tools; none where actions are words."""
+        return super().tools() if self._has_tools else ()
 
     def reset(self, task: Task) -> str:
         """Show the screen of the task."""
@@ -193,9 +204,9 @@ class Screen(Environment):
         """Return a click into the middle of the next box, or the text for the field that has the focus."""
         wanted = dict(self._layout.goal.texts).get(self._focus)
         if wanted is not None and self._texts.get(self._focus) != wanted:
-            return tool_action("type", text=wanted)
+            return tool_action("type", text=wanted) if self._has_tools else Action(text=f"type {wanted}")
         x, y = self._next_target().center
-        return tool_action("click", x=x, y=y)
+        return tool_action("click", x=x, y=y) if self._has_tools else Action(text=f"click {x} {y}")
 
     def snapshot(self) -> State:
         """Return the screen as it is."""

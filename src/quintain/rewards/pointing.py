@@ -4,11 +4,14 @@ R_point counts for actions that point somewhere; other actions are divided by wh
 action earns at most 1. The one rule: a box includes its edges, and a broken action earns nothing for its place.
 """
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from quintain.types import Action
+from quintain.types import Action, ToolCall
+
+POINTED = re.compile(r"\s*(\w+)\s+(-?\d{1,9})[\s,]+(-?\d{1,9})\s*")
 
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom."""
@@ -38,6 +41,21 @@ def pointing_score(action: Action, target: Target) -> float:
     if target.box is not None and call.name == target.kind:
         points += is_inside(call.arguments, target.box)
     return points / most
+
+
+def as_call(action: Action) -> Action:
+    """Return `action` with its words as a call where it has none: ``click 12 40`` is ``click(x=12, y=40)``.
+
+    Words that name no point are the name of a call without arguments; a broken action stays as it is.
+    """
+    if action.tool_calls or action.error is not None or not action.text:
+        return action
+    found = POINTED.fullmatch(action.text)
+    if found is None:
+        return replace(action, tool_calls=(ToolCall(name=action.text),))
+    return replace(
+        action, tool_calls=(ToolCall(name=found[1], arguments={"x": int(found[2]), "y": int(found[3])}),)
+    )
 
 
 def is_inside(arguments: Mapping[str, Any], box: Box) -> bool:

@@ -159,3 +159,18 @@ def test_a_mixed_run_weighs_kinds_of_tasks_and_normalises_each_apart(runner: Any
     with Run.open(folder, writable=False) as run:
         kinds = Counter(t.task.environment for t in run.trajectories(step=1, phase="train"))
     assert sorted(kinds.values()) == [4, 8]
+
+
+def test_ui_r1_and_imitation_learn_from_the_same_few_tasks(runner: Any) -> None:
+    def tasks_in(folder: Path, step: int, phase: str) -> set[str]:
+        with Run.open(folder, writable=False) as run:
+            return {trajectory.task.id for trajectory in run.trajectories(step=step, phase=phase)}
+
+    learned = runner.train("ui_r1", **{**GROUPS, "tasks": 3, "pool": 3, "chosen": 3, "demonstrations": 5})
+    imitated = runner.train("sft", demonstrations=5, examples=3, batch_size=3)
+    assert tasks_in(learned, 0, "train") == set()
+    assert len(tasks_in(learned, 1, "train")) == 3
+    assert tasks_in(learned, 1, "train") == tasks_in(learned, 2, "train")
+    with Run.open(imitated, writable=False) as run:
+        first = [trajectory.task.id for trajectory in run.trajectories(step=0, phase="demonstrations")]
+    assert len(first) == 5 and set(first[:3]) == tasks_in(learned, 1, "train")

@@ -28,6 +28,8 @@ class Config(Job):
     learning_rate: float = 1e-3
     demonstrations: int = 400
     """Episodes of the expert to imitate."""
+    examples: int | None = None
+    """How many of them are imitated, the first ones; none for all."""
     eval_every: int = 50
     batch_size: int = 32
     """Episodes of a step."""
@@ -37,12 +39,18 @@ class Config(Job):
         Job.check(self)
         if not self.demonstrations:
             raise ConfigError("demonstrations: got 0, which leaves nothing to imitate; give 1 or more")
+        if self.examples is not None and not 1 <= self.examples <= self.demonstrations:
+            raise ConfigError(
+                f"examples: got {self.examples} of {self.demonstrations} demonstrations; give 1 or more, or none"
+            )
 
 
 def train(config: Config, run: Run) -> None:
     """Train until `config.steps`, continuing where `run` was left."""
     with opened(config, run, has_warm_up=False) as work:
-        kept = [trajectory for trajectory in work.demonstrations() if has_succeeded(trajectory)]
+        kept = [
+            trajectory for trajectory in work.demonstrations()[: config.examples] if has_succeeded(trajectory)
+        ]
         if not kept:
             raise DataError(
                 f"imitating {config.demonstrations} demonstrations: got none that solved its task; "

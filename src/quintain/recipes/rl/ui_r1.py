@@ -18,14 +18,14 @@ from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clipped
 from quintain.recipes.rl.collecting import within_turns
-from quintain.recipes.rl.gold import Gold, calls_of
+from quintain.recipes.rl.gold import Gold
 from quintain.recipes.rl.group_job import GroupJob
 from quintain.recipes.rl.loop import train as train_by
 from quintain.recipes.rl.method import Method, Needs
 from quintain.recipes.rl.selection import hard_and_diverse
 from quintain.recipes.rl.updating import Plan, policy_update
 from quintain.recipes.work import Work
-from quintain.rewards.pointing import Box, Target, pointing_score
+from quintain.rewards.pointing import Box, Target, as_call, pointing_score
 from quintain.rewards.terms import Term, apply_all
 from quintain.store.run import Run
 from quintain.types import Action, Group
@@ -38,7 +38,7 @@ class Config(GroupJob):
     pool: int = 64
     """Tasks that are tried by the starting policy."""
     chosen: int = 32
-    """Hard and different ones of them that are trained on."""
+    """Hard and different ones of them that are trained on; as many as the pool for all, and none is tried."""
     tolerance: float = 0.0
     """How far from the expert's point still counts as inside, in both directions."""
     kl: float = 0.01
@@ -53,12 +53,15 @@ def method(config: Config) -> Method:
     chosen: list[Fixed] = []
 
     def prepare(work: Work) -> None:
+        if config.chosen >= config.pool:
+            chosen.append(Fixed(work.curriculum.draw(0, config.pool), shuffle=True))
+            return
         groups = reward(work.starting_groups(tasks=config.pool, size=config.group_size))
         chosen.append(Fixed(hard_and_diverse(groups, kind, count=config.chosen), shuffle=True))
 
     def kind(group: Group) -> str:
         wanted = gold.actions(group.scored[0])[0]
-        return calls_of(wanted)[0].name if wanted is not None else ""
+        return as_call(wanted).tool_calls[0].name if wanted is not None else ""
 
     def collect(work: Work, step: int) -> list[Group]:
         return work.sampled(step, chosen[-1].draw(step, config.tasks), size=config.group_size)
@@ -76,13 +79,12 @@ def method(config: Config) -> Method:
 
 def score(action: Action, wanted: Action, *, tolerance: float) -> float:
     """Return the points of `action` where the expert's is `wanted`, whose point is in the middle of the box."""
-    call = calls_of(wanted)[0]
+    call = as_call(wanted).tool_calls[0]
     x, y = call.arguments.get("x"), call.arguments.get("y")
     box: Box | None = None
     if isinstance(x, int | float) and isinstance(y, int | float):
         box = (x - tolerance, y - tolerance, x + tolerance, y + tolerance)
-    readable = Action(tool_calls=calls_of(action), error=action.error)
-    return pointing_score(readable, Target(kind=call.name, box=box))
+    return pointing_score(as_call(action), Target(kind=call.name, box=box))
 
 
 def train(config: Config, run: Run) -> None:
