@@ -85,6 +85,9 @@ def test_a_row_pairs_by_seed_and_turns_the_sign() -> None:
     lower = row(tiny(is_lower_better=True), seeds, "command")
     assert lower["gain"]["mean"] == pytest.approx(-0.4 / 3)
     assert (lower["gain"]["wins"], lower["is_better"]) == (1, False)
+    kept = [row(tiny(is_lower_better=True, no_worse_by=most), seeds, "command") for most in (0.1, 0.2)]
+    assert [found["is_better"] for found in kept] == [False, True], "0.133 is lost"
+    assert kept[0]["no_worse_by"] == 0.1
     whole = row(tiny(at="run"), seeds, "command")
     assert whole["at"] == "run" and whole["gain"] == whole["gain_in_area"] != whole["gain_at_end"]
     assert whole["method_result"]["mean"] == pytest.approx(

@@ -67,6 +67,8 @@ class Benchmark:
     at: Literal["end", "run"] = "end"
     """compare the last value, or the mean over the run: how fast it was learned (steps to a level, made smooth)"""
     is_lower_better: bool = False
+    no_worse_by: float | None = None
+    """where the claim is that nothing is lost: how much less the method may come to; none where it is to gain"""
     rates: tuple[float, ...] = ()
     """learning rates that each arm is tried at first; without, the one of its settings is used"""
     tried: str = ""
@@ -291,6 +293,9 @@ def row(
             "wins": sum(b > a for a, b in zip(first, second, strict=True)),
         }
     result["gain"] = result["gain_at_end" if benchmark.at == "end" else "gain_in_area"]
-    result["is_better"] = result["gain"]["mean"] > 0 and result["gain"]["wins"] * 3 >= 2 * len(order)
+    mean, wins = result["gain"]["mean"], result["gain"]["wins"]
+    gained = mean > 0 and wins * 3 >= 2 * len(order)
+    result["no_worse_by"] = benchmark.no_worse_by
+    result["is_better"] = gained if benchmark.no_worse_by is None else mean >= -benchmark.no_worse_by
     result["seconds"] = sum(arm.seconds for arms in seeds.values() for arm in arms.values())
     return result
