@@ -8,6 +8,7 @@ from quintain.recipes.benchmark import Benchmark
 from quintain.recipes.benchmarks.actions import ACTIONS
 from quintain.recipes.benchmarks.credit import CREDITS
 from quintain.recipes.benchmarks.policies import POLICIES
+from quintain.recipes.benchmarks.screens import SCREENS
 from quintain.recipes.benchmarks.turns import TURNS
 
-BENCHMARKS: tuple[Benchmark, ...] = (*POLICIES, *TURNS, *ACTIONS, *CREDITS)
+BENCHMARKS: tuple[Benchmark, ...] = (*POLICIES, *TURNS, *ACTIONS, *SCREENS, *CREDITS)
