@@ -95,6 +95,7 @@ WORLDS: tuple[World, ...] = (
     World(name="keydoor"),
     World(name="plan", environment="plan?blocks=3", settings={"demonstrations": 10000, "steps": 3000}),
     World(name="repo", settings={"demonstrations": 400, "steps": 300}),
+    World(name="room", environment="room?width=4&depth=4&things=2", settings={"model": WORDS, "steps": 800}),
     World(
         name="screen",
         environment="screen?buttons=3&fields=0&goal=click&height=24&items=0&width=48",

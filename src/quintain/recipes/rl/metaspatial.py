@@ -1,12 +1,13 @@
 """R = Σ_k γ^k r_k over attempts at one layout, compared within the group: MetaSpatial (arXiv 2503.18470).
 
 Each turn is a whole new attempt that sees what the last one earned; what an episode is worth is the discounted
-sum of its attempts, so that good first attempts count most. An environment of rooms
-scores layouts by `quintain.rewards.arrangement`.
+sum of its attempts, so that good first attempts count most. The world `room` scores layouts by
+`quintain.rewards.arrangement`, with the paper's weights for format, collisions and constraints.
 
-Differences to the paper: attempts are turns of any environment that rewards each of them; the judge of pictures is
-left to the environment; a failed judge is a failure of the episode, never a grade of 0. Groups have 8 episodes
-instead of 3. No world of this project has rooms: measured on mastermind, whose turns are attempts at one code.
+Differences to the paper: attempts are turns of any environment that rewards each of them, and a perfect one ends the
+episode; `room` is flat and told in words, and has no judge of pictures (a subclass may have one: `BoxRoom.grades`); a
+failed judge is a failure of the episode, never a grade of 0. Groups have 8 episodes instead of 3. Measured on rooms of
+text, and on mastermind, whose turns are attempts at one code.
 """
 
 from collections.abc import Sequence
