@@ -24,6 +24,7 @@ WORDS = {
     "hopqa": "synthetic questions",
     "keydoor": "`keydoor`",
     "mastermind": "mastermind",
+    "room": "rooms of text",
     "screen": "boxes of text",
     "sokoban": "Sokoban",
     "sums": "sums of single digits",
