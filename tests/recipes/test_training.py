@@ -236,6 +236,7 @@ def test_imitation_needs_an_episode_that_succeeded(tmp_path: Path) -> None:
         train("sft", tmp_path / "none", demonstrations=0)
     with pytest.raises(DataError, match="imitating 4 demonstrations: got none"):
         train("sft", tmp_path / "hopeless", environment=f"{__file__}:Hopeless")
+    train("sft", tmp_path / "failed", environment=f"{__file__}:Hopeless", failures=True)
 
 
 @pytest.mark.parametrize("recipe", ["grpo", "rft"])

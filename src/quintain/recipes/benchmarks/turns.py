@@ -6,6 +6,7 @@ from quintain.recipes.benchmarks.worlds import (
     BABY,
     CHORES,
     EPISODES,
+    ERRING,
     GROUPS,
     HALF,
     HOPS,
@@ -17,6 +18,9 @@ from quintain.recipes.benchmarks.worlds import (
     WISH,
     on,
 )
+
+STEPS = {"tasks": 16, "group_size": 4}
+"""16 recorded steps of an update, as are in 8 episodes"""
 
 TURNS: tuple[Benchmark, ...] = (
     Benchmark(
@@ -150,11 +154,30 @@ TURNS: tuple[Benchmark, ...] = (
         name="swirl",
         recipe="swirl",
         baseline="sft",
-        claim="Judged actions on recorded contexts teach more than imitating what was done there.",
+        claim="Judged actions in the states of a teacher that errs teach more than imitating its episodes.",
         rates=TWO_RATES,
-        **on(HOPS, steps=24, most_turns=None, most_tokens=None),
-        settings={"tasks": 16, "group_size": 4},
-        tried="Against itself with the steps of successful episodes alone it was equal to the last digit: the teacher "
-        "never fails there, so that both keep the same steps.",
+        **on(ERRING, steps=60),
+        settings=STEPS,
+        baseline_settings={"failures": True, "batch_size": 8},
+    ),
+    Benchmark(
+        name="swirl_successes",
+        recipe="swirl",
+        baseline="sft",
+        claim="They teach more than imitating those of its episodes that succeeded.",
+        rates=TWO_RATES,
+        **on(ERRING, steps=60),
+        settings=STEPS,
+        baseline_settings={"batch_size": 8},
+    ),
+    Benchmark(
+        name="swirl_filter",
+        recipe="swirl",
+        baseline="swirl",
+        claim="Keeping sound steps, of failed episodes too, teaches more than keeping the steps of successful ones.",
+        rates=TWO_RATES,
+        **on(ERRING, steps=60),
+        settings=STEPS,
+        baseline_settings={**STEPS, "keep": "outcome"},
     ),
 )

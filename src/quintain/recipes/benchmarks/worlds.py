@@ -27,6 +27,7 @@ SUMS, ARMS, PEGS = "sums?digits=1&bonus=0.5", "bandit?pulls=8", "bandit?mode=mas
 KEYS = "keydoor?length=3"
 HOPS = "hopqa?hops=1&distractors=4&hits=0.5&closed=0"
 CALLS = "hopqa?hops=1&distractors=4&closed=0.5&early=0"
+ERRING = "hopqa?hops=1&distractors=4&closed=0.5&early=0.5"
 SCREEN = "screen?goal=click&buttons=2&fields=0&items=0&width=24&height=12&misses=1"
 WISH, CRAFT = "collab", "craft"
 WORDS = {"model": "mini?tokens=words"}
@@ -53,6 +54,7 @@ ON: dict[str, dict[str, Any]] = {
     PEGS: world(160, 10, 4_000),
     HOPS: world(800, 12, 2_500, 50_000),
     CALLS: {**world(2_500, 7, 6_000, 120_000), "mistakes": 0.5},
+    ERRING: {**world(2_500, 7, 6_000), "mistakes": 0.3, "most_turns": None},
     SCREEN: {**world(2_000, 16, 2_000, 40_000), **WORDS, "imitation_rate": 3e-3},
     WISH: world(300, 12, 3_000),
     CRAFT: {**world(200, 6, 5_000), **WORDS},

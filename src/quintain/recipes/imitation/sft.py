@@ -4,7 +4,8 @@ Prompts, observations and tool results are context and carry no loss (the mask i
 This is the supervised step of FireAct (arXiv 2310.05915) and AgentTuning (2310.12823).
 
 Differences to these papers: the teacher is the environment's expert, not a larger model; its failed episodes
-are left out; loss is the mean over the tokens of a step; the learning rate falls linearly to 0.
+are left out unless they are asked for; loss is the mean over the tokens of a step; the learning rate falls
+linearly to 0.
 """
 
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ class Config(Job):
     """Episodes of the expert to imitate."""
     examples: int | None = None
     """How many of them are imitated, the first ones; none for all."""
+    failures: bool = False
+    """Whether episodes that failed are imitated, too."""
     eval_every: int = 50
     batch_size: int = 32
     """Episodes of a step."""
@@ -48,9 +51,8 @@ class Config(Job):
 def train(config: Config, run: Run) -> None:
     """Train until `config.steps`, continuing where `run` was left."""
     with opened(config, run, has_warm_up=False) as work:
-        kept = [
-            trajectory for trajectory in work.demonstrations()[: config.examples] if has_succeeded(trajectory)
-        ]
+        shown = work.demonstrations()[: config.examples]
+        kept = [trajectory for trajectory in shown if config.failures or has_succeeded(trajectory)]
         if not kept:
             raise DataError(
                 f"imitating {config.demonstrations} demonstrations: got none that solved its task; "
