@@ -196,7 +196,7 @@ def test_a_judge_that_fails_is_a_failure_and_no_number(broken: object) -> None:
         {},
         {"width": 4, "things": 2},
         {"form": "objects", "walls": 2},
-        {"interface": "tools", "pays": "gains"},
+        {"interface": "tools", "pays": "gains", "names": 3},
         {"width": 12, "depth": 9, "things": 8, "largest": 4, "walls": 8},
     ],
 )
@@ -242,7 +242,7 @@ def test_nothing_and_chance_earn_nothing() -> None:
 def test_a_room_of_random_places_is_seldom_right() -> None:
     rng = random.Random(0)
     rooms = [
-        draw_room(RoomShape(width=5, depth=4, things=3, largest=3, walls=0, pillars=0), rng)
+        draw_room(RoomShape(width=5, depth=4, things=3, largest=3, walls=0, pillars=0, names=10), rng)
         for _ in range(300)
     ]
     won = 0
@@ -261,6 +261,12 @@ def test_splits_share_no_room_and_there_are_thousands() -> None:
             begin(world, world.task(split, index))
             drawn[split].add(world.snapshot().room)
     assert not drawn["train"] & drawn["eval"] and len(drawn["train"]) == 200
+
+
+def test_names_may_be_few() -> None:
+    world = BoxRoom(things=2, names=2)
+    begin(world, world.task("train", 0))
+    assert sorted(world.snapshot().room.things) == ["bed", "desk"]
 
 
 def test_a_snapshot_continues_alike() -> None:
@@ -295,7 +301,9 @@ def test_what_the_agent_is_told() -> None:
         ({"largest": 0}, "largest=0"),
         ({"things": 0}, "things=0"),
         ({"things": 11, "width": 20, "depth": 20}, "things=11"),
-        ({"things": 4, "width": 3, "depth": 3}, "3 cells for each"),
+        ({"names": 11}, "names=11"),
+        ({"names": 2}, "names=2"),
+        ({"things": 4, "width": 3, "depth": 3}, "and 3 cells for each"),
         ({"walls": 4}, "walls from 0 to 3"),
         ({"walls": -1}, "walls=-1"),
         ({"attempts": 0}, "attempts=0"),

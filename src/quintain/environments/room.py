@@ -65,6 +65,8 @@ class BoxRoom(Environment):
     """things that must stand against a wall"""
     pillars: int = 0
     """squares where nothing can stand, of which only the faults of an attempt tell"""
+    names: int = len(NAMES)
+    """names that things may have, the first so many"""
     attempts: int = 3
     pays: Literal["attempts", "gains"] = "attempts"
     """what a turn earns: the score of its attempt, or by how much it beats the best before"""
@@ -83,10 +85,11 @@ class BoxRoom(Environment):
                 f"room: got width={self.width}, depth={self.depth}, largest={self.largest}; give 2 to 20 cells "
                 "each way and things of at least 1"
             )
-        if not 1 <= self.things <= len(NAMES) or self.things > self.width * self.depth // 3:
+        most = min(self.names, self.width * self.depth // 3)
+        if not 1 <= self.things <= most or not self.names <= len(NAMES):
             raise UsageError(
-                f"room: got things={self.things} for {self.width} by {self.depth} cells; give 1 to {len(NAMES)}, and 3 "
-                "cells for each"
+                f"room: got things={self.things}, names={self.names} for {self.width} by {self.depth} cells; give "
+                f"up to {len(NAMES)} names, and 1 thing or more, with a name and 3 cells for each"
             )
         if not 0 <= self.walls <= self.things or not 0 <= self.pillars <= 2 or self.attempts < 1:
             raise UsageError(
@@ -102,6 +105,7 @@ class BoxRoom(Environment):
             largest=self.largest,
             walls=self.walls,
             pillars=self.pillars,
+            names=self.names,
         )
         self._sheet = Sheet(room=EMPTY)
         self._given: list[Any] | None = None

@@ -16,7 +16,7 @@ Places = dict[str, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoomShape:
-    """How rooms are drawn: ``RoomShape(width=5, depth=4, things=3, largest=3, walls=0, pillars=0)``."""
+    """How rooms are drawn: ``RoomShape(width=5, depth=4, things=3, largest=3, walls=0, pillars=0, names=10)``."""
 
     width: int
     depth: int
@@ -26,13 +26,15 @@ class RoomShape:
     walls: int
     """things that must stand against a wall"""
     pillars: int
+    names: int
+    """names that things may have"""
 
 
 def draw_room(shape: RoomShape, rng: Random) -> Room:
     """Return a room that the packer can fill, whichever of its pillars are known."""
     cells = tuple(product(range(shape.width), range(shape.depth)))
     while True:
-        names = tuple(rng.sample(NAMES, shape.things))
+        names = tuple(rng.sample(NAMES[: shape.names], shape.things))
         sizes = tuple(
             (rng.randint(1, min(shape.largest, shape.width)), rng.randint(1, min(shape.largest, shape.depth)))
             for _ in names
