@@ -16,7 +16,6 @@ PARTS = frozenset({"cispo", "dapo", "dr_grpo", "gspo", "reinforce", "rloo", "vin
 WORDS = {
     "babyai": "BabyAI",
     "bandit": "bandits",
-    "calc": "`calc`",
     "collab": "`collab`",
     "craft": "`craft`",
     "guess": "guessing a number",

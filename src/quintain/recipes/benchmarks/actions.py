@@ -2,6 +2,7 @@
 
 from quintain.recipes.benchmark import Benchmark
 from quintain.recipes.benchmarks.worlds import (
+    AGAIN,
     ARMS,
     BABY,
     BOXES,
@@ -12,7 +13,6 @@ from quintain.recipes.benchmarks.worlds import (
     GUESS,
     HALF,
     KEYS,
-    MIX,
     RATES,
     SCREEN,
     TWO_RATES,
@@ -82,12 +82,12 @@ ACTIONS: tuple[Benchmark, ...] = (
         baseline_settings={"outcome_share": 1.0},
     ),
     Benchmark(
-        name="rlsp_tools",
+        name="rlsp_sums",
         recipe="rlsp",
         baseline="rlsp",
         claim="A reward for working things out, kept apart from the outcome, helps to find it.",
         rates=TWO_RATES,
-        **on(MIX, **EPISODES, kl=0.0),
+        **on(AGAIN, **EPISODES, kl=0.0),
         baseline_settings={"outcome_share": 1.0},
     ),
     Benchmark(

@@ -2,13 +2,13 @@
 
 from quintain.recipes.benchmark import Benchmark
 from quintain.recipes.benchmarks.worlds import (
+    AGAIN,
     BABY,
     BOXES,
     EPISODES,
     FAR,
     GROUPS,
     KEYS,
-    MIX,
     RATES,
     TWO_RATES,
     on,
@@ -98,12 +98,12 @@ POLICIES: tuple[Benchmark, ...] = (
         tried="At 5e-4, which the seed of its own did not choose, it came to 0.781 (+0.031, better in 2 of 3).",
     ),
     Benchmark(
-        name="lite_ppo_mix",
+        name="lite_ppo_sums",
         recipe="lite_ppo",
         baseline="grpo",
-        claim="Where easy and hard tasks are mixed, the batch's deviation is a better scale than the group's.",
+        claim="Where easy and hard sums are mixed, the batch's deviation is a better scale than the group's.",
         rates=TWO_RATES,
-        **on(MIX, **GROUPS),
+        **on(AGAIN, **GROUPS),
     ),
     Benchmark(
         name="gspo",
@@ -152,12 +152,12 @@ POLICIES: tuple[Benchmark, ...] = (
         "critic is new.",
     ),
     Benchmark(
-        name="grpo_tcr_tools",
+        name="grpo_tcr_sums",
         recipe="grpo_tcr",
         baseline="grpo",
-        claim="Clip-higher, a mean over tokens and overlong shaping beat GRPO where tools are called.",
+        claim="Clip-higher, a mean over tokens and overlong shaping beat GRPO where answers are checked and mended.",
         rates=TWO_RATES,
-        **on(MIX, **GROUPS),
+        **on(AGAIN, **GROUPS),
     ),
     Benchmark(
         name="ui_tars2_far",

@@ -20,7 +20,6 @@ RATES, TWO_RATES = (1e-3, 5e-4, 2.5e-4), (1e-3, 5e-4)
 BABY = "babyai/GoToObjS6?max_turns=10"
 BOXES, GUESS = "sokoban?scramble=8&walls=0", "guess?high=8&max_turns=4"
 FAR = "sokoban?size=6&walls=0"
-MIX = "calc?steps=2&names=0&digits=1&trivial=0.5"
 AGAIN = "sums?digits=1&revisions=2"
 CHORES = "house?kind=put&things=1"
 SUMS, ARMS, PEGS = "sums?digits=1&bonus=0.5", "bandit?pulls=8", "bandit?mode=mastermind&pegs=2&colors=3"
@@ -46,7 +45,6 @@ ON: dict[str, dict[str, Any]] = {
     KEYS: world(400, 12, 24_000),
     CHORES: {**world(500, 14, 20_000), "imitation_rate": 3e-3},
     FAR: world(256, 14, 10_000),
-    MIX: {**world(400, 14, 3_000, 60_000), **WORDS},
     AGAIN: world(400, 20, 4_000),
     GUESS: world(256, 12, 3_000, 60_000),
     SUMS: world(400, 20, 4_000),
@@ -63,7 +61,7 @@ ON: dict[str, dict[str, Any]] = {
 
 Success of the first seed's start on 64 training tasks, as it was seen: BOXES .38, GUESS .44, SUMS .45, PEGS
 .38, HOPS .45, WISH .52; BABY .36 on held-out tasks, .31 and .50 for the next two seeds. ARMS starts from little
-imitation, for its measure is coverage; CRAFT .42, KEYS .38, FAR .42, MIX .36, CHORES .55."""
+imitation, for its measure is coverage; CRAFT .42, KEYS .38, FAR .42, CHORES .55."""
 GROUPS: dict[str, Any] = {"tasks": 4, "group_size": 8}
 EPISODES: dict[str, Any] = {"episodes": 32}
 HALF = {"learning_rate": 5e-4}

@@ -3,8 +3,8 @@
 The two tricks that "Tricks or Traps?" found to be enough: the deviation over the batch does not blow up groups that
 are nearly all right or all wrong, and a mean over all tokens lets long episodes speak.
 
-Differences to the paper: many turns; two updates on the whole batch. Measured on BabyAI and on easy and hard sums
-with a calculator (`calc`), where the paper has mathematics.
+Differences to the paper: many turns; two updates on the whole batch. Measured on BabyAI and on sums of single
+digits that may be mended, where the paper has mathematics.
 """
 
 from dataclasses import dataclass

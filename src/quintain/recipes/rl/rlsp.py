@@ -6,7 +6,8 @@ rewards.
 
 Differences to the paper: constants are ours (it gives none); no supervised stage on search traces of its own; the
 two signals are logged as ``reward/success`` and ``reward/search``. Measured on Sokoban, where search is more moves
-and not more thought, and on sums with a calculator (`calc`), where it is more calls; the paper has mathematics.
+and not more thought, and on sums of single digits that may be mended, where it is judging and answering again; the
+paper has mathematics.
 """
 
 from collections.abc import Sequence
