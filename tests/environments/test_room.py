@@ -263,6 +263,12 @@ def test_splits_share_no_room_and_there_are_thousands() -> None:
     assert not drawn["train"] & drawn["eval"] and len(drawn["train"]) == 200
 
 
+def test_pillars_are_drawn_in_order_so_that_equal_rooms_are_equal() -> None:
+    shape = RoomShape(width=4, depth=4, things=1, largest=2, walls=0, pillars=2, names=1)
+    rooms = [draw_room(shape, random.Random(seed)) for seed in range(50)]
+    assert all(list(room.pillars) == sorted(set(room.pillars)) and len(room.pillars) == 2 for room in rooms)
+
+
 def test_names_may_be_few() -> None:
     world = BoxRoom(things=2, names=2)
     begin(world, world.task("train", 0))

@@ -40,7 +40,7 @@ def draw_room(shape: RoomShape, rng: Random) -> Room:
             for _ in names
         )
         walls = tuple(sorted(rng.sample(names, shape.walls), key=names.index))
-        pillars = tuple(rng.sample(cells, shape.pillars))
+        pillars = tuple(sorted(rng.sample(cells, shape.pillars)))
         room = Room(
             width=shape.width, depth=shape.depth, things=names, sizes=sizes, walls=walls, pillars=pillars
         )
