@@ -1,4 +1,5 @@
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -69,6 +70,19 @@ def test_the_expert_is_ucb1_by_value() -> None:
     # After red 0/1 and blue 1/1: 0 + sqrt(2 ln 2) = 1.177 against 2.177; after blue 1/2 and red 0/1: 1.482
     # against 1.548; after blue 2/3: 1.665 against 1.628; after red 1/2 and blue 2/3: 1.769 against 1.703.
     assert moves == ["pull red", "pull blue", "pull blue", "pull blue", "pull red", "pull red"]
+
+
+def test_a_greedy_expert_settles_on_what_paid_first_by_value() -> None:
+    world = world_with(replace(ARMS, is_greedy=True), "arms")
+    moves: list[str] = []
+    for forced in ("", "", "", "pull blue", "", ""):
+        moves.append(world.expert_action().text)
+        act(world, forced or moves[-1])
+    # Red pays 0, 1, 0: it stays with red. Blue paid 1 of 1 when it was pulled once, 1 of 2 after that.
+    assert moves == ["pull red"] * 4 + ["pull blue"] * 2
+    drawn = Bandit(expert="greedy", arms=3, pulls=4)
+    begin(drawn, drawn.task("train", 0))
+    assert drawn.expert_action().text == drawn.legal_actions()[0]
 
 
 def test_greedy_play_stalls_where_trying_all_does_not() -> None:

@@ -40,13 +40,15 @@ class Bandit(Environment):
         arms: int = 4,
         pulls: int = 16,
         gap: float = 0.6,
+        expert: Literal["ucb", "greedy"] = "ucb",
         pegs: int = 3,
         colors: int = 4,
         skill: float = 0.5,
         reward: Literal["sparse", "dense"] = "dense",
         noise: int = 0,
     ) -> None:
-        """Play `mode`: `arms` arms for `pulls` pulls, the best better by `gap`; a row of `pegs` pegs of `colors`
+        """Play `mode`: `arms` arms for `pulls` pulls, the best better by `gap`, with an `expert` that is to be
+        imitated or one that settles on what paid first; a row of `pegs` pegs of `colors`
         colors, with a guess for each of both; or an opponent that plays perfectly in a share `skill` of its moves.
 
         `reward=dense` pays each pull, each peg that is right for the first time, and half for a draw;
@@ -71,7 +73,7 @@ class Bandit(Environment):
         self._mode: Mode = mode
         self._is_dense, self._noise = reward == "dense", noise
         draws: dict[Mode, Callable[[Random], Game]] = {
-            "arms": lambda rng: draw_arms(arms, pulls, gap, rng),
+            "arms": lambda rng: draw_arms(arms, pulls, gap, rng, is_greedy=expert == "greedy"),
             "mastermind": lambda rng: draw_mastermind(pegs, colors, pegs + colors, rng),
             "tictactoe": lambda rng: draw_tictactoe(skill, rng),
         }
@@ -117,7 +119,7 @@ class Bandit(Environment):
         return self._game.legal() or ("pass",)
 
     def expert_action(self) -> Action:
-        """Return the expert's move: UCB1, the first consistent code, or the safest cell."""
+        """Return the expert's move: UCB1 or what paid best, the first consistent code, or the safest cell."""
         return Action(text=self._game.expert() if self._game.legal() else "pass")
 
     def snapshot(self) -> State:

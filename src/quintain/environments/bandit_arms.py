@@ -24,6 +24,8 @@ class Arms:
     """[arm][n] → what its n-th pull pays."""
     pulled: tuple[int, ...]
     """How often each arm was pulled."""
+    is_greedy: bool = False
+    """Whether the expert is one that only does what paid best so far."""
 
     @property
     def num_left(self) -> int:
@@ -77,7 +79,16 @@ class Arms:
         return sum(self.pays[arm][: self.pulled[arm]])
 
     def expert(self) -> str:
-        """Return the pull of UCB1: the mean plus sqrt(2 ln t / n), arms that were never pulled first."""
+        """Return the pull of UCB1: the mean plus sqrt(2 ln t / n), arms that were never pulled first.
+
+        A greedy one pulls the arm of the best mean so far, which is 0 for one that was never pulled; of equals the one
+        that it pulled most.
+        """
+        if self.is_greedy:
+            shares = [self.won(arm) / max(n, 1) for arm, n in enumerate(self.pulled)]
+            return (
+                f"pull {self.names[max(range(len(shares)), key=lambda arm: (shares[arm], self.pulled[arm]))]}"
+            )
         total = sum(self.pulled)
 
         def bound(arm: int) -> float:
@@ -91,10 +102,10 @@ class Arms:
         return repr(self.pulled)
 
 
-def draw_arms(num_arms: int, num_pulls: int, gap: float, rng: Random) -> Arms:
+def draw_arms(num_arms: int, num_pulls: int, gap: float, rng: Random, *, is_greedy: bool = False) -> Arms:
     """Return a bandit whose best arm pays at ½ + `gap`/2 and whose others pay at ½ - `gap`/2."""
     best = rng.randrange(num_arms)
     rates = tuple(0.5 + (gap / 2 if arm == best else -gap / 2) for arm in range(num_arms))
     pays = tuple(tuple(int(rng.random() < rate) for _ in range(num_pulls)) for rate in rates)
     names = tuple(rng.sample(NAMES, num_arms))
-    return Arms(names=names, rates=rates, pays=pays, pulled=(0,) * num_arms)
+    return Arms(names=names, rates=rates, pays=pays, pulled=(0,) * num_arms, is_greedy=is_greedy)

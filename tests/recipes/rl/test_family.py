@@ -122,6 +122,10 @@ def test_what_the_environment_lacks_is_refused_at_the_start(runner: Any) -> None
         ConfigError, match=r"got one without tools, whose calls this method counts; count turns"
     ):
         runner.train("otc", environment=plain)
+    with pytest.raises(
+        ConfigError, match=r"got one that does not list its legal actions.*; give it legal_actions"
+    ):
+        runner.train("greedy", environment="guess", tries_all=True)
     with pytest.raises(ConfigError, match="got one without tools"):
         runner.train("policy_gradient", environment=plain, rewards="success,economy")
     with pytest.raises(ConfigError, match=r"got one without state keys.*give it a method state_key\(\)"):

@@ -64,7 +64,7 @@ REST: dict[str, dict[str, Any]] = {
     "epo": {"episodes": 3},
     "dr_grpo": GROUPS,
     "glam": {"episodes": 3, "updates": 2},
-    "greedy": {"episodes": 3},
+    "greedy": {"episodes": 3, "tries_all": True, "epsilon": 0.5},
     "grpo_tcr": {**GROUPS, "overlong_tokens": 8},
     "gspo": GROUPS,
     "lite_ppo": GROUPS,

@@ -11,13 +11,17 @@ from quintain.recipes.benchmarks.worlds import (
     EPISODES,
     GROUPS,
     GUESS,
-    HALF,
     KEYS,
     RATES,
     SCREEN,
     TWO_RATES,
     on,
 )
+
+UNTRIED = {"episodes": 16, "discount": 0.0, "bonus": 0.1, "penalty": 0.2}
+"""a pull of a bandit earns at most 1/8, and less than a pull of an untried arm"""
+IMITATED = {"steps": 47, "batch_size": 16, "failures": True}
+"""as many updates of as many episodes of the teacher"""
 
 ACTIONS: tuple[Benchmark, ...] = (
     Benchmark(
@@ -32,11 +36,44 @@ ACTIONS: tuple[Benchmark, ...] = (
     Benchmark(
         name="greedy",
         recipe="greedy",
+        baseline="sft",
+        claim="Reinforcement with a bonus for what is untried raises coverage over imitating a greedy teacher alone.",
+        **on(ARMS),
+        settings=UNTRIED,
+        baseline_settings=IMITATED,
+        measure="eval/reward/coverage",
+    ),
+    Benchmark(
+        name="greedy_regret",
+        recipe="greedy",
+        baseline="sft",
+        claim="It lowers regret, too.",
+        **on(ARMS),
+        settings=UNTRIED,
+        baseline_settings=IMITATED,
+        measure="eval/reward/regret",
+        is_lower_better=True,
+    ),
+    Benchmark(
+        name="greedy_tries",
+        recipe="greedy",
         baseline="greedy",
-        claim="A bonus for what is untried raises coverage.",
-        **on(ARMS, **EPISODES, **HALF),
-        baseline_settings={"bonus": 0.0},
-        measure="greedy/coverage",
+        claim="Trying all arms first in training raises coverage over the bonus alone.",
+        **on(ARMS),
+        settings={**UNTRIED, "tries_all": True},
+        baseline_settings=UNTRIED,
+        measure="eval/reward/coverage",
+    ),
+    Benchmark(
+        name="greedy_tries_regret",
+        recipe="greedy",
+        baseline="greedy",
+        claim="Trying all arms first in training lowers regret below that of the bonus alone.",
+        **on(ARMS),
+        settings={**UNTRIED, "tries_all": True},
+        baseline_settings=UNTRIED,
+        measure="eval/reward/regret",
+        is_lower_better=True,
     ),
     Benchmark(
         name="glam",

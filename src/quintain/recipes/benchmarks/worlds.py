@@ -22,7 +22,11 @@ BOXES, GUESS = "sokoban?scramble=8&walls=0", "guess?high=8&max_turns=4"
 FAR = "sokoban?size=6&walls=0"
 AGAIN = "sums?digits=1&revisions=2"
 CHORES = "house?kind=put&things=1"
-SUMS, ARMS, PEGS = "sums?digits=1&bonus=0.5", "bandit?pulls=8", "bandit?mode=mastermind&pegs=2&colors=3"
+SUMS, ARMS, PEGS = (
+    "sums?digits=1&bonus=0.5",
+    "bandit?pulls=8&gap=0.8&expert=greedy",
+    "bandit?mode=mastermind&pegs=2&colors=3",
+)
 KEYS = "keydoor?length=3"
 HOPS = "hopqa?hops=1&distractors=4&hits=0.5&closed=0"
 CALLS = "hopqa?hops=1&distractors=4&closed=0.5&early=0"
@@ -48,7 +52,7 @@ ON: dict[str, dict[str, Any]] = {
     AGAIN: world(400, 20, 4_000),
     GUESS: world(256, 12, 3_000, 60_000),
     SUMS: world(400, 20, 4_000),
-    ARMS: world(48, 2, 5_000),
+    ARMS: {**world(200, 8, 6_000), "mistakes": 0.15, "learning_rate": 5e-4, "eval_every": 24},
     PEGS: world(160, 10, 4_000),
     HOPS: world(800, 12, 2_500, 50_000),
     CALLS: {**world(2_500, 7, 6_000, 120_000), "mistakes": 0.5},

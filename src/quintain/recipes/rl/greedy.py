@@ -2,12 +2,14 @@
 
 "LLMs are Greedy Agents": agents settle on what they tried first, repeat what stands often in their context, and
 do not do what they know. Reinforcement fine-tuning on the model's own rationales with an exploration bonus
-narrows all three. `Probes` logs them for each step: coverage, the greedy share, the bias to what stands often in the
-context, and, where rationales name options, how often what was known was not done.
+narrows all three, and more so if all actions are tried first. `Probes` logs them for each step: coverage, regret where
+the environment tells it, the greedy share, the bias to what stands often in the context, and, where rationales name
+options, how often what was known was not done.
 
 Differences to the paper: rewards are normalised by whitening returns over the turns of a step instead of by running
-statistics; no state-value head. Of the paper's ways to explore there is the bonus alone: no ε-greedy choice, no
-forced tries, no self-consistency, no cloning of thoughts. A model writes a rationale only through a harness that
+statistics; no state-value head. Of the paper's ways to explore there are the bonus, trying all and ε-greedy choices;
+no self-consistency, no cloning of thoughts. What exploration forces, it forces in training alone, and it is learned
+from as if the policy had chosen it. A model writes a rationale only through a harness that
 asks for one (`react`); knowing and doing are compared there alone. The whole episode is in the context. Measured on
 bandits; tic-tac-toe is not compared.
 """
@@ -21,6 +23,7 @@ from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clipped
 from quintain.recipes.rl.collecting import grouped
+from quintain.recipes.rl.exploring import explored
 from quintain.recipes.rl.loop import train as train_by
 from quintain.recipes.rl.method import Method, Needs
 from quintain.recipes.rl.probing import Probes
@@ -46,6 +49,10 @@ class Config(RangedJob):
     """γ, per turn."""
     kl: float = 0.01
     """Weight of the KL (k3) to the starting policy in the loss; 0 for none."""
+    tries_all: bool = False
+    """Whether the first actions of training episodes are those not tried yet, until all legal ones were."""
+    epsilon: float = 0.0
+    """Share of the turns of training episodes in which the action is a random legal one."""
 
 
 def method(config: Config) -> Method:
@@ -61,13 +68,13 @@ def method(config: Config) -> Method:
     probes = Probes()
     return Method(
         prepare=probes.prepare,
-        collect=grouped(config.episodes, 1),
+        collect=explored(grouped(config.episodes, 1), tries_all=config.tries_all, epsilon=config.epsilon),
         reward=partial(apply_all, terms=terms),
         credit=lambda work, groups: whitened(
             discounted_return(groups, discount=config.discount), unit="turn"
         ),
         update=policy_update(loss, Plan(updates=2, keeps_zeros=has_kl), has_reference=has_kl),
-        needs=Needs(reference=has_kl),
+        needs=Needs(reference=has_kl, legal_actions=config.tries_all or config.epsilon > 0),
         measure=probes,
     )
 

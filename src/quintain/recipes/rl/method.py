@@ -64,6 +64,8 @@ class Needs:
     """an environment that knows a good next action"""
     tools: bool = False
     """an environment with tools, whose calls are counted"""
+    legal_actions: bool = False
+    """an environment that lists its legal actions"""
 
 
 def unchanged(groups: Sequence[Group]) -> Sequence[Group]:

@@ -34,7 +34,7 @@ NAMES: Mapping[str, Range] = {
         NOT_NEGATIVE,
     ),
     **dict.fromkeys(("clip", "clip_low", "clip_high", "most_kl", "smoothing", "adaptive", "reward_scale"), POSITIVE),
-    **dict.fromkeys(("discount", "turn_discount", "decay", "outcome_share", "lowest", "highest"), SHARE),
+    **dict.fromkeys(("discount", "turn_discount", "decay", "outcome_share", "lowest", "highest", "epsilon"), SHARE),
     "keep": (lambda number: 0 < number <= 1, "a share above 0, up to 1"),
 }  # fmt: skip
 """name of a setting → what it may be, where it is a number"""

@@ -6,7 +6,7 @@ line.
 
 from quintain.environments.boundary import answered, spec_of
 from quintain.environments.catalog import find
-from quintain.environments.protocol import Expert, Snapshot, StateKey
+from quintain.environments.protocol import Expert, Legal, Snapshot, StateKey
 from quintain.errors import ConfigError
 from quintain.recipes.job import Job
 from quintain.recipes.policy import demonstrate
@@ -37,6 +37,11 @@ def refuse(job: Job, method: Method) -> None:
             raise ConfigError(
                 f"environment {job.environment}: got one without tools, whose calls this method counts; count turns "
                 "(otc --count turns), leave the reward term out, or use grpo"
+            )
+        if method.needs.legal_actions and not isinstance(environment, Legal):
+            raise ConfigError(
+                f"environment {job.environment}: got one that does not list its legal actions, among which exploration "
+                "chooses; give it legal_actions(), or leave tries_all and epsilon out"
             )
         if method.needs.snapshots and not isinstance(environment, Snapshot):
             raise ConfigError(
