@@ -1,4 +1,6 @@
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -218,6 +220,24 @@ def test_golden_ids_of_react(chat: Chat) -> None:
     assert read(session, chat.write("Thought: a wall\nAction: go left")) == Action(text="go left")
     assert session.observe("A wall.").token_ids == GOLDEN["wall"]
     assert read(session, session.write(Action(text="go on"))) == Action(text="go on")
+
+
+def test_a_verbose_demonstration_repeats_its_instructions(chat: Chat) -> None:
+    told = replace(brief(), instructions="Go on. Is it far? Keep to the left!")
+    verbose, action = ReAct(chat, filler=2), Action(text="go left")
+    session = verbose.open(told)
+    session.observe("A wall.")
+    written = session.write(action)
+    thought, _, acted = chat.text(written).partition("\n")
+    assert acted == "Action: go left" and read(session, written) == action
+    assert re.fullmatch(r"Thought: ((Go on\.|Is it far\?|Keep to the left!) ?){2}", thought)
+    assert verbose.open(told).write(action) == written
+    tasks = [replace(told, task=replace(told.task, id=f"t/train/{index}")) for index in range(40)]
+    drawn = {chat.text(verbose.open(each).write(action)) for each in tasks}
+    assert len(drawn) == 9
+    assert chat.text(verbose.open(replace(told, instructions="")).write(action)) == "Action: go left"
+    with pytest.raises(UsageError, match="filler of react: got -1; give 0 or more sentences"):
+        ReAct(chat, filler=-1).open(told)
 
 
 def test_react_with_tools_makes_a_call(chat: Chat) -> None:

@@ -7,9 +7,11 @@ gives the ids that a policy would sample to take `action`, and `read` takes them
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from random import Random
 
 from quintain.agents.protocol import Agent, Brief, Prompt
 from quintain.engines.protocol import Sampling
@@ -26,8 +28,18 @@ from quintain.text.parse import (
     write_text,
 )
 from quintain.text.tool_formats import FORMATS, CallFormat, format_named
-from quintain.types import Action, Completion, Message, Observation, ToolSpec, as_content, as_text
+from quintain.types import (
+    Action,
+    Completion,
+    Message,
+    Observation,
+    ToolSpec,
+    as_content,
+    as_text,
+    derive_seed,
+)
 
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 REACT_INSTRUCTIONS = "Answer with one thought and one action:\nThought: why\nAction: "
 
 
@@ -103,18 +115,34 @@ class ReAct:
     """A thought and an action in words (arXiv 2210.03629): ``Thought: ...`` then ``Action: name[argument]``.
 
     Where the environment has tools, the action is a tool call and the tools are listed in the system message;
-    elsewhere it is the text after ``Action:``. Demonstrations are written without a thought.
+    elsewhere it is the text after ``Action:``. Demonstrations are written without a thought, or with `filler`:
+    sentences of the instructions, drawn anew for each, as verbose models repeat what they were told.
     """
 
     chat: Chat
     temperature: float = 1.0
     max_tokens: int = 256
+    filler: int = 0
+    """Sentences that a demonstration repeats before its action."""
 
     def open(self, brief: Brief) -> ChatSession:
-        """See `Agent.open`."""
+        """See `Agent.open`.
+
+        Raises:
+            UsageError: `filler` is negative.
+        """
+        if self.filler < 0:
+            raise UsageError(f"filler of react: got {self.filler}; give 0 or more sentences")
         sampling = sampling_of(self.chat, self.temperature, self.max_tokens)
-        wording = Wording(parse=partial(parse_react, tools=brief.tools), write=write_react)
+        wording = Wording(parse=partial(parse_react, tools=brief.tools), write=partial(self._written, brief))
         return ChatSession(self.chat, sampling, wording, system_text(brief, react_text(brief.tools)))
+
+    def _written(self, brief: Brief, action: Action) -> str:
+        """Return `action` after the filler that its task and words draw."""
+        sentences = [part for part in SENTENCE_END.split(brief.instructions) if part]
+        chance = Random(derive_seed("filler", brief.task.id, write_react(action)))
+        drawn = [chance.choice(sentences) for _ in range(self.filler if sentences else 0)]
+        return write_react(action, " ".join(drawn))
 
 
 @dataclass(frozen=True, slots=True)

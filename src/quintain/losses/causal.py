@@ -41,10 +41,12 @@ class Surrogate:
         self._seen: Counter[int] = Counter()
         self._tokens: dict[int, Counter[int]] = {}
         self._known: dict[tuple[int, ...], list[float]] = {}
+        self._logs: dict[int, NDArray[np.float64]] = {}
 
     def see(self, groups: Sequence[Group]) -> None:
         """Count which tokens stand in which actions; what could not be read is no action."""
         self._known.clear()
+        self._logs.clear()
         for group in groups:
             for trajectory in group.scored:
                 for turn in trajectory.turns:
@@ -53,16 +55,11 @@ class Surrogate:
 
     def probabilities(self, counts: Counter[int]) -> NDArray[np.float64]:
         """Return p(action | tokens), [actions], for the set of tokens in `counts`."""
-        num = len(self._actions)
-        logs = np.zeros(num)
-        for action in range(num):
-            total = self._seen[action]
-            tokens = self._tokens[action]
-            logs[action] = np.log(total) + sum(
-                np.log((tokens[token] + self.smoothing) / (total + 2 * self.smoothing)) for token in counts
-            )
-        weights = np.exp(logs - logs.max()) if num else logs
-        return weights / weights.sum() if num else weights
+        if not self._actions:
+            return np.zeros(0)
+        logs = np.log(self._totals()) + sum(map(self._evidence, counts), np.zeros(len(self._actions)))
+        weights = np.exp(logs - logs.max())
+        return weights / weights.sum()
 
     def weights(self, token_ids: Sequence[int]) -> list[float]:
         """Return B of each token, in [0, 1]; all 0 while fewer than two actions are known."""
@@ -81,6 +78,17 @@ class Surrogate:
             rest = Counter(ids[:start] + ids[start + self.window :])
             found.append(0.5 * float(np.abs(whole - self.probabilities(rest)).sum()))
         return found
+
+    def _totals(self) -> NDArray[np.float64]:
+        """Return how often each action was seen, [actions]."""
+        return np.array([self._seen[action] for action in range(len(self._actions))], dtype=np.float64)
+
+    def _evidence(self, token: int) -> NDArray[np.float64]:
+        """Return log p(token | action), [actions]."""
+        if token not in self._logs:
+            found = np.array([self._tokens[action][token] for action in range(len(self._actions))])
+            self._logs[token] = np.log((found + self.smoothing) / (self._totals() + 2 * self.smoothing))
+        return self._logs[token]
 
     def _count(self, name: str, ids: Sequence[int]) -> None:
         if name not in self._actions and len(self._actions) >= self.most_actions - 1:

@@ -6,7 +6,8 @@ that learns from the run's own episodes. Filler keeps its probability; the words
 Differences to the paper: the base method is GRPO; the surrogate is naive Bayes over tokens instead of a small
 encoder; weights are the distance itself, as in the paper, without the code's scaling by minimum and maximum, under
 which a one-token action would have no weight; the entropy is the policy's now, over the whole vocabulary.
-Everything is learned online. Measured on guessing a number by tool calls, where the paper has phones, card games
+Everything is learned online; what is told apart are whole actions, where the paper has their types. Measured on boxes
+of text (`screen`) with answers that first repeat a sentence of the instructions, where the paper has phones, card games
 and ALFWorld.
 """
 
@@ -21,6 +22,7 @@ from quintain.recipes.rl.collecting import grouped
 from quintain.recipes.rl.group_job import GroupJob
 from quintain.recipes.rl.loop import train as train_by
 from quintain.recipes.rl.method import Method
+from quintain.recipes.rl.talking import Parts
 from quintain.recipes.rl.updating import Plan, policy_update
 from quintain.store.run import Run
 
@@ -35,20 +37,24 @@ class Config(GroupJob):
     """Weigh the entropy of tokens by their effect; else all tokens count the same."""
     window: int = 1
     """Tokens that are left out together; the official code: 4."""
+    actions: int = 32
+    """Actions that are told apart by their tool or words; all others count as one."""
     clip_high: float = 0.28
     """The ratio is clipped to 0.8 … 1 + this."""
 
 
 def method(config: Config) -> Method:
     """Return CoSo as `config` describes it."""
-    surrogate = Surrogate(window=config.window)
+    surrogate, parts = Surrogate(window=config.window, most_actions=config.actions), Parts()
     bonus = entropy_bonus(causal_weights(surrogate) if config.is_causal else None)
     loss = combine((clipped(0.2, config.clip_high), 1.0), (bonus, config.entropy))
     return Method(
+        prepare=parts.prepare,
         collect=grouped(config.tasks, config.group_size),
         credit=lambda work, groups: group_relative(groups),
         update=policy_update(loss, Plan(aggregation="sequence_mean", keeps_zeros=True)),
         memory=surrogate,
+        measure=parts,
     )
 
 

@@ -19,7 +19,7 @@ NAMES: Mapping[str, Range] = {
     **dict.fromkeys(
         (
             "tasks", "episodes", "updates", "attempts", "rollouts", "pool", "chosen", "window", "turns", "stage_steps",
-            "turn_tokens",
+            "turn_tokens", "actions",
         ),
         ONE,
     ),
