@@ -45,6 +45,7 @@ class Evaluation:
             f"{prefix}return": self.mean_return,
             f"{prefix}turns": self.mean_turns,
             f"{prefix}tokens": self.mean_tokens,
+            f"{prefix}tokens_per_turn": self.mean_tokens / self.mean_turns if self.mean_turns else 0.0,
             f"{prefix}episodes": float(self.num),
             f"{prefix}failures": float(self.num_failed),
             **{f"{prefix}reward/{name}": value for name, value in self.terms.items()},

@@ -4,6 +4,7 @@ from quintain.recipes.benchmark import Benchmark
 from quintain.recipes.benchmarks.worlds import (
     AGAIN,
     ARMS,
+    ASKED,
     BABY,
     BOXES,
     CALLS,
@@ -20,19 +21,14 @@ from quintain.recipes.benchmarks.worlds import (
 
 UNTRIED = {"episodes": 16, "discount": 0.0, "bonus": 0.1, "penalty": 0.2}
 """a pull of a bandit earns at most 1/8, and less than a pull of an untried arm"""
-IMITATED = {"steps": 47, "batch_size": 16, "failures": True}
+IMITATED = {"steps": 62, "batch_size": 16, "failures": True}
 """as many updates of as many episodes of the teacher"""
 
+BRIEF = {"turn_tokens": 24, "long_turn": 0.3, "information": 0.1}
+"""a turn with the shortest thought has about as many tokens, one with the longest a third more"""
+SINGLE = {"turns": (1,)}
+
 ACTIONS: tuple[Benchmark, ...] = (
-    Benchmark(
-        name="coso",
-        recipe="coso",
-        baseline="coso",
-        claim="Entropy where a token decides the action explores better than entropy everywhere.",
-        rates=TWO_RATES,
-        **on(GUESS, **GROUPS),
-        baseline_settings={"is_causal": False},
-    ),
     Benchmark(
         name="greedy",
         recipe="greedy",
@@ -147,9 +143,31 @@ ACTIONS: tuple[Benchmark, ...] = (
     Benchmark(
         name="act_more",
         recipe="act_more",
-        baseline="grpo",
-        claim="Short turns and a reward for new information make agents act more, and succeed more.",
-        rates=TWO_RATES,
-        **on(GUESS, **GROUPS),
+        baseline="scaling_inter",
+        claim="Of equal tokens, many short turns teach more than single turns do.",
+        **on(ASKED, **GROUPS),
+        settings=BRIEF,
+        baseline_settings=SINGLE,
+    ),
+    Benchmark(
+        name="act_more_turns",
+        recipe="act_more",
+        baseline="scaling_inter",
+        claim="Agents that learned from many turns act more (turns of an episode).",
+        **on(ASKED, **GROUPS),
+        settings=BRIEF,
+        baseline_settings=SINGLE,
+        measure="eval/turns",
+    ),
+    Benchmark(
+        name="act_more_tokens",
+        recipe="act_more",
+        baseline="scaling_inter",
+        claim="They think less in a turn (tokens of a turn).",
+        **on(ASKED, **GROUPS),
+        settings=BRIEF,
+        baseline_settings=SINGLE,
+        measure="eval/tokens_per_turn",
+        is_lower_better=True,
     ),
 )

@@ -28,8 +28,11 @@ SUMS, ARMS, PEGS = (
     "bandit?mode=mastermind&pegs=2&colors=3",
 )
 KEYS = "keydoor?length=3"
+ROOM = "room?width=4&depth=4&things=2&pillars=1&names=2"
+CROWD = "room?width=4&depth=4&things=3&names=3&attempts=1"
 HOPS = "hopqa?hops=1&distractors=4&hits=0.5&closed=0"
 CALLS = "hopqa?hops=1&distractors=4&closed=0.5&early=0"
+ASKED = "hopqa?hops=1&distractors=4&closed=0.5"
 ERRING = "hopqa?hops=1&distractors=4&closed=0.5&early=0.5"
 SCREEN = "screen?goal=click&buttons=2&fields=0&items=0&width=24&height=12&misses=1"
 WISH, CRAFT = "collab", "craft"
@@ -52,10 +55,18 @@ ON: dict[str, dict[str, Any]] = {
     AGAIN: world(400, 20, 4_000),
     GUESS: world(256, 12, 3_000, 60_000),
     SUMS: world(400, 20, 4_000),
-    ARMS: {**world(200, 8, 6_000), "mistakes": 0.15, "learning_rate": 5e-4, "eval_every": 24},
+    ARMS: {**world(200, 8, 8_000), "mistakes": 0.15, "eval_every": 24},
     PEGS: world(160, 10, 4_000),
+    ROOM: {**world(400, 12, 5_000), **WORDS, "mistakes": 0.3},
+    CROWD: {**world(300, 12, 3_200), **WORDS},
     HOPS: world(800, 12, 2_500, 50_000),
     CALLS: {**world(2_500, 7, 6_000, 120_000), "mistakes": 0.5},
+    ASKED: {
+        **world(800, 12, 5_000, 130_000),
+        "agent": "react?filler=3",
+        "most_turns": None,
+        "eval_every": 24,
+    },
     ERRING: {**world(2_500, 7, 6_000), "mistakes": 0.3, "most_turns": None},
     SCREEN: {**world(2_000, 16, 2_000, 40_000), **WORDS, "imitation_rate": 3e-3},
     WISH: world(300, 12, 3_000),
