@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -6,6 +7,7 @@ from quintain.data.filters import (
     at_least,
     best_of_group,
     distinct,
+    ended,
     most_uncertain,
     solved_between,
     successful,
@@ -16,7 +18,7 @@ from quintain.data.filters import (
 from quintain.data.mixture import BLOCK, Mixture
 from quintain.data.pairs import all_pairs, best_and_worst
 from quintain.errors import DataError, UsageError
-from quintain.types import Failure, Group, Score, Trajectory
+from quintain.types import Failure, Group, Score, Stop, Trajectory
 
 Make = Callable[..., Trajectory]
 MakeGroup = Callable[..., Group]
@@ -160,3 +162,11 @@ def test_mixtures_are_checked() -> None:
             Mixture(datasets={"a": [1]}, weights={"a": weight})
     with pytest.raises(UsageError, match="1/1000"):
         Mixture(datasets={"a": [1], "b": [2]}, weights={"a": 1, "b": 1e-6})
+
+
+def test_what_a_limit_cut_is_left_out(some: Callable[..., Group]) -> None:
+    group = some(1, 0, 0, None)
+    first, cut, *rest = group.trajectories
+    given = replace(group, trajectories=(first, replace(cut, stop=Stop.MAX_TURNS), *rest))
+    assert values(ended([given])) == [[1, 0]]
+    assert ended([replace(group, trajectories=(given.trajectories[1],))]) == []

@@ -77,6 +77,11 @@ def solved_between(groups: Sequence[Group], low: float, high: float) -> list[Gro
     return [group for group in groups if group.scored and low <= _solved(group) <= high]
 
 
+def ended(groups: Sequence[Group]) -> list[Group]:
+    """Keep the trajectories that came to an end of their own; those that a limit cut are left out."""
+    return _keep(groups, lambda trajectory, score: not trajectory.stop.is_truncation)
+
+
 def most_uncertain(groups: Sequence[Group], share: float = 0.25) -> list[Group]:
     """Keep the `share` of groups (at least one) with the widest outcomes (StarPO-S, arXiv 2504.20073).
 

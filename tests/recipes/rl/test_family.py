@@ -194,6 +194,16 @@ def test_a_limit_by_step_is_taken_back_even_after_an_error() -> None:
     assert rollout.limits == Limits()
 
 
+def test_what_the_horizon_cut_can_be_left_out() -> None:
+    whole = Group(
+        task=Task(id="t", environment="w", seed=0),
+        trajectories=(episode(1.0), replace(episode(0.0), stop=Stop.MAX_TURNS)),
+    )
+    assert list(scaling_inter.method(scaling_inter.Config()).keep([whole])) == [whole]
+    (left,) = scaling_inter.method(scaling_inter.Config(cut="left_out")).keep([whole])
+    assert left.trajectories == whole.trajectories[:1]
+
+
 def test_the_horizon_is_a_function_of_the_step() -> None:
     config = scaling_inter.Config(turns=(5, 10, 20), stage_steps=100)
     steps = (1, 100, 101, 200, 201, 900)

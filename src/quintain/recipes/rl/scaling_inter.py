@@ -4,19 +4,22 @@ Short episodes first teach what to do; longer ones then leave room to explore, w
 long. The limit is a function of the step and of nothing else, so a resumed run is in the stage it was in.
 
 Differences to the paper: group-relative credit; evaluations keep the environment's own limit; an episode that the
-limit cuts counts with the reward it has, and is marked as truncated. Stages have 30 steps instead of 100. Measured
-on keys and doors (`keydoor`) and on BabyAI, which is one of the paper's five families of worlds.
+limit cuts is marked as truncated and counts with the reward it has, or with `cut=left_out` not at all, but is not
+bootstrapped. Stages have 30 steps instead of 100. Measured on keys and doors (`keydoor`) and on BabyAI, which is
+one of the paper's five families of worlds.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from quintain.credit.group import group_relative
+from quintain.data.filters import ended
 from quintain.errors import ConfigError
 from quintain.losses.policy import clipped
 from quintain.recipes.rl.collecting import grouped, within_turns
 from quintain.recipes.rl.group_job import GroupJob
 from quintain.recipes.rl.loop import train as train_by
-from quintain.recipes.rl.method import Method
+from quintain.recipes.rl.method import Method, unchanged
 from quintain.recipes.rl.updating import Plan, policy_update
 from quintain.store.run import Run
 
@@ -29,6 +32,8 @@ class Config(GroupJob):
     """Most turns of an episode, stage by stage."""
     stage_steps: int = 30
     """Steps of a stage; the last one lasts."""
+    cut: Literal["scored", "left_out"] = "scored"
+    """What an episode is that the limit cut: scored with the reward it has, or left out of the step."""
     clip_high: float = 0.28
     """The ratio is clipped to 0.8 … 1 + this."""
 
@@ -51,6 +56,7 @@ def method(config: Config) -> Method:
     collect = grouped(config.tasks, config.group_size)
     return Method(
         collect=within_turns(collect, lambda step: horizon(config, step)),
+        keep=ended if config.cut == "left_out" else unchanged,
         credit=lambda work, groups: group_relative(groups),
         update=policy_update(clipped(0.2, config.clip_high), Plan(aggregation="sequence_mean")),
     )
