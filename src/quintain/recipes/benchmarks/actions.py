@@ -11,7 +11,6 @@ from quintain.recipes.benchmarks.worlds import (
     CRAFT,
     EPISODES,
     GROUPS,
-    GUESS,
     KEYS,
     RATES,
     SCREEN,
