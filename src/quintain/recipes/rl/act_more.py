@@ -5,8 +5,8 @@ earns a little, a turn of more tokens than its budget loses a little, and the re
 within the group.
 
 Differences to the article: it names no paper and no constants; information is counted in new states. Tokens per
-turn, turns per episode and answers without evidence are logged. The horizon does not grow. Measured on guessing a
-number.
+turn, turns per episode and answers without evidence are logged. The horizon does not grow. Measured on synthetic
+questions, in a harness with thoughts that say nothing (`react?filler=3`), against training on episodes of one turn.
 """
 
 from collections.abc import Mapping, Sequence

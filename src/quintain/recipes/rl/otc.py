@@ -6,7 +6,7 @@ included. The factor is highest at m = n. A wrong answer gains nothing by callin
 Differences to the paper: right is the environment's success; with `--count turns` turns are counted, and without it
 an environment that has no tools is refused. Tool productivity, right answers per call, is logged. OTC-PPO's factor,
 without a memory, is the reward term `economy` of `policy_gradient`. Measured on synthetic questions, half of them
-told with their facts; the paper has search and mathematics with code.
+told with their facts, from a policy that imitated needless searches; the paper has search and mathematics with code.
 """
 
 from collections.abc import Sequence
