@@ -8,7 +8,7 @@ as if the policy had taken it; evaluations force nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from random import Random
@@ -88,7 +88,7 @@ def explored(collect: Collect, *, tries_all: bool, epsilon: float) -> Collect:
 
 
 @contextmanager
-def _agent(work: Work, agent: Agent) -> Iterator[None]:
+def _agent(work: Work, agent: Agent) -> Generator[None]:
     """Let the episodes of `work` be those of `agent` meanwhile."""
     usual = work.rollout.agent
     work.rollout.agent = agent
