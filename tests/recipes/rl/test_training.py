@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from quintain.credit.whiten import whitened
+from quintain.errors import ConfigError
 from quintain.recipes.rl import collecting, pag
 from quintain.recipes.work import START
 from quintain.store.run import Run
@@ -26,6 +27,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "coso": {**GROUPS},
     "vine": {**GROUPS, "rollouts": 2},
     "swirl": {"tasks": 3, "group_size": 3},
+    "toolrl": {"tasks": 3, "group_size": 3, "contexts": True},
     "ui_r1": {**GROUPS, "pool": 3, "chosen": 2},
 }
 Rows = Callable[[Path], list[dict[str, Any]]]
@@ -174,3 +176,19 @@ def test_ui_r1_and_imitation_learn_from_the_same_few_tasks(runner: Any) -> None:
     with Run.open(imitated, writable=False) as run:
         first = [trajectory.task.id for trajectory in run.trajectories(step=0, phase="demonstrations")]
     assert len(first) == 5 and set(first[:3]) == tasks_in(learned, 1, "train")
+
+
+def test_toolrl_acts_once_in_the_states_of_the_demonstrations(runner: Any) -> None:
+    folder = runner.train("toolrl", **METHODS["toolrl"])
+    with Run.open(folder, writable=False) as run:
+        acted = list(run.trajectories(step=1, phase="train"))
+        shown = {t.task.id: t for t in run.trajectories(step=0, phase="demonstrations")}
+    assert len(acted) == 9 and all(len(t.turns) == 1 for t in acted)
+    for trajectory in acted:
+        task, number = trajectory.task.id.split("@")
+        before = shown[task].turns[: int(number)]
+        assert sum(len(turn.completion.token_ids) for turn in before) <= len(trajectory.turns[0].prompt_ids)
+    with pytest.raises(
+        ConfigError, match="turns: got 2 with contexts, which are acted on once; leave turns at 1"
+    ):
+        runner.train("toolrl", contexts=True, turns=2)

@@ -6,7 +6,7 @@ is trained on. The one rule: the environment is not asked what the action did; w
 action alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -17,6 +17,7 @@ from quintain.data.samples import since_segment
 from quintain.errors import DataError
 from quintain.recipes.rl.gold import Gold, calls_of
 from quintain.recipes.work import Work
+from quintain.rewards.terms import Measure
 from quintain.rewards.tool_match import match_score
 from quintain.rollout.episode import Prefix
 from quintain.rollout.replay import every_turn
@@ -74,6 +75,10 @@ class Contexts:
         work.run.append(trajectories, step=step)
         work.count(trajectories)
         return found
+
+    def measure(self, score: Callable[[Action, Action], float]) -> Measure:
+        """Return the measure of `score`(action, the expert's) of an action on a context."""
+        return lambda trajectory: [score(trajectory.turns[-1].action, self.wanted[trajectory.task.id])]
 
 
 def is_kept(episode: Trajectory, number: int, right: Action, keep: Keep) -> bool:

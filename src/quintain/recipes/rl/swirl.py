@@ -12,7 +12,6 @@ the expert, with mistakes strewn in. Measured on synthetic questions of one
 hop, where the paper has HotPotQA and GSM8K.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -25,7 +24,6 @@ from quintain.recipes.rl.method import Method, Needs
 from quintain.recipes.rl.updating import Plan, policy_update
 from quintain.rewards.terms import Term, apply_all
 from quintain.store.run import Run
-from quintain.types import Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +43,10 @@ def method(config: Config) -> Method:
     """Return SWiRL as `config` describes it."""
     contexts = Contexts(config.keep)
 
-    def judged(trajectory: Trajectory) -> Sequence[float]:
-        return [agreement(trajectory.turns[-1].action, contexts.wanted[trajectory.task.id])]
-
     return Method(
         prepare=contexts.prepare,
         collect=partial(contexts.collect, tasks=config.tasks, size=config.group_size),
-        reward=partial(apply_all, terms=(Term(name="step", measure=judged),)),
+        reward=partial(apply_all, terms=(Term(name="step", measure=contexts.measure(agreement)),)),
         credit=lambda work, groups: group_relative(groups),
         update=policy_update(reinforce(), Plan(aggregation="sequence_mean")),
         needs=Needs(expert=True),

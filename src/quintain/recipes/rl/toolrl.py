@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from quintain.credit.group import group_relative
+from quintain.errors import ConfigError
 from quintain.losses.policy import clipped
 from quintain.recipes.rl.collecting import grouped, within_turns
+from quintain.recipes.rl.contexts import Contexts
 from quintain.recipes.rl.gold import Gold, calls_of
 from quintain.recipes.rl.group_job import GroupJob
 from quintain.recipes.rl.loop import train as train_by
-from quintain.recipes.rl.method import Method, Needs
+from quintain.recipes.rl.method import Method, Needs, unprepared
 from quintain.recipes.rl.updating import Plan, policy_update
 from quintain.rewards.terms import Term, apply_all
 from quintain.rewards.tool_match import match_score
@@ -35,19 +37,38 @@ class Config(GroupJob):
 
     turns: int = 1
     """Turns of a training episode; the paper's are single."""
+    contexts: bool = False
+    """Act once in each state of the demonstrations, as the paper's data has single turns, not from the first on."""
     is_fine: bool = True
     """Reward each field of a call; else 3 for the exact calls and -3 for all others."""
     format_weight: float = 1.0
     """Reward of a completion that can be read."""
 
+    def check(self) -> None:
+        """Raise a `ConfigError` for values that no run can have."""
+        GroupJob.check(self)
+        if self.contexts and self.turns != 1:
+            raise ConfigError(
+                f"turns: got {self.turns} with contexts, which are acted on once; leave turns at 1"
+            )
+
 
 def method(config: Config) -> Method:
     """Return ToolRL as `config` describes it."""
-    gold = Gold(config.environment)
-    measure = gold.measure(partial(score, is_fine=config.is_fine, format_weight=config.format_weight))
-    collect = grouped(config.tasks, config.group_size)
+    scored = partial(score, is_fine=config.is_fine, format_weight=config.format_weight)
+    contexts = Contexts("all")
+    if config.contexts:
+        prepare, collect = (
+            contexts.prepare,
+            partial(contexts.collect, tasks=config.tasks, size=config.group_size),
+        )
+        measure = contexts.measure(scored)
+    else:
+        prepare, measure = unprepared, Gold(config.environment).measure(scored)
+        collect = within_turns(grouped(config.tasks, config.group_size), lambda step: config.turns)
     return Method(
-        collect=within_turns(collect, lambda step: config.turns),
+        prepare=prepare,
+        collect=collect,
         reward=partial(apply_all, terms=(Term(name="calls", measure=measure),)),
         credit=lambda work, groups: group_relative(groups),
         update=policy_update(clipped(), Plan()),
