@@ -53,6 +53,10 @@ def test_arms_by_value() -> None:
     added = [dict(result.reward_terms) for result in results[:4]]
     assert [terms["coverage"] for terms in added] == [0.5, 0, 0.5, 0]
     assert [terms["regret"] for terms in added] == pytest.approx([0.6, 0.6, 0, 0])
+    [wasted] = act(world_with(ARMS, "arms"), "pull gold")
+    assert (wasted.is_valid, dict(wasted.reward_terms)) == (False, {"regret": 0.8})
+    [moved] = act(world_with(MASTERMIND, "mastermind"), "pink pink pink")
+    assert dict(moved.reward_terms) == {}
 
 
 def test_pulling_a_worse_arm_most_or_as_often_is_no_success() -> None:

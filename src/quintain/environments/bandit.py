@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import ClassVar, Literal
 
-from quintain.environments.bandit_arms import NAMES, draw_arms
+from quintain.environments.bandit_arms import NAMES, Arms, draw_arms
 from quintain.environments.bandit_game import Game
 from quintain.environments.bandit_mastermind import draw_mastermind
 from quintain.environments.bandit_tictactoe import EMPTY, TicTacToe, draw_tictactoe
@@ -16,7 +16,7 @@ from quintain.environments.noisy import chatter
 from quintain.environments.protocol import Environment
 from quintain.environments.splitting import split_draw
 from quintain.errors import UsageError
-from quintain.types import Action, StepResult, Task
+from quintain.types import NOTHING, Action, StepResult, Task
 
 Mode = Literal["arms", "mastermind", "tictactoe"]
 INSTRUCTIONS: Mapping[Mode, str] = {
@@ -53,7 +53,8 @@ class Bandit(Environment):
 
         `reward=dense` pays each pull, each peg that is right for the first time, and half for a draw;
         `sparse` pays 1 when the best arm was pulled most, the colors were found, or the game was won.
-        What a pull added to coverage and to regret stands in `reward_terms`; it is not paid.
+        What a pull added to coverage and to regret stands in `reward_terms`, a turn without one as a pull that pays
+        nothing; it is not paid.
         `noise` sentences that mean nothing follow every observation.
 
         Raises:
@@ -103,7 +104,10 @@ class Bandit(Environment):
         move = " ".join(action.text.lower().split())
         if action.error is not None or move not in self._game.legal():
             said = f"Error: {action.error}" if action.error is not None else "Nothing happens."
-            return StepResult(observation=f"{said}{noise}", is_success=False, is_valid=False)
+            lost = {"regret": max(self._game.rates)} if isinstance(self._game, Arms) else NOTHING
+            return StepResult(
+                observation=f"{said}{noise}", is_success=False, is_valid=False, reward_terms=lost
+            )
         played = self._game.play(move)
         self._game = played.game
         return StepResult(
