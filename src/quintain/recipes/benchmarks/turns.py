@@ -21,7 +21,7 @@ from quintain.recipes.benchmarks.worlds import (
     on,
 )
 
-STEPS = {"tasks": 16, "group_size": 4}
+STEPS = {"tasks": 16, "group_size": 8}
 """16 recorded steps of an update, as are in 8 episodes"""
 
 TURNS: tuple[Benchmark, ...] = (
