@@ -58,7 +58,7 @@ ON: dict[str, dict[str, Any]] = {
     ARMS: {**world(200, 8, 8_000), "mistakes": 0.15, "eval_every": 24},
     PEGS: world(160, 10, 4_000),
     ROOM: {**world(400, 12, 5_000), **WORDS, "mistakes": 0.3},
-    CROWD: {**world(300, 12, 3_200), **WORDS},
+    CROWD: {**world(64, 40, 12_000), **WORDS},
     HOPS: world(800, 12, 2_500, 50_000),
     CALLS: {**world(2_500, 7, 6_000, 120_000), "mistakes": 0.5},
     ASKED: {
