@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from quintain.losses.policy import cispo, clipped, gspo, reinforce
+from quintain.losses.policy import cispo, clipped, gspo, reinforce, whole_ratio
 from quintain.types import Batch, Loss, Outputs
 
 MakeBatch = Callable[..., Batch]
@@ -35,6 +35,7 @@ ON_POLICY = [
     clipped(0.2, 0.28, dual=3.0),
     gspo(),
     gspo(unit="turn"),
+    whole_ratio(),
     cispo(),
     cispo(low=0.5),
 ]
@@ -52,6 +53,21 @@ def test_a_step_makes_better_actions_likelier(toy: Toy, loss: Loss) -> None:
     after = torch.softmax(toy.theta - 0.1 * toy.gradient(loss), -1)
     before = toy.behaviour.exp()
     assert float((after * toy.advantages).sum()) > float((before * toy.advantages).sum())
+
+
+def test_one_ratio_of_a_whole_stream_is_the_product_over_its_tokens(
+    batch: MakeBatch, outputs: MakeOutputs
+) -> None:
+    made = batch([0.25] * 4, advantages=[1.0] * 2 + [-1.0] * 2, lengths=[2, 2])
+    given = outputs([0.1, 0.3, -0.2, 0.0])
+    first, second = math.exp(0.4), math.exp(-0.2)
+    report = whole_ratio(1.0, 1.0)(given, made)
+    assert report.loss.item() == pytest.approx(-0.5 * first + 0.5 * second)
+    want = [-0.25 * first] * 2 + [0.25 * second] * 2
+    assert gradient(whole_ratio(1.0, 1.0), given, made) == pytest.approx(want)
+    assert whole_ratio(0.1, 0.1)(given, made).loss.item() == pytest.approx(-0.5 * 1.1 + 0.5 * 0.9)
+    far = whole_ratio(1.0, 1e9)(outputs([19.0, 19.0, 0.0, 0.0]), made)
+    assert far.loss.item() == pytest.approx(-0.5 * math.exp(20.0) + 0.5)
 
 
 def test_off_policy_clip_to_infinity_is_importance_weighted_reinforce(toy: Toy) -> None:

@@ -41,13 +41,15 @@ def reference_of(batch: Batch) -> Tensor:
     return batch.extra.reference_logprobs
 
 
-def unit_mean(values: Tensor, batch: Batch, unit: Literal["sequence", "turn"]) -> Tensor:
-    """Return the mean of `values` over the trained tokens of each stream or turn, at each of its tokens."""
+def unit_sum(values: Tensor, batch: Batch, unit: Literal["sequence", "turn"] = "sequence") -> Tensor:
+    """Return the sum of `values` over the trained tokens of each stream or turn, at each of its tokens."""
     index, num = batch.sequence_id, len(batch.lengths)
     if unit == "turn":
         num_turns = int(batch.turn_id.max()) + 2
         index, num = index * num_turns + batch.turn_id + 1, num * num_turns
-    mask = is_trained(batch).to(values.dtype)
-    sums = values.new_zeros(num).index_add(0, index, values * mask)
-    counts = values.new_zeros(num).index_add(0, index, mask)
-    return (sums / counts.clamp(min=1))[index]
+    return values.new_zeros(num).index_add(0, index, values * is_trained(batch).to(values.dtype))[index]
+
+
+def unit_mean(values: Tensor, batch: Batch, unit: Literal["sequence", "turn"]) -> Tensor:
+    """Return the mean of `values` over the trained tokens of each stream or turn, at each of its tokens."""
+    return unit_sum(values, batch, unit) / unit_sum(torch.ones_like(values), batch, unit).clamp(min=1)

@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from quintain.losses.measure import is_trained, token_means, unit_mean, weighted_sum
+from quintain.losses.measure import is_trained, token_means, unit_mean, unit_sum, weighted_sum
 from quintain.types import Batch, Loss, LossReport, Outputs
 
 LOG_RATIO_LIMIT = 20.0
@@ -60,6 +60,23 @@ def gspo(low: float = 3e-4, high: float = 4e-4, *, unit: Literal["sequence", "tu
         tokens = log_ratio(outputs, batch)
         shared = unit_mean(tokens.detach(), batch, unit)
         logs = shared + tokens - tokens.detach()
+        term, is_clipped = _surrogate(logs, batch.advantages, (low, high), None)
+        return _report(weighted_sum(batch, term), outputs, batch, (logs, is_clipped))
+
+    return loss
+
+
+def whole_ratio(low: float = 0.2, high: float = 0.2) -> Loss:
+    """Return the clipped surrogate with one ratio per stream: that of its probabilities, the product over its tokens.
+
+    What PPO per token is an approximation of, and what LOOP (arXiv 2502.01600) compares it with; in token form, as
+    `gspo`.
+    """
+
+    def loss(outputs: Outputs, batch: Batch) -> LossReport:
+        tokens = log_ratio(outputs, batch)
+        whole = unit_sum(tokens.detach(), batch).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
+        logs = whole + tokens - tokens.detach()
         term, is_clipped = _surrogate(logs, batch.advantages, (low, high), None)
         return _report(weighted_sum(batch, term), outputs, batch, (logs, is_clipped))
 

@@ -16,8 +16,10 @@ PARTS = frozenset({"cispo", "dapo", "dr_grpo", "gspo", "reinforce", "rloo", "vin
 WORDS = {
     "babyai": "BabyAI",
     "bandit": "bandits",
+    "calc": "arithmetic with tools",
     "collab": "`collab`",
     "craft": "`craft`",
+    "desk": "help desk",
     "guess": "guessing a number",
     "house": "`house`",
     "hopqa": "synthetic questions",

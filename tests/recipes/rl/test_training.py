@@ -21,7 +21,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "dapo": {**GROUPS, "attempts": 2, "overlong_tokens": 8},
     "starpo": {**GROUPS},
     "gigpo": {**GROUPS, "kl": 0.1},
-    "loop": {**GROUPS},
+    "loop": {**GROUPS, "ratio": "trajectory"},
     "spa_rl": {"episodes": 4},
     "ui_tars2": {"episodes": 4, "critic_steps": 1},
     "coso": {**GROUPS},

@@ -13,7 +13,6 @@ from quintain.recipes.benchmarks.worlds import (
     GROUPS,
     KEYS,
     RATES,
-    SCREEN,
     TWO_RATES,
     on,
 )
@@ -94,15 +93,6 @@ ACTIONS: tuple[Benchmark, ...] = (
         rates=TWO_RATES,
         **on(CRAFT, **EPISODES),
         baseline_settings={"agent": "glam"},
-    ),
-    Benchmark(
-        name="toolrl",
-        recipe="toolrl",
-        baseline="toolrl",
-        claim="Rewarding every field of a call teaches calls sooner than rewarding exact calls.",
-        rates=TWO_RATES,
-        **on(SCREEN, **GROUPS),
-        baseline_settings={"is_fine": False},
     ),
     Benchmark(
         name="rlsp",

@@ -9,6 +9,7 @@ from quintain.recipes.benchmarks.actions import ACTIONS
 from quintain.recipes.benchmarks.credit import CREDITS
 from quintain.recipes.benchmarks.policies import POLICIES
 from quintain.recipes.benchmarks.screens import SCREENS
+from quintain.recipes.benchmarks.tools import TOOLS
 from quintain.recipes.benchmarks.turns import TURNS
 
-BENCHMARKS: tuple[Benchmark, ...] = (*POLICIES, *TURNS, *ACTIONS, *SCREENS, *CREDITS)
+BENCHMARKS: tuple[Benchmark, ...] = (*POLICIES, *TURNS, *ACTIONS, *SCREENS, *TOOLS, *CREDITS)

@@ -7,14 +7,15 @@ a step end when the KL to the sampler passes `most_kl`.
 Differences to the paper: the mean inside an episode and then over episodes is over those that are kept, so dropping
 does not shrink the step; a step's episodes are one batch instead of mini-batches of 32. Log-probs of the sampler
 are checked by the learner, not computed again; tasks are not chosen by difficulty; groups have 8 episodes instead
-of 6. Measured on BabyAI, where the paper has AppWorld.
+of 6. Measured on BabyAI and on a help desk (`desk`) by JSON calls, where the paper has AppWorld by code.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from quintain.credit.baseline import without_small
 from quintain.credit.group import leave_one_out
-from quintain.losses.policy import clipped
+from quintain.losses.policy import clipped, whole_ratio
 from quintain.recipes.rl.collecting import grouped
 from quintain.recipes.rl.group_job import GroupJob
 from quintain.recipes.rl.loop import train as train_by
@@ -29,6 +30,8 @@ class Config(GroupJob):
 
     clip: float = 0.1
     """ε of the clip [1/(1+ε), 1+ε]."""
+    ratio: Literal["token", "trajectory"] = "token"
+    """What has one ratio; the paper finds tokens better."""
     updates: int = 2
     """Optimizer steps on the episodes of a step."""
     least: float = 0.01
@@ -44,11 +47,12 @@ def bounds(clip: float) -> tuple[float, float]:
 
 def method(config: Config) -> Method:
     """Return LOOP as `config` describes it."""
+    surrogate = clipped if config.ratio == "token" else whole_ratio
     return Method(
         collect=grouped(config.tasks, config.group_size),
         credit=lambda work, groups: without_small(leave_one_out(groups), config.least),
         update=policy_update(
-            clipped(*bounds(config.clip)),
+            surrogate(*bounds(config.clip)),
             Plan(aggregation="sequence_mean", updates=config.updates, most_kl=config.most_kl),
         ),
     )

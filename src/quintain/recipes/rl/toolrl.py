@@ -8,8 +8,8 @@ exact call.
 Differences to the paper: what is wanted is the call of the environment's expert in the same state; an episode of
 several turns has the mean over its turns; calls are matched as well as possible, not in order; calling where
 nothing is wanted is -3; no KL (the paper says so; its code subtracts one from the rewards). There is no entropy
-bonus (the script: .001), and groups have 8 episodes instead of 4. Measured on boxes of text (`screen`), whose calls
-name a place in two fields, where the paper has BFCL, API-Bank and Bamboogle.
+bonus (the script: .001), and groups have 8 episodes instead of 4. Measured on arithmetic with tools (`calc`), each call
+in a state of the teacher's, where the paper has BFCL, API-Bank and Bamboogle.
 """
 
 from dataclasses import dataclass

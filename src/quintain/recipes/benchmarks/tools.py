@@ -1,0 +1,47 @@
+"""Calls of tools as JSON: fields rewarded one by one, and a help desk with its database."""
+
+from typing import Any
+
+from quintain.recipes.benchmark import Benchmark
+from quintain.recipes.benchmarks.worlds import GROUPS, TWO_RATES, WORDS, world
+
+CALC = "calc?steps=1&names=0&digits=1&checks=0"
+DESK = "desk?kinds=price&denied=0&customers=2&orders=1&max_turns=8"
+BRIEFLY: dict[str, Any] = {**WORDS, "imitation_rate": 3e-3, "agent": "tools?max_tokens=28"}
+"""no call has more tokens than that"""
+AT_CALC: dict[str, Any] = {**world(600, 16, 2_000), **BRIEFLY}
+AT_DESK: dict[str, Any] = {**world(300, 16, 5_000), **BRIEFLY}
+
+TOOLS: tuple[Benchmark, ...] = (
+    Benchmark(
+        name="toolrl",
+        recipe="toolrl",
+        baseline="toolrl",
+        environment=CALC,
+        claim="Rewarding every field of a call teaches calls sooner than rewarding exact calls (mean over the run).",
+        shared={**AT_CALC, **GROUPS, "contexts": True},
+        baseline_settings={"is_fine": False},
+        at="run",
+        rates=TWO_RATES,
+    ),
+    Benchmark(
+        name="loop_desk",
+        recipe="loop",
+        baseline="rloo",
+        environment=DESK,
+        claim="At a help desk, clipped ratios over two epochs make more of the same episodes than leave-one-out.",
+        shared={**AT_DESK, **GROUPS},
+        baseline_settings={"kl": 0.0},
+        rates=TWO_RATES,
+    ),
+    Benchmark(
+        name="loop_ratio",
+        recipe="loop",
+        baseline="loop",
+        environment=DESK,
+        claim="At a help desk, one ratio per token is better than one per trajectory.",
+        shared={**AT_DESK, **GROUPS},
+        baseline_settings={"ratio": "trajectory"},
+        rates=TWO_RATES,
+    ),
+)
