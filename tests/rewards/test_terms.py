@@ -6,7 +6,7 @@ import pytest
 
 from quintain.errors import UsageError
 from quintain.rewards.conduct import environment_reward
-from quintain.rewards.terms import Measure, Term, apply, apply_all
+from quintain.rewards.terms import Measure, Term, apply, apply_all, mean_terms
 from quintain.types import Failure, Group, Score, Trajectory, Turn
 
 MakeTurn = Callable[..., Turn]
@@ -135,3 +135,10 @@ def test_numbers_that_overflow_when_weighed_are_failures(turn: MakeTurn, episode
     given = episode([turn(), turn()])
     failed = apply(given, [Term(name="huge", measure=constant(numbers), weight=10.0)]).outcome
     assert isinstance(failed, Failure) and "huge" in failed.message and "weight 10.0" in failed.message
+
+
+def test_means_of_terms_are_over_scored_episodes(turn: MakeTurn, episode: Make) -> None:
+    two = episode([turn(reward=1.0), turn(reward=-0.5)])
+    broken = episode([turn(reward=9.0)], outcome=Failure(owner="judge", kind="k", message="m"))
+    assert mean_terms([two, episode([turn(reward=0.25)]), broken]) == {"own": 0.375}
+    assert mean_terms([]) == mean_terms([broken]) == {}
