@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from quintain.environments.baselines import expert, noop, play, random_policy
+from quintain.environments.check import check
 from quintain.environments.noisy import noisy_policy
 from quintain.environments.protocol import advance, begin, tool_action
 from quintain.environments.room import BoxRoom, Sheet
@@ -230,6 +231,13 @@ def test_mistakes_are_layouts_that_are_mostly_wrong_and_mended() -> None:
     firsts = [play(world, task, noisy_policy(1.0, n), max_turns=1) for n, task in enumerate(tasks)]
     assert sum(episode.is_success for episode in firsts) < 25, "most mistakes are mistakes"
     assert sum(play(world, task, noisy_policy(0.3, n)).is_success for n, task in enumerate(tasks)) > 50
+
+
+@pytest.mark.parametrize("spec", ["room?pillars=1", "room?interface=tools&pays=gains&walls=1"])
+def test_it_passes_the_check(spec: str) -> None:
+    report = check(spec, episodes=5)
+    assert report.has_passed, "\n".join(report.lines())
+    assert report.measured["expert/return"] > report.measured["random/return"]
 
 
 def test_nothing_and_chance_earn_nothing() -> None:
