@@ -108,8 +108,7 @@ ACTIONS: tuple[Benchmark, ...] = (
         recipe="rlsp",
         baseline="rlsp",
         claim="A reward for working things out, kept apart from the outcome, helps to find it.",
-        rates=TWO_RATES,
-        **on(AGAIN, **EPISODES, kl=0.0),
+        **on(AGAIN, **EPISODES, kl=0.0, **HALF),
         baseline_settings={"outcome_share": 1.0},
     ),
     Benchmark(

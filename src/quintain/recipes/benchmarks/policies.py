@@ -103,8 +103,7 @@ POLICIES: tuple[Benchmark, ...] = (
         recipe="lite_ppo",
         baseline="grpo",
         claim="Where easy and hard sums are mixed, the batch's deviation is a better scale than the group's.",
-        rates=TWO_RATES,
-        **on(AGAIN, **GROUPS),
+        **on(AGAIN, **GROUPS, **HALF),
     ),
     Benchmark(
         name="gspo",
@@ -157,8 +156,7 @@ POLICIES: tuple[Benchmark, ...] = (
         recipe="grpo_tcr",
         baseline="grpo",
         claim="Clip-higher, a mean over tokens and overlong shaping beat GRPO where answers are checked and mended.",
-        rates=TWO_RATES,
-        **on(AGAIN, **GROUPS),
+        **on(AGAIN, **GROUPS, **HALF),
     ),
     Benchmark(
         name="ui_tars2_far",

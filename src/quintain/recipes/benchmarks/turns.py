@@ -129,8 +129,7 @@ TURNS: tuple[Benchmark, ...] = (
         baseline="mucode",
         claim="Where one turn leads from any mistake to the solution, imitating the best answer in every state beats "
         "imitating natural successes alone.",
-        rates=TWO_RATES,
-        **on(AGAIN, **GROUPS),
+        **on(AGAIN, **GROUPS, **HALF),
         baseline_settings={"relabel": 0},
     ),
     Benchmark(
