@@ -11,6 +11,7 @@ from quintain.recipes.benchmarks.worlds import (
     CRAFT,
     EPISODES,
     GROUPS,
+    HALF,
     KEYS,
     RATES,
     TWO_RATES,
