@@ -10,7 +10,7 @@ from quintain.environments.check import check
 from quintain.environments.noisy import noisy_policy
 from quintain.environments.protocol import advance, begin, tool_action
 from quintain.environments.room import BoxRoom, Sheet
-from quintain.environments.room_plan import RoomShape, draw_room, packed, slipped, told
+from quintain.environments.room_plan import RoomShape, draw_room, num_drawn, packed, slipped, told
 from quintain.environments.tools import GraderFault
 from quintain.errors import UsageError
 from quintain.rewards.arrangement import Rectangle, Room, collision_ratio, layout_of, outside
@@ -271,6 +271,13 @@ def test_splits_share_no_room_and_there_are_thousands() -> None:
     assert not drawn["train"] & drawn["eval"] and len(drawn["train"]) == 200
 
 
+def test_rooms_are_counted() -> None:
+    shape = RoomShape(width=2, depth=5, things=2, largest=3, walls=1, pillars=1, names=3)
+    assert num_drawn(shape) == 6 * 6**2 * 2 * 10, (
+        "names in order, sizes of 2 by 3, one of two at a wall, ten cells"
+    )
+
+
 def test_pillars_are_drawn_in_order_so_that_equal_rooms_are_equal() -> None:
     shape = RoomShape(width=4, depth=4, things=1, largest=2, walls=0, pillars=2, names=1)
     rooms = [draw_room(shape, random.Random(seed)) for seed in range(50)]
@@ -322,6 +329,8 @@ def test_what_the_agent_is_told() -> None:
         ({"walls": -1}, "walls=-1"),
         ({"attempts": 0}, "attempts=0"),
         ({"pillars": 3}, "up to 2 pillars"),
+        ({"things": 1, "names": 1}, "got 9 different rooms"),
+        ({"things": 2, "names": 2, "largest": 1}, "got 2 different rooms"),
     ],
 )
 def test_impossible_knobs_are_refused(knobs: dict[str, Any], said: str) -> None:

@@ -11,7 +11,16 @@ from random import Random
 from typing import Any, ClassVar, Literal
 
 from quintain.environments.protocol import Environment, tool_action
-from quintain.environments.room_plan import NAMES, Places, RoomShape, draw_room, packed, slipped, told
+from quintain.environments.room_plan import (
+    NAMES,
+    Places,
+    RoomShape,
+    draw_room,
+    num_drawn,
+    packed,
+    slipped,
+    told,
+)
 from quintain.environments.splitting import split_draw
 from quintain.environments.tools import GraderFault, tool
 from quintain.errors import UsageError
@@ -34,6 +43,8 @@ FORMS = {"rows": "[name, x, y]", "objects": '{"id": name, "x": x, "y": y}'}
 """How an entry of a layout is written."""
 LONGEST_READ = 4096
 """Letters of a layout that is read."""
+LEAST_DRAWN = 32
+"""Different rooms that there must be, so that train and eval have some each."""
 EMPTY = Room(width=1, depth=1, things=())
 
 
@@ -107,6 +118,11 @@ class BoxRoom(Environment):
             pillars=self.pillars,
             names=self.names,
         )
+        if num_drawn(self._shape) < LEAST_DRAWN:
+            raise UsageError(
+                f"room: got {num_drawn(self._shape)} different rooms for things={self.things}, names={self.names}, "
+                f"largest={self.largest}; give more, until there are {LEAST_DRAWN} for training and evaluation"
+            )
         self._sheet = Sheet(room=EMPTY)
         self._given: list[Any] | None = None
 

@@ -3,6 +3,7 @@
 The one rule: the packer puts each thing, in the order told, on the first free place, row by row from the corner 0 0.
 """
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import chain, combinations, product
@@ -28,6 +29,13 @@ class RoomShape:
     pillars: int
     names: int
     """names that things may have"""
+
+
+def num_drawn(shape: RoomShape) -> int:
+    """Return how many rooms of `shape` can be drawn, those included that the packer cannot fill."""
+    sizes = min(shape.largest, shape.width) * min(shape.largest, shape.depth)
+    named = math.perm(shape.names, shape.things) * sizes**shape.things
+    return named * math.comb(shape.things, shape.walls) * math.comb(shape.width * shape.depth, shape.pillars)
 
 
 def draw_room(shape: RoomShape, rng: Random) -> Room:
