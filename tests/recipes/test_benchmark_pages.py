@@ -49,6 +49,11 @@ def test_a_section_says_what_was_measured() -> None:
     assert text.endswith("```\nquintain bench methods --only one\n```")
 
 
+def test_a_section_says_where_else_the_arms_were_evaluated() -> None:
+    row = result(shared={"model": "mini", "eval_environment": "keydoor?rooms=3"})
+    assert "on `keydoor`, evaluated on `keydoor?rooms=3`, with the model `mini`" in section("one", row, "rl")
+
+
 def test_a_section_says_when_the_run_as_a_whole_is_compared() -> None:
     text = section("one", result(at="run"), "rl")
     assert "| success over the run, 95 % interval | 0.400 [0.400, 0.400] | 0.250 [0.250, 0.250] |" in text

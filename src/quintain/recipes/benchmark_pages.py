@@ -59,8 +59,10 @@ def section(name: str, row: Row, family: str) -> str:
     what, model = row["measure"].removeprefix("eval/"), row["shared"].get("model", "tiny")
     at, other = ("end", "run") if row["at"] == "end" else ("run", "end")
     gains = {"end": row["gain_at_end"], "run": row["gain_in_area"]}
+    elsewhere = row["shared"].get("eval_environment", "")
+    where = f"`{row['environment']}`" + (f", evaluated on `{elsewhere}`," if elsewhere else "")
     lines = [
-        f"**Measured** on {row['date']} on `{row['environment']}` with the model `{model}`, "
+        f"**Measured** on {row['date']} on {where} with the model `{model}`, "
         f"{len(row['seeds'])} seeds, each arm with the same start and budget{rates(row)}. {verdict(row)}",
         "",
         f"| | {method} | {baseline} |",
