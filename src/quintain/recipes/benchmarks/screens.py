@@ -24,9 +24,12 @@ SCREENS: tuple[Benchmark, ...] = (
         environment=BOX,
         claim="On boxes in another size, rewards by rule beat imitation of the same 128 examples at as many updates.",
         shared={**ONE_BOX, "steps": 100, "eval_every": 20, "eval_environment": SMALLER},
-        settings={"tasks": 8, "group_size": 8, "tolerance": 1.0, "pool": FEW, "chosen": FEW},
+        settings={"tasks": 8, "group_size": 8, "tolerance": 1.0, "pool": FEW, "chosen": FEW, "kl": 0.1},
         baseline_settings={"examples": FEW},
         rates=TWO_RATES,
+        tried="With the usual KL of 0.01 it came to 0.107 against 0.174: the 128 tasks were learned by heart. So were "
+        "they, on the seed for rates, with a tolerance of 0 (after 200 steps all of them were solved, and 5 % of the "
+        "smaller ones), and where training had screens of two sizes (2 %).",
     ),
     Benchmark(
         name="coso",
