@@ -83,8 +83,8 @@ ACTIONS: tuple[Benchmark, ...] = (
         recipe="glam",
         baseline="ppo",
         claim="Choosing among legal actions by their whole probability needs fewer steps than writing them.",
-        rates=TWO_RATES,
-        **on(KEYS, **EPISODES),
+        **on(KEYS, **EPISODES, **HALF, most_turns=10_000),
+        at="run",
     ),
     Benchmark(
         name="twosome",

@@ -11,7 +11,6 @@ from quintain.recipes.benchmarks.worlds import (
     HALF,
     KEYS,
     RATES,
-    TWO_RATES,
     on,
 )
 
@@ -182,19 +181,8 @@ POLICIES: tuple[Benchmark, ...] = (
         recipe="scaling_inter",
         baseline="grpo",
         claim="Episodes that grow by stages beat episodes of full length from the start.",
-        rates=TWO_RATES,
-        **on(KEYS, **GROUPS),
+        **on(KEYS, **GROUPS, **HALF),
         settings={"turns": (12, 20, 34), "stage_steps": 8},
-    ),
-    Benchmark(
-        name="scaling_inter_short",
-        recipe="scaling_inter",
-        baseline="scaling_inter",
-        claim="Episodes that grow by stages beat episodes that stay short.",
-        rates=TWO_RATES,
-        **on(KEYS, **GROUPS),
-        settings={"turns": (12, 20, 34), "stage_steps": 8},
-        baseline_settings={"turns": (12,)},
     ),
     Benchmark(
         name="openmanus",

@@ -1,4 +1,4 @@
-"""Calls of tools as JSON: fields rewarded one by one, and a help desk with its database."""
+"""Calls of tools: fields rewarded one by one, and a help desk with its database, whose calls are short commands."""
 
 from typing import Any
 
@@ -6,11 +6,20 @@ from quintain.recipes.benchmark import Benchmark
 from quintain.recipes.benchmarks.worlds import GROUPS, TWO_RATES, WORDS, world
 
 CALC = "calc?steps=1&names=0&digits=1&checks=0"
-DESK = "desk?kinds=price&denied=0&customers=2&orders=1&max_turns=8"
-BRIEFLY: dict[str, Any] = {**WORDS, "imitation_rate": 3e-3, "agent": "tools?max_tokens=28"}
+DESK = "desk?kinds=refund&denied=0.6&customers=2&orders=1&max_turns=8&interface=text"
+AT_CALC: dict[str, Any] = {
+    **world(600, 16, 2_000),
+    **WORDS,
+    "imitation_rate": 3e-3,
+    "agent": "tools?max_tokens=28",
+}
+AT_DESK: dict[str, Any] = {
+    **world(300, 16, 5_000),
+    **WORDS,
+    "imitation_rate": 3e-3,
+    "agent": "text?max_tokens=12",
+}
 """no call has more tokens than that"""
-AT_CALC: dict[str, Any] = {**world(600, 16, 2_000), **BRIEFLY}
-AT_DESK: dict[str, Any] = {**world(300, 16, 5_000), **BRIEFLY}
 
 TOOLS: tuple[Benchmark, ...] = (
     Benchmark(
