@@ -7,7 +7,7 @@ a step end when the KL to the sampler passes `most_kl`.
 Differences to the paper: the mean inside an episode and then over episodes is over those that are kept, so dropping
 does not shrink the step; a step's episodes are one batch instead of mini-batches of 32. Log-probs of the sampler
 are checked by the learner, not computed again; tasks are not chosen by difficulty; groups have 8 episodes instead
-of 6. Measured on BabyAI and on a help desk (`desk`) by JSON calls, where the paper has AppWorld by code.
+of 6. Measured on BabyAI and on a help desk (`desk`) that takes commands, where the paper has AppWorld and code.
 """
 
 from dataclasses import dataclass
