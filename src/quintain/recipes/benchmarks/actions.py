@@ -109,7 +109,8 @@ ACTIONS: tuple[Benchmark, ...] = (
         recipe="rlsp",
         baseline="rlsp",
         claim="A reward for working things out, kept apart from the outcome, helps to find it.",
-        **on(AGAIN, **EPISODES, kl=0.0, **HALF),
+        rates=TWO_RATES,
+        **on(AGAIN, **EPISODES, kl=0.0),
         baseline_settings={"outcome_share": 1.0},
     ),
     Benchmark(

@@ -102,7 +102,8 @@ POLICIES: tuple[Benchmark, ...] = (
         recipe="lite_ppo",
         baseline="grpo",
         claim="Where easy and hard sums are mixed, the batch's deviation is a better scale than the group's.",
-        **on(AGAIN, **GROUPS, **HALF),
+        rates=TWO_RATES,
+        **on(AGAIN, **GROUPS),
     ),
     Benchmark(
         name="gspo",
@@ -155,7 +156,8 @@ POLICIES: tuple[Benchmark, ...] = (
         recipe="grpo_tcr",
         baseline="grpo",
         claim="Clip-higher, a mean over tokens and overlong shaping beat GRPO where answers are checked and mended.",
-        **on(AGAIN, **GROUPS, **HALF),
+        rates=TWO_RATES,
+        **on(AGAIN, **GROUPS),
     ),
     Benchmark(
         name="ui_tars2_far",

@@ -130,7 +130,8 @@ TURNS: tuple[Benchmark, ...] = (
         baseline="mucode",
         claim="Where one turn leads from any mistake to the solution, imitating the best answer in every state beats "
         "imitating natural successes alone.",
-        **on(AGAIN, **GROUPS, **HALF),
+        rates=TWO_RATES,
+        **on(AGAIN, **GROUPS),
         baseline_settings={"relabel": 0},
     ),
     Benchmark(

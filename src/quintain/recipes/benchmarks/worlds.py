@@ -51,7 +51,7 @@ ON: dict[str, dict[str, Any]] = {
     KEYS: world(400, 12, 24_000),
     CHORES: {**world(500, 14, 14_000), "imitation_rate": 3e-3},
     FAR: world(256, 14, 8_000),
-    AGAIN: world(400, 20, 4_000),
+    AGAIN: world(400, 20, 12_000),
     GUESS: world(256, 12, 3_000, 60_000),
     SUMS: world(400, 20, 4_000),
     ARMS: {**world(200, 8, 8_000), "mistakes": 0.15, "eval_every": 24},
