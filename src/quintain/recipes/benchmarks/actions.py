@@ -23,7 +23,7 @@ UNTRIED = {"episodes": 16, "discount": 0.0, "bonus": 0.1, "penalty": 0.2}
 IMITATED = {"steps": 62, "batch_size": 16, "failures": True}
 """as many updates of as many episodes of the teacher"""
 
-BRIEF = {"turn_tokens": 24, "long_turn": 0.3, "information": 0.1}
+BRIEF = {"turn_tokens": 24, "long_turn": 0.1, "information": 0.1}
 """a turn with the shortest thought has about as many tokens, one with the longest a third more"""
 SINGLE = {"turns": (1,)}
 

@@ -11,6 +11,7 @@ from quintain.recipes.benchmarks.worlds import (
     HALF,
     KEYS,
     RATES,
+    TWO_RATES,
     on,
 )
 
