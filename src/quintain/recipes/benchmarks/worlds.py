@@ -63,6 +63,7 @@ ON: dict[str, dict[str, Any]] = {
     ASKED: {
         **world(800, 12, 5_000, 130_000),
         "agent": "react?filler=3",
+        "learning_rate": 5e-4,
         "most_turns": None,
         "eval_every": 24,
     },
