@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from quintain.environments import screen_words
 from quintain.environments.baselines import expert, play
 from quintain.environments.noisy import noisy_policy
 from quintain.environments.protocol import advance, begin, tool_action
@@ -275,3 +276,11 @@ def test_actions_in_words_instead_of_tools() -> None:
         told = world.expert_action()
         assert not told.tool_calls and told.text.split()[0] in ("click", "type")
         assert play(world, world.task("train", index), expert).is_success
+
+
+def test_words_are_read_as_they_are_written() -> None:
+    for action in (tool_action("click", x=3, y=-4), tool_action("type", text="oslo")):
+        assert screen_words.read(screen_words.write(action)).tool_calls == action.tool_calls
+        assert screen_words.read(action) == action
+    assert screen_words.read(Action(text="click here")) == Action(text="click here")
+    assert screen_words.read(Action(text="click 1 2", error="?")).tool_calls == ()

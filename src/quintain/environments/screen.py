@@ -5,11 +5,11 @@ boxes told in text. Clicks can be paid by how near they come. The one rule: what
 happens." and counts as a miss.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar, Literal
 
+from quintain.environments import screen_words
 from quintain.environments.noisy import chatter
 from quintain.environments.protocol import Environment, tool_action
 from quintain.environments.screen_layout import (
@@ -32,11 +32,8 @@ from quintain.environments.screen_layout import (
 from quintain.environments.splitting import split_draw
 from quintain.environments.tools import tool
 from quintain.errors import UsageError
-from quintain.types import Action, StepResult, Task, ToolCall, ToolSpec
+from quintain.types import Action, StepResult, Task, ToolSpec
 
-CLICK = re.compile(r"\s*click\s+(-?\d{1,9})[\s,]+(-?\d{1,9})\s*", re.IGNORECASE)
-TYPE = re.compile(r"\s*type\s+(\S.*?)\s*", re.IGNORECASE)
-INSTRUCTION = "\n\nAct: click X Y, or type TEXT."
 NEAR = 0.5
 """What a click that just misses is worth of a click that hits."""
 LONGEST_SHOWN = 40
@@ -121,7 +118,7 @@ class Screen(Environment):
 
     def instructions(self) -> str:
         """Return what to do, and how it is written where there are no tools."""
-        return super().instructions() + ("" if self._has_tools else INSTRUCTION)
+        return super().instructions() + ("" if self._has_tools else screen_words.INSTRUCTION)
 
     def tools(self) -> tuple[ToolSpec, ...]:
         """Return the tools; none where actions are words."""
@@ -137,17 +134,9 @@ class Screen(Environment):
 
     def step(self, action: Action) -> StepResult:
         """Take a click or a text as a tool call, or written out when no tool was called."""
-        if action.error is None and not action.tool_calls:
-            clicked, typed = CLICK.fullmatch(action.text), TYPE.fullmatch(action.text)
-            calls = ()
-            if clicked:
-                calls = (ToolCall(name="click", arguments={"x": int(clicked[1]), "y": int(clicked[2])}),)
-            elif typed:
-                calls = (ToolCall(name="type", arguments={"text": typed[1]}),)
-            action = Action(text=action.text, tool_calls=calls)
         self._turn += 1
         self._was_vain = False
-        result = super().step(action)
+        result = super().step(screen_words.read(action))
         is_valid = result.is_valid and not self._was_vain
         if not result.is_terminated and 0 < self._misses <= self._num_missed:
             return replace(
@@ -204,9 +193,11 @@ class Screen(Environment):
         """Return a click into the middle of the next box, or the text for the field that has the focus."""
         wanted = dict(self._layout.goal.texts).get(self._focus)
         if wanted is not None and self._texts.get(self._focus) != wanted:
-            return tool_action("type", text=wanted) if self._has_tools else Action(text=f"type {wanted}")
-        x, y = self._next_target().center
-        return tool_action("click", x=x, y=y) if self._has_tools else Action(text=f"click {x} {y}")
+            action = tool_action("type", text=wanted)
+        else:
+            x, y = self._next_target().center
+            action = tool_action("click", x=x, y=y)
+        return action if self._has_tools else screen_words.write(action)
 
     def snapshot(self) -> State:
         """Return the screen as it is."""
