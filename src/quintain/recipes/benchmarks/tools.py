@@ -14,7 +14,7 @@ AT_CALC: dict[str, Any] = {
     "agent": "tools?max_tokens=28",
 }
 AT_DESK: dict[str, Any] = {
-    **world(300, 16, 5_000),
+    **world(300, 16, 10_000),
     **WORDS,
     "imitation_rate": 3e-3,
     "agent": "text?max_tokens=12",
