@@ -16,7 +16,6 @@ from quintain.environments.screen_layout import (
     BUTTONS,
     CELL,
     FIELDS,
-    ITEMS,
     LEAST_SCALE,
     MENU,
     MOST_SCALE,
@@ -26,7 +25,6 @@ from quintain.environments.screen_layout import (
     Layout,
     LayoutShape,
     draw_layout,
-    num_cells,
     scaled,
 )
 from quintain.environments.splitting import split_draw
@@ -79,11 +77,6 @@ class Screen(Environment):
         Raises:
             UsageError: there are no such screens.
         """
-        if not 1 <= buttons <= len(BUTTONS) or not 0 <= fields <= len(FIELDS) or not 0 <= items <= len(ITEMS):
-            raise UsageError(
-                f"screen: got buttons={buttons}, fields={fields}, items={items}; give 1 to {len(BUTTONS)} "
-                f"buttons, 0 to {len(FIELDS)} fields and 0 to {len(ITEMS)} items"
-            )
         if misses < 0 or noise < 0 or width < LEAST_SIZE[0] or height < LEAST_SIZE[1]:
             raise UsageError(
                 f"screen: got misses={misses}, noise={noise}, width={width}, height={height}; give no negative "
@@ -91,17 +84,8 @@ class Screen(Environment):
             )
         if not LEAST_SCALE <= scale <= MOST_SCALE:
             raise UsageError(f"screen: got scale={scale}; give a number from {LEAST_SCALE} to {MOST_SCALE:g}")
-        needed = buttons + items + fields + (fields > 0) + (items > 0)
-        if needed > num_cells(width, height):
-            raise UsageError(
-                f"screen: got {needed} boxes for {width} by {height} points, which hold "
-                f"{num_cells(width, height)}; make it larger"
-            )
-        if (goal in ("any", "menu") and not items) or (goal in ("any", "type", "form") and not fields):
-            raise UsageError(
-                f"screen: got goal={goal}, fields={fields}, items={items}; give what the goal needs"
-            )
         self._shape = LayoutShape(width, height, buttons, fields, items, goal)
+        self._shape.check()
         self._has_corners, self._misses, self._noise = places == "corners", misses, noise
         self._reward, self._scale, self._has_tools = reward, scale, interface == "tools"
         self.max_turns = 3 * (2 * fields + 2)

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
+from quintain.errors import UsageError
+
 Kind = Literal["click", "menu", "type", "form"]
 GOALS: tuple[Kind, ...] = ("click", "menu", "type", "form")
 BUTTONS = ("save", "open", "print", "help", "share", "zoom", "undo", "find", "copy", "mute", "play", "lock")
@@ -98,6 +100,25 @@ class LayoutShape(NamedTuple):
     fields: int
     items: int
     goal: Kind | Literal["any"]
+
+    def check(self) -> None:
+        """Raise a `UsageError` where there are no such screens."""
+        width, height, buttons, fields, items, goal = self
+        if not 1 <= buttons <= len(BUTTONS) or not 0 <= fields <= len(FIELDS) or not 0 <= items <= len(ITEMS):
+            raise UsageError(
+                f"screen: got buttons={buttons}, fields={fields}, items={items}; give 1 to {len(BUTTONS)} "
+                f"buttons, 0 to {len(FIELDS)} fields and 0 to {len(ITEMS)} items"
+            )
+        needed = buttons + items + fields + (fields > 0) + (items > 0)
+        if needed > num_cells(width, height):
+            raise UsageError(
+                f"screen: got {needed} boxes for {width} by {height} points, which hold "
+                f"{num_cells(width, height)}; make it larger"
+            )
+        if (goal in ("any", "menu") and not items) or (goal in ("any", "type", "form") and not fields):
+            raise UsageError(
+                f"screen: got goal={goal}, fields={fields}, items={items}; give what the goal needs"
+            )
 
 
 def num_cells(width: int, height: int) -> int:
