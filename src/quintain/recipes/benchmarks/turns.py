@@ -182,9 +182,9 @@ TURNS: tuple[Benchmark, ...] = (
         recipe="metaspatial",
         baseline="sft",
         claim="Things collide less than after imitating the same few layouts for as many updates.",
-        rates=RATES[1:],
         **on(CROWD, steps=120, most_turns=None),
-        settings={"tasks": 12, "group_size": 8},
+        settings={"tasks": 12, "group_size": 8, "learning_rate": 2.5e-4},
+        baseline_settings={"learning_rate": 5e-4},
         measure="eval/reward/collision",
     ),
     Benchmark(
