@@ -1,6 +1,7 @@
 """Tokens before the words of an action are filler; a step says how undecided both are."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from quintain.recipes.rl import coso
 from quintain.recipes.rl.talking import Parts, acts_from
 from quintain.store.run import Run
 from quintain.types import Action, Completion, Group, Score, Stop, Task, ToolCall, Trajectory, Turn
+from tests.recipes.rl.conftest import Runner
 
 WORDS = ("Thought:", " left", " is", " good.", " Action:", " go", " left", "<end>")
 
@@ -59,8 +61,8 @@ def test_a_step_by_value() -> None:
     assert parts(groups(turn((0, 1), Action(error="?")))) == {}
 
 
-def test_coso_says_how_undecided_filler_and_action_are(runner: Any) -> None:
-    folder = runner.train(
+def test_coso_says_how_undecided_filler_and_action_are(tmp_path: Path) -> None:
+    folder = Runner(tmp_path).train(
         "coso",
         agent="react?filler=1&max_tokens=40",
         tasks=2,
