@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.recipes.rl.conftest import Runner
 
 from quintain.errors import ConfigError
 from quintain.losses.causal import Surrogate
@@ -12,7 +13,6 @@ from quintain.recipes.rl import coso
 from quintain.recipes.rl.talking import Parts, acts_from
 from quintain.store.run import Run
 from quintain.types import Action, Completion, Group, Score, Stop, Task, ToolCall, Trajectory, Turn
-from tests.recipes.rl.conftest import Runner
 
 WORDS = ("Thought:", " left", " is", " good.", " Action:", " go", " left", "<end>")
 
