@@ -11,6 +11,7 @@ from quintain.recipes.benchmarks.worlds import (
     CRAFT,
     EPISODES,
     GROUPS,
+    GUESS,
     HALF,
     KEYS,
     MANY_PULLS,
@@ -29,6 +30,15 @@ BRIEF = {"turn_tokens": 24, "long_turn": 0.1, "information": 0.1}
 SINGLE = {"turns": (1,)}
 
 ACTIONS: tuple[Benchmark, ...] = (
+    Benchmark(
+        name="coso_guess",
+        recipe="coso",
+        baseline="coso",
+        claim="Entropy where a token decides the action explores better than entropy everywhere.",
+        rates=TWO_RATES,
+        **on(GUESS, **GROUPS),
+        baseline_settings={"is_causal": False},
+    ),
     Benchmark(
         name="greedy",
         recipe="greedy",

@@ -6,9 +6,9 @@ that learns from the run's own episodes. Filler keeps its probability; the words
 Differences to the paper: the base method is GRPO; the surrogate is naive Bayes over tokens instead of a small
 encoder; weights are the distance itself, as in the paper, without the code's scaling by minimum and maximum, under
 which a one-token action would have no weight; the entropy is the policy's now, over the whole vocabulary.
-Everything is learned online; what is told apart are whole actions, where the paper has their types. Measured on boxes
-of text (`screen`) with answers that first repeat a sentence of the instructions, where the paper has phones, card games
-and ALFWorld.
+Everything is learned online; what is told apart are whole actions, where the paper has their types. Measured on
+boxes of text (`screen`) with answers that first repeat a sentence of the instructions, and on guessing a number by
+tool calls, where the paper has phones, card games and ALFWorld.
 """
 
 from dataclasses import dataclass
