@@ -52,6 +52,7 @@ TURNS: tuple[Benchmark, ...] = (
         rates=TWO_RATES,
         **on(HOPS, **GROUPS),
         measure="eval/return",
+        tried="What it gained is in the calls (`mt_grpo_calls`) more than in the answers.",
     ),
     Benchmark(
         name="mt_grpo_calls",
@@ -119,6 +120,7 @@ TURNS: tuple[Benchmark, ...] = (
         **on(BABY),
         settings={"tasks": 4, "group_size": 4},
         baseline_settings=EPISODES,
+        tried="Continuations cost most of the environment steps, so that few are left for updates.",
     ),
     Benchmark(
         name="pag",
