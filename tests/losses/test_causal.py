@@ -1,5 +1,6 @@
 """Which tokens decide the action, and entropy kept within a band."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -68,6 +69,10 @@ def test_a_wider_window_takes_the_neighbours_along(surrogate: Surrogate) -> None
         pytest.approx(0.5, abs=0.01),
         pytest.approx(0.5, abs=0.01),
     ]
+
+
+def test_nothing_seen_is_no_distribution() -> None:
+    assert Surrogate().probabilities(Counter([LEFT])).shape == (0,)
 
 
 def test_one_action_decides_nothing_and_rare_ones_share_a_name() -> None:
