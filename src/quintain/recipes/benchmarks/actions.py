@@ -14,7 +14,6 @@ from quintain.recipes.benchmarks.worlds import (
     GUESS,
     HALF,
     KEYS,
-    MANY_PULLS,
     RATES,
     TWO_RATES,
     on,
@@ -80,19 +79,7 @@ ACTIONS: tuple[Benchmark, ...] = (
         baseline_settings=UNTRIED,
         measure="eval/reward/regret",
         is_lower_better=True,
-        tried="Three worse arms are tried at a cost of 2.4 of 8 pulls, which four more pulls hardly earn back; "
-        "`greedy_tries_long` has twice as many.",
-    ),
-    Benchmark(
-        name="greedy_tries_long",
-        recipe="greedy",
-        baseline="greedy",
-        claim="In longer games, trying all arms first in training lowers regret below that of the bonus alone.",
-        **on(MANY_PULLS),
-        settings={**UNTRIED, "bonus": 0.05, "tries_all": True},
-        baseline_settings={**UNTRIED, "bonus": 0.05},
-        measure="eval/reward/regret",
-        is_lower_better=True,
+        tried="Three worse arms are tried at a cost of 2.4 of 8 pulls, which four more pulls hardly earn back.",
     ),
     Benchmark(
         name="glam",

@@ -27,7 +27,6 @@ SUMS, ARMS, PEGS = (
     "bandit?pulls=8&gap=0.8&expert=greedy",
     "bandit?mode=mastermind&pegs=2&colors=3",
 )
-MANY_PULLS = "bandit?pulls=16&gap=0.8&expert=greedy"
 KEYS = "keydoor?length=3"
 ROOM = "room?width=4&depth=4&things=2&pillars=1&names=2"
 CROWD = "room?width=4&depth=4&things=3&names=3&attempts=1"
@@ -56,7 +55,6 @@ ON: dict[str, dict[str, Any]] = {
     GUESS: world(256, 12, 3_000, 60_000),
     SUMS: world(400, 20, 4_000),
     ARMS: {**world(200, 8, 8_000), "mistakes": 0.15, "eval_every": 24},
-    MANY_PULLS: {**world(200, 8, 24_000), "mistakes": 0.15, "eval_every": 48},
     PEGS: world(160, 10, 4_000),
     ROOM: {**world(400, 12, 5_000), **WORDS, "mistakes": 0.3},
     CROWD: {**world(64, 40, 12_000), **WORDS},
