@@ -136,8 +136,8 @@ def overview(results: Mapping[str, Row], pages: Mapping[str, str], family: str) 
         f"# Results of the family `{family}`",
         "",
         "Every method against its baseline, from the same start, with the same budget of environment steps and sampled "
-        "tokens: means over seeds with 95 % intervals. Where success or return is compared, each arm learns at the "
-        "rate that was best on a seed that is not compared. A gain is in favour of the method where it is above 0; "
+        "tokens: means over seeds with 95 % intervals. Most arms learn at the rate that was best on a seed that is "
+        "not compared; the pages say which. A gain is in favour of the method where it is above 0; "
         f"{held} of {len(results)} claims held (a positive mean, and better in two thirds of the seeds; where nothing "
         "is to be lost, a mean within what is allowed). Models have a few hundred thousand parameters and budgets are "
         "small, so a claim that did not hold here is not refuted. The "
