@@ -110,9 +110,7 @@ TURNS: tuple[Benchmark, ...] = (
         **on(CHORES, **EPISODES, **HALF),
         settings={"grounding": 0.02},
         at="run",
-        tried="It was behind in every seed, at the one rate that was tried. In episodes that are cut short, contributions "
-        "follow the chore's true progress (a test holds that); here most episodes fail, and what failures share is "
-        "credited, too.",
+        tried="It was behind in every seed, at the one rate that was tried.",
     ),
     Benchmark(
         name="vine",
