@@ -42,6 +42,8 @@ class Surrogate:
         self._tokens: dict[int, Counter[int]] = {}
         self._known: dict[tuple[int, ...], list[float]] = {}
         self._logs: dict[int, NDArray[np.float64]] = {}
+        self._totals = np.zeros(0)
+        """how often each action was seen, [actions]"""
 
     def see(self, groups: Sequence[Group]) -> None:
         """Count which tokens stand in which actions; what could not be read is no action."""
@@ -52,12 +54,15 @@ class Surrogate:
                 for turn in trajectory.turns:
                     if turn.action.error is None and turn.completion.token_ids:
                         self._count(self.label(turn), turn.completion.token_ids)
+        self._totals = np.array(
+            [self._seen[action] for action in range(len(self._actions))], dtype=np.float64
+        )
 
     def probabilities(self, counts: Counter[int]) -> NDArray[np.float64]:
         """Return p(action | tokens), [actions], for the set of tokens in `counts`."""
         if not self._actions:
             return np.zeros(0)
-        logs = np.log(self._totals()) + sum(map(self._evidence, counts), np.zeros(len(self._actions)))
+        logs = np.log(self._totals) + sum(map(self._evidence, counts), np.zeros(len(self._actions)))
         weights = np.exp(logs - logs.max())
         return weights / weights.sum()
 
@@ -79,15 +84,11 @@ class Surrogate:
             found.append(0.5 * float(np.abs(whole - self.probabilities(rest)).sum()))
         return found
 
-    def _totals(self) -> NDArray[np.float64]:
-        """Return how often each action was seen, [actions]."""
-        return np.array([self._seen[action] for action in range(len(self._actions))], dtype=np.float64)
-
     def _evidence(self, token: int) -> NDArray[np.float64]:
         """Return log p(token | action), [actions]."""
         if token not in self._logs:
             found = np.array([self._tokens[action][token] for action in range(len(self._actions))])
-            self._logs[token] = np.log((found + self.smoothing) / (self._totals() + 2 * self.smoothing))
+            self._logs[token] = np.log((found + self.smoothing) / (self._totals + 2 * self.smoothing))
         return self._logs[token]
 
     def _count(self, name: str, ids: Sequence[int]) -> None:

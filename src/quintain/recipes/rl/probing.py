@@ -6,11 +6,11 @@ environment that knows its options and their true means says in `reward_terms` w
 regret. The one rule: without a rationale nothing is said of knowing, without true means nothing of regret.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from quintain.eval.greediness import coverage, frequency_bias, greedy_share, knowing_doing
-from quintain.recipes.work import Work
+from quintain.recipes.rl.reading import Reader
 from quintain.rewards.terms import mean_terms
 from quintain.types import Group, Trajectory, Turn
 
@@ -18,16 +18,8 @@ TOLD = ("coverage", "regret")
 """What environments may say of each turn."""
 
 
-class Probes:
+class Probes(Reader):
     """What a step says: ``Method(prepare=probes.prepare, measure=probes, …)``."""
-
-    def __init__(self, decode: Callable[[Sequence[int]], str] = lambda _: "") -> None:
-        self.decode = decode
-        """token ids → text, of the policy's tokenizer"""
-
-    def prepare(self, work: Work) -> None:
-        """Read rationales with the tokenizer of `work`."""
-        self.decode = lambda ids: str(work.tokenizer.decode(list(ids)))
 
     def __call__(self, groups: Sequence[Group]) -> Mapping[str, float]:
         """Return coverage, greedy share and bias; regret where it is told, the gap where rationales name options.

@@ -8,20 +8,12 @@ not be read is neither.
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
-from quintain.recipes.work import Work
+from quintain.recipes.rl.reading import Reader
 from quintain.types import Group, Turn
 
 
-class Parts:
+class Parts(Reader):
     """What a step says: ``Method(prepare=parts.prepare, measure=parts, …)``."""
-
-    def __init__(self, decode: Callable[[Sequence[int]], str] = lambda _: "") -> None:
-        self.decode = decode
-        """token ids → text, of the policy's tokenizer"""
-
-    def prepare(self, work: Work) -> None:
-        """Read completions with the tokenizer of `work`."""
-        self.decode = lambda ids: str(work.tokenizer.decode(list(ids)))
 
     def __call__(self, groups: Sequence[Group]) -> Mapping[str, float]:
         """Return ``entropy/action`` and ``entropy/filler``, in nats per token; without what no turn has."""
