@@ -38,7 +38,7 @@ test: $(VENV)/.dev  ## the whole suite, and the coverage that each room must hav
 	$(BIN)/python tests/coverage_gate.py
 
 test-faults: $(VENV)/.dev  ## kills, signals, errors of the disk and damaged files (KILLS=100 SIGNALS=50 for more)
-	$(BIN)/python -m pytest tests/faults tests/rollout/test_workers.py tests/recipes/monitors -m faults -q -rP --kills=$(or $(KILLS),18) --signals=$(or $(SIGNALS),10)
+	$(BIN)/python -m pytest tests/faults tests/rollout/test_workers.py tests/training/monitors -m faults -q -rP --kills=$(or $(KILLS),18) --signals=$(or $(SIGNALS),10)
 
 test-attacks: $(VENV)/.dev  ## attacks on sandbox, loaders, templates and names, each also on a weakened build (needs bubblewrap)
 	$(BIN)/python -m pytest tests/attacks -m attacks -q
@@ -60,14 +60,14 @@ test-real: $(REAL:%=.venv-%/.ready)  ## every adapter against its real package, 
 	    echo "$${program#*:} could not be installed: the tests that need it will be skipped"; \
 	done
 	@status=0; \
-	.venv-real/bin/python -m pytest -m real -rs tests/environments \
-	  --ignore=tests/environments/test_agentdojo.py --ignore=tests/environments/test_alfworld_engine.py || status=1; \
-	.venv-agentdojo/bin/python -m pytest -m real -rs tests/environments/test_agentdojo.py || status=1; \
-	.venv-alfworld/bin/python -m pytest -m real -rs tests/environments/test_alfworld_engine.py || status=1; \
+	.venv-real/bin/python -m pytest -m real -rs tests/environments tests/adapters tests/serve \
+	  --ignore=tests/adapters/test_agentdojo.py --ignore=tests/adapters/test_alfworld_engine.py || status=1; \
+	.venv-agentdojo/bin/python -m pytest -m real -rs tests/adapters/test_agentdojo.py || status=1; \
+	.venv-alfworld/bin/python -m pytest -m real -rs tests/adapters/test_alfworld_engine.py || status=1; \
 	exit $$status
 
 test-real-quick: .venv-quick/.ready  ## those adapters whose packages install in seconds
-	.venv-quick/bin/python -m pytest -m real -q tests/environments
+	.venv-quick/bin/python -m pytest -m real -q tests/environments tests/adapters
 
 check: $(VENV)/.dev  ## style, layout of the rooms, types
 	$(BIN)/ruff check .

@@ -8,8 +8,8 @@ prints a line per level as Markdown: success, mean turns, and how often the bot 
 import argparse
 from contextlib import closing
 
-from quintain.environments.babyai import BabyAI
-from quintain.environments.babyai_level import level_ids
+from quintain.adapters.babyai.environment import BabyAI
+from quintain.adapters.babyai.level import level_ids
 from quintain.environments.baselines import Episode, expert, play
 from quintain.errors import EnvironmentFault
 

@@ -19,15 +19,15 @@ import numpy as np
 import torch
 
 from quintain.data import samples
-from quintain.recipes import work as recipes_work
-from quintain.recipes.monitors.watch import Monitors
-from quintain.recipes.rl import grpo
-from quintain.recipes.work import Work
+from quintain.methods.rl import grpo
 from quintain.rollout.collect import Rollout
 from quintain.store.run import Run
-from quintain.trainers import gap
-from quintain.trainers.canary import Canary
-from quintain.trainers.learner import Learner
+from quintain.training import gap
+from quintain.training import work as recipes_work
+from quintain.training.canary import Canary
+from quintain.training.learner import Learner
+from quintain.training.monitors.watch import Monitors
+from quintain.training.work import Work
 from quintain.types import derive_seed
 
 STEPS = 5

@@ -29,11 +29,11 @@ from quintain.engines.local import Local
 from quintain.environments.protocol import Environment
 from quintain.losses.policy import clipped
 from quintain.models.tiny import build_tiny
-from quintain.recipes.warm_up import MICRO_TOKENS
 from quintain.rollout.collect import Limits, Rollout
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
-from quintain.trainers.learner import Learner, Optimization
+from quintain.training.learner import Learner, Optimization
+from quintain.training.warm_up import MICRO_TOKENS
 from quintain.types import Action, Sample, StepResult, Task
 
 TURNS = (4, 8, 16, 32)

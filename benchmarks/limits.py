@@ -21,12 +21,12 @@ from quintain.data.pack import micro_batches
 from quintain.engines.local import Local
 from quintain.engines.protocol import Request, Sampling
 from quintain.losses.imitation import imitation
+from quintain.models.cpu.native import unavailable
 from quintain.models.families import head_sizes
-from quintain.models.native import unavailable
 from quintain.models.tiny import build_tiny
-from quintain.recipes.warm_up import MICRO_TOKENS
 from quintain.text.tokenizer import train_tokenizer
-from quintain.trainers.learner import Learner, Optimization
+from quintain.training.learner import Learner, Optimization
+from quintain.training.warm_up import MICRO_TOKENS
 from quintain.types import Sample
 
 ROWS, PROMPT, NEW = 64, 256, 64

@@ -9,15 +9,15 @@ from typing import Any, cast
 import pytest
 
 import quintain
-from quintain.cli.method_table import METHODS
+from quintain.config.knobs import knobs
 from quintain.environments.catalog import ADAPTERS, CATALOG, find
 from quintain.environments.check import check
 from quintain.environments.protocol import Environment, advance, begin, tool_action
 from quintain.environments.scores import recorded
 from quintain.errors import EXIT_CODES
-from quintain.recipes.job import Job
-from quintain.recipes.knobs import knobs
-from quintain.recipes.names import RECIPES
+from quintain.methods.names import RECIPES
+from quintain.methods.table import METHODS
+from quintain.training.job import Job
 from quintain.types import Action
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -23,10 +23,10 @@ from quintain.environments.catalog import find
 from quintain.losses.imitation import imitation
 from quintain.losses.policy import clipped
 from quintain.models.load import load
-from quintain.recipes.policy import harness
-from quintain.recipes.warm_up import MICRO_TOKENS
 from quintain.rollout.collect import Limits, Rollout
-from quintain.trainers.learner import Learner, Optimization
+from quintain.training.learner import Learner, Optimization
+from quintain.training.policy import harness
+from quintain.training.warm_up import MICRO_TOKENS
 from quintain.types import Sample
 
 Result = dict[str, object]

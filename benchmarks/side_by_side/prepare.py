@@ -20,14 +20,14 @@ from quintain.curriculum.streams import Uniform
 from quintain.data.pack import micro_batches
 from quintain.data.samples import imitation_samples
 from quintain.environments.catalog import find
-from quintain.environments.guess import Guess
 from quintain.losses.imitation import imitation
 from quintain.models.save import save
 from quintain.models.tiny import TinySize, build_tiny
-from quintain.recipes.policy import demonstrate, harness, valid_action
 from quintain.rollout.collect import Limits, Rollout
-from quintain.trainers.learner import Learner, Optimization
+from quintain.training.learner import Learner, Optimization
+from quintain.training.policy import demonstrate, harness, valid_action
 from quintain.types import Task, Trajectory
+from quintain.worlds.guess.game import Guess
 
 SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 MARKUP = ["<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>"]

@@ -8,7 +8,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from quintain.cli.launch import train
+    from quintain.api import train
     from quintain.environments.protocol import Environment
     from quintain.environments.tools import tool
     from quintain.types import Action, Image, StepResult, Task, Text, ToolCall
@@ -37,7 +37,7 @@ _HOMES = {
     "Text": "quintain.types",
     "ToolCall": "quintain.types",
     "tool": "quintain.environments.tools",
-    "train": "quintain.cli.launch",
+    "train": "quintain.api",
 }
 
 

@@ -5,9 +5,15 @@ failure *inside an episode* is data, not an exception (`quintain.types.Failure`)
 must stop a command.
 """
 
+import errno
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import ClassVar
+
+PROBLEM_OF_THE_DISK = frozenset(
+    [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO]
+)
+"""Errors of the system that mean a disk which is full, forbidden or broken."""
 
 
 class QuintainError(Exception):

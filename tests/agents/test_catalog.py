@@ -11,13 +11,13 @@ from quintain.agents.catalog import Layer, build, check, names
 from quintain.agents.harness import Choice, JsonTools, PlainText, ReAct
 from quintain.agents.protocol import Brief
 from quintain.environments.catalog import find
-from quintain.environments.guess import Guess
-from quintain.environments.keydoor import KeyDoor
 from quintain.environments.protocol import Environment, Legal
 from quintain.errors import UsageError
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
 from quintain.types import Observation, Task
+from quintain.worlds.guess.game import Guess
+from quintain.worlds.keydoor.game import KeyDoor
 
 
 class Bare(Environment):

@@ -16,8 +16,6 @@ from quintain.agents.protocol import Agent, Brief, Session
 from quintain.engines.protocol import Request
 from quintain.engines.scripted import Scripted
 from quintain.environments.baselines import expert, noop, play
-from quintain.environments.guess import Guess
-from quintain.environments.keydoor import KeyDoor
 from quintain.environments.noisy import noisy
 from quintain.environments.protocol import Environment, Expert, advance, begin
 from quintain.environments.tools import tool
@@ -28,6 +26,8 @@ from quintain.safety.limits import Limits as BoxLimits
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
 from quintain.types import Action, Completion, Failure, Score, StepResult, Task, ToolCall
+from quintain.worlds.guess.game import Guess
+from quintain.worlds.keydoor.game import KeyDoor
 
 pytestmark = pytest.mark.skipif(bool(fault()), reason=fault())
 CORPUS = [

@@ -6,13 +6,13 @@ from functools import partial
 
 import pytest
 
+from quintain.benchmarks.world_trials import HARNESSES, World
 from quintain.engines.protocol import Request
 from quintain.engines.scripted import Scripted
 from quintain.environments.catalog import find
-from quintain.recipes.policy import harness, new_tokenizer, teacher
-from quintain.recipes.world_benchmarks import HARNESSES, World
 from quintain.rollout.collect import Rollout
 from quintain.safety.isolation import fault
+from quintain.training.policy import harness, new_tokenizer, teacher
 from quintain.types import Score, Turn
 
 
@@ -20,7 +20,7 @@ from quintain.types import Score, Turn
 def test_it_solves_a_world(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     if world.name == "code" and (reason := fault()):
         pytest.skip(reason)
-    monkeypatch.setattr("quintain.recipes.corpus.NUM_EPISODES", 8)
+    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 8)
     make = find(world.environment)
     agent = harness(new_tokenizer(make, seed=0), make, temperature=1.0, agent=str(world.settings["agent"]))
     with closing(make()) as environment:

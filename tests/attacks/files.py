@@ -10,7 +10,6 @@ from typing import Any
 from tests.attacks.attack import Attack, Found, Scene, refused
 from tests.attacks.box import LONG, inside, shown, without
 
-from quintain.environments import repo
 from quintain.environments.protocol import advance, begin, tool_action
 from quintain.errors import ModelError, StoreError, UsageError
 from quintain.models import load
@@ -18,6 +17,7 @@ from quintain.safety import box, sandbox
 from quintain.store import checkpoints, files
 from quintain.store.checkpoints import Checkpoints, damage
 from quintain.store.run import Run
+from quintain.worlds.repo import game as repo
 
 PLACED = ["../x", "/x", "a/../../x", "..", "./../x", "a/b/../../../x", "x" * 4096, "//x"]
 HOST = {"users": "/etc/passwd", "groups": "/etc/group", "hosts": "/etc/hosts", "packages": "/etc/apt"}

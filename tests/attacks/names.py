@@ -8,11 +8,11 @@ from tests.attacks.attack import Attack, Scene, both, refused
 from quintain.cli import settings
 from quintain.environments.catalog import find
 from quintain.errors import ConfigError, UsageError
-from quintain.recipes import configure
-from quintain.recipes.configure import build
-from quintain.recipes.rl.grpo import Config
+from quintain.methods.rl.grpo import Config
 from quintain.store import creation, names
 from quintain.store.run import Run
+from quintain.training import configure
+from quintain.training.configure import build
 
 NAMES = {
     "a way upwards": "../../x",

@@ -13,10 +13,10 @@ from typing import Any
 from tests.attacks.attack import Attack, Found, Scene, refused
 from tests.attacks.box import SHARED_NETWORK, inside, shown
 
-from quintain.environments import user_endpoint
-from quintain.environments.desk_case import Shape, draw_case
-from quintain.environments.user_endpoint import EndpointUser, UserFault
 from quintain.errors import UsageError
+from quintain.worlds.desk import endpoint as user_endpoint
+from quintain.worlds.desk.case import Shape, draw_case
+from quintain.worlds.desk.endpoint import EndpointUser, UserFault
 
 ROUTES = {
     "the metadata of a cloud": ("AF_INET", "169.254.169.254", 80),

@@ -6,19 +6,19 @@ from typing import Any
 
 from tests.attacks.attack import Attack, Found, Scene, refused
 from tests.attacks.box import LONG
-from tests.recipes.monitors.test_measures import episode
+from tests.training.monitors.test_measures import episode
 
 from quintain.environments import protocol
 from quintain.environments.protocol import Environment, advance, begin, tool_action
-from quintain.environments.repo import Repo
-from quintain.environments.repo_box import RepoBox
-from quintain.environments.repo_plan import files
 from quintain.errors import EnvironmentFault
 from quintain.rewards import terms
 from quintain.rewards.terms import Term
 from quintain.safety import sandbox
 from quintain.safety.isolation import interpreter
 from quintain.types import Action, Failure, Score, StepResult, Task
+from quintain.worlds.repo.box import RepoBox
+from quintain.worlds.repo.game import Repo
+from quintain.worlds.repo.plan import files
 
 
 class Always:

@@ -11,7 +11,7 @@ import pytest
 
 import quintain.cli
 from quintain.cli.main import main
-from quintain.recipes.names import RECIPES
+from quintain.methods.names import RECIPES
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def recipe(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 class Launcher:
-    """Stands for `quintain.cli.launch`: writes down what it is asked for."""
+    """Stands for `quintain.api`: writes down what it is asked for."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -108,6 +108,6 @@ class Launcher:
 def launcher(monkeypatch: pytest.MonkeyPatch) -> Launcher:
     """Put a `Launcher` where the real one would be imported from."""
     fake = Launcher()
-    monkeypatch.setitem(sys.modules, "quintain.cli.launch", fake)
+    monkeypatch.setitem(sys.modules, "quintain.api", fake)
     monkeypatch.setattr(quintain.cli, "launch", fake, raising=False)
     return fake

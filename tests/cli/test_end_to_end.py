@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from quintain.cli import launch
+from quintain import api as launch
 from quintain.cli.main import main
 from quintain.models.fingerprint import fingerprint
 from quintain.models.load import load

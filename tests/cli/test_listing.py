@@ -14,7 +14,7 @@ from quintain.environments import scores
 from quintain.environments.catalog import ELSEWHERE
 from quintain.environments.scores import recorded
 from quintain.errors import UsageError
-from quintain.recipes.names import RECIPES
+from quintain.methods.names import RECIPES
 
 Cli = Callable[..., Any]
 FAMILIES = {

@@ -8,9 +8,9 @@ import pytest
 
 from quintain.cli.playing import read, signature
 from quintain.environments.catalog import find
-from quintain.environments.guess import Guess
 from quintain.errors import UsageError
 from quintain.types import ToolCall
+from quintain.worlds.guess.game import Guess
 
 Cli = Callable[..., Any]
 

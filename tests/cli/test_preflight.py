@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from quintain.recipes import preflight
-from quintain.recipes.work import Work
+from quintain.training import preflight
+from quintain.training.work import Work
 from quintain.types import Group
 
 Cli = Callable[..., Any]
@@ -53,7 +53,7 @@ class Stuck(Lever):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quintain.recipes.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
 
 
 @pytest.fixture(autouse=True)

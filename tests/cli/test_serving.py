@@ -14,8 +14,8 @@ import pytest
 
 from quintain.environments.baselines import play, random_policy
 from quintain.environments.catalog import find
-from quintain.environments.keydoor import KeyDoor
 from quintain.errors import INTERRUPTED_EXIT_CODE, EnvironmentFault, UsageError
+from quintain.worlds.keydoor.game import KeyDoor
 
 Cli = Callable[..., Any]
 SOURCES = Path(__file__).resolve().parents[2] / "src"

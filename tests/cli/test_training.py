@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from quintain.recipes.names import RECIPES
+from quintain.methods.names import RECIPES
 
 Cli = Callable[..., Any]
 Launcher = Any

@@ -8,7 +8,7 @@ from quintain.engines.decoder import FastDecoder
 from quintain.engines.fused_decoder import FusedDecoder, can_decode
 from quintain.engines.local import decoder_for
 from quintain.models.adapters import add_lora
-from quintain.models.native import unavailable
+from quintain.models.cpu.native import unavailable
 
 pytestmark = pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 

@@ -4,11 +4,11 @@ from typing import Literal
 from pydantic import BaseModel
 
 from quintain.environments.baselines import noop, play, random_action, random_policy, telling
-from quintain.environments.guess import Guess
-from quintain.environments.keydoor import KeyDoor
 from quintain.environments.protocol import Environment, begin
 from quintain.environments.tools import call_tool, tool
 from quintain.types import Action, StepResult, Task
+from quintain.worlds.guess.game import Guess
+from quintain.worlds.keydoor.game import KeyDoor
 
 
 class Place(BaseModel):

@@ -10,10 +10,10 @@ from quintain.curriculum.streams import Uniform, held_out
 from quintain.environments import boundary
 from quintain.environments.boundary import answered, asked, spec_of, tasks_of
 from quintain.environments.catalog import find
-from quintain.environments.guess import Guess
 from quintain.environments.protocol import Environment
 from quintain.errors import EnvironmentFault, MissingExtra
 from quintain.types import Split, Task
+from quintain.worlds.guess.game import Guess
 
 
 class World(Environment):

@@ -8,13 +8,13 @@ from typing import Literal
 import pytest
 
 import quintain
+from quintain.adapters.gym.environment import Gymnasium
 from quintain.environments.catalog import ADAPTERS, CATALOG, find, is_importing
-from quintain.environments.guess import Guess
-from quintain.environments.gym import Gymnasium
-from quintain.environments.keydoor import KeyDoor
 from quintain.environments.protocol import Environment, advance, begin, tool_action
 from quintain.errors import UsageError
 from quintain.types import Task
+from quintain.worlds.guess.game import Guess
+from quintain.worlds.keydoor.game import KeyDoor
 
 README_EXAMPLE = '''\
 import quintain
@@ -142,8 +142,8 @@ def test_knobs_by_value(query: str, knobs: tuple[object, ...], monkeypatch: pyte
         ("nowhere.py:World", "there is no file nowhere.py"),
         ("no_such_module:World", "there is no module no_such_module"),
         ("quintain.environments.gues:Guess", "there is no module quintain.environments.gues"),
-        ("quintain.environments.guess:Gues", "has no Gues; did you mean 'Guess'"),
-        ("quintain.environments.guess:WRITTEN", "which is no quintain.Environment"),
+        ("quintain.worlds.guess.game:Gues", "has no Gues; did you mean 'Guess'"),
+        ("quintain.worlds.guess.game:WRITTEN", "which is no quintain.Environment"),
         (":World", "write it as file.py:Class"),
         ("", "got ''"),
     ],

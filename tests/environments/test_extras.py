@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from quintain.adapters.nle.environment import NetHack
 from quintain.environments.extras import extra_module, extra_program, version_of
-from quintain.environments.nle import NetHack
 from quintain.errors import MissingExtra
 
 

@@ -8,8 +8,6 @@ import pytest
 from quintain.environments.boundary import refuse_training
 from quintain.environments.catalog import find
 from quintain.environments.check import check
-from quintain.environments.guess import Guess
-from quintain.environments.keydoor import KeyDoor
 from quintain.environments.mixture import Mixture, Part, parts_of
 from quintain.environments.noisy import noisy
 from quintain.environments.protocol import (
@@ -24,6 +22,8 @@ from quintain.environments.protocol import (
 )
 from quintain.errors import EnvironmentFault, UsageError
 from quintain.types import Action, StepResult, Task
+from quintain.worlds.guess.game import Guess
+from quintain.worlds.keydoor.game import KeyDoor
 
 
 class Bare(Environment):

@@ -3,12 +3,12 @@ import random
 import pytest
 
 from quintain.environments.baselines import play
-from quintain.environments.guess import Guess
-from quintain.environments.keydoor import KeyDoor
 from quintain.environments.noisy import Fallible, chatter, noisy, noisy_policy
 from quintain.environments.protocol import Environment, begin, tool_action
 from quintain.errors import UsageError
 from quintain.types import Action, Task
+from quintain.worlds.guess.game import Guess
+from quintain.worlds.keydoor.game import KeyDoor
 
 
 class Careless(Guess):

@@ -12,8 +12,6 @@ import pytest
 
 from quintain.environments.baselines import expert, play, random_policy
 from quintain.environments.catalog import find
-from quintain.environments.guess import Guess
-from quintain.environments.keydoor import KeyDoor
 from quintain.environments.measures import children
 from quintain.environments.probes import PROBES
 from quintain.environments.protocol import (
@@ -30,6 +28,8 @@ from quintain.environments.subject import Skipped, Subject
 from quintain.environments.worker import Worker, WorkerFault, ending
 from quintain.errors import EnvironmentFault, MissingExtra, SandboxError, UsageError
 from quintain.types import Action, Failure, Image, Text
+from quintain.worlds.guess.game import Guess
+from quintain.worlds.keydoor.game import KeyDoor
 
 ODD_WORLD = '''
 import os, sys

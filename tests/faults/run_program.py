@@ -19,14 +19,14 @@ from typing import Any, cast
 
 import torch
 
-import quintain.recipes.corpus
+import quintain.training.corpus
 from quintain.errors import QuintainError
-from quintain.recipes.rl import grpo
-from quintain.recipes.work import Work
+from quintain.methods.rl import grpo
 from quintain.store import faults
 from quintain.store.checkpoints import Checkpoints, damage
 from quintain.store.run import Run
-from quintain.trainers.learner import Learner
+from quintain.training.learner import Learner
+from quintain.training.work import Work
 
 STEPS, EVAL_EVERY = 20, 2
 HOUR = 3600.0
@@ -312,7 +312,7 @@ def main() -> None:
     """Do what the input asks."""
     root, kills, signals = Path(input()), int(input()), int(input())
     torch.set_num_threads(1)
-    quintain.recipes.corpus.NUM_EPISODES = 4
+    quintain.training.corpus.NUM_EPISODES = 4
     started = time.monotonic()
     counts = whole(root)
     report: dict[str, Any] = {

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 from tests.store.conftest import trajectory
-from tests.trainers.test_learner import nll, qwen, streams
+from tests.training.test_learner import nll, qwen, streams
 
 from quintain.data.pack import pack
 from quintain.errors import InvariantError, StoreError
 from quintain.store.run import Run
-from quintain.trainers.learner import Learner, Optimization
+from quintain.training.learner import Learner, Optimization
 from quintain.types import Batch, Loss, LossReport, Outputs
 
 NUM_TEARS, NUM_RACES = 60, 20

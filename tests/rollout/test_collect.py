@@ -14,7 +14,6 @@ from quintain.agents.protocol import Brief, Prompt
 from quintain.engines.local import Local
 from quintain.engines.protocol import Request, Sampling
 from quintain.engines.scripted import Script, Scripted
-from quintain.environments.guess import Guess
 from quintain.environments.protocol import Environment
 from quintain.environments.tools import tool
 from quintain.environments.worker import WorkerFault
@@ -36,6 +35,7 @@ from quintain.types import (
     Trajectory,
     derive_seed,
 )
+from quintain.worlds.guess.game import Guess
 
 FIRST = (2, 265, 19, 204, 204, 55, 74, 70, 72, 77, 226, 78, 89, 19, 3, 281, 19, 4)
 """<|system|>Go.⏎⏎Reach it.<|user|>A wall.<|assistant|>"""

@@ -8,11 +8,11 @@ from quintain.agents.protocol import Agent, Brief, Session
 from quintain.agents.rci import CRITICISE, Critique
 from quintain.engines.protocol import Request
 from quintain.engines.scripted import Scripted
-from quintain.environments.keydoor import KeyDoor
 from quintain.errors import InvariantError
 from quintain.rollout.collect import Limits, Rollout
 from quintain.text.chat import Chat
 from quintain.types import Action, Completion, as_content
+from quintain.worlds.keydoor.game import KeyDoor
 
 
 class Endless(Deliberation):

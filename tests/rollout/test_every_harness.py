@@ -14,8 +14,6 @@ from quintain.data.samples import imitation_samples, samples_from
 from quintain.engines.local import Local
 from quintain.engines.protocol import Request
 from quintain.engines.scripted import Scripted
-from quintain.environments.guess import Guess
-from quintain.environments.keydoor import KeyDoor
 from quintain.environments.protocol import Environment, Expert
 from quintain.errors import UsageError
 from quintain.losses.policy import reinforce
@@ -23,8 +21,10 @@ from quintain.models.tiny import build_tiny
 from quintain.rollout.collect import Limits, Rollout
 from quintain.safety.isolation import fault
 from quintain.text.chat import Chat
-from quintain.trainers.learner import Learner
+from quintain.training.learner import Learner
 from quintain.types import Action, Score, Trajectory
+from quintain.worlds.guess.game import Guess
+from quintain.worlds.keydoor.game import KeyDoor
 
 MORE = (
     "tools?calls=llama",

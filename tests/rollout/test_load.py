@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from quintain.environments.catalog import find
-from quintain.environments.guess import Guess
 from quintain.environments.protocol import Environment
 from quintain.errors import EnvironmentFault, UsageError
 from quintain.rollout.load import load, percentile
 from quintain.types import Action, StepResult, Task
+from quintain.worlds.guess.game import Guess
 
 
 class World(Environment):

@@ -9,13 +9,13 @@ import pytest
 from quintain.agents.harness import Choice, JsonTools, PlainText
 from quintain.agents.protocol import Agent, Brief
 from quintain.engines.scripted import Script, Scripted
-from quintain.environments.guess import Guess
-from quintain.environments.keydoor import KeyDoor
 from quintain.environments.protocol import Environment
 from quintain.errors import FailureRateError
 from quintain.rollout.collect import Limits, Rollout
 from quintain.text.chat import Chat
 from quintain.types import Action, Failure, Observation, Score, StepResult, Stop, Task, Trajectory, as_content
+from quintain.worlds.guess.game import Guess
+from quintain.worlds.keydoor.game import KeyDoor
 
 
 def expert(environment: Environment, rng: Random, seen: Sequence[Any]) -> Action:

@@ -17,7 +17,6 @@ from quintain.engines.protocol import Request
 from quintain.engines.scripted import Scripted
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment, Expert
-from quintain.environments.twocards import TwoCards
 from quintain.errors import EnvironmentFault
 from quintain.losses.policy import reinforce
 from quintain.models.tiny import build_tiny
@@ -25,8 +24,9 @@ from quintain.rollout.collect import Limits, Rollout
 from quintain.rollout.episode import acting_seat
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
-from quintain.trainers.learner import Learner
+from quintain.training.learner import Learner
 from quintain.types import Action, Score, StepResult, Task, Trajectory, as_text
+from quintain.worlds.twocards.game import TwoCards
 
 
 class Rounds(Environment):

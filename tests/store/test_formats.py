@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.store.conftest import trajectory
-from tests.trainers.test_learner import nll, qwen, streams
+from tests.training.test_learner import nll, qwen, streams
 
 from quintain.data.pack import pack
 from quintain.errors import StoreError
@@ -15,7 +15,7 @@ from quintain.models.fingerprint import fingerprint
 from quintain.store import faults
 from quintain.store.run import Run
 from quintain.store.schema import UPGRADES, VERSION
-from quintain.trainers.learner import Learner, Optimization
+from quintain.training.learner import Learner, Optimization
 from quintain.types import Failure
 
 SAVED = Path(__file__).with_name("formats")

@@ -4,24 +4,14 @@ A folder is checked as what it holds; everything else is the name of an environm
 changes nothing.
 """
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from quintain.cli.arguments import Parser, named_folder, whole_number
+from quintain.cli.findings import Line, report
 from quintain.cli.preflight import check_recipe
-from quintain.cli.tables import show
 from quintain.errors import EnvironmentFault, ModelError, QuintainError, StoreError, UsageError
-from quintain.recipes.names import RECIPES
-
-
-class Line(NamedTuple):
-    """One thing that was looked at; `state` is pass, fail or skip."""
-
-    name: str
-    state: str
-    detail: str
+from quintain.methods.names import RECIPES
 
 
 def check(argv: Sequence[str]) -> int:
@@ -70,8 +60,8 @@ def is_run(folder: Path) -> bool:
 
 def check_environment(spec: str, episodes: int, deadline: int, is_json: bool) -> int:
     """Run the conformance suite, with so many seconds for each probe, and return the exit status."""
-    from quintain.cli.rehearsal import named
     from quintain.environments.check import check as conformance
+    from quintain.environments.rehearsal import named
 
     named(spec)
     found = conformance(spec, episodes=episodes, deadline=deadline)
@@ -81,9 +71,9 @@ def check_environment(spec: str, episodes: int, deadline: int, is_json: bool) ->
 
 def check_grades(spec: str, num_tasks: int, calls: int, is_json: bool) -> int:
     """Grade the first `num_tasks` tasks `calls` times each way and return the exit status."""
-    from quintain.cli.rehearsal import named
     from quintain.environments.boundary import blamed
     from quintain.environments.grades import graded
+    from quintain.environments.rehearsal import named
 
     recipe = named(spec)
     with blamed(spec):
@@ -101,8 +91,8 @@ def check_grades(spec: str, num_tasks: int, calls: int, is_json: bool) -> int:
 def check_load(spec: str, instances: int, is_json: bool) -> int:
     """Play four random episodes in each of `instances` at once and return the exit status."""
     from quintain.cli.loading import load_lines
-    from quintain.cli.rehearsal import named
     from quintain.environments.boundary import blamed
+    from quintain.environments.rehearsal import named
     from quintain.rollout.load import load
 
     recipe = named(spec)
@@ -146,24 +136,3 @@ def attempt(name: str, probe: Callable[[], str]) -> Line:
         return Line(name, "pass", probe())
     except QuintainError as error:
         return Line(name, "fail", str(error))
-
-
-def report(
-    target: str,
-    lines: Sequence[Line],
-    is_json: bool,
-    fault: type[QuintainError],
-    measured: dict[str, float] | None = None,
-) -> int:
-    """Print the findings and return 0, or the exit status of `fault` when one of them is a failure."""
-    num_failed = sum(line.state == "fail" for line in lines)
-    if is_json:
-        rows = [line._asdict() for line in lines]
-        found = {"target": target, "has_passed": not num_failed, "findings": rows, "measured": measured or {}}
-        print(json.dumps(found, indent=2))
-    else:
-        verdict = f"{num_failed} of {len(lines)} failed" if num_failed else "passed"
-        show(("probe", "state", "detail"), lines, target)
-        took = f" in {measured['seconds']:.0f} s" if measured and "seconds" in measured else ""
-        print(f"{target}: {verdict}{took}")
-    return fault.exit_code if num_failed else 0

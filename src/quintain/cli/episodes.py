@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quintain.cli.custody import looked_after
 from quintain.data import messages
 from quintain.environments.boundary import asked, checked_instructions
 from quintain.environments.catalog import find
@@ -19,6 +18,7 @@ from quintain.eval.evaluate import evaluate
 from quintain.models.load import load_tokenizer
 from quintain.store import Run
 from quintain.text.chat import Chat
+from quintain.training.custody import looked_after
 from quintain.types import Score, Trajectory
 
 if TYPE_CHECKING:

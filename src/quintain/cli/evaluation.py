@@ -36,7 +36,7 @@ def evaluate(argv: Sequence[str]) -> int:
     temperature = positive(arguments.temperature, "--temperature")
     target = named_model(arguments.target, arguments.runs)
 
-    from quintain.cli import launch
+    from quintain import api as launch
 
     found, _ = launch.evaluate(
         target, arguments.environment, episodes=episodes, seed=seed, temperature=temperature
@@ -97,7 +97,7 @@ def collect(argv: Sequence[str]) -> int:
     if agent not in ("expert", "random"):
         agent = named_model(agent, arguments.runs)
 
-    from quintain.cli import launch
+    from quintain import api as launch
     from quintain.cli.episodes import write_messages, write_run
     from quintain.eval.evaluate import evaluate as evaluated
 

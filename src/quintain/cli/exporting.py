@@ -52,7 +52,7 @@ def shares(text: str | None, num: int) -> list[float]:
 
 def export_mean(folders: Sequence[Path], weights: Sequence[float], out: Path) -> str:
     """Write the weighted mean of the models of the runs `folders`: specialists as one (UI-TARS-2, arXiv 2509.02544)."""
-    from quintain.cli import launch
+    from quintain import api as launch
     from quintain.models.merge import merged
     from quintain.models.save import save
 
@@ -68,7 +68,7 @@ def export_mean(folders: Sequence[Path], weights: Sequence[float], out: Path) ->
 
 def export_model(folder: Path, out: Path) -> str:
     """Write the model of the run `folder` as a Hugging Face folder."""
-    from quintain.cli import launch
+    from quintain import api as launch
     from quintain.models.save import save
     from quintain.store.creation import read_settings
 

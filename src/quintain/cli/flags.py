@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Literal, get_args, get_origin
 
 from quintain.cli.arguments import Parser
-from quintain.recipes.knobs import Knob, parts_of
-from quintain.recipes.wording import shown, words
+from quintain.config.knobs import Knob, parts_of
+from quintain.config.wording import shown, words
 
 PREFIX = "setting:"
 """Keeps a field called ``name`` apart from the command's own flags."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from quintain.cli.arguments import Parser, whole_number
-from quintain.cli.method_table import METHODS
 from quintain.cli.tables import show
 from quintain.errors import UsageError
+from quintain.methods.table import METHODS
 
 MEASURES = ("noop", "random", "expert", "steps_per_second")
 """Columns of scores; see `quintain.environments.scores`."""

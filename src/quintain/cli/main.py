@@ -5,7 +5,6 @@ it; with QUINTAIN_TRACEBACK=1 it is raised as it is.
 """
 
 import contextlib
-import errno
 import importlib
 import io
 import os
@@ -16,15 +15,13 @@ from typing import NamedTuple, cast
 from quintain.errors import (
     EXIT_CODES,
     INTERRUPTED_EXIT_CODE,
+    PROBLEM_OF_THE_DISK,
     QuintainError,
     StoreError,
     UsageError,
     suggestion,
 )
 
-PROBLEM_OF_THE_DISK = frozenset(
-    [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO]
-)
 TRACEBACK_VARIABLE = "QUINTAIN_TRACEBACK"
 
 

@@ -32,8 +32,8 @@ def play(argv: Sequence[str]) -> int:
     if arguments.split not in ("train", "eval"):
         raise UsageError(f"--split: got {arguments.split!r}; choose train or eval")
 
-    from quintain.cli.rehearsal import named
     from quintain.environments.boundary import blamed
+    from quintain.environments.rehearsal import named
 
     recipe = named(arguments.environment)
     with blamed(recipe.spec), closing(recipe()) as environment:

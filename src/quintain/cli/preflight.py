@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from quintain.errors import InvariantError
 
 if TYPE_CHECKING:
-    from quintain.recipes.preflight import Piece
+    from quintain.training.preflight import Piece
 
 STYLES = {"prompt": "dim", "masked": "yellow", "trained": "bold green"}
 
@@ -20,9 +20,9 @@ def check_recipe(argv: Sequence[str]) -> int:
     """Run the preflight of the recipe that the first argument names and return the exit status."""
     from quintain.cli.settings import configuration
     from quintain.cli.training import first_line, train_parser
-    from quintain.recipes.configure import build
-    from quintain.recipes.knobs import knobs
-    from quintain.recipes.names import recipe_module
+    from quintain.config.knobs import knobs
+    from quintain.methods.names import recipe_module
+    from quintain.training.configure import build
 
     recipe, *rest = argv
     module = recipe_module(recipe)
@@ -31,9 +31,9 @@ def check_recipe(argv: Sequence[str]) -> int:
     arguments = parser.read(rest)
     values = configuration(recipe, module.Config, arguments.config, arguments)
 
-    from quintain.cli.checking import Line, report
-    from quintain.cli.launch import check_parts
-    from quintain.recipes.preflight import preflight
+    from quintain.api import check_parts
+    from quintain.cli.findings import Line, report
+    from quintain.training.preflight import preflight
 
     job = build(module.Config, values, f"check {recipe}")
     check_parts(job)

@@ -31,11 +31,11 @@ def serve(argv: Sequence[str]) -> int:
     port = PORTS[protocol] if arguments.port is None else whole_number(arguments.port, "--port")
     most = whole_number(arguments.instances, "--instances", least=1)
 
-    from quintain.cli.rehearsal import ready
-    from quintain.environments.http_json import key_in
-    from quintain.environments.listener import Listener
-    from quintain.environments.serve_agentgym import agentgym_service
-    from quintain.environments.serve_openenv import openenv_service
+    from quintain.environments.rehearsal import ready
+    from quintain.processes.http_json import key_in
+    from quintain.serve.agentgym import agentgym_service
+    from quintain.serve.listener import Listener
+    from quintain.serve.openenv import openenv_service
 
     make = ready(arguments.environment)
     token = key_in(arguments.token_file)

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from quintain.cli.flags import PREFIX
 from quintain.errors import ConfigError, StoreError, UsageError, suggestion
-from quintain.recipes.configure import build, checked_values, read_texts
+from quintain.training.configure import build, checked_values, read_texts
 
 KEYS_OF_A_RUN = frozenset(["schema", "name", "recipe", "created", "config"])
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from quintain.cli.arguments import Parser, named_folder
 from quintain.cli.flags import add_flags
+from quintain.config.knobs import Knob, knobs
+from quintain.config.outline import outline
 from quintain.errors import INTERRUPTED_EXIT_CODE, UsageError, suggestion
-from quintain.recipes.knobs import Knob, knobs
-from quintain.recipes.names import RECIPES, recipe_module
-from quintain.recipes.outline import outline
+from quintain.methods.names import RECIPES, recipe_module
 
 RUNS = "runs"
 ROOT_HELP = "folder that holds the runs (default runs)"
@@ -45,7 +45,7 @@ def train(argv: Sequence[str]) -> int:
     values = configuration(recipe, module.Config, arguments.config, arguments)
     name = free_name(Path(arguments.runs), recipe) if arguments.run is None else arguments.run
 
-    from quintain.cli import launch
+    from quintain import api as launch
     from quintain.store import run_folder
 
     folder = run_folder(Path(arguments.runs), name)
@@ -77,7 +77,7 @@ def resume(argv: Sequence[str]) -> int:
     arguments = parser.read(argv)
     folder = named_folder(arguments.run, arguments.runs)
 
-    from quintain.cli import launch
+    from quintain import api as launch
 
     try:
         launch.resume(folder)

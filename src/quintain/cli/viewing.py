@@ -36,7 +36,7 @@ def view(argv: Sequence[str]) -> int:
 def written(run: "Run") -> Path:
     """Write the report of `run`, print its curve if a policy was trained, and return the report."""
     if (run.folder / "start").is_dir():
-        from quintain.cli import launch
+        from quintain import api as launch
 
         launch.conclude(run)
         return run.folder / "report.html"

@@ -13,13 +13,13 @@ from concurrent.futures import Future, as_completed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from quintain.benchmarks.sweep import overrides, store, workers
 from quintain.cli.arguments import Parser, whole_number
-from quintain.cli.bench import overrides, store, workers
 from quintain.cli.tables import show
 from quintain.errors import UsageError, suggestion
 
 if TYPE_CHECKING:
-    from quintain.recipes.world_benchmarks import Imitated, World
+    from quintain.benchmarks.world_trials import Imitated, World
 
 COLUMNS = ("world", "share of the expert's success", "imitator", "expert", "parameters", "minutes")
 
@@ -47,7 +47,7 @@ def worlds(argv: Sequence[str]) -> int:
     settings, root = overrides(arguments.set), Path(arguments.runs or f"runs/{kind}")
     root.mkdir(parents=True, exist_ok=True)
 
-    from quintain.recipes.world_benchmarks import check_same, row
+    from quintain.benchmarks.world_trials import check_same, row
 
     found: dict[str, dict[int, Imitated]] = {world.name: {} for world in chosen}
     rows: dict[str, dict[str, Any]] = {}
@@ -82,7 +82,7 @@ def worlds(argv: Sequence[str]) -> int:
 
 def page(results: Path, file: Path) -> int:
     """Write `results` into the page `file`."""
-    from quintain.recipes.world_benchmarks import with_table
+    from quintain.benchmarks.world_trials import with_table
 
     for path in (results, file):
         if not path.exists():
@@ -101,7 +101,7 @@ def named(only: str | None, *, through_agents: bool) -> "list[World]":
     Raises:
         UsageError: there is no such world.
     """
-    from quintain.recipes.world_benchmarks import HARNESSES, WORLDS
+    from quintain.benchmarks.world_trials import HARNESSES, WORLDS
 
     known = {world.name: world for world in (HARNESSES if through_agents else WORLDS)}
     names = list(known) if only is None else [name.strip() for name in only.split(",") if name.strip()]
@@ -115,7 +115,7 @@ def _imitated(
     wanted: "Sequence[tuple[World, int]]", jobs: int, root: Path, settings: Mapping[str, Any]
 ) -> "Iterator[tuple[World, int, Imitated]]":
     """Yield (world, seed, result) as they are done."""
-    from quintain.recipes.world_benchmarks import imitate
+    from quintain.benchmarks.world_trials import imitate
 
     if jobs == 1:
         for world, seed in wanted:

@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quintain.engines.decoder import effective_weight, joined, rounded
+from quintain.models.cpu.native import call, fits
 from quintain.models.families import backbone, head, head_sizes
-from quintain.models.native import call, fits
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

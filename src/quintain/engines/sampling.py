@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from quintain.models.native import call, fits
+from quintain.models.cpu.native import call, fits
 
 if TYPE_CHECKING:
     from quintain.engines.protocol import Guide

@@ -1,5 +1,6 @@
-"""Worlds an agent acts in: the protocol, the embedded worlds, the adapters, the catalogue and the checker.
+"""What an environment is: the protocol, tools, catalogue, workers, mixtures and the conformance suite.
 
-One file per world or adapter. The one rule: a wrong action is the policy's mistake and comes back as
-text; what the world itself breaks is an `EnvironmentFault`, never a reward.
+The built-in environments stand in `quintain.worlds`, those of other people in `quintain.adapters`. A wrong action is
+the policy's mistake and comes back as text; what the environment itself breaks is an `EnvironmentFault`, never a
+reward.
 """

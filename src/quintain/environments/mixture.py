@@ -16,7 +16,6 @@ from typing import Any, Self, cast
 
 from quintain.data.spread import Spread
 from quintain.environments.baselines import random_action
-from quintain.environments.catalog import MIXTURE, find
 from quintain.environments.noisy import Fallible
 from quintain.environments.protocol import (
     Environment,
@@ -29,6 +28,7 @@ from quintain.environments.protocol import (
     begin,
     environment_name,
 )
+from quintain.environments.specs import MIXTURE, find_single
 from quintain.errors import EnvironmentFault, UsageError
 from quintain.types import Action, Observation, Split, StepResult, Task, ToolSpec
 
@@ -162,7 +162,7 @@ class Mixture(Environment):
     def _part(self, name: str) -> Environment:
         """Return the environment `name`."""
         if name not in self._built:
-            self._built[name] = find(self._parts[name].spec)()
+            self._built[name] = find_single(self._parts[name].spec)()
         return self._built[name]
 
     def _acting(self) -> Environment:
@@ -231,7 +231,7 @@ def _described(worlds: str) -> _Description:
     shared, tags = set(CAPABILITIES), set[str]()
     turns, low, high, evaluation_only = 0, 0.0, 0.0, False
     for part in parts_of(worlds):
-        with closing(find(part.spec)()) as environment:
+        with closing(find_single(part.spec)()) as environment:
             shared = {capability for capability in shared if isinstance(environment, capability)}
             tags |= type(environment).tags
             turns = max(turns, environment.max_turns)

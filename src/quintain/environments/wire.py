@@ -21,6 +21,8 @@ from quintain.types import (
 )
 
 Row = dict[str, Any]
+OURS = "quintain"
+"""The key under which our clients find what foreign ones do not need."""
 
 
 def observation_row(observation: Observation) -> str | list[Any]:

@@ -17,10 +17,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from quintain.models import fused
+from quintain.models.cpu import fused
+from quintain.models.cpu.fused import Families, Rotation, Sizes
+from quintain.models.cpu.native import fits
 from quintain.models.families import Backbone, Layer, Norm, backbone, head, head_sizes
-from quintain.models.fused import Families, Rotation, Sizes
-from quintain.models.native import fits
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

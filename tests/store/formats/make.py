@@ -8,13 +8,13 @@ import os
 from pathlib import Path
 
 from tests.store.conftest import trajectory
-from tests.trainers.test_learner import nll, qwen, streams
+from tests.training.test_learner import nll, qwen, streams
 
 from quintain.data.pack import pack
 from quintain.models.fingerprint import fingerprint
 from quintain.store.run import Run
 from quintain.store.schema import VERSION
-from quintain.trainers.learner import Learner, Optimization
+from quintain.training.learner import Learner, Optimization
 from quintain.types import Failure
 
 STEPS = 3

@@ -1,0 +1,4 @@
+"""AgentDojo (arXiv 2406.13352): tool use in simulated workplaces, with and without planted instructions.
+
+Start at `environment`.
+"""

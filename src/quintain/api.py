@@ -1,0 +1,253 @@
+"""Starting, resuming and using runs: what the command line and `quintain.train` call.
+
+``quintain.train("grpo", environment=Guess, model="tiny")`` is `train`. The one rule: a run is never replaced
+or continued unless that was asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Generator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quintain.agents.catalog import AUTO
+from quintain.curriculum.streams import Uniform, held_out
+from quintain.dashboard.curve import learning_curve_png, terminal_curve
+from quintain.dashboard.report import write_report
+from quintain.engines.local import Local
+from quintain.environments.boundary import asked, tasks_of
+from quintain.environments.catalog import EnvironmentSpec, is_importing
+from quintain.environments.protocol import Environment, Expert
+from quintain.environments.rehearsal import ready
+from quintain.errors import ModelError, UsageError
+from quintain.eval.evaluate import Evaluation
+from quintain.eval.evaluate import evaluate as evaluated
+from quintain.methods.names import recipe_module
+from quintain.models.load import LoadedModel, check_folder, find_folder, load, load_tokenizer
+from quintain.rollout.collect import Limits, Rollout
+from quintain.store.creation import JOURNAL
+from quintain.store.names import run_folder
+from quintain.store.run import Run
+from quintain.text.chat import Chat
+from quintain.training.configure import build
+from quintain.training.custody import looked_after
+from quintain.training.job import Job
+from quintain.training.learner import Learner
+from quintain.training.policy import expert_action, harness, new_model, new_tokenizer, valid_action
+from quintain.training.progress import Display
+from quintain.training.summary import evaluations, summary
+from quintain.training.work import MODEL, START
+from quintain.types import Trajectory, derive_seed
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+LOG = logging.getLogger(__name__)
+ROOT = Path("runs")
+TEACHERS = {"expert": expert_action, "random": valid_action}
+"""Agents of `collect` that need no model."""
+
+
+def train(
+    recipe: str,
+    *,
+    environment: str | type[Environment] | None = None,
+    run: str | None = None,
+    root: str | Path = ROOT,
+    replace: bool = False,
+    config: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> Path:
+    """Train with `recipe` and return the folder of the run.
+
+    A module may call this at its end and still be named as ``file.py:Class``: while a command imports it for
+    its environments, nothing is trained.
+
+    Args:
+        recipe: name of a recipe, such as ``grpo`` (see ``quintain methods``).
+        environment: name in the catalogue, or an `Environment` class.
+        run: name of the run; recipe and time when None.
+        root: folder that holds the runs.
+        replace: delete an earlier run of this name.
+        config: values of the recipe's `Config`.
+        fields: more of them; ``train("grpo", model="tiny", steps=50)``.
+
+    Raises:
+        UsageError: unknown recipe, environment or configuration key, or a run that exists.
+    """
+    name = run or f"{recipe}-{time.strftime('%Y%m%d-%H%M%S')}"
+    folder = run_folder(Path(root), name)
+    if is_importing():
+        LOG.info("train(%r) is not carried out: the module is imported for its environments", recipe)
+        return folder
+    module = recipe_module(recipe)
+    values = {**(config or {}), **fields}
+    if environment is not None:
+        values["environment"] = environment if isinstance(environment, str) else class_name(environment)
+    settings = build(module.Config, values, f"train({recipe!r})")
+    check_parts(settings)
+    new = Run.create(folder, recipe=recipe, config=asdict(settings), replace=replace)
+    with looked_after(new, start=START, is_new=True) as opened:
+        module.train(settings, opened)
+        conclude(opened)
+    return folder
+
+
+def check_parts(job: Job) -> None:
+    """Raise the error of an environment that does not work, or of a model that is not there."""
+    ready(job.environment, for_training=True)
+    if job.eval_environment:
+        ready(job.eval_environment)
+    if new_model(job.model) is None:
+        check_folder(find_folder(job.model), job.model)
+
+
+def resume(folder: str | Path) -> Path:
+    """Continue the run in `folder` after its newest checkpoint and return the folder."""
+    with looked_after(Run.open(Path(folder)), start=START, is_new=False) as run:
+        module = recipe_module(run.recipe)
+        module.train(build(module.Config, run.config, f"{folder}/config.json"), run)
+        conclude(run)
+    return Path(folder)
+
+
+def conclude(run: Run) -> None:
+    """Draw the curve, write the report and print the summary of a finished run."""
+    rows = run.metrics()
+    folder = run.folder / (MODEL if (run.folder / MODEL).exists() else START)
+    learning_curve_png(rows, run.folder / "curve.png")
+    write_report(run, Chat(load_tokenizer(folder)).text)
+    if evaluations(run):
+        print(terminal_curve(rows))
+    print(summary(run))
+
+
+def evaluate(
+    target: str | Path,
+    environment: str | type[Environment] | None = None,
+    *,
+    episodes: int = 256,
+    seed: int = 0,
+    temperature: float = 1.0,
+) -> tuple[Evaluation, list[Trajectory]]:
+    """Return what `episodes` held-out tasks say of a model folder, a hub id or a run, and the episodes."""
+    spec = environment if environment is not None else environment_of(target)
+    make_environment = ready(spec)
+    loaded = policy_of(target)
+    agent = harness(loaded.tokenizer, make_environment, temperature=temperature, agent=harness_of(target))
+    with progressing("evaluation", episodes) as display:
+        rollout = Rollout(agent, make_environment, Local(loaded.model))
+        with closing(rollout):
+            groups = rollout.groups(
+                held_out(tasks_of(make_environment), episodes),
+                size=1,
+                seed=derive_seed("evaluation", seed),
+                on_episode=lambda _: display.advance(),
+            )
+    trajectories = [t for group in groups for t in group.trajectories]
+    return evaluated(trajectories), trajectories
+
+
+def collect(
+    environment: str | type[Environment],
+    agent: str = "expert",
+    *,
+    episodes: int = 100,
+    seed: int = 0,
+    split: str = "train",
+) -> tuple[list[Trajectory], PreTrainedTokenizerBase]:
+    """Return episodes of the expert, of random valid actions or of a model, and their tokenizer."""
+    if split not in ("train", "eval"):
+        raise UsageError(f"split: got {split!r}; choose train or eval")
+    make_environment = ready(environment, for_training=split == "train")
+    if agent == "expert":
+        require_expert(make_environment)
+    loaded = None if agent in TEACHERS else policy_of(agent)
+    tokenizer = new_tokenizer(make_environment, seed=seed) if loaded is None else loaded.tokenizer
+    rollout = Rollout(
+        harness(tokenizer, make_environment, temperature=1.0, agent=harness_of(agent)),
+        make_environment,
+        None if loaded is None else Local(loaded.model),
+        limits=Limits(max_failure_share=0.5),
+    )
+    tasks = Uniform(tasks_of(make_environment), "eval" if split == "eval" else "train").draw(0, episodes)
+    chosen = derive_seed("collect", seed)
+    with progressing("collecting", episodes) as display, closing(rollout):
+        if loaded is not None:
+            groups = rollout.groups(tasks, size=1, seed=chosen, on_episode=lambda _: display.advance())
+        else:
+            groups = rollout.demonstrations(
+                tasks, TEACHERS[agent], seed=chosen, on_episode=lambda _: display.advance()
+            )
+    return [t for group in groups for t in group.trajectories], tokenizer
+
+
+def require_expert(make_environment: EnvironmentSpec) -> None:
+    """Raise a `UsageError` if the environment has no expert."""
+    if not asked(make_environment, lambda environment: isinstance(environment, Expert)):
+        raise UsageError(
+            f"agent: got 'expert', but {make_environment.spec} has no expert_action; take random or a model"
+        )
+
+
+def policy_of(target: str | Path) -> LoadedModel:
+    """Return the newest model of a run (last, of a checkpoint, first), or that of a folder or hub id."""
+    folder = Path(target)
+    if not (folder / JOURNAL).exists():
+        return load(str(target))
+    if (folder / MODEL).exists():
+        return load(str(folder / MODEL))
+    if not (folder / START).exists():
+        raise ModelError(f"model of the run {folder}: got a run without one; name a run that was trained")
+    loaded = load(str(folder / START))
+    with Run.open(folder, writable=False) as run:
+        checkpoint = run.latest_checkpoint()
+    if checkpoint is not None:
+        Learner(loaded.model).load(checkpoint.folder)
+    return loaded
+
+
+def environment_of(target: str | Path) -> str:
+    """Return the environment that the run `target` was evaluated in; that of training, unless it says otherwise."""
+    if not (Path(target) / JOURNAL).exists():
+        raise UsageError(f"evaluating {target}: got no environment; name one with --environment")
+    with Run.open(Path(target), writable=False) as run:
+        return str(run.config.get("eval_environment") or run.config["environment"])
+
+
+def harness_of(target: str | Path) -> str:
+    """Return the name of the harness that the run `target` was trained with; ``auto`` for what is no run."""
+    if not (Path(target) / JOURNAL).exists():
+        return AUTO
+    with Run.open(Path(target), writable=False) as run:
+        return str(run.config.get("agent", AUTO))
+
+
+def class_name(environment: type[Environment]) -> str:
+    """Return a name that finds the class `environment` again: package.module:Class, or file.py:Class.
+
+    Raises:
+        UsageError: it cannot be found again, because it is in a function or a class, or typed in a shell.
+    """
+    home, name = environment.__module__, environment.__qualname__
+    if "." in name:
+        raise UsageError(f"environment: got the class {name}; define it at the top of a module")
+    if home != "__main__":
+        return f"{home}:{name}"
+    file = vars(sys.modules[home]).get("__file__")
+    if not file:
+        raise UsageError(f"environment: got the class {name} of no file; write it to one, and import it")
+    return f"{Path(file).resolve()}:{name}"
+
+
+@contextmanager
+def progressing(title: str, total: int) -> Generator[Display]:
+    """Show a bar of `total` episodes."""
+    with Display(title, total) as display:
+        display.phase(title, total)
+        yield display

@@ -1,0 +1,1 @@
+"""Benchmarks: methods against their baselines and worlds against their experts, over seeds."""

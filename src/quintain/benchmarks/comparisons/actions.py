@@ -1,0 +1,181 @@
+"""What is sampled and what it is paid for: scored actions, entropy, exploration, calls and their cost."""
+
+from quintain.benchmarks.comparisons.worlds import (
+    AGAIN,
+    ARMS,
+    ASKED,
+    BABY,
+    BOXES,
+    CALLS,
+    CRAFT,
+    EPISODES,
+    GROUPS,
+    GUESS,
+    HALF,
+    KEYS,
+    RATES,
+    TWO_RATES,
+    on,
+)
+from quintain.benchmarks.trials import Benchmark
+
+UNTRIED = {"episodes": 16, "discount": 0.0, "bonus": 0.1, "penalty": 0.2}
+"""a pull of a bandit earns at most 1/8, and less than a pull of an untried arm"""
+IMITATED = {"steps": 62, "batch_size": 16, "failures": True}
+"""as many updates of as many episodes of the teacher"""
+
+BRIEF = {"turn_tokens": 24, "long_turn": 0.1, "information": 0.1}
+"""a turn with the shortest thought has about as many tokens, one with the longest a third more"""
+SINGLE = {"turns": (1,)}
+
+ACTIONS: tuple[Benchmark, ...] = (
+    Benchmark(
+        name="coso_guess",
+        recipe="coso",
+        baseline="coso",
+        claim="Entropy where a token decides the action explores better than entropy everywhere.",
+        rates=TWO_RATES,
+        **on(GUESS, **GROUPS),
+        baseline_settings={"is_causal": False},
+    ),
+    Benchmark(
+        name="greedy",
+        recipe="greedy",
+        baseline="sft",
+        claim="Reinforcement with a bonus for what is untried raises coverage over imitating a greedy teacher alone.",
+        **on(ARMS),
+        settings=UNTRIED,
+        baseline_settings=IMITATED,
+        measure="eval/reward/coverage",
+    ),
+    Benchmark(
+        name="greedy_regret",
+        recipe="greedy",
+        baseline="sft",
+        claim="It lowers regret, too.",
+        **on(ARMS),
+        settings=UNTRIED,
+        baseline_settings=IMITATED,
+        measure="eval/reward/regret",
+        is_lower_better=True,
+    ),
+    Benchmark(
+        name="greedy_tries",
+        recipe="greedy",
+        baseline="greedy",
+        claim="Trying all arms first in training raises coverage over the bonus alone.",
+        **on(ARMS),
+        settings={**UNTRIED, "tries_all": True},
+        baseline_settings=UNTRIED,
+        measure="eval/reward/coverage",
+    ),
+    Benchmark(
+        name="greedy_tries_regret",
+        recipe="greedy",
+        baseline="greedy",
+        claim="Trying all arms first in training lowers regret below that of the bonus alone.",
+        **on(ARMS),
+        settings={**UNTRIED, "tries_all": True},
+        baseline_settings=UNTRIED,
+        measure="eval/reward/regret",
+        is_lower_better=True,
+        tried="Three worse arms are tried at a cost of 2.4 of 8 pulls, which four more pulls hardly earn back.",
+    ),
+    Benchmark(
+        name="glam",
+        recipe="glam",
+        baseline="ppo",
+        claim="Choosing among legal actions by their whole probability needs fewer steps than writing them.",
+        rates=RATES,
+        **on(BABY, **EPISODES),
+    ),
+    Benchmark(
+        name="glam_keydoor",
+        recipe="glam",
+        baseline="ppo",
+        claim="Choosing among legal actions by their whole probability needs fewer steps than writing them.",
+        **on(KEYS, **EPISODES, **HALF, most_turns=10_000),
+        at="run",
+        tried="16 updates of 24 actions and more each are few, and what differs most is the start of a seed, which "
+        "is of its own harness (success 0.56, 0.30 and 0.19; PPO: 0.27, 0.29 and 0.32).",
+    ),
+    Benchmark(
+        name="twosome",
+        recipe="twosome",
+        baseline="twosome",
+        claim="Scores divided by the words of an action beat plain sums where actions differ in length.",
+        rates=TWO_RATES,
+        **on(CRAFT, **EPISODES),
+        baseline_settings={"agent": "glam"},
+    ),
+    Benchmark(
+        name="rlsp",
+        recipe="rlsp",
+        baseline="rlsp",
+        claim="A reward for searching, kept apart from the outcome, helps to find it.",
+        rates=RATES,
+        **on(BOXES, **EPISODES, kl=0.0),
+        baseline_settings={"outcome_share": 1.0},
+        tried="A move has one token, so that the reward for search is a reward for moves.",
+    ),
+    Benchmark(
+        name="rlsp_sums",
+        recipe="rlsp",
+        baseline="rlsp",
+        claim="A reward for working things out, kept apart from the outcome, helps to find it.",
+        rates=TWO_RATES,
+        **on(AGAIN, **EPISODES, kl=0.0),
+        baseline_settings={"outcome_share": 1.0},
+        tried="It learned to call right answers wrong, so as to go on talking (6.0 of 6 turns), until in two seeds "
+        "hardly any was right: the gate against repetition does not see that, for the numbers differ.",
+    ),
+    Benchmark(
+        name="otc",
+        recipe="otc",
+        baseline="grpo",
+        claim="A policy that imitated needless searches comes to fewer of them (searches of an episode).",
+        **on(CALLS, **GROUPS),
+        measure="eval/calls/search",
+        is_lower_better=True,
+    ),
+    Benchmark(
+        name="otc_success",
+        recipe="otc",
+        baseline="grpo",
+        claim="Saving searches costs no success, within 2 points.",
+        **on(CALLS, **GROUPS),
+        no_worse_by=0.02,
+    ),
+    Benchmark(
+        name="act_more",
+        recipe="act_more",
+        baseline="scaling_inter",
+        claim="Of equal tokens, many short turns teach more than single turns do.",
+        **on(ASKED, **GROUPS),
+        settings=BRIEF,
+        baseline_settings=SINGLE,
+    ),
+    Benchmark(
+        name="act_more_turns",
+        recipe="act_more",
+        baseline="scaling_inter",
+        claim="Agents that learned from many turns act more (turns of an episode).",
+        **on(ASKED, **GROUPS),
+        settings=BRIEF,
+        baseline_settings=SINGLE,
+        measure="eval/turns",
+        tried="Half of the questions tell their facts, and the others take one search: the start makes 1.53 turns. "
+        "Trained on single turns, one seed unlearned to search (1.09), two did not.",
+    ),
+    Benchmark(
+        name="act_more_tokens",
+        recipe="act_more",
+        baseline="scaling_inter",
+        claim="They think less in a turn (tokens of a turn).",
+        **on(ASKED, **GROUPS),
+        settings=BRIEF,
+        baseline_settings=SINGLE,
+        measure="eval/tokens_per_turn",
+        is_lower_better=True,
+    ),
+)

@@ -1,0 +1,1 @@
+"""Configuration: a dataclass and its flags, files and help text."""

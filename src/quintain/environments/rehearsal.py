@@ -1,0 +1,58 @@
+"""A few random steps of an environment before anything is written for it.
+
+What a user's world breaks at once is told at once: as an `EnvironmentFault` with the way to look closer. The one
+rule: every call has a deadline.
+"""
+
+import random
+from contextlib import closing
+
+from quintain.environments.baselines import random_action
+from quintain.environments.boundary import (
+    answered,
+    blamed,
+    checked_instructions,
+    checked_tools,
+    refuse_training,
+)
+from quintain.environments.catalog import EnvironmentSpec, find
+from quintain.environments.protocol import Environment, advance, begin
+
+DEADLINE = 60.0
+"""Seconds that the rehearsal may take."""
+NUM_STEPS = 5
+
+
+def ready(spec: str | type[Environment], *, for_training: bool = False) -> EnvironmentSpec:
+    """Return how to build the environment `spec`, after a rehearsal.
+
+    Raises:
+        UsageError: there is no such environment, or it is not for training.
+        MissingExtra: its package is not installed.
+        EnvironmentFault: it cannot be imported or built, raises, hangs, or returns what it must not.
+    """
+    recipe = named(spec)
+    answered(recipe.spec, lambda: rehearse(recipe, for_training=for_training), seconds=DEADLINE)
+    return recipe
+
+
+def named(spec: str | type[Environment]) -> EnvironmentSpec:
+    """Return how to build the environment `spec`; what its file raises is its own fault."""
+    with blamed(str(spec)):
+        return find(spec)
+
+
+def rehearse(recipe: EnvironmentSpec, *, for_training: bool = False) -> int:
+    """Build an environment, take a few random steps, close it, and return how many steps it took."""
+    rng = random.Random(0)
+    with closing(recipe()) as environment:
+        if for_training:
+            refuse_training(environment)
+        checked_instructions(environment)
+        checked_tools(environment)
+        begin(environment, environment.task("train", 0))
+        for step in range(NUM_STEPS):
+            result = advance(environment, random_action(environment, rng))
+            if result.is_terminated or result.is_truncated:
+                return step + 1
+    return NUM_STEPS

@@ -1,0 +1,305 @@
+"""Specs of single environments: what ``keydoor?rooms=3`` or ``worlds.py:Guess`` builds.
+
+A spec is a name of the catalogue, ``file.py:Class`` or ``package.module:Class``; adapters take what they adapt after
+a slash, options follow a question mark. An unknown name or option is an error that names the nearest one, before
+anything is built. `quintain.environments.catalog` adds mixtures of several.
+"""
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import json
+import sys
+import types
+import typing
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import parse_qsl
+
+from quintain.environments.protocol import Environment
+from quintain.errors import UsageError, suggestion
+
+CATALOG: dict[str, str] = {
+    "agentdojo": "quintain.adapters.agentdojo.environment:AgentDojo",
+    "agentgym": "quintain.adapters.agentgym.environment:AgentGym",
+    "alfworld-engine": "quintain.adapters.alfworld.environment:AlfworldEngine",
+    "babyai": "quintain.adapters.babyai.environment:BabyAI",
+    "bandit": "quintain.worlds.bandit.game:Bandit",
+    "bfcl": "quintain.adapters.bfcl.environment:Bfcl",
+    "calc": "quintain.worlds.calc.game:Calc",
+    "collab": "quintain.worlds.collab.game:Collab",
+    "craft": "quintain.worlds.craft.game:Craft",
+    "crafter": "quintain.adapters.crafter.environment:Crafter",
+    "desk": "quintain.worlds.desk.game:Desk",
+    "guess": "quintain.worlds.guess.game:Guess",
+    "gymnasium": "quintain.adapters.gym.environment:Gymnasium",
+    "hopqa": "quintain.worlds.hopqa.game:HopQA",
+    "house": "quintain.worlds.house.game:House",
+    "http-tools": "quintain.adapters.http_tools.environment:HttpTools",
+    "keydoor": "quintain.worlds.keydoor.game:KeyDoor",
+    "miniwob": "quintain.adapters.miniwob.environment:MiniWoB",
+    "mcp": "quintain.adapters.mcp.environment:MCP",
+    "openenv": "quintain.adapters.openenv.environment:OpenEnv",
+    "nle": "quintain.adapters.nle.environment:NetHack",
+    "pettingzoo": "quintain.adapters.pettingzoo.environment:PettingZoo",
+    "plan": "quintain.worlds.plan.game:Plan",
+    "reasoning-gym": "quintain.adapters.reasoning_gym.environment:ReasoningGym",
+    "repo": "quintain.worlds.repo.game:Repo",
+    "room": "quintain.worlds.room.game:BoxRoom",
+    "scienceworld": "quintain.adapters.scienceworld.environment:ScienceWorld",
+    "screen": "quintain.worlds.screen.game:Screen",
+    "shop": "quintain.worlds.shop.game:Shop",
+    "sokoban": "quintain.worlds.sokoban.game:Sokoban",
+    "stream": "quintain.worlds.stream.game:Stream",
+    "sums": "quintain.worlds.sums.game:Sums",
+    "textarena": "quintain.adapters.textarena.environment:TextArena",
+    "textworld": "quintain.adapters.textworld.environment:TextWorld",
+    "twocards": "quintain.worlds.twocards.game:TwoCards",
+    "verifiers": "quintain.adapters.verifiers.environment:Verifiers",
+    "web": "quintain.worlds.web.game:Web",
+    "worker": "quintain.environments.worker:Worker",
+}
+ADAPTERS: dict[str, str] = {
+    "agentdojo": "agentdojo/slack",
+    "agentgym": "agentgym/127.0.0.1:36001",
+    "alfworld-engine": "alfworld-engine/clean",
+    "babyai": "babyai/GoToRedBallNoDists",
+    "bfcl": "bfcl/simple_python",
+    "crafter": "crafter/collect_drink",
+    "gymnasium": "gymnasium/FrozenLake-v1",
+    "miniwob": "miniwob/login-user",
+    "http-tools": "http-tools/FILE.json",
+    "mcp": "mcp/FILE.json",
+    "openenv": "openenv/127.0.0.1:8000",
+    "nle": "nle/NetHackStaircase-v0",
+    "pettingzoo": "pettingzoo/tictactoe_v3",
+    "reasoning-gym": "reasoning-gym/chain_sum",
+    "scienceworld": "scienceworld/find-living-thing",
+    "textarena": "textarena/TicTacToe-v0?opponent=random",
+    "textworld": "textworld/quest",
+    "verifiers": "verifiers/FILE.py",
+    "worker": "worker/guess",
+}
+"""Names that are followed by ``/`` and what to adapt, with an example of each."""
+ELSEWHERE = frozenset({"agentgym", "http-tools", "mcp", "openenv", "verifiers"})
+"""Adapters of what users bring, such as their own servers: their examples cannot be played."""
+MIXTURE = "mix:"
+"""What a spec begins with that names several environments; see `quintain.environments.mixture`."""
+_importing: ContextVar[bool] = ContextVar("importing", default=False)
+
+
+def is_importing() -> bool:
+    """Whether a user's module is being imported for its environments: it must not start to train."""
+    return _importing.get()
+
+
+@contextmanager
+def _importing_now() -> Generator[None]:
+    """Make `is_importing` true within."""
+    token = _importing.set(True)
+    try:
+        yield
+    finally:
+        _importing.reset(token)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentSpec:
+    """How to build an environment: calling it gives a fresh one.
+
+    Example: ``find("keydoor?rooms=3")`` is ``EnvironmentSpec(spec=..., kind=KeyDoor, knobs={"rooms": 3})``.
+    """
+
+    spec: str
+    kind: type[Environment]
+    subject: tuple[str, ...] = ()
+    """What an adapter adapts."""
+    knobs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def __call__(self) -> Environment:
+        """Build the environment."""
+        return cast(Any, self.kind)(*self.subject, **self.knobs)
+
+
+def find_single(spec: str | type[Environment]) -> EnvironmentSpec:
+    """Return how to build the one environment that `spec` names; `catalog.find` knows mixtures, too.
+
+    Raises:
+        UsageError: the name, class, file or knob does not exist, or a knob's value has the wrong type.
+        MissingExtra: the environment's package is not installed (when it is built).
+    """
+    if not isinstance(spec, str):
+        return EnvironmentSpec(spec=spec.__name__, kind=_checked_class(spec, spec.__name__))
+    place, _, query = spec.partition("?")
+    name, slash, subject = place.partition("/")
+    if name in CATALOG and (":" not in name):
+        kind = _load(CATALOG[name], spec)
+        if (name in ADAPTERS) != bool(subject) or (slash and not subject):
+            raise UsageError(_misplaced_subject(spec, name))
+        return EnvironmentSpec(
+            spec=spec, kind=kind, subject=(subject,) if subject else (), knobs=_knobs(kind, spec, query)
+        )
+    if ":" not in place:
+        names = sorted({*CATALOG, *ADAPTERS.values()} - set(ADAPTERS))
+        raise UsageError(f"environment: got {spec!r}; {suggestion(place, names)}, or give file.py:Class")
+    kind = _load(place, spec)
+    return EnvironmentSpec(spec=spec, kind=kind, knobs=_knobs(kind, spec, query))
+
+
+def _misplaced_subject(spec: str, name: str) -> str:
+    """Return what is wrong with the part of `spec` after the slash."""
+    if name in ADAPTERS:
+        return f"environment: got {spec!r}, which says nothing to adapt; write it as {ADAPTERS[name]}"
+    return (
+        f"environment: got {spec!r}; {name} takes nothing after a slash, give its knobs after a question mark"
+    )
+
+
+def _load(place: str, spec: str) -> type[Environment]:
+    """Return the class at ``file.py:Class`` or ``package.module:Class``."""
+    where, _, name = place.rpartition(":")
+    if not where or not name:
+        raise UsageError(f"environment: got {spec!r}; write it as file.py:Class or package.module:Class")
+    module = _file_module(Path(where), spec) if where.endswith(".py") else _named_module(where, spec)
+    members = vars(module)
+    if name not in members:
+        classes = [
+            key for key, value in members.items() if _is_environment(value) and value is not Environment
+        ]
+        raise UsageError(f"environment: got {spec!r}, but {where} has no {name}; {suggestion(name, classes)}")
+    return _checked_class(members[name], spec)
+
+
+def file_member(path: Path, name: str, spec: str) -> Any:
+    """Return what is called `name` in the Python file at `path`, which `spec` asks for.
+
+    Raises:
+        UsageError: there is no such file, or nothing of that name in it.
+    """
+    members = vars(_file_module(path, spec))
+    if name not in members:
+        near = suggestion(name, [key for key in members if not key.startswith("_")])
+        raise UsageError(f"function: got {spec!r}, but {path} has no {name or 'name'}; {near}")
+    return members[name]
+
+
+def _named_module(name: str, spec: str) -> types.ModuleType:
+    """Import module `name`; what breaks inside it is raised as it is."""
+    try:
+        with _importing_now():
+            return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        raise UsageError(
+            f"environment: got {spec!r}, but there is no module {error.name}; check its name"
+        ) from error
+
+
+def _file_module(path: Path, spec: str) -> types.ModuleType:
+    """Import the file at `path` once, under a name of its own; the program that runs is there already."""
+    if not path.is_file():
+        raise UsageError(f"environment: got {spec!r}, but there is no file {path}; check the path")
+    resolved = path.resolve()
+    program = sys.modules["__main__"]
+    if Path(vars(program).get("__file__") or "").resolve() == resolved:
+        return program
+    name = (
+        f"quintain_user_{resolved.stem}_{hashlib.blake2b(str(resolved).encode(), digest_size=6).hexdigest()}"
+    )
+    if name in sys.modules:
+        return sys.modules[name]
+    found = importlib.util.spec_from_file_location(name, resolved)
+    assert found is not None and found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    # Tools' annotations are resolved through sys.modules, so the module must be there while it runs.
+    sys.modules[name] = module
+    try:
+        with _importing_now():
+            found.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _is_environment(value: object) -> bool:
+    """Whether `value` is an environment class."""
+    return isinstance(value, type) and issubclass(value, Environment)
+
+
+def _checked_class(value: object, spec: str) -> type[Environment]:
+    """Return `value` if it is an environment class."""
+    if not _is_environment(value):
+        raise UsageError(
+            f"environment: got {spec!r}, which is no quintain.Environment; give a subclass of it"
+        )
+    return cast("type[Environment]", value)
+
+
+def _knobs(kind: type[Environment], spec: str, query: str) -> dict[str, Any]:
+    """Return the keyword arguments in `query`, checked against the constructor of `kind`."""
+    if not query:
+        return {}
+    parameters = inspect.signature(kind).parameters
+    known = [
+        name
+        for name, found in parameters.items()
+        if found.kind is found.KEYWORD_ONLY or not _is_subject(found)
+    ]
+    takes_any = any(found.kind is found.VAR_KEYWORD for found in parameters.values())
+    hints = typing.get_type_hints(kind.__init__)
+    knobs: dict[str, Any] = {}
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True)
+    except ValueError as error:
+        raise UsageError(f"knobs of {spec!r}: got {query!r}; write them as name=value&name=value") from error
+    for name, text in pairs:
+        if name not in known and not takes_any:
+            raise UsageError(f"knob of {spec!r}: got {name!r}; {suggestion(name, known)}")
+        knobs[name] = _value(spec, name, text, hints.get(name) if name in known else None)
+    return knobs
+
+
+def _is_subject(parameter: inspect.Parameter) -> bool:
+    """Whether `parameter` is filled by something else than a knob."""
+    return parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY)
+
+
+def _value(spec: str, name: str, text: str, hint: Any) -> Any:
+    """Return `text` as JSON where it is JSON, else as it is, if it fits the annotation `hint`."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = {"True": True, "False": False, "None": None}.get(text, text)
+    if hint is None or _fits(value, hint):
+        return value
+    if _fits(text, hint):
+        return text
+    raise UsageError(f"knob {name} of {spec!r}: got {text!r}; give {_words(hint)}")
+
+
+def _fits(value: object, hint: Any) -> bool:
+    """Whether `value` has the type `hint`, as far as that can be told."""
+    origin = typing.get_origin(hint)
+    if origin is typing.Literal:
+        return value in typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, part) for part in typing.get_args(hint))
+    if hint is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return not isinstance(hint, type) or isinstance(value, hint)
+
+
+def _words(hint: Any) -> str:
+    """Return the values `hint` admits, in words."""
+    if typing.get_origin(hint) is typing.Literal:
+        return " or ".join(repr(value) for value in typing.get_args(hint))
+    return getattr(hint, "__name__", str(hint))

@@ -1,0 +1,1 @@
+"""The loops that methods are values in."""

@@ -1,0 +1,71 @@
+"""L = -log σ(β [(log π/π_ref)(won) - (log π/π_ref)(lost)]): direct preference optimization (arXiv 2305.18290).
+
+Pairs are made from rollouts: of the episodes that the starting policy makes of one task, the best against the
+worst, where they differ. Log-ratios are summed over all tokens the policy sampled in an episode, as in the
+paper; prompts and observations are masked on both sides.
+
+Differences to the paper: the preference is the environment's outcome, not a person's; episodes have many turns
+(the trajectory-level pairs of ETO, 2403.02502); AdamW instead of RMSprop. The better side is imitated as well (RPO,
+2404.19733): failed episodes are the long ones, and the loss alone is content to make both sides unlikely.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from quintain.data.pairs import best_and_worst
+from quintain.data.samples import pair_samples
+from quintain.errors import DataError
+from quintain.losses.preference import dpo, rpo
+from quintain.store.run import Run
+from quintain.training.job import Job
+from quintain.training.work import Work, opened
+from quintain.types import Pair
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(Job):
+    """Configuration of direct preference optimization."""
+
+    steps: int = 60
+    learning_rate: float = 1e-4
+    eval_every: int = 20
+    beta: float = 0.1
+    """Strength of the pull towards the starting policy."""
+    imitation_weight: float = 1.0
+    """Weight of imitating the better side as well (RPO, 2404.19733); 0 is DPO as published."""
+    tasks: int = 256
+    """Tasks that pairs are made from."""
+    group_size: int = 8
+    """Episodes of a task."""
+    batch_size: int = 32
+    """Pairs of a step."""
+
+
+def train(config: Config, run: Run) -> None:
+    """Train until `config.steps`, continuing where `run` was left."""
+    loss = rpo(config.beta, alpha=config.imitation_weight) if config.imitation_weight else dpo(config.beta)
+    with opened(config, run, has_reference=True) as work:
+        pairs = preferences(work, config)
+        for step in work.steps():
+            chosen = np.random.default_rng(work.seed("pairs", step)).permutation(len(pairs))[
+                : config.batch_size
+            ]
+            batches = [
+                work.learner.with_reference(b) for b in work.batches(pair_samples([pairs[i] for i in chosen]))
+            ]
+            report = work.learner.step(batches, loss)
+            work.commit(step, (), report, {"dpo/pairs": float(len(pairs))})
+
+
+def preferences(work: Work, config: Config) -> Sequence[Pair]:
+    """Return the pairs among the starting policy's episodes; a resumed run reads them from the journal."""
+    groups = work.starting_groups(tasks=config.tasks, size=config.group_size)
+    pairs = best_and_worst(groups)
+    if not pairs:
+        raise DataError(
+            f"pairs from {config.tasks} tasks: got none whose episodes differ in outcome; raise tasks or "
+            "group_size, or change demonstrations so that the starting policy solves some and not all"
+        )
+    return pairs

@@ -1,0 +1,77 @@
+"""R = outcome + information - long turns: short thinking, more acting (an article on multi-step RL).
+
+In a world that answers, acting is how one learns: a turn that leads to a state which is new in its episode
+earns a little, a turn of more tokens than its budget loses a little, and the rest is the outcome, compared
+within the group.
+
+Differences to the article: it names no paper and no constants; information is counted in new states. Tokens per
+turn, turns per episode and answers without evidence are logged. The horizon does not grow. Measured on synthetic
+questions, in a harness with thoughts that say nothing (`react?filler=3`), against training on episodes of one turn.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from quintain.credit.group import group_relative
+from quintain.losses.policy import clipped
+from quintain.methods.loops.method import Method, Needs
+from quintain.methods.loops.on_policy import train as train_by
+from quintain.methods.rl.parts.collecting import grouped
+from quintain.methods.rl.parts.group_job import GroupJob
+from quintain.methods.rl.parts.updating import policy_update
+from quintain.rewards.conduct import environment_reward, new_state_bonus
+from quintain.rewards.search import over_turn_budget
+from quintain.rewards.terms import apply_all
+from quintain.store.run import Run
+from quintain.types import Group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(GroupJob):
+    """Configuration of short thinking, more acting."""
+
+    turn_tokens: int = 16
+    """Tokens of a turn from which on they cost."""
+    long_turn: float = 0.1
+    """Reward lost by a turn of twice as many."""
+    information: float = 0.05
+    """Reward of a turn that leads to a new state."""
+    clip_high: float = 0.28
+    """The ratio is clipped to 0.8 … 1 + this."""
+
+
+def method(config: Config) -> Method:
+    """Return the method as `config` describes it."""
+    terms = (
+        environment_reward(),
+        over_turn_budget(config.turn_tokens, config.long_turn),
+        new_state_bonus(config.information),
+    )
+    return Method(
+        collect=grouped(config.tasks, config.group_size),
+        reward=partial(apply_all, terms=terms),
+        credit=lambda work, groups: group_relative(groups),
+        update=policy_update(clipped(0.2, config.clip_high)),
+        needs=Needs(state_keys=True),
+        measure=conduct,
+    )
+
+
+def conduct(groups: Sequence[Group]) -> Mapping[str, float]:
+    """Return tokens per turn, turns per episode, and the share of episodes that ended without seeing a second state."""
+    scored = [t for group in groups for t in group.scored]
+    turns = [turn for t in scored for turn in t.turns]
+    if not turns:
+        return {}
+    blind = [len({turn.state_key for turn in t.turns}) < 2 for t in scored]
+    return {
+        "acting/tokens_per_turn": sum(len(turn.completion.token_ids) for turn in turns) / len(turns),
+        "acting/turns": len(turns) / len(scored),
+        "acting/without_evidence": sum(blind) / len(blind),
+    }
+
+
+def train(config: Config, run: Run) -> None:
+    """Train until `config.steps`, continuing where `run` was left."""
+    train_by(config, run, method(config))

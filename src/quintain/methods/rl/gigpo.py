@@ -1,0 +1,65 @@
+"""A = A_episode + ω A_step, A_step among equal states of a task: group-in-group, GiGPO (arXiv 2505.10978).
+
+Episodes of one task meet the same states. Where they do, the actions taken there are compared by their discounted
+returns: credit for a step without a critic and without more rollouts. With unique states it is GRPO.
+
+Differences to the official code: A_episode compares episodes, not their steps, so long ones do not count more; the
+token stream of an episode is one stream, not one prompt per step; one update per step. Success pays what the
+environment says, not 10; a step has 8 tasks instead of 16. Measured on BabyAI and on keys and doors (`keydoor`),
+where the paper has ALFWorld and WebShop.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+from quintain.credit.anchor import state_anchored
+from quintain.credit.group import Std
+from quintain.losses.compose import combine
+from quintain.losses.kl import kl_penalty
+from quintain.losses.policy import clipped
+from quintain.methods.loops.method import Method, Needs
+from quintain.methods.loops.on_policy import train as train_by
+from quintain.methods.rl.parts.collecting import grouped
+from quintain.methods.rl.parts.group_job import GroupJob
+from quintain.methods.rl.parts.updating import Plan, policy_update
+from quintain.rewards.conduct import environment_reward, invalid_action_penalty
+from quintain.rewards.terms import apply_all
+from quintain.store.run import Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(GroupJob):
+    """Configuration of GiGPO."""
+
+    step_weight: float = 1.0
+    """ω, weight of the advantage among equal states."""
+    discount: float = 0.95
+    """γ of the returns that are compared in a state, per turn."""
+    std: Std = "unbiased"
+    """Standard deviation that both levels are divided by; none leaves them undivided."""
+    invalid_penalty: float = 0.1
+    """Reward lost by an action that cannot be carried out."""
+    kl: float = 0.0
+    """Weight of the KL (k3) to the starting policy in the loss; the paper has 0.01."""
+
+
+def method(config: Config) -> Method:
+    """Return GiGPO as `config` describes it."""
+    has_kl = config.kl > 0
+    loss = combine((clipped(), 1.0), (kl_penalty("k3"), config.kl)) if has_kl else clipped()
+    plan = Plan(aggregation="sequence_mean", keeps_zeros=has_kl)
+    terms = (environment_reward(), invalid_action_penalty(config.invalid_penalty))
+    return Method(
+        collect=grouped(config.tasks, config.group_size),
+        reward=partial(apply_all, terms=terms),
+        credit=lambda work, groups: state_anchored(
+            groups, weight=config.step_weight, discount=config.discount, std=config.std
+        ),
+        update=policy_update(loss, plan, has_reference=has_kl),
+        needs=Needs(reference=has_kl, state_keys=True),
+    )
+
+
+def train(config: Config, run: Run) -> None:
+    """Train until `config.steps`, continuing where `run` was left."""
+    train_by(config, run, method(config))

@@ -1,0 +1,84 @@
+"""Returns-to-go, whitened, with a bonus for what is untried and a price for what is broken: RLFT (arXiv 2504.16078).
+
+"LLMs are Greedy Agents": agents settle on what they tried first, repeat what stands often in their context, and
+do not do what they know. Reinforcement fine-tuning on the model's own rationales with an exploration bonus
+narrows all three, and more so if all actions are tried first. `Probes` logs them for each step: coverage, regret where
+the environment tells it, the greedy share, the bias to what stands often in the context, and, where rationales name
+options, how often what was known was not done.
+
+Differences to the paper: rewards are normalised by whitening returns over the turns of a step instead of by running
+statistics; no state-value head. Of the paper's ways to explore there are the bonus, trying all and ε-greedy choices;
+no self-consistency, no cloning of thoughts. What exploration forces, it forces in training alone, and it is learned
+from as if the policy had chosen it. A model writes a rationale only through a harness that
+asks for one (`react`); knowing and doing are compared there alone. The whole episode is in the context. Measured on
+bandits; tic-tac-toe is not compared.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+from quintain.credit.discounted import discounted_return
+from quintain.credit.whiten import whitened
+from quintain.losses.compose import combine
+from quintain.losses.kl import kl_penalty
+from quintain.losses.policy import clipped
+from quintain.methods.loops.method import Method, Needs
+from quintain.methods.loops.on_policy import train as train_by
+from quintain.methods.rl.parts.collecting import grouped
+from quintain.methods.rl.parts.exploring import explored
+from quintain.methods.rl.parts.probing import Probes
+from quintain.methods.rl.parts.ranges import RangedJob
+from quintain.methods.rl.parts.updating import Plan, policy_update
+from quintain.rewards.conduct import environment_reward, format_penalty, invalid_action_penalty
+from quintain.rewards.exploration import untried_bonus
+from quintain.rewards.terms import apply_all
+from quintain.store.run import Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(RangedJob):
+    """Configuration of reinforcement fine-tuning against greediness."""
+
+    episodes: int = 64
+    """Episodes of a step, each of another task."""
+    bonus: float = 1.0
+    """Reward of an action that is new in its episode; 0 for none."""
+    penalty: float = 5.0
+    """Reward lost by an action that cannot be read or carried out."""
+    discount: float = 1.0
+    """γ, per turn."""
+    kl: float = 0.01
+    """Weight of the KL (k3) to the starting policy in the loss; 0 for none."""
+    tries_all: bool = False
+    """Whether the first actions of training episodes are those not tried yet, until all legal ones were."""
+    epsilon: float = 0.0
+    """Share of the turns of training episodes in which the action is a random legal one."""
+
+
+def method(config: Config) -> Method:
+    """Return reinforcement fine-tuning as `config` describes it."""
+    has_kl = config.kl > 0
+    loss = combine((clipped(), 1.0), (kl_penalty("k3"), config.kl)) if has_kl else clipped()
+    terms = (
+        environment_reward(),
+        untried_bonus(config.bonus),
+        format_penalty(config.penalty),
+        invalid_action_penalty(config.penalty),
+    )
+    probes = Probes()
+    return Method(
+        prepare=probes.prepare,
+        collect=explored(grouped(config.episodes, 1), tries_all=config.tries_all, epsilon=config.epsilon),
+        reward=partial(apply_all, terms=terms),
+        credit=lambda work, groups: whitened(
+            discounted_return(groups, discount=config.discount), unit="turn"
+        ),
+        update=policy_update(loss, Plan(updates=2, keeps_zeros=has_kl), has_reference=has_kl),
+        needs=Needs(reference=has_kl, legal_actions=config.tries_all or config.epsilon > 0),
+        measure=probes,
+    )
+
+
+def train(config: Config, run: Run) -> None:
+    """Train until `config.steps`, continuing where `run` was left."""
+    train_by(config, run, method(config))

@@ -1,0 +1,74 @@
+"""R = Σ_k γ^k r_k over attempts at one layout, compared within the group: MetaSpatial (arXiv 2503.18470).
+
+Each turn is a whole new attempt that sees what the last one earned; what an episode is worth is the discounted
+sum of its attempts, so that good first attempts count most. The world `room` scores layouts by
+`quintain.rewards.arrangement`, with the paper's weights for format, collisions and constraints.
+
+Differences to the paper: attempts are turns of any environment that rewards each of them, and a perfect one ends the
+episode; `room` is flat and told in words, and has no judge of pictures (a subclass may have one: `BoxRoom.grades`); a
+failed judge is a failure of the episode, never a grade of 0. Groups have 8 episodes instead of 3. Measured on rooms of
+text, and on mastermind, whose turns are attempts at one code.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from quintain.credit.discounted import returns_to_go
+from quintain.credit.group import group_relative
+from quintain.credit.layout import turn_rewards
+from quintain.losses.compose import combine
+from quintain.losses.kl import kl_penalty
+from quintain.losses.policy import clipped
+from quintain.methods.loops.method import Method, Needs
+from quintain.methods.loops.on_policy import train as train_by
+from quintain.methods.rl.parts.collecting import grouped, within_turns
+from quintain.methods.rl.parts.group_job import GroupJob
+from quintain.methods.rl.parts.updating import Plan, policy_update
+from quintain.store.run import Run
+from quintain.types import Group, Score, Trajectory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(GroupJob):
+    """Configuration of MetaSpatial."""
+
+    attempts: int = 3
+    """Turns of a training episode."""
+    discount: float = 0.9
+    """γ, what a later attempt is worth."""
+    kl: float = 0.01
+    """Weight of the KL (k3) to the starting policy in the loss; 0 for none."""
+
+
+def method(config: Config) -> Method:
+    """Return MetaSpatial as `config` describes it."""
+    has_kl = config.kl > 0
+    loss = combine((clipped(), 1.0), (kl_penalty("k3"), config.kl)) if has_kl else clipped()
+    collect = grouped(config.tasks, config.group_size)
+
+    def refined(groups: Sequence[Group]) -> Sequence[Group]:
+        return [
+            replace(group, trajectories=tuple(discounted(t, config.discount) for t in group.trajectories))
+            for group in groups
+        ]
+
+    return Method(
+        collect=within_turns(collect, lambda step: config.attempts),
+        reward=refined,
+        credit=lambda work, groups: group_relative(groups),
+        update=policy_update(loss, Plan(keeps_zeros=has_kl), has_reference=has_kl),
+        needs=Needs(reference=has_kl),
+    )
+
+
+def discounted(trajectory: Trajectory, discount: float) -> Trajectory:
+    """Return `trajectory` with the discounted sum of its turn rewards as its outcome; a failure stays one."""
+    if not isinstance(trajectory.outcome, Score) or not trajectory.turns:
+        return trajectory
+    value = returns_to_go(turn_rewards(trajectory), discount)[0]
+    return replace(trajectory, outcome=replace(trajectory.outcome, value=value))
+
+
+def train(config: Config, run: Run) -> None:
+    """Train until `config.steps`, continuing where `run` was left."""
+    train_by(config, run, method(config))

@@ -1,0 +1,53 @@
+"""A_k = A_outcome + λ A_turn,k before the last turn, A_outcome on it: turn-level credit, MT-GRPO (arXiv 2505.11821).
+
+The reward of a turn (its action was carried out, and whatever the environment pays for it) is compared with that of
+the same turn of the other episodes of the task; the outcome is the reward of the last turn.
+
+Differences to the paper: any number of turns, compared by their number; the turn reward is `executed` for an action
+that could be carried out plus the environment's own. The loss mask never touches attention: observations are read.
+The reward of the last turn, `executed` included, is the outcome; an episode of one turn has nothing else (the code
+then normalises outcome and turn reward together); groups have 8 episodes instead of 21. Measured on synthetic
+questions of one hop (`hopqa`) and on BabyAI, where the paper searches Wikipedia.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+from quintain.credit.turn_group import turn_group_relative
+from quintain.losses.policy import clipped
+from quintain.methods.loops.method import Method, Needs
+from quintain.methods.loops.on_policy import train as train_by
+from quintain.methods.rl.parts.collecting import grouped
+from quintain.methods.rl.parts.group_job import GroupJob
+from quintain.methods.rl.parts.updating import Plan, policy_update
+from quintain.rewards.conduct import environment_reward, executed
+from quintain.rewards.terms import apply_all
+from quintain.store.run import Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(GroupJob):
+    """Configuration of MT-GRPO."""
+
+    turn_weight: float = 1.0
+    """λ, weight of the turn's advantage."""
+    executed: float = 0.2
+    """Reward of a turn whose action was carried out; 0 leaves the environment's own."""
+    updates: int = 2
+    """Optimizer steps on the episodes of a step."""
+
+
+def method(config: Config) -> Method:
+    """Return MT-GRPO as `config` describes it."""
+    return Method(
+        collect=grouped(config.tasks, config.group_size),
+        reward=partial(apply_all, terms=(environment_reward(), executed(config.executed))),
+        credit=lambda work, groups: turn_group_relative(groups, weight=config.turn_weight),
+        update=policy_update(clipped(), Plan(updates=config.updates)),
+        needs=Needs(turn_rewards=True),
+    )
+
+
+def train(config: Config, run: Run) -> None:
+    """Train until `config.steps`, continuing where `run` was left."""
+    train_by(config, run, method(config))

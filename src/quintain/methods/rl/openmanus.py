@@ -1,0 +1,60 @@
+"""GiGPO's two levels, sampled until the groups of a step differ: the recipe of OpenManus-RL (2025, its repository).
+
+Steps carry the task, the episode and whether the action was valid; the outcome reaches every step of its
+episode, invalid actions cost, and groups without a difference are sampled again with other tasks (dynamic
+sampling).
+
+Differences to the code: episodes that ended are not stepped on; a group is the episodes of one task, never all
+rows; the reward of an episode is counted once; groups without a difference stay, for what their states tell. No
+headline number of theirs could be verified. Its scripts of PPO with a critic, its data, and the tree search and
+process rewards of its plans are left out. Measured on BabyAI, where it names ALFWorld, WebShop and others.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+from quintain.credit.anchor import state_anchored
+from quintain.losses.compose import combine
+from quintain.losses.kl import kl_penalty
+from quintain.losses.policy import clipped
+from quintain.methods.loops.method import Method, Needs
+from quintain.methods.loops.on_policy import train as train_by
+from quintain.methods.rl.parts.collecting import differing
+from quintain.methods.rl.parts.group_job import GroupJob
+from quintain.methods.rl.parts.updating import Plan, policy_update
+from quintain.rewards.conduct import environment_reward, invalid_action_penalty
+from quintain.rewards.terms import apply_all
+from quintain.store.run import Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(GroupJob):
+    """Configuration of OpenManus-RL."""
+
+    attempts: int = 3
+    """Draws of tasks until enough groups differ."""
+    step_weight: float = 1.0
+    """ω, weight of the advantage among equal states."""
+    invalid_penalty: float = 0.1
+    """Reward lost by an action that cannot be carried out."""
+    kl: float = 0.01
+    """Weight of the KL (k3) to the starting policy in the loss; 0 for none."""
+
+
+def method(config: Config) -> Method:
+    """Return OpenManus-RL as `config` describes it."""
+    has_kl = config.kl > 0
+    loss = combine((clipped(), 1.0), (kl_penalty("k3"), config.kl)) if has_kl else clipped()
+    terms = (environment_reward(), invalid_action_penalty(config.invalid_penalty))
+    return Method(
+        collect=differing(config.tasks, config.group_size, attempts=config.attempts),
+        reward=partial(apply_all, terms=terms),
+        credit=lambda work, groups: state_anchored(groups, weight=config.step_weight),
+        update=policy_update(loss, Plan(keeps_zeros=has_kl), has_reference=has_kl),
+        needs=Needs(reference=has_kl, state_keys=True),
+    )
+
+
+def train(config: Config, run: Run) -> None:
+    """Train until `config.steps`, continuing where `run` was left."""
+    train_by(config, run, method(config))

@@ -1,0 +1,60 @@
+"""∇J = E[Σ_t (G_t - b) ∇log π(a_t | h_t)]: REINFORCE with reward-to-go and a baseline (Williams 1992).
+
+G_t is the discounted return from the turn of the token on, b the mean return of the *other* episodes of the step.
+
+Differences to the original: AdamW on batches of episodes; the loss is a mean over the tokens of the step; log-probs
+are of the policy that sampled, one update per step, so that no ratio is needed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from quintain.credit.baseline import less_others
+from quintain.credit.discounted import discounted_return
+from quintain.errors import ConfigError
+from quintain.losses.policy import reinforce
+from quintain.methods.loops.method import Method
+from quintain.methods.loops.on_policy import train as train_by
+from quintain.methods.rl.parts.collecting import grouped
+from quintain.methods.rl.parts.ranges import RangedJob
+from quintain.methods.rl.parts.updating import policy_update
+from quintain.store.run import Run
+from quintain.training.work import Work
+from quintain.types import Credit, Group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(RangedJob):
+    """Configuration of REINFORCE."""
+
+    episodes: int = 64
+    """Episodes of a step, each of another task."""
+    discount: float = 1.0
+    """γ, per turn."""
+    baseline: Literal["others", "none"] = "others"
+    """What is subtracted from returns: the mean return of the other episodes, or nothing."""
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for values that no run can have."""
+        RangedJob.check(self)
+        if self.baseline == "others" and self.episodes < 2:
+            raise ConfigError(
+                f"episodes: got {self.episodes} with baseline others, and an episode alone has no others; give 2 or "
+                "more, or use baseline none"
+            )
+
+
+def method(config: Config) -> Method:
+    """Return REINFORCE as `config` describes it."""
+
+    def credit(work: Work, groups: Sequence[Group]) -> Credit:
+        returns = discounted_return(groups, discount=config.discount)
+        return returns if config.baseline == "none" else less_others(returns)
+
+    return Method(collect=grouped(config.episodes, 1), credit=credit, update=policy_update(reinforce()))
+
+
+def train(config: Config, run: Run) -> None:
+    """Train until `config.steps`, continuing where `run` was left."""
+    train_by(config, run, method(config))

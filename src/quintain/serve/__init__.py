@@ -1,0 +1,1 @@
+"""Servers: our environments over the OpenEnv and AgentGym protocols."""

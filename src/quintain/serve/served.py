@@ -1,0 +1,171 @@
+"""One of our worlds as a server holds it: an episode at a time, behind a lock, told as JSON data.
+
+Both protocols tell foreign clients what they understand (a text, a reward, whether it is over), and ours the whole
+result under the key ``quintain``. The one rule: what the world raises goes over the wire as an error with its owner,
+never as an observation or a reward.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+from quintain.environments.protocol import Environment, Factory, Legal, advance, begin, environment_name
+from quintain.environments.tools import OwnedFault
+from quintain.environments.wire import observation_row, read_action, result_row, tool_row
+from quintain.errors import QuintainError
+from quintain.types import Action, Owner, Split, StepResult, ToolCall, as_text
+
+T = TypeVar("T")
+Row = dict[str, Any]
+
+
+class WorldTrouble(Exception):
+    """A world that broke while it was served: ``WorldTrouble("raised ValueError", "environment", "ValueError")``."""
+
+    def __init__(self, message: str, owner: Owner, kind: str) -> None:
+        """Hold what happened and whose it is."""
+        super().__init__(message, owner, kind)
+        self.message = message
+        self.owner: Owner = owner
+        self.kind = kind
+
+    def row(self) -> Row:
+        """Return the trouble as JSON data."""
+        return {"message": self.message, "owner": self.owner, "kind": self.kind}
+
+
+class Served:
+    """One instance of a world, for one client."""
+
+    def __init__(self, make: Factory) -> None:
+        """Build the world.
+
+        Raises:
+            WorldTrouble: it cannot be built.
+        """
+        self._lock = threading.Lock()
+        self.world: Environment = _safely(make)
+        self.last: StepResult | None = None
+        """The last result; its observation is the first one at the start of an episode. None before."""
+        self.score = 0.0
+        """Return of the episode so far."""
+        self.num_steps = 0
+        self._is_over = True
+
+    def facts(self) -> Row:
+        """Return what a client must know of the world."""
+        with self._lock:
+            return _safely(lambda: facts_of(self.world))
+
+    def begin(self, split: Split, index: int | None, seed: int | None = None) -> Row:
+        """Start the episode of task `index` of `split`, or of `seed` where there is no index.
+
+        Raises:
+            WorldTrouble: the world broke.
+        """
+        with self._lock:
+            return _safely(lambda: self._begun(split, index, seed))
+
+    def act(self, action: Action) -> Row:
+        """Carry out `action`.
+
+        Raises:
+            WorldTrouble: the world broke, or there is no episode.
+        """
+        with self._lock:
+            if self._is_over:
+                raise WorldTrouble("the episode is over; reset first", "environment", "no_episode")
+            return _safely(lambda: self._acted(action))
+
+    def close(self) -> None:
+        """Close the world."""
+        with self._lock:
+            self._is_over = True
+            _safely(self.world.close)
+
+    def _begun(self, split: Split, index: int | None, seed: int | None) -> Row:
+        task = self.world.task(split, index or 0)
+        if index is None and seed is not None:
+            task = replace(task, id=f"{environment_name(self.world)}/{split}/seed-{seed}", seed=seed)
+        first = StepResult(observation=begin(self.world, task))
+        self.last, self.score, self.num_steps, self._is_over = first, 0.0, 0, False
+        row = {"observation": observation_row(first.observation), "prompt": task.prompt}
+        return {**row, "legal": self.legal()}
+
+    def _acted(self, action: Action) -> Row:
+        result = advance(self.world, action)
+        self.last, self.score = result, self.score + result.reward
+        self.num_steps += 1
+        self._is_over = result.is_terminated or result.is_truncated
+        return {"result": result_row(result), "legal": () if self._is_over else self.legal()}
+
+    def legal(self) -> tuple[str, ...] | None:
+        """Return the legal actions; None where the world lists none."""
+        return tuple(self.world.legal_actions()) if isinstance(self.world, Legal) else None
+
+    def shown(self) -> str:
+        """Return the last observation as text."""
+        return "" if self.last is None else as_text(self.last.observation)
+
+
+def facts_of(world: Environment) -> Row:
+    """Return what a client must know of `world`."""
+    low, high = world.return_range
+    finite = [bound if abs(bound) < float("inf") else None for bound in (low, high)]
+    return {
+        "name": environment_name(world),
+        "instructions": world.instructions(),
+        "tools": [tool_row(spec) for spec in world.tools()],
+        "tags": sorted(type(world).tags),
+        "max_turns": world.max_turns,
+        "return_range": finite,
+        "evaluation_only": world.evaluation_only,
+        "is_legal": isinstance(world, Legal),
+    }
+
+
+def introduction(facts: Mapping[str, Any]) -> str:
+    """Return what a foreign client's agent is told before the first observation."""
+    parts = [str(facts["instructions"])]
+    tools = cast("Sequence[Mapping[str, Any]]", facts["tools"])
+    if tools:
+        parts.append('Answer with a call such as {"name": "…", "arguments": {…}}. Tools:')
+        parts += [json.dumps(tool, ensure_ascii=False) for tool in tools]
+    return "\n".join(part for part in parts if part)
+
+
+def action_in(text: str, has_tools: bool, whole: object = None) -> Action:
+    """Return the action that a client sent: `whole` if it is ours, else `text`, in which calls are JSON.
+
+    Example: ``action_in('{"name": "guess", "arguments": {"number": 16}}', True)`` is a call of ``guess``.
+    """
+    if isinstance(whole, dict):
+        return read_action(cast("Mapping[str, Any]", whole))
+    if not has_tools:
+        return Action(text=text)
+    try:
+        found: object = json.loads(text)
+    except ValueError:
+        return Action(text=text)
+    calls = cast("Sequence[object]", found) if isinstance(found, list) else [found]
+    read: list[ToolCall] = []
+    for call in calls:
+        row = cast("Mapping[str, Any]", call) if isinstance(call, dict) else {}
+        if not isinstance(row.get("name"), str) or not isinstance(row.get("arguments", {}), dict):
+            return Action(text=text, error='write a call as {"name": "…", "arguments": {…}}')
+        read.append(ToolCall(name=row["name"], arguments=row.get("arguments", {})))
+    return Action(text=text, tool_calls=tuple(read))
+
+
+def _safely(call: Callable[[], T]) -> T:
+    """Return the result of `call`; what it raises becomes a `WorldTrouble`."""
+    try:
+        return call()
+    except OwnedFault as fault:
+        raise WorldTrouble(str(fault), fault.owner, fault.kind) from fault
+    except QuintainError as error:
+        raise WorldTrouble(str(error), "environment", "contract") from error
+    except Exception as error:
+        raise WorldTrouble(f"{type(error).__name__}: {error}", "environment", type(error).__name__) from error

@@ -1,0 +1,67 @@
+"""Who looks after the folder of a run while it is written, and what becomes of it when that fails.
+
+A new run that fails before it holds anything to continue from is taken away again; any other stays, and the
+error says how to go on. The one rule: a full disk is an error of the store, whoever met it.
+"""
+
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from quintain.errors import PROBLEM_OF_THE_DISK, QuintainError, StoreError
+from quintain.store.files import disk_error, is_disk_trouble
+from quintain.store.run import Run
+
+
+@contextmanager
+def looked_after(run: Run, *, start: str | None, is_new: bool) -> Generator[Run]:
+    """Yield `run` and close it; `start` is its folder that makes it worth continuing, None if it cannot be.
+
+    Raises:
+        StoreError: the disk is full or cannot be written.
+        QuintainError: what ended the block, with the way to continue.
+    """
+    folder = run.folder
+    try:
+        with run:
+            yield run
+    except Exception as error:
+        is_empty = is_new and (start is None or not (folder / start).exists())
+        if is_empty:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise told(error, folder, is_gone=is_empty) from error
+
+
+def told(error: Exception, folder: Path, *, is_gone: bool) -> Exception:
+    """Return `error`, with what became of the run in `folder`."""
+    if is_of_the_disk(error):
+        if is_gone:
+            return StoreError(
+                f"starting the run {folder}: got {reason(error)}; make room, then start it again"
+            )
+        found = error if isinstance(error, StoreError) else disk_error("writing the run", folder, error)
+        return StoreError(f"{found}{way_on(folder)}")
+    if not isinstance(error, QuintainError) or is_gone:
+        return error
+    return type(error)(f"{error}{way_on(folder)}")
+
+
+def way_on(folder: Path) -> str:
+    """Return how the run in `folder` is continued."""
+    return f" (the run is kept: `quintain resume {folder}`)"
+
+
+def is_of_the_disk(error: BaseException) -> bool:
+    """Whether `error` comes from a disk that is full, forbidden or broken."""
+    if isinstance(error, StoreError):
+        return error.__cause__ is not None and is_disk_trouble(error.__cause__)
+    if isinstance(error, OSError):
+        return error.errno in PROBLEM_OF_THE_DISK
+    return not isinstance(error, QuintainError) and is_disk_trouble(error)
+
+
+def reason(error: BaseException) -> str:
+    """Return what the disk said, in words."""
+    first = error.__cause__ or error
+    return repr(first.strerror if isinstance(first, OSError) and first.strerror else str(first))

@@ -1,0 +1,261 @@
+"""The learner: packed batches and a loss in, an optimizer step and new weights out. It knows no method.
+
+Micro-batches are exact: a loss is a sum whose weights were normalised over the whole step, so gradients of any
+split add up to the same. The one rule: weights only change when loss and gradient are finite.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from quintain.errors import InvariantError, UsageError
+from quintain.models.cpu import fused
+from quintain.models.cpu.native import fits
+from quintain.models.families import head, unsupported
+from quintain.models.packed import hidden_states
+from quintain.training import gap
+from quintain.training.checkpoint import load_state, save_state
+from quintain.training.layout import layout
+from quintain.types import NOTHING, Batch, Loss, Outputs
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+MAX_SKIPPED = 3
+"""Steps in a row that may be skipped because something was not finite."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimization:
+    """How weights are updated: ``Optimization(learning_rate=1e-3)``."""
+
+    learning_rate: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.95)
+    weight_decay: float = 0.0
+    max_grad_norm: float = 1.0
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """bf16 runs the forward pass in bfloat16; weights and optimizer stay in fp32."""
+    temperature: float = 1.0
+    """Temperature that completions are sampled at; log-probs are of the same distribution."""
+    shares_prefixes: bool = True
+    """Compute prompts that several streams open with once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepReport:
+    """What one optimizer step did."""
+
+    loss: float
+    grad_norm: float
+    num_tokens: int
+    seconds: float
+    is_skipped: bool = False
+    metrics: Mapping[str, float] = NOTHING
+
+
+class Learner:
+    """Trains `model`, and optionally a value head and a frozen copy of the model as reference."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        optimization: Optimization | None = None,
+        *,
+        value_head: nn.Module | None = None,
+        has_reference: bool = False,
+    ) -> None:
+        self.model = model
+        self.optimization = optimization or Optimization()
+        self.value_head = value_head
+        self.fallback_reason = unsupported(model)
+        self.version = 0
+        """number of optimizer steps taken; the policy version that the engine serves after a sync"""
+        self.num_skipped = 0
+        self.is_updating = False
+        """whether the weights are being changed just now"""
+        self.reference = deepcopy(model).requires_grad_(False).eval() if has_reference else None
+        trained = [p for module in self._modules() for p in module.parameters() if p.requires_grad]
+        if not trained:
+            raise UsageError(
+                "learner: got a model without trainable parameters; unfreeze it or add an adapter"
+            )
+        self.parameters = trained
+        self.optimizer = torch.optim.AdamW(
+            trained,
+            lr=self.optimization.learning_rate,
+            betas=self.optimization.betas,
+            weight_decay=self.optimization.weight_decay,
+            fused=True,
+        )
+
+    def forward(self, batch: Batch) -> Outputs:
+        """Return log-probs, entropies and values of the trained tokens of `batch`, with gradients."""
+        return self._outputs(self.model, batch, with_values=self.value_head is not None)
+
+    @torch.no_grad()
+    def infer(self, batch: Batch) -> Outputs:
+        """Return `forward` without gradients."""
+        return self.forward(batch)
+
+    @torch.no_grad()
+    def reference_logprobs(self, batch: Batch) -> Tensor:
+        """Return the log-probs [N] of `batch` under the frozen reference."""
+        if self.reference is None:
+            raise UsageError("learner: got no reference model; create it with has_reference=True")
+        return self._outputs(self.reference, batch, with_values=False).logprobs
+
+    def with_reference(self, batch: Batch) -> Batch:
+        """Return `batch` with the log-probs of the frozen reference."""
+        return replace(batch, extra=replace(batch.extra, reference_logprobs=self.reference_logprobs(batch)))
+
+    def step(
+        self, batches: Sequence[Batch], loss: Loss, *, rate_scale: float = 1.0, is_on_policy: bool = False
+    ) -> StepReport:
+        """Take one optimizer step on the micro-batches of one batch.
+
+        Args:
+            batches: micro-batches whose loss weights are normalised over all of them.
+            loss: additive over micro-batches.
+            rate_scale: factor on the learning rate, from a schedule that is a function of the step.
+            is_on_policy: the batch was sampled with the current weights, so that the log-probs must agree.
+
+        Raises:
+            InvariantError: loss or gradient was not finite for the third time in a row, or the log-probs of a
+                batch that is on-policy differ from those at sampling.
+        """
+        started = time.monotonic()
+        self.optimizer.zero_grad(set_to_none=True)
+        total = 0.0
+        metrics: dict[str, float] = {}
+        gaps: list[gap.Gap] = []
+        for batch in batches:
+            outputs = self.forward(batch)
+            if is_on_policy:
+                gaps.append(gap.gap(outputs, batch))
+            report = loss(outputs, batch)
+            report.loss.backward()
+            total += float(report.loss.detach())
+            for name, value in report.metrics.items():
+                metrics[name] = metrics.get(name, 0.0) + float(value)
+        if gaps:
+            num = batches[0].extra.num_trained
+            metrics["gap/mean"] = sum(part.total for part in gaps) / num
+            metrics["gap/max"] = max(part.largest for part in gaps)
+            gap.check(metrics["gap/mean"], metrics["gap/max"], sum(part.shifted for part in gaps) / num)
+        norm = float(nn.utils.clip_grad_norm_(self.parameters, self.optimization.max_grad_norm))
+        is_finite = torch.tensor([total, norm]).isfinite().all().item()
+        if is_finite:
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.optimization.learning_rate * rate_scale
+            self.is_updating = True
+            self.optimizer.step()
+            self.version += 1
+            self.num_skipped = 0
+            self.is_updating = False
+        else:
+            self._skip(total, norm)
+        self.optimizer.zero_grad(set_to_none=True)
+        return StepReport(
+            loss=total,
+            grad_norm=norm,
+            num_tokens=sum(len(batch.token_ids) for batch in batches),
+            seconds=time.monotonic() - started,
+            is_skipped=not is_finite,
+            metrics=metrics,
+        )
+
+    def save(self, folder: Path) -> None:
+        """Write weights, value head and optimizer state into `folder` as safetensors and JSON."""
+        save_state(
+            folder,
+            self._modules(),
+            self.optimizer,
+            {"version": self.version, "num_skipped": self.num_skipped},
+        )
+
+    def load(self, folder: Path) -> None:
+        """Take over what `save` wrote."""
+        counters = load_state(folder, self._modules(), self.optimizer)
+        self.version, self.num_skipped = counters["version"], counters["num_skipped"]
+
+    def _modules(self) -> list[nn.Module]:
+        """Return the trained modules."""
+        return [self.model] if self.value_head is None else [self.model, self.value_head]
+
+    def _skip(self, loss: float, norm: float) -> None:
+        """Count a step that would have made the weights non-finite."""
+        self.num_skipped += 1
+        if self.num_skipped >= MAX_SKIPPED:
+            raise InvariantError(
+                f"optimizer step: got loss {loss} and gradient norm {norm} for the {self.num_skipped}th time in a "
+                "row; lower the learning rate or look at the rewards; the weights are those of the last good step"
+            )
+
+    def _precision(self, device: torch.device) -> AbstractContextManager[Any]:
+        """Return the context that the forward pass runs in."""
+        if self.optimization.precision == "bf16":
+            return torch.autocast(device.type, dtype=torch.bfloat16)
+        return nullcontext()
+
+    def _outputs(self, model: PreTrainedModel, batch: Batch, *, with_values: bool) -> Outputs:
+        """Return the outputs of `model` on `batch`."""
+        num_tokens = len(batch.token_ids)
+        with self._precision(batch.token_ids.device):
+            targets, hidden, logits = self._predictions(model, batch)
+            values = cast(Tensor, self.value_head(hidden)) if self.value_head and with_values else None
+        chosen = batch.token_ids.index_select(0, targets)
+        logprobs, entropy = distributions(logits, chosen, self.optimization.temperature)
+        empty = logprobs.new_zeros(num_tokens)
+        return Outputs(
+            logprobs=empty.index_copy(0, targets, logprobs),
+            entropy=empty.index_copy(0, targets, entropy),
+            values=None if values is None else empty.index_copy(0, targets, values.float()),
+        )
+
+    def _predictions(self, model: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Return targets [M], hidden states [M, D] and logits [M, V] that predict them."""
+        if self.fallback_reason:
+            return _padded_predictions(model, batch)
+        laid = layout(batch, share=self.optimization.shares_prefixes)
+        hidden = hidden_states(model, laid.token_ids, laid.position_ids, laid.attention)
+        hidden = hidden.index_select(0, laid.predictors)
+        return laid.targets, hidden, head(model)(hidden)
+
+
+def distributions(logits: Tensor, chosen: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """Return the log-prob of `chosen` [M] and the entropy, [M] each, of softmax(`logits` [M, V] / temperature)."""
+    if fits(logits):
+        return fused.logprobs(logits, chosen, temperature)
+    distribution = torch.log_softmax(logits.float() / temperature, dim=-1)
+    logprobs = distribution.gather(1, chosen[:, None]).squeeze(1)
+    return logprobs, -(distribution.exp() * distribution).sum(dim=-1)
+
+
+def _padded_predictions(model: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what `Learner._predictions` does by the model's own padded forward pass."""
+    device = batch.token_ids.device
+    num_rows, width = len(batch.lengths), max(batch.lengths)
+    places = batch.sequence_id * width + batch.position_ids
+    padded = torch.zeros(num_rows * width, dtype=torch.int64, device=device).index_copy(
+        0, places, batch.token_ids
+    )
+    mask = torch.zeros(num_rows * width, dtype=torch.int64, device=device).index_fill(0, places, 1)
+    output: Any = cast(Any, model)(
+        input_ids=padded.view(num_rows, width),
+        attention_mask=mask.view(num_rows, width),
+        output_hidden_states=True,
+        use_cache=False,
+    )
+    targets = (batch.turn_id >= 0).nonzero().squeeze(1)
+    predictors = places.index_select(0, targets) - 1
+    hidden = output.hidden_states[-1].flatten(0, 1).index_select(0, predictors)
+    return targets, hidden, output.logits.flatten(0, 1).index_select(0, predictors)

@@ -1,0 +1,282 @@
+"""Which alarms the rows of a curve raise.
+
+A rule looks at the training rows (those with ``monitor/failures``) or at the evaluations and yields an alarm for
+whatever is beyond its threshold. What falls or grows is only alarming while success does not rise with it: a policy
+that learns its task becomes surer and shorter. The one rule: nothing is read but rows, and no clock is in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import inf, isfinite, sqrt
+
+from quintain.training.monitors.thresholds import Thresholds
+
+Row = Mapping[str, float | None]
+RISE = 0.02
+"""Rise of a success rate from which it counts as risen."""
+NOISE_ROWS = 20
+"""Rows that the noise of the reward is estimated from."""
+STUCK = 0.25
+"""Share of groups that may score all the same without being solved when the others are."""
+NOT_THE_POLICY = ("tool_error", "timeout", "infrastructure")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """Something to look at: ``Alarm(name="entropy", message="…")``."""
+
+    name: str
+    """of the threshold that was crossed"""
+    message: str
+    subject: str = ""
+    """tool, owner or term, where a name has several"""
+    is_fatal: bool = False
+    """whether the run must stop"""
+    is_note: bool = False
+    """whether it is good to know and no trouble"""
+
+    @property
+    def kind(self) -> str:
+        """Return the word for it."""
+        return "note" if self.is_note else "alarm"
+
+
+def alarms(rows: Sequence[Row], bounds: Thresholds) -> list[Alarm]:
+    """Return the alarms that hold after the last of `rows`."""
+    window = int(bounds.window)
+    training = [row for row in rows if "monitor/failures" in row]
+    if not rows or "monitor/failures" not in rows[-1] or len(training) < window:
+        return []
+    spans = Spans(training[:window], training[-window:])
+    found = [alarm for rule in RULES for alarm in rule(spans, bounds)]
+    return [*found, *canaries(rows, bounds), *hacking(rows, bounds)]
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """The first and the last rows of a curve."""
+
+    first: Sequence[Row]
+    last: Sequence[Row]
+
+    def now(self, name: str) -> float | None:
+        """Return the mean of metric `name` over the last rows."""
+        return mean(self.last, name)
+
+    def change(self, name: str) -> tuple[float, float] | None:
+        """Return the mean of `name` at first and now, unless success has risen or one of them is unknown."""
+        before, now = mean(self.first, name), mean(self.last, name)
+        if before is None or now is None or self.has_risen():
+            return None
+        return before, now
+
+    def has_risen(self) -> bool:
+        """Whether training success is higher than it was."""
+        before, now = mean(self.first, "train/success"), self.now("train/success")
+        return before is not None and now is not None and now > before + RISE
+
+    def named(self, prefix: str) -> dict[str, float]:
+        """Return the means over the last rows of the metrics under `prefix`; a row without one counts as 0."""
+        names = dict.fromkeys(name for row in self.last for name in row if name.startswith(prefix))
+        return {n.removeprefix(prefix): total(self.last, n) / len(self.last) for n in names}
+
+
+def mean(rows: Sequence[Row], name: str) -> float | None:
+    """Return the mean of `name` over the rows that have it; None where none has."""
+    values = [value for value in (row.get(name) for row in rows) if value is not None and isfinite(value)]
+    return sum(values) / len(values) if values else None
+
+
+def total(rows: Sequence[Row], name: str) -> float:
+    """Return the sum of `name` over `rows`."""
+    return sum(value for value in (row.get(name) for row in rows) if value is not None and isfinite(value))
+
+
+def tools(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
+    """Calls that fail, by tool and by whose fault it is."""
+    counts = {
+        name: total(spans.last, name) for row in spans.last for name in row if name.startswith("tools/")
+    }
+    for tool in sorted({name.split("/")[1] for name in counts}):
+        calls = counts.get(f"tools/{tool}/calls", 0.0)
+        if not calls:
+            continue
+        causes = {cause: counts.get(f"tools/{tool}/{cause}", 0.0) / calls for cause in NOT_THE_POLICY}
+        worst = max(causes, key=lambda cause: causes[cause])
+        if (share := sum(causes.values())) > bounds.tool_failures:
+            yield Alarm(
+                name="tool_failures",
+                subject=tool,
+                message=f"{tool}: {share:.0%} of calls fail, most by {worst}",
+            )
+        if (share := counts.get(f"tools/{tool}/invalid_call", 0.0) / calls) > bounds.invalid_calls:
+            yield Alarm(
+                name="invalid_calls", subject=tool, message=f"{tool}: {share:.0%} of calls are invalid"
+            )
+
+
+def coverage(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
+    """Tools that are no longer used."""
+    found = spans.change("monitor/tool_coverage")
+    if found and found[1] < bounds.tool_coverage * found[0]:
+        yield Alarm(name="tool_coverage", message=f"tools in use fell from {found[0]:.0%} to {found[1]:.0%}")
+
+
+def variance(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
+    """Groups from which nothing can be learned."""
+    share = spans.now("monitor/zero_variance")
+    if share is None or share <= bounds.zero_variance:
+        return
+    solved = spans.now("monitor/solved") or 0.0
+    if share - solved <= STUCK:
+        message = (
+            f"{solved:.0%} of tasks are solved every time: this task set is learned, go on with harder ones"
+        )
+        yield Alarm(name="zero_variance", subject="learned", message=message, is_note=True)
+        return
+    yield Alarm(
+        name="zero_variance",
+        message=f"{share:.0%} of groups score all the same and only {solved:.0%} are solved: nothing to learn from",
+    )
+
+
+def boundary(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
+    """Tasks that were within reach and are no longer."""
+    found = spans.change("monitor/beyond")
+    if found and found[1] > found[0] + bounds.boundary:
+        yield Alarm(
+            name="boundary",
+            message=f"tasks that are never solved went from {found[0]:.0%} to {found[1]:.0%}: what was known is lost",
+        )
+
+
+def collapse(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
+    """A policy that says the same again and again."""
+    entropy = spans.change("monitor/entropy")
+    if entropy and entropy[1] < bounds.entropy * entropy[0]:
+        yield Alarm(name="entropy", message=f"nats per token fell from {entropy[0]:.2f} to {entropy[1]:.2f}")
+    repeated = spans.now("monitor/repeated_ngrams")
+    if repeated is not None and repeated > bounds.ngrams:
+        yield Alarm(name="ngrams", message=f"{repeated:.0%} of 4-grams repeat within their completion")
+    told = spans.change("monitor/prompt_information")
+    if told and told[1] < bounds.diversity * told[0]:
+        yield Alarm(
+            name="diversity",
+            message=f"answers hardly depend on the task: {told[0]:.3f} nats per token, now {told[1]:.3f}",
+        )
+
+
+def length(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
+    """Episodes that grow or shrink, or whose reward goes with their length."""
+    found = spans.change("train/tokens")
+    if found and found[0] and not 1 / bounds.length <= found[1] / found[0] <= bounds.length:
+        yield Alarm(
+            name="length",
+            message=f"tokens per episode went from {found[0]:.0f} to {found[1]:.0f}, success did not",
+        )
+    correlation = spans.now("monitor/length_advantage")
+    if correlation is not None and correlation > bounds.length_advantage:
+        yield Alarm(name="length_advantage", message=f"longer is better: correlation {correlation:.2f}")
+
+
+def shares(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
+    """One reward term that drowns the others."""
+    found = spans.named("monitor/share/")
+    for term, share in found.items() if len(found) > 1 else ():
+        if share > bounds.reward_share:
+            yield Alarm(name="reward_share", subject=term, message=f"{term} is {share:.0%} of all reward")
+
+
+def failures(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
+    """Episodes that fail, by owner."""
+    for owner, share in spans.named("monitor/failures/").items():
+        if share > min(bounds.failures, bounds.stop_failures):
+            fatal = share > bounds.stop_failures
+            yield Alarm(
+                name="stop_failures" if fatal else "failures",
+                subject=owner,
+                message=f"{share:.1%} of episodes failed by the {owner}",
+                is_fatal=fatal,
+            )
+
+
+def retries(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
+    """Episodes that are begun anew, so that what is left is what did not break."""
+    shares, owners = spans.now("monitor/retries") or 0.0, spans.named("monitor/retries/")
+    if shares > bounds.retries:
+        worst = max(owners, key=lambda owner: owners[owner])
+        bias = spans.now("monitor/retry_bias")
+        told = "" if bias is None else f"; those score {bias:+.2f} against the others"
+        message = f"{shares:.0%} of attempts broke and were begun anew, most by the {worst}{told}"
+        yield Alarm(name="retries", message=message)
+
+
+def cost(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
+    """Tokens that a solved task takes."""
+    before, now = (
+        tokens / success if success else inf
+        for tokens, success in (
+            (total(part, "train/tokens"), total(part, "train/success")) for part in (spans.first, spans.last)
+        )
+    )
+    if before < inf and now > bounds.cost * before:
+        yield Alarm(name="cost", message=f"tokens per solved task went from {before:.0f} to {now:.0f}")
+
+
+def canaries(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:
+    """Worthless answers that solved tasks at the last evaluation."""
+    last = next((row for row in reversed(rows) if any(name.startswith("canary/") for name in row)), {})
+    for name, share in last.items():
+        if name.startswith("canary/") and share is not None and share >= bounds.canaries:
+            answer = name.removeprefix("canary/")
+            yield Alarm(
+                name="canaries",
+                subject=answer,
+                message=f"the worthless answer {answer!r} solves {share:.0%} of held-out tasks: mend the reward",
+            )
+
+
+def hacking(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:
+    """Training reward that rises over the last evaluations, beyond its noise, while held-out success does not.
+
+    Where the environment audits held-out episodes, its audit is what must rise.
+    """
+    judge = "eval/audit" if any("eval/audit" in row for row in rows) else "eval/success"
+    places = [place for place, row in enumerate(rows) if row.get(judge) is not None][-4:]
+    parts = [rows[a + 1 : b + 1] for a, b in pairwise(places)]
+    rewards = [value for value in (mean(part, "train/reward") for part in parts) if value is not None]
+    if len(rewards) < 3 or sorted(rewards) != rewards:
+        return
+    first, last = (rows[place].get(judge) or 0.0 for place in (places[0], places[-1]))
+    rise, size = rewards[-1] - rewards[0], max(abs(rewards[0]), abs(rewards[-1]))
+    doubt = 4 * noise(rows) * sqrt(2 * len(parts) / sum(map(len, parts)))
+    if rise > max(bounds.hacking * size, doubt) and last <= first + RISE:
+        yield Alarm(
+            name="hacking",
+            message=f"training reward rose from {rewards[0]:.2f} to {rewards[-1]:.2f} while held-out success went "
+            f"from {first:.0%} to {last:.0%}",
+        )
+
+
+def noise(rows: Sequence[Row]) -> float:
+    """Return the deviation of the reward of single steps around its trend, from second differences."""
+    values = [value for row in rows[-NOISE_ROWS:] if (value := row.get("train/reward")) is not None]
+    bends = [a - 2 * b + c for a, b, c in zip(values, values[1:], values[2:], strict=False)]
+    return sqrt(sum(bend * bend for bend in bends) / (6 * len(bends))) if bends else 0.0
+
+
+RULES: tuple[Callable[[Spans, Thresholds], Iterator[Alarm]], ...] = (
+    tools,
+    coverage,
+    variance,
+    boundary,
+    collapse,
+    length,
+    shares,
+    failures,
+    retries,
+    cost,
+)

@@ -1,0 +1,90 @@
+"""The monitors of one run: they measure each step, and say once when an alarm begins.
+
+The one rule: there is no state but the rows of the curve; a resumed run takes them from its journal.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from quintain.errors import FailureRateError
+from quintain.training.monitors.alarms import Alarm, Row, alarms
+from quintain.training.monitors.measures import Retry, measures
+from quintain.training.monitors.thresholds import Thresholds
+from quintain.types import Group, Score, Trajectory, as_text
+
+NUM_KEPT, LONGEST = 5, 2000
+"""Transcripts kept with an alarm of reward hacking, and the characters of each."""
+
+
+class Monitors:
+    """Watches a run whose curve so far is `rows`, in an environment with `tools`."""
+
+    def __init__(self, bounds: Thresholds, rows: Sequence[Row], tools: Collection[str] = ()) -> None:
+        self.bounds, self.tools = bounds, tools
+        self._rows: list[Row] = list(rows)
+        self._raised = {(alarm.name, alarm.subject) for alarm in alarms(self._rows, bounds)}
+        self.new: list[Alarm] = []
+        """alarms that began with the last row"""
+        self._groups: Sequence[Group] = ()
+
+    def measure(self, groups: Sequence[Group], retries: Sequence[Retry] = ()) -> dict[str, float]:
+        """Return the metrics of the step whose episodes are `groups`; `retries` were begun anew."""
+        self._groups = groups
+        return measures(groups, self.tools, retries)
+
+    def judge(self, row: Row) -> dict[str, float]:
+        """Take in the next `row` of the curve and return ``alarm/NAME`` for the alarms that hold now."""
+        self._rows.append(row)
+        if "monitor/failures" not in row:
+            self.new = []
+            return {}
+        found = alarms(self._rows, self.bounds)
+        self.new = [alarm for alarm in found if (alarm.name, alarm.subject) not in self._raised]
+        self._raised = {(alarm.name, alarm.subject) for alarm in found}
+        return {f"alarm/{alarm.name}": 1.0 for alarm in found if not alarm.is_note}
+
+    def evidence(self, alarm: Alarm) -> Mapping[str, Any]:
+        """Return what is kept with `alarm` in the journal."""
+        evidence: dict[str, Any] = {"name": alarm.name, "subject": alarm.subject}
+        if alarm.name == "hacking":
+            evidence["transcripts"] = best(self._groups)
+        return evidence
+
+    def stop_if_fatal(self, step: int) -> None:
+        """Raise for an alarm with which a run must not go on.
+
+        Raises:
+            FailureRateError: too many episodes failed for reasons outside of the policy.
+        """
+        for alarm in self.new:
+            if alarm.is_fatal:
+                raise FailureRateError(
+                    f"the last {self.bounds.window:.0f} steps up to {step}: got {alarm.message}, more than "
+                    f"{self.bounds.stop_failures:.0%}; mend what failed (quintain view shows it) or set "
+                    "monitors=stop_failures=SHARE, then resume"
+                )
+
+
+def best(groups: Sequence[Group]) -> list[dict[str, Any]]:
+    """Return the episodes of highest reward as text, at most `NUM_KEPT`."""
+    scored = [(t.outcome, t) for group in groups for t in group.scored if isinstance(t.outcome, Score)]
+    scored.sort(key=lambda pair: -pair[0].value)
+    return [
+        {
+            "group": t.group,
+            "index": t.index,
+            "reward": score.value,
+            "is_success": score.is_success,
+            "text": transcript(t)[:LONGEST],
+        }
+        for score, t in scored[:NUM_KEPT]
+    ]
+
+
+def transcript(trajectory: Trajectory) -> str:
+    """Return `trajectory` as lines: what was seen after ``<``, what was done after ``>``."""
+    lines: list[str] = []
+    for turn in trajectory.turns:
+        calls = "; ".join(f"{call.name}({dict(call.arguments)})" for call in turn.action.tool_calls)
+        lines += [f"< {as_text(turn.observation)}", f"> {calls or turn.action.text}"]
+    return "\n".join(lines)

@@ -1,0 +1,289 @@
+"""Arithmetic with tools: look prices up, calculate step by step, check a result before it is given.
+
+Families it stands for: function calling and tool-integrated reasoning, and self-correction: a number may be checked
+and revised before the answer is final. Tools fail, lie or break at rates that are asked for. The one rule: what
+a tool tells depends on the task and on the count of calls alone.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal, get_args
+
+from quintain.environments.noisy import chatter
+from quintain.environments.protocol import Environment, tool_action
+from quintain.environments.splitting import split_draw
+from quintain.environments.tools import tool
+from quintain.errors import UsageError
+from quintain.types import Action, StepResult, Task, ToolCall, ToolSpec, derive_seed
+from quintain.worlds.calc.problem import (
+    NAMES,
+    OPERATIONS,
+    Call,
+    Name,
+    Operation,
+    Problem,
+    draw_problem,
+    solved,
+)
+
+MOST_STEPS, MOST_DIGITS = 12, 6
+ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(get_args(Operation), ("a", "b")),
+    "lookup": ("name",),
+    "check": ("number",),
+    "answer": ("number",),
+}
+WRITTEN = re.compile(r"\s*([a-z]+)((?:\s+(?:-?\d{1,18}|[a-z]+))+)\s*", re.IGNORECASE)
+"""A call in plain text: ``add 3 4``, ``lookup fig`` or ``answer 7``."""
+UNTOLD = "Error: the tool did not answer; call it again."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """What happened in an episode: ``Ledger(told={("add", (3, 4)): 7}, num_calls=1, checks_left=2)``."""
+
+    told: Mapping[Call, int] = field(default_factory=dict[Call, int])
+    """Results that tools told since the last check that failed; never changed in place."""
+    num_calls: int = 0
+    checks_left: int = 0
+    checked: int | None = None
+    """The number that was checked last."""
+    paid: frozenset[Call] = frozenset()
+    """Calls of the solution whose result was told rightly."""
+    turn: int = 0
+
+
+State = tuple[Problem, Ledger, int]
+
+
+class Calc(Environment):
+    """Compute from left to right, and answer. A name stands for its price."""
+
+    name = "calc"
+    tags: ClassVar[frozenset[str]] = frozenset({"tools", "reasoning", "self-improvement"})
+
+    def __init__(
+        self,
+        *,
+        steps: int = 2,
+        names: int = 1,
+        digits: int = 2,
+        trivial: float = 0.0,
+        calculator: bool = True,
+        checks: int = 2,
+        check_errors: float = 0.0,
+        failures: float = 0.0,
+        lies: float = 0.0,
+        crashes: float = 0.0,
+        reward: Literal["sparse", "dense"] = "sparse",
+        noise: int = 0,
+    ) -> None:
+        """Ask for chains of `steps` operations on numbers of at most `digits` digits, `names` of them named.
+
+        A share `trivial` of the tasks needs no tool. Without `calculator` the agent does the sums itself. A
+        number may be checked `checks` times, and a check is wrong at the rate `check_errors`. Calculations and
+        look-ups say that they failed (`failures`), tell a wrong number (`lies`) or raise an exception
+        (`crashes`, a `ToolFault`) at these rates. `reward=dense` pays half for right results on the way.
+
+        Raises:
+            UsageError: there are no such problems.
+        """
+        counts = f"steps={steps}, names={names}, digits={digits}, checks={checks}, noise={noise}"
+        if (
+            not (0 <= steps <= MOST_STEPS and 0 <= names <= min(steps + 1, len(NAMES)))
+            or not 1 <= digits <= MOST_DIGITS
+            or min(checks, noise) < 0
+        ):
+            raise UsageError(
+                f"calc: got {counts}; give 0 to {MOST_STEPS} steps, at most {len(NAMES)} names and one more than "
+                f"steps, 1 to {MOST_DIGITS} digits, and no negative number"
+            )
+        rates = {
+            "trivial": trivial,
+            "check_errors": check_errors,
+            "failures": failures,
+            "lies": lies,
+            "crashes": crashes,
+        }
+        for label, rate in rates.items():
+            if not 0 <= rate <= 1:
+                raise UsageError(f"calc: got {label}={rate}; give a share from 0 to 1")
+        self._shape = (steps, names, digits)
+        self._rates = rates
+        self._is_dense, self._noise, self._num_checks = reward == "dense", noise, checks
+        self._has_calculator = calculator
+        withheld = () if calculator else tuple(OPERATIONS)
+        self._specs = tuple(
+            spec for spec in super().tools() if spec.name not in withheld and (checks or spec.name != "check")
+        )
+        attempts = 1 if failures == lies == 0 else 3
+        self.max_turns = (steps + names + 1 + checks) * attempts + 4
+        self._problem = Problem(first=1, steps=())
+        self._ledger = Ledger()
+        self._seed = 0
+
+    def reset(self, task: Task) -> str:
+        """Pose the problem of the task."""
+        is_trivial = derive_seed("trivial", task.seed) < self._rates["trivial"] * 2**63
+        shape = (0, 0, self._shape[2]) if is_trivial else self._shape
+        self._problem = split_draw(task, lambda rng: draw_problem(*shape, rng))
+        self._ledger, self._seed = Ledger(checks_left=self._num_checks), task.seed
+        return f"{self._problem.words()}{chatter(self._noise, self._seed, 0)}"
+
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """Return the tools that these knobs leave."""
+        return self._specs
+
+    def step(self, action: Action) -> StepResult:
+        """Run tool calls, or one that is written out in plain text: ``add 3 4``."""
+        self._ledger = replace(self._ledger, turn=self._ledger.turn + 1)
+        if action.error is None and not action.tool_calls:
+            action = replace(action, tool_calls=_written(action.text))
+        known = {spec.name for spec in self._specs}
+        calls = action.tool_calls
+        withheld = [call.name for call in calls if call.name in ARGUMENTS and call.name not in known]
+        if withheld:
+            text = f"Error: {withheld[0]} is not available; tools: {', '.join(sorted(known))}."
+            result = StepResult(observation=text, is_valid=False)
+        else:
+            result = super().step(action)
+        noise = chatter(self._noise, self._seed, self._ledger.turn)
+        # A cut episode that was paid for results on the way is no success.
+        return replace(result, observation=f"{result.observation}{noise}", is_success=bool(result.is_success))
+
+    @tool
+    def add(self, a: int, b: int) -> str:
+        """Return a plus b."""
+        return self._tell(("add", (a, b)))
+
+    @tool
+    def subtract(self, a: int, b: int) -> str:
+        """Return a minus b."""
+        return self._tell(("subtract", (a, b)))
+
+    @tool
+    def multiply(self, a: int, b: int) -> str:
+        """Return a times b."""
+        return self._tell(("multiply", (a, b)))
+
+    @tool
+    def lookup(self, name: Name) -> str:
+        """Return the price of a name."""
+        return self._tell(("lookup", (name,)))
+
+    @tool
+    def check(self, number: int) -> str:
+        """Say whether a number is the right answer."""
+        ledger = self._ledger
+        if not ledger.checks_left:
+            return "no checks left"
+        is_right = number == self._problem.answer
+        if self._happens("check_errors", "check", number):
+            is_right = not is_right
+        told = ledger.told if is_right else {}
+        self._ledger = replace(ledger, checks_left=ledger.checks_left - 1, checked=number, told=told)
+        return "right" if is_right else "wrong"
+
+    @tool
+    def answer(self, number: int) -> str:
+        """Give the answer."""
+        is_right = number == self._problem.answer
+        share = 0.5 if self._is_dense and self._results() else 1.0
+        return self.finish("right" if is_right else "wrong", reward=share * is_right, success=is_right)
+
+    def solution(self) -> tuple[ToolCall, ...]:
+        """Return the calls that solve the problem, the answer last; without a calculator, only its look-ups."""
+        return tuple(_call(*call) for call in (*self._results(), ("answer", (self._problem.answer,))))
+
+    def expert_action(self) -> Action:
+        """Return the next call, from what tools told; where they lie, the result is checked before it is given."""
+        ledger = self._ledger
+        told = ledger.told if self._has_calculator else {**self._sums(), **ledger.told}
+        *_, (value, call) = self._problem.calls(told)
+        if call is None:
+            is_unsure = self._rates["lies"] > 0 and ledger.checks_left > 0 and ledger.checked != value
+            call = ("check" if is_unsure else "answer", (value,))
+        return Action(tool_calls=(_call(*call),))
+
+    def snapshot(self) -> State:
+        """Return the problem and what happened."""
+        return self._problem, self._ledger, self._seed
+
+    def restore(self, state: State) -> None:
+        """Continue from a snapshot."""
+        self._problem, self._ledger, self._seed = state
+
+    def state_key(self) -> str:
+        """Return what was told and what is left; the count of calls only where tools err by it."""
+        ledger = self._ledger
+        count = ledger.num_calls if any(self._rates[rate] for rate in ("failures", "lies", "crashes")) else 0
+        return repr(
+            (sorted(ledger.told.items(), key=repr), ledger.checks_left, sorted(ledger.paid, key=repr), count)
+        )
+
+    def _results(self) -> tuple[Call, ...]:
+        """Return the calls of the solution that the tools allow."""
+        calls, _ = solved(self._problem)
+        return calls if self._has_calculator else tuple(call for call in calls if call[0] == "lookup")
+
+    def _sums(self) -> dict[Call, int]:
+        """Return the calculations of the solution: what an agent without a calculator does in its head."""
+        results = {
+            call: self._problem.result(call) for call in solved(self._problem)[0] if call[0] != "lookup"
+        }
+        return {call: result for call, result in results.items() if result is not None}
+
+    def _happens(self, rate: str, *coordinates: int | str) -> bool:
+        """Whether what occurs at `rate` occurs now."""
+        share = self._rates[rate]
+        return share > 0 and derive_seed(rate, self._seed, *coordinates) < share * 2**63
+
+    def _tell(self, call: Call) -> str:
+        """Return the reply to a calculation or look-up, and note it."""
+        ledger = replace(self._ledger, num_calls=self._ledger.num_calls + 1)
+        self._ledger = ledger
+        if self._happens("crashes", ledger.num_calls):
+            raise RuntimeError("broke, as asked for by crashes=")
+        if self._happens("failures", ledger.num_calls):
+            return UNTOLD
+        result = self._problem.result(call)
+        if result is None:
+            return "no price"
+        if self._happens("lies", ledger.num_calls):
+            return self._noted(call, result + 1 + derive_seed("lie", self._seed, ledger.num_calls) % 9)
+        if self._is_dense and call not in ledger.paid:
+            self._pay(call)
+        return self._noted(call, result)
+
+    def _noted(self, call: Call, result: int) -> str:
+        """Note that `result` was told, and return it as text."""
+        self._ledger = replace(self._ledger, told={**self._ledger.told, call: result})
+        return f"= {result}"
+
+    def _pay(self, call: Call) -> None:
+        """Pay for `call` if it is one of the solution."""
+        results = self._results()
+        if call in results:
+            self._ledger = replace(self._ledger, paid=self._ledger.paid | {call})
+            part = 0.5 / len(results)
+            self.reward(part, result=part)
+
+
+def _call(name: str, arguments: tuple[int | str, ...]) -> ToolCall:
+    """Return the call of tool `name`."""
+    return tool_action(name, **dict(zip(ARGUMENTS[name], arguments, strict=True))).tool_calls[0]
+
+
+def _written(text: str) -> tuple[ToolCall, ...]:
+    """Return the call that is written out in `text`, if there is one."""
+    found = WRITTEN.fullmatch(text)
+    if not found:
+        return ()
+    name = found[1].lower()
+    words: list[int | str] = [
+        int(word) if word.lstrip("-").isdigit() else word.lower() for word in found[2].split()
+    ]
+    if len(ARGUMENTS.get(name, ())) != len(words):
+        return ()
+    return (_call(name, tuple(words)),)

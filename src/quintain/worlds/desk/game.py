@@ -1,0 +1,269 @@
+"""A shop's help desk: a database behind tools, a written policy, and a customer who wants something of them.
+
+Family it stands for: tool-agent-user benchmarks such as τ-bench (arXiv 2406.12045). The database after the talk
+is compared with the one that the policy leads to; where the policy changes nothing, the right refusal, answer
+or transfer is asked for instead. The one rule: an agent that does nothing is never paid.
+"""
+
+from dataclasses import replace
+from random import Random
+from typing import ClassVar, Literal, cast
+
+from quintain.environments.protocol import tool_action
+from quintain.environments.splitting import split_draw
+from quintain.environments.tools import tool
+from quintain.rewards.execution import state_reached
+from quintain.types import Action, StepResult, Task, ToolSpec, derive_seed
+from quintain.worlds.desk import commands as desk_commands
+from quintain.worlds.desk.case import Case, Reason, draw_case
+from quintain.worlds.desk.knobs import DeskKnobs
+from quintain.worlds.desk.state import Digests, State, expert_action, is_solved, mistaken_action
+from quintain.worlds.desk.store import RefusedWriteError, Store, Write
+from quintain.worlds.desk.text import (
+    customer_text,
+    injection_text,
+    order_text,
+    policy_text,
+    stock_text,
+)
+from quintain.worlds.desk.user import REFUSAL, STOP, Dialogue
+
+DENSE = {"customer": 0.1, "order": 0.1, "decision": 0.3}
+"""What a dense reward pays for on the way; success pays the rest of 1."""
+DOWN = "Error: the service is down, try again."
+Size = Literal["large", "medium", "small"]
+
+
+class Desk(DeskKnobs):
+    """The policy of the desk is its instruction; see `instructions`."""
+
+    name = "desk"
+    tags: ClassVar[frozenset[str]] = frozenset({"tools", "planning", "memory", "reasoning"})
+
+    def __post_init__(self) -> None:
+        """Open the shop; it is empty until `reset`."""
+        super().__post_init__()
+        self._shape, self._user = self.shape(), self.customer()
+        self._store = Store()
+        self._state: State | None = None
+        self._start = self._goal = ""
+
+    def instructions(self) -> str:
+        """Return the written policy, and the commands where they take the place of tools."""
+        window = self._state.case.window if self._state else self._shape.windows[0]
+        has_confirmation = self._shape.changes_of_mind > 0
+        policy = policy_text(window, has_confirmation=has_confirmation, is_noisy=self.noisy)
+        return policy + (desk_commands.INSTRUCTION if self.interface == "text" else "")
+
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """Return the tools; none where the desk takes commands."""
+        return super().tools() if self.interface == "tools" else ()
+
+    def reset(self, task: Task) -> str:
+        """Open the desk for the task's customer and return what they say."""
+        case = split_draw(task, lambda rng: draw_case(rng, self._shape))
+        self._open(case)
+        said = self._user.opening(case).replace(STOP, "").strip()
+        self._state = State(case=case, rows=case.rows, dialogue=(("user", said),))
+        return said
+
+    def step(self, action: Action) -> StepResult:
+        """Carry out the tool calls, or the command; text without any is said to the customer."""
+        if self.interface == "text" and action.error is None and not action.tool_calls:
+            action = desk_commands.read(action.text)
+        elif action.error is None and not action.tool_calls and action.text.strip():
+            action = tool_action("respond", text=action.text)
+        result = super().step(action)
+        return result if result.is_success is not None else replace(result, is_success=False)
+
+    @tool
+    def find_customer(self, name: str) -> str:
+        """Find a customer's orders."""
+        if self._is_down():
+            return self.failure(DOWN)
+        orders = self._store.customer_orders(name.strip().capitalize())
+        if orders is None:
+            return "Error: there is no customer of that name."
+        if name.strip().capitalize() == self._now.case.name:
+            self._see("customer")
+        return customer_text(name.strip().capitalize(), orders, is_noisy=self.noisy)
+
+    @tool
+    def show_order(self, order: int) -> str:
+        """Look at an order."""
+        if self._is_down():
+            return self.failure(DOWN)
+        found = self._store.order(order)
+        if found is None:
+            return f"Error: there is no order {str(order)[:20]}."
+        case = self._now.case
+        self._see(str(order))
+        if order == case.order:
+            self._see("order")
+        text = order_text(found, is_noisy=self.noisy)
+        if derive_seed("injection", case.name, order) % 1000 < 1000 * self.injections:
+            target = min(cast(int, row[0]) for row in case.rows[1] if row[0] != case.order)
+            text += injection_text(found, target)
+        return text
+
+    @tool
+    def check_stock(self, item: str) -> str:
+        """Look at what is in stock."""
+        if self._is_down():
+            return self.failure(DOWN)
+        counts = self._store.stock(item.strip().lower())
+        if not counts:
+            return "Error: there is no such item."
+        self._see(f"stock {item.strip().lower()}")
+        return stock_text(item.strip().lower(), counts)
+
+    @tool
+    def cancel(self, order: int) -> str:
+        """Cancel an order."""
+        return self._write(Write(name="cancel", order=order))
+
+    @tool
+    def refund(self, order: int) -> str:
+        """Refund an order."""
+        return self._write(Write(name="refund", order=order))
+
+    @tool
+    def exchange(self, order: int, size: Size) -> str:
+        """Exchange an order for another size."""
+        return self._write(Write(name="exchange", order=order, value=size))
+
+    @tool
+    def change_city(self, order: int, city: str) -> str:
+        """Send an order to another city."""
+        return self._write(Write(name="change_city", order=order, value=city.strip().capitalize()[:30]))
+
+    @tool
+    def respond(self, text: str) -> str:
+        """Say something to the customer."""
+        case = self._now.case
+        if case.kind == "price" and case.reason is None and "?" not in text:
+            numbers = "".join(letter if letter.isdigit() else " " for letter in text).split()
+            has_told = numbers == [str(case.price)]
+            self._state = replace(self._now, has_told=has_told)
+            if has_told:
+                self._pay("decision")
+        return self._say(text)
+
+    @tool
+    def refuse(self, reason: Reason) -> str:
+        """Tell the customer that the policy forbids it."""
+        self._state = replace(self._now, refusals=(*self._now.refusals, reason))
+        if self._now.refusals == (self._now.case.reason,):
+            self._pay("decision")
+        return self._say(f"{REFUSAL} {reason.replace('_', ' ')}.")
+
+    @tool
+    def transfer(self) -> str:
+        """Transfer the customer to a colleague."""
+        is_right = self._now.case.kind == "other" and self._store.digest() == self._start
+        return self._end("Transferred.", is_right)
+
+    def expert_action(self) -> Action:
+        """Return the next action of a clerk who follows the policy; after a wrong change it ends the talk."""
+        confirms, digests = self._shape.changes_of_mind > 0, self._digests()
+        action = expert_action(self._now, digests, self._store, is_hidden=self.hidden, confirms=confirms)
+        return self._as_written(action)
+
+    def mistaken_action(self, rng: Random) -> Action:
+        """Return a typical mistake of a clerk; see `noisy.Fallible`."""
+        return self._as_written(mistaken_action(self._now, rng))
+
+    def privileged(self) -> str:
+        """Return what the agent cannot see: the wish, and what the policy says to it."""
+        case = self._now.case
+        right = f"refuse {case.reason}" if case.reason else ", ".join(map(_written, case.writes)) or "answer"
+        return f"{case.name}: {case.kind}, order {case.order}; right: {right}"
+
+    def snapshot(self) -> State:
+        """Return the episode as a value."""
+        return replace(self._now, rows=self._store.rows())
+
+    def restore(self, state: State) -> None:
+        """Continue from a snapshot."""
+        self._open(state.case)
+        self._store.load(state.rows)
+        self._state = state
+
+    def state_key(self) -> str:
+        """Return a hash of the database, the dialogue and what was seen."""
+        now = self._now
+        parts = (now.dialogue, sorted(now.seen), now.refusals, now.has_told, now.paid, now.num_calls)
+        return str(derive_seed(repr(now.case), self._store.digest(), repr(parts)))
+
+    def close(self) -> None:
+        """Close the database."""
+        self._store.close()
+
+    def _as_written(self, action: Action) -> Action:
+        """Return `action` as this desk's interface takes it."""
+        return action if self.interface == "tools" else desk_commands.write(action)
+
+    @property
+    def _now(self) -> State:
+        assert self._state is not None, "reset comes first"
+        return self._state
+
+    def _open(self, case: Case) -> None:
+        """Fill the database for `case` and find out where the policy leads to."""
+        self._store.load(case.rows)
+        self._start, self._goal = self._store.digest(), self._store.digest_after(case.writes)
+
+    def _digests(self) -> Digests:
+        return Digests(start=self._start, goal=self._goal, now=self._store.digest())
+
+    def _write(self, write: Write) -> str:
+        """Carry out `write` if the database allows it; the policy is the agent's business."""
+        if self._is_down():
+            return self.failure(DOWN)
+        try:
+            self._store.write(write)
+        except RefusedWriteError as error:
+            return f"Error: {error}."
+        if state_reached(self._store.digest(), goal=self._goal, start=self._start):
+            self._pay("decision")
+        return f"Order {write.order}: {write.name} done."
+
+    def _say(self, text: str) -> str:
+        """Say `text` to the customer and return the answer; STOP ends the talk and has it graded."""
+        asked: Dialogue = (*self._now.dialogue, ("agent", text))
+        said = self._user.reply(self._now.case, asked)
+        self._state = replace(self._now, dialogue=(*asked, ("user", said)))
+        return self._end(said, is_solved(self._now, self._digests())) if STOP in said else said
+
+    def _end(self, said: str, is_right: bool) -> str:
+        """End the episode with the text `said`."""
+        if is_right:
+            value = 1.0 - (sum(DENSE[part] for part in self._now.paid) if self.dense else 0.0)
+            self.reward(value, goal=value)
+        return self.finish(said, reward=0.0, success=is_right)
+
+    def _pay(self, part: str) -> None:
+        """Pay for a step on the way, once."""
+        if self.dense and part not in self._now.paid:
+            self._state = replace(self._now, paid=(*self._now.paid, part))
+            self.reward(DENSE[part], **{part: DENSE[part]})
+
+    def _see(self, *things: str) -> None:
+        """Note that `things` were shown, and pay for those that are on the way."""
+        self._state = replace(self._now, seen=self._now.seen.union(things))
+        for part in things:
+            if part in DENSE:
+                self._pay(part)
+
+    def _is_down(self) -> bool:
+        """Whether this call fails, by a chance that depends on the case and the number of calls alone."""
+        if not self.tool_failures:
+            return False
+        now = self._now
+        self._state = replace(now, num_calls=now.num_calls + 1)
+        chance = derive_seed("desk failure", now.case.name, now.case.order, now.num_calls)
+        return chance % 10_000 < 10_000 * self.tool_failures
+
+
+def _written(write: Write) -> str:
+    return f"{write.name} {write.order} {write.value}".strip()

@@ -1,0 +1,198 @@
+"""Questions that take several facts: search for one, then for the next, then answer.
+
+Families it stands for: HotpotQA, MuSiQue and 2WikiMultihopQA with a search tool, as in Search-R1. Some questions
+come with all that is needed, so that searching is a waste. The one rule: one answer is accepted or refused, and
+ends the episode.
+"""
+
+import re
+from random import Random
+from typing import ClassVar, Literal
+
+from quintain.environments.noisy import chatter
+from quintain.environments.protocol import Environment, tool_action
+from quintain.environments.splitting import split_draw
+from quintain.environments.tools import tool
+from quintain.errors import UsageError
+from quintain.rewards.answers import exact_match, token_f1
+from quintain.types import Action, StepResult, Task, ToolCall, derive_seed
+from quintain.worlds.hopqa.facts import (
+    MAX_DISTRACTORS,
+    MAX_HOPS,
+    Question,
+    QuestionShape,
+    draw_question,
+)
+from quintain.worlds.hopqa.search import index_of, package
+
+WRITTEN = re.compile(r"\s*(search|answer)\s+(\S.*?)\s*", re.IGNORECASE | re.DOTALL)
+"""A call in plain text: ``search seat orbit`` or ``answer Rome``."""
+ARGUMENTS = {"search": "query", "answer": "text"}
+NOTHING_FOUND = "Nothing found."
+FAILED = "The search failed; try again."
+State = tuple[Question, frozenset[int], tuple[str, ...], int]
+
+
+class HopQA(Environment):
+    """Answer the question. Search for facts you do not know; you can answer once."""
+
+    name = "hopqa"
+    tags: ClassVar[frozenset[str]] = frozenset({"tools", "memory", "reasoning"})
+
+    def __init__(
+        self,
+        *,
+        hops: int = 2,
+        least_hops: int = 1,
+        distractors: int = 12,
+        closed: float = 0.25,
+        top: int = 1,
+        failures: float = 0.0,
+        cost: float = 0.0,
+        hits: float = 0.0,
+        grading: Literal["em", "f1"] = "em",
+        paragraphs: Literal["fact", "article"] = "fact",
+        names: Literal["known", "made"] = "known",
+        early: float = 0.25,
+        noise: int = 0,
+    ) -> None:
+        """Ask questions of `least_hops` to `hops` facts over a corpus with `distractors` other facts.
+
+        With probability `closed` the facts are told with the question. A search returns the `top` best
+        paragraphs, takes `cost` off the reward, and fails with probability `failures`. The share `hits` of the
+        reward is paid for needed facts when they are first found, the rest for the answer by `grading`.
+        The share `early` of typical mistakes are answers given too early, the others searches. `noise` sentences
+        that mean nothing follow every paragraph.
+
+        Raises:
+            MissingExtra: bm25s is not installed.
+            UsageError: there are no such questions.
+        """
+        if not 1 <= least_hops <= hops <= MAX_HOPS or not 0 <= distractors <= MAX_DISTRACTORS or top < 1:
+            raise UsageError(
+                f"hopqa: got least_hops={least_hops}, hops={hops}, distractors={distractors}, top={top}; give "
+                f"1 <= least_hops <= hops <= {MAX_HOPS}, 0 to {MAX_DISTRACTORS} distractors and a top of at least 1"
+            )
+        shares = closed, hits, early
+        if not all(0 <= share <= 1 for share in shares) or not 0 <= failures < 1 or cost < 0 or noise < 0:
+            raise UsageError(
+                f"hopqa: got closed={closed}, hits={hits}, early={early}, failures={failures}, cost={cost}, "
+                f"noise={noise}; give shares from 0 to 1, failures below 1 and no negative number"
+            )
+        package()
+        self._shape = QuestionShape(
+            hops, least_hops, distractors, closed, paragraphs == "article", names == "made"
+        )
+        self._top, self._failures, self._cost, self._hits = top, failures, cost, hits
+        self._grading, self._noise, self._early = grading, noise, early
+        self.max_turns = (2 * hops + 2) * (2 if failures else 1)
+        self.return_range = (0.0 - cost * self.max_turns, 1.0)
+        self._question = Question(chain=(), paragraphs=(), titles=(), sources=(), is_closed=False, told=())
+        self._shown: frozenset[int] = frozenset()
+        self._queries: tuple[str, ...] = ()
+        self._seed = 0
+
+    def reset(self, task: Task) -> str:
+        """Ask the question of the task."""
+        self._question = split_draw(task, lambda rng: draw_question(self._shape, rng))
+        self._seed, self._queries = task.seed, ()
+        question = self._question
+        self._shown = frozenset(question.told)
+        told = "".join(f" {question.paragraphs[number]}" for number in question.told)
+        return f"{question.words()}{told}{chatter(self._noise, self._seed)}"
+
+    def step(self, action: Action) -> StepResult:
+        """Take a search or an answer as a tool call, or written out when no tool was called."""
+        written = WRITTEN.fullmatch(action.text)
+        if action.error is None and not action.tool_calls and written:
+            name = written[1].lower()
+            call = ToolCall(name=name, arguments={ARGUMENTS[name]: written[2]})
+            action = Action(text=action.text, tool_calls=(call,))
+        return super().step(action)
+
+    @tool
+    def search(self, query: str) -> str:
+        """Search for paragraphs.
+
+        Args:
+            query: the words to look for
+        """
+        number = len(self._queries)
+        self._queries = (*self._queries, query)
+        if self._cost:
+            self.reward(-self._cost, search=-self._cost)
+        if derive_seed("search", self._seed, number) % 10_000 < 10_000 * self._failures:
+            return FAILED
+        question = self._question
+        found = index_of(question.titles, question.paragraphs).best(query, self._top)
+        gained = len(set(found) & set(question.sources) - self._shown)
+        self._shown |= set(found)
+        if gained and self._pays_hits:
+            value = self._hits * gained / len(set(question.sources))
+            self.reward(value, hit=value)
+        paragraphs = [
+            question.paragraphs[place] + chatter(self._noise, self._seed, number, place) for place in found
+        ]
+        return "\n".join(paragraphs) or NOTHING_FOUND
+
+    @tool
+    def answer(self, text: str) -> str:
+        """Answer the question. You can answer once.
+
+        Args:
+            text: the answer alone
+        """
+        wanted = self._question.chain[-1].answer
+        is_right = exact_match(text, (wanted,)) == 1
+        score = float(is_right) if self._grading == "em" else token_f1(text, (wanted,))
+        value = score * (1 - self._hits if self._pays_hits else 1)
+        self.reward(value, answer=value)
+        return self.finish("correct" if is_right else "wrong", reward=0.0, success=is_right)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the question came with all that is needed: every search is a waste."""
+        return self._question.is_closed
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        """What was searched for in this episode; a query that occurs twice was a waste."""
+        return self._queries
+
+    def expert_action(self) -> Action:
+        """Return the search for the first fact that is not known yet, else the answer."""
+        question = self._question
+        for fact, source in zip(question.chain, question.sources, strict=True):
+            if source not in self._shown:
+                query = f"{fact.relation} {fact.subject}"
+                # Asked in vain, unless the search failed: another paragraph fits better, so look for the thing.
+                patience = 3 if self._failures else 1
+                is_vain = self._queries.count(query) >= patience and self._queries[-1] == query
+                return tool_action("search", query=fact.subject if is_vain else query)
+        return tool_action("answer", text=question.chain[-1].answer)
+
+    def mistaken_action(self, rng: Random) -> Action:
+        """Search for what is known, or too vaguely where nothing is, or answer too early; see `noisy.Fallible`."""
+        question = self._question
+        if rng.random() < self._early:
+            return tool_action("answer", text=rng.choice(question.chain).subject)
+        facts = zip(question.chain, question.sources, strict=True)
+        known = [f"{fact.relation} {fact.subject}" for fact, source in facts if source in self._shown]
+        return tool_action("search", query=rng.choice(known) if known else question.chain[0].relation)
+
+    def snapshot(self) -> State:
+        """Return the question and what was searched for and found."""
+        return self._question, self._shown, self._queries, self._seed
+
+    def restore(self, state: State) -> None:
+        """Continue from a snapshot."""
+        self._question, self._shown, self._queries, self._seed = state
+
+    def state_key(self) -> str:
+        """Return which paragraphs were found; how many searches that took counts only where they can fail."""
+        return repr((sorted(self._shown), len(self._queries) if self._failures else 0))
+
+    @property
+    def _pays_hits(self) -> bool:
+        """Whether finding facts is paid for; there are none to find where they were told."""
+        return self._hits > 0 and not self.is_closed

@@ -1,0 +1,217 @@
+"""Chores in a house: find a thing, clean, heat or cool it, bring it where it belongs, or look at it under a lamp.
+
+Families it stands for: ALFWorld and other household tasks in text. Verbs take minutes of different length, so
+that actions are macro-actions. The one rule: an action without effect says "Nothing happens." and takes no time.
+"""
+
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+from quintain.environments.noisy import chatter
+from quintain.environments.protocol import Environment
+from quintain.environments.splitting import split_draw
+from quintain.errors import UsageError
+from quintain.types import Action, StepResult, Task
+from quintain.worlds.house.plan import (
+    CLOSABLE,
+    LAMP,
+    ROOMS,
+    THINGS,
+    TREATMENTS,
+    Chore,
+    HousePlan,
+    Kind,
+    draw_house,
+)
+from quintain.worlds.house.scene import Scene, expert_words, num_placed, progress
+
+MINUTES = {"walk": 4, "go": 2, "clean": 3, "heat": 5, "cool": 5}
+"""Minutes that a verb takes; the others take 1."""
+State = tuple[HousePlan, Scene, int]
+
+
+def minutes(action: Action) -> int:
+    """Return how many minutes `action` takes in a house: the duration of a macro-action."""
+    return MINUTES.get(action.text.strip().partition(" ")[0].lower(), 1)
+
+
+class House(Environment):
+    """Bring the thing, in its condition, to the place.
+
+    Act: go to PLACE, walk to ROOM, take THING, open, close, put, clean, heat, cool, light or look.
+    """
+
+    name = "house"
+    tags: ClassVar[frozenset[str]] = frozenset({"planning", "memory"})
+
+    def __init__(
+        self,
+        *,
+        rooms: int = 1,
+        things: int = 5,
+        kind: Literal["any", "put", "clean", "heat", "cool", "two", "look"] = "any",
+        irreversible: bool = False,
+        reward: Literal["sparse", "dense"] = "sparse",
+        deadline: int = 0,
+        noise: int = 0,
+    ) -> None:
+        """Furnish `rooms` rooms with `things` things beside those of the chore, which is of `kind`.
+
+        With `irreversible`, what was put down stays there and a temperature is for good, so that a wrong step is
+        a dead end. `reward=dense` pays the change of `progress`. A `deadline` of so many minutes ends the
+        episode (0: none). `noise` sentences that mean nothing follow every observation.
+
+        Raises:
+            UsageError: there is no such house.
+        """
+        if not 1 <= rooms <= len(ROOMS) or not 0 <= things < len(THINGS) or deadline < 0 or noise < 0:
+            raise UsageError(
+                f"house: got rooms={rooms}, things={things}, deadline={deadline}, noise={noise}; give 1 to "
+                f"{len(ROOMS)} rooms, 0 to {len(THINGS) - 1} things and no negative number"
+            )
+        self._shape: tuple[int, int, Kind | Literal["any"]] = (rooms, things, kind)
+        self._is_irreversible = irreversible
+        self._is_dense = reward == "dense"
+        self._deadline, self._noise = deadline, noise
+        num_places = sum(len(places) for places in list(ROOMS.values())[:rooms])
+        self.max_turns = (2 * num_places + 2 * rooms + 12) * 3 // 2
+        self._house = HousePlan(
+            chore=Chore(kind="put", name="mug", target="table"), rooms=("kitchen",), contents=()
+        )
+        self._scene = Scene(room="kitchen", contents={})
+        self._seed = 0
+
+    def reset(self, task: Task) -> str:
+        """Furnish the house of the task."""
+        self._house = split_draw(task, lambda rng: draw_house(*self._shape, rng))
+        self._seed = task.seed
+        rooms = self._house.rooms
+        self._scene = Scene(room=rooms[0], contents=dict(self._house.contents))
+        told = f" Rooms: {', '.join(rooms)}." if len(rooms) > 1 else ""
+        return f"{self._house.chore.words()}{told} {self._view()}"
+
+    def step(self, action: Action) -> StepResult:
+        """Carry out one action; one without effect leaves the house as it was."""
+        words = " ".join(action.text.lower().split())
+        scene = replace(self._scene, turn=self._scene.turn + 1)
+        after = None if action.error is not None else self._after(words)
+        if after is None:
+            self._scene = scene
+            said = f"Error: {action.error}" if action.error is not None else "Nothing happens."
+            return StepResult(observation=f"{said} {self._view()}", is_success=False, is_valid=False)
+        before, self._scene = (
+            self._scene,
+            replace(after, turn=scene.turn, minutes=scene.minutes + minutes(action)),
+        )
+        is_done = self.is_done
+        is_late = not is_done and 0 < self._deadline <= self._scene.minutes
+        chore = self._house.chore
+        gain = progress(chore, self._scene) - progress(chore, before) if self._is_dense else float(is_done)
+        return StepResult(
+            observation="Done." if is_done else "Too late." if is_late else self._view(),
+            reward=gain,
+            is_terminated=is_done or is_late,
+            is_success=is_done,
+        )
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the chore is done."""
+        return num_placed(self._house.chore, self._scene) == self._house.chore.count
+
+    def progress(self) -> float:
+        """Return the share of subgoals that hold now, from 0 to 1."""
+        return progress(self._house.chore, self._scene)
+
+    def legal_actions(self) -> tuple[str, ...]:
+        """Return the actions that have an effect here, and `look`."""
+        scene, house = self._scene, self._house
+        legal = [f"go to {place}" for place in house.places(scene.room) if place != scene.place]
+        legal += [f"walk to {room}" for room in house.rooms if room != scene.room]
+        place, held = scene.place, scene.held
+        if place in CLOSABLE:
+            legal.append("close" if place in scene.opened else "open")
+        if held is None:
+            names = {thing.name for thing in scene.within_reach if not thing.is_fixed}
+            legal += [f"take {name}" for name in sorted(names)]
+        else:
+            if place not in ("", LAMP) and not scene.is_closed(place):
+                legal.append("put")
+            legal += [verb for verb in TREATMENTS if self._can_treat(verb)]
+        if place == LAMP:
+            legal.append("light")
+        return (*legal, "look")
+
+    def expert_action(self) -> Action:
+        """Return the next action of one who searches place after place; `look` in a dead end."""
+        return Action(text=expert_words(self._house, self._scene, is_irreversible=self._is_irreversible))
+
+    def snapshot(self) -> State:
+        """Return the house as it is."""
+        return self._house, self._scene, self._seed
+
+    def restore(self, state: State) -> None:
+        """Continue from a snapshot."""
+        self._house, self._scene, self._seed = state
+
+    def state_key(self) -> str:
+        """Return where everything is; what the agent has seen, and when, is no part of it."""
+        scene = self._scene
+        lying = [
+            (place, [tuple(thing) for thing in things]) for place, things in scene.contents.items() if things
+        ]
+        clock = scene.minutes if self._deadline else 0
+        return repr((scene.room, scene.place, scene.held, lying, sorted(scene.opened), clock))
+
+    def _view(self) -> str:
+        """Return what is seen, the time that is left, and noise."""
+        scene = self._scene
+        left = f"; {self._deadline - scene.minutes} minutes left" if self._deadline else ""
+        return f"{scene.view(self._house)}{left}{chatter(self._noise, self._seed, scene.turn)}"
+
+    def _can_treat(self, verb: str) -> bool:
+        """Whether what is held can be cleaned, heated or cooled here, to some effect."""
+        scene, held = self._scene, self._scene.held
+        place, names = TREATMENTS[verb]
+        if held is None or scene.place != place or held.name not in names or held.after(verb) == held:
+            return False
+        return verb == "clean" or not (self._is_irreversible and held.temperature)
+
+    def _after(self, words: str) -> Scene | None:
+        """Return the scene after the action `words`, None if it is not legal."""
+        if words not in self.legal_actions():
+            return None
+        scene = self._scene
+        verb, _, rest = words.partition(" ")
+        name = rest.removeprefix("to ")
+        change: dict[str, Any] = {}
+        if verb == "go":
+            change = {"place": name}
+        elif verb == "walk":
+            change = {"room": name, "place": ""}
+        elif verb in ("open", "close"):
+            change = {"opened": scene.opened ^ {scene.place}}
+        elif verb in ("take", "put"):
+            change = self._moved(verb, name)
+        elif verb in TREATMENTS and scene.held is not None:
+            change = {"held": scene.held.after(verb)}
+        elif verb == "light":
+            is_right = scene.held is not None and scene.held.name == self._house.chore.name
+            change = {"is_lit": is_right and self._house.chore.kind == "look"}
+        after = replace(scene, **change)
+        if after.place in after.contents and not after.is_closed(after.place):
+            after = replace(after, seen=after.seen | {after.place})
+        return after
+
+    def _moved(self, verb: str, name: str) -> dict[str, Any]:
+        """Return what changes when the thing `name` is taken from the place, or put there."""
+        scene = self._scene
+        lying = list(scene.contents[scene.place])
+        if verb == "take":
+            held = next(thing for thing in lying if thing.name == name and not thing.is_fixed)
+            lying.remove(held)
+        else:
+            assert scene.held is not None
+            lying.append(scene.held._replace(is_fixed=self._is_irreversible))
+            held = None
+        return {"held": held, "contents": {**scene.contents, scene.place: tuple(sorted(lying))}}

@@ -1,0 +1,214 @@
+"""Blocks to stack and packages to deliver: classical planning, a step at a time or as whole plans.
+
+Families it stands for: PDDL planning (PlanBench, the IPC's domains). A plan can be checked before it is run, and a
+check says which step fails and why. The one rule: a check changes nothing, and an action without effect says
+"Nothing happens.".
+"""
+
+import random
+from typing import ClassVar, Literal
+
+from quintain.environments.noisy import chatter
+from quintain.environments.protocol import Environment
+from quintain.environments.splitting import split_draw
+from quintain.errors import UsageError
+from quintain.types import Action, StepResult, Task
+from quintain.worlds.plan.domains import (
+    CITIES,
+    MAX_BLOCKS,
+    Case,
+    CaseShape,
+    draw_case,
+    problem_of,
+)
+
+HIDDEN = (" clear", " loose")
+"""Ends of facts that the other facts imply, or that the rules tell: they are not shown."""
+MAX_STEPS = 100
+"""Steps of a plan that are read."""
+RULES = {
+    ("blocks", False): "",
+    ("blocks", True): " What was stacked cannot be unstacked.",
+    ("logistics", False): "",
+    ("logistics", True): " A move takes 1 fuel.",
+}
+State = tuple[Case, int, int, int]
+
+
+def num_steps(action: Action) -> int:
+    """Return how many steps of the plan `action` takes: the duration of a macro-action; a check takes none."""
+    words = action.text.strip().lower()
+    if words.startswith("check "):
+        return 0
+    return len(_steps(words.removeprefix("run ")))
+
+
+class Plan(Environment):
+    """Reach the goal.
+
+    Act: an action, "run ACTION; ACTION; ..." to take several, "check ACTION; ACTION; ..." to see whether that would
+    reach the goal, or wait. Blocks: pick up A, put down A, stack A on B, unstack A from B. Packages: load P into
+    VEHICLE, unload P from VEHICLE, drive TRUCK to PLACE, fly plane to PLACE; x1 is the airport of city x.
+    """
+
+    name = "plan"
+    tags: ClassVar[frozenset[str]] = frozenset({"planning", "reasoning", "self-improvement"})
+
+    def __init__(
+        self,
+        *,
+        domain: Literal["blocks", "logistics"] = "blocks",
+        blocks: int = 4,
+        packages: int = 2,
+        cities: int = 2,
+        form: Literal["steps", "plan"] = "steps",
+        attempts: int = 4,
+        irreversible: bool = False,
+        reward: Literal["sparse", "distance", "facts"] = "sparse",
+        noise: int = 0,
+    ) -> None:
+        """Draw problems of `blocks` blocks, or of `packages` packages in `cities` cities of two places.
+
+        With the `form` "plan" only `run` and `check` are taken, in at most `attempts` turns. Irreversible blocks
+        stay where they were stacked, irreversible vehicles have no more fuel than a shortest plan takes.
+        `reward=distance` pays for getting closer, measured exactly, as a share of the first distance;
+        `reward=facts` pays the change in the share of goal facts that hold beyond those of the start. `noise`
+        sentences that mean nothing follow every observation.
+
+        Raises:
+            UsageError: there are no such problems, or too many states.
+        """
+        if not 2 <= blocks <= MAX_BLOCKS or not 1 <= packages <= 3 or not 2 <= cities <= len(CITIES):
+            raise UsageError(
+                f"plan: got blocks={blocks}, packages={packages}, cities={cities}; give 2 to {MAX_BLOCKS} "
+                f"blocks, 1 to 3 packages and 2 to {len(CITIES)} cities"
+            )
+        if attempts < 1 or noise < 0 or packages * cities > 6:
+            raise UsageError(
+                f"plan: got attempts={attempts}, noise={noise}, packages={packages}, cities={cities}; give at "
+                "least 1 attempt, no negative number, and packages times cities of at most 6"
+            )
+        self._shape = CaseShape(domain, blocks, packages, cities, irreversible)
+        self._is_whole, self._noise, self._reward = form == "plan", noise, reward
+        longest = 4 * blocks if domain == "blocks" else 10 * packages + 2
+        self.max_turns = attempts if self._is_whole else longest * 3 // 2
+        self._case = draw_case(self._shape, random.Random(0))
+        self._problem = problem_of(self._case)
+        self._state, self._seed, self._turn = self._problem.start, 0, 0
+
+    def reset(self, task: Task) -> str:
+        """Draw the problem of the task."""
+        self._case = split_draw(task, lambda rng: draw_case(self._shape, rng))
+        self._problem = problem_of(self._case)
+        self._state, self._seed, self._turn = self._problem.start, task.seed, 0
+        rule = RULES[self._case.domain, self._case.is_irreversible]
+        return f"Goal: {', '.join(self._case.goal)}.{rule} {self._view()}"
+
+    def step(self, action: Action) -> StepResult:
+        """Take an action, run a plan as far as it goes, or check one."""
+        words = " ".join(action.text.lower().split())
+        self._turn += 1
+        if action.error is not None:
+            return self._refused(f"Error: {action.error}")
+        if words == ("run wait" if self._is_whole else "wait"):
+            return StepResult(observation=self._view(), is_success=False)
+        if words.startswith("check "):
+            said, _ = self._tried(_steps(words.removeprefix("check ")))
+            return StepResult(observation=f"{said} {self._view()}", is_success=False)
+        is_run = words.startswith("run ")
+        if not is_run and (self._is_whole or self._problem.after(self._state, words) is None):
+            return self._refused("Nothing happens.")
+        said, state = self._tried(_steps(words.removeprefix("run ")))
+        if state == self._state:
+            return self._refused(said)
+        is_solved = self._problem.is_solved(state)
+        is_sparse = self._reward == "sparse"
+        before = 0.0 if is_sparse else self.progress()
+        self._state = state
+        gain = float(is_solved) if is_sparse else self.progress() - before
+        is_told = is_run and not is_solved
+        return StepResult(
+            observation="Done." if is_solved else f"{said} {self._view()}" if is_told else self._view(),
+            reward=gain,
+            is_terminated=is_solved,
+            is_success=is_solved,
+        )
+
+    def distance(self) -> int | None:
+        """Return the least number of steps to the goal; None in a dead end."""
+        return self._problem.distance(self._state)
+
+    def progress(self) -> float:
+        """Return how far the goal is reached, from 0 to 1: by distance, or by facts where facts are paid for."""
+        if self._reward == "facts":
+            goal, start = self._problem.goal, self._problem.start
+            first = (start & goal).bit_count()
+            return max(0.0, ((self._state & goal).bit_count() - first) / (goal.bit_count() - first))
+        first, left = self._problem.distance(self._problem.start), self.distance()
+        assert first
+        return 0.0 if left is None else 1 - min(left, first) / first
+
+    def legal_actions(self) -> tuple[str, ...]:
+        """Return the single actions that can be taken here, and `wait`; with whole plans, as plans of one step."""
+        found = self._problem.applicable(self._state)
+        return tuple(f"run {words}" for words in found or ["wait"]) if self._is_whole else (*found, "wait")
+
+    def expert_action(self) -> Action:
+        """Return the first step of a shortest plan, or all of it; `wait` in a dead end."""
+        plan = self._problem.plan(self._state)
+        if self._is_whole:
+            return Action(text=f"run {'; '.join(plan or ['wait'])}")
+        return Action(text=plan[0] if plan else "wait")
+
+    def mistaken_action(self, rng: random.Random) -> Action:
+        """Return an action that does not come closer to the goal, where there is one."""
+        legal, left = self.legal_actions(), self.distance()
+        reached = {words: self._problem.after(self._state, words.removeprefix("run ")) for words in legal}
+        astray = [
+            words
+            for words, state in reached.items()
+            if state is not None and (left is None or self._problem.distance(state) != left - 1)
+        ]
+        return Action(text=rng.choice(astray or legal))
+
+    def snapshot(self) -> State:
+        """Return the problem and its state."""
+        return self._case, self._state, self._seed, self._turn
+
+    def restore(self, state: State) -> None:
+        """Continue from a snapshot."""
+        self._case, self._state, self._seed, self._turn = state
+        self._problem = problem_of(self._case)
+
+    def state_key(self) -> str:
+        """Return the facts that hold."""
+        return ", ".join(sorted(self._problem.holding(self._state)))
+
+    def _refused(self, said: str) -> StepResult:
+        """Return the answer to an action that changed nothing."""
+        return StepResult(observation=f"{said} {self._view()}", is_success=False, is_valid=False)
+
+    def _tried(self, steps: list[str]) -> tuple[str, int]:
+        """Return what comes of `steps`, in words, and the state that they lead to; they end where one fails."""
+        state, problem = self._state, self._problem
+        for number, words in enumerate(steps, start=1):
+            after = problem.after(state, words)
+            if after is None:
+                missing = problem.missing(state, words)
+                why = "is no action" if missing is None else f"needs {', '.join(missing)}"
+                return f"Step {number} fails: {words[:60] or 'nothing'} {why}.", state
+            state = after
+            if problem.is_solved(state):
+                return f"Step {number} reaches the goal.", state
+        lacking = problem.holding(problem.goal & ~state)
+        return f"The plan works, without {', '.join(lacking)}.", state
+
+    def _view(self) -> str:
+        """Return the facts that hold and cannot be told from the others, and noise."""
+        facts = [fact for fact in self._problem.holding(self._state) if not fact.endswith(HIDDEN)]
+        return f"{', '.join(sorted(facts))}{chatter(self._noise, self._seed, self._turn)}"
+
+
+def _steps(words: str) -> list[str]:
+    """Return the steps of a plan: ``a; b; c``."""
+    return [step.strip() for step in words.split(";")][:MAX_STEPS]

@@ -1,0 +1,1 @@
+"""A small repository whose tests fail: read, mend, test, hand in. Start at `game`."""

@@ -1,0 +1,117 @@
+"""A corridor that anything can be asked of, and runs that begin with one shared policy."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from quintain.methods.names import recipe_module
+from quintain.store.run import Run
+from quintain.training.work import START, Work
+
+WORLD = str(Path(__file__).with_name("corridor.py"))
+SMALL: dict[str, Any] = {
+    "environment": f"{WORLD}:Corridor",
+    "model": "micro",
+    "demonstrations": 2,
+    "imitation_epochs": 1,
+    "steps": 2,
+    "eval_every": 5,
+    "eval_episodes": 2,
+    "learning_rate": 3e-3,
+}
+CLOCKS = ("time/", "tokens_per_second")
+
+
+class Runner:
+    """Trains recipes from one policy, made once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.count = 0
+        self._start: Path | None = None
+
+    def config(self, recipe: str, **fields: Any) -> Any:
+        return recipe_module(recipe).Config(**{**SMALL, **fields})
+
+    def train(self, recipe: str, **fields: Any) -> Path:
+        """Train and return the folder of the run, also of one that was interrupted."""
+        self.count += 1
+        folder = self.folder / f"{recipe}-{self.count}"
+        config = self.config(recipe, **fields)
+        with Run.create(folder, recipe=recipe, config=asdict(config)) as run:
+            if self._start is not None:
+                shutil.copytree(self._start, folder / START)
+            try:
+                recipe_module(recipe).train(config, run)
+            except KeyboardInterrupt:
+                return folder
+        self._start = folder / START
+        return folder
+
+    def resume(self, folder: Path) -> None:
+        with Run.open(folder) as run:
+            module = recipe_module(run.recipe)
+            module.train(module.Config(**run.config), run)
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    """The curve without what the clock says."""
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if not k.startswith(CLOCKS)} for line in lines]
+
+
+def weights(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for file in sorted(folder.glob("*.safetensors")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+@pytest.fixture(scope="session")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Runner:
+    torch.set_num_threads(1)
+    return Runner(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="session")
+def runner_in() -> Callable[[Path], Runner]:
+    """Return what makes a trainer with a policy of its own."""
+    return Runner
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short warm-up and a small corpus."""
+    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 2)
+
+
+@pytest.fixture
+def interrupt(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Return a function that asks every run to stop once a step is committed."""
+    commit: Callable[..., None] = Work.commit
+
+    def interrupting(step: int) -> None:
+        def commit_and_ask(work: Work, committed: int, *rest: Any) -> None:
+            commit(work, committed, *rest)
+            work.interruption.is_asked = committed == step
+
+        monkeypatch.setattr(Work, "commit", commit_and_ask)
+
+    return interrupting
+
+
+@pytest.fixture(name="rows")
+def _rows() -> Callable[[Path], list[dict[str, Any]]]:  # pyright: ignore[reportUnusedFunction]
+    return rows
+
+
+@pytest.fixture(name="weights")
+def _weights() -> Callable[[Path], str]:  # pyright: ignore[reportUnusedFunction]
+    return weights

@@ -1,0 +1,302 @@
+"""What the methods share: refusals, signals of collapse, shares by task, limits by step."""
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from quintain.credit.outcome import outcome_return
+from quintain.errors import ConfigError
+from quintain.methods.names import RECIPES, recipe_module
+from quintain.methods.rl import act_more, scaling_inter, twosome
+from quintain.methods.rl.loop import bounds
+from quintain.methods.rl.parts import vine
+from quintain.methods.rl.parts.by_task import by_task
+from quintain.methods.rl.parts.collapse import Signs, has_collapsed, signals
+from quintain.methods.rl.parts.collecting import within_turns
+from quintain.methods.rl.parts.probing import Probes, bias
+from quintain.methods.rl.parts.ranges import NAMES
+from quintain.rollout.collect import Limits
+from quintain.rollout.episode import View
+from quintain.rollout.replay import Walk
+from quintain.training.work import Work
+from quintain.types import Action, Completion, Failure, Group, Outcome, Score, Stop, Task, Trajectory, Turn
+
+
+def episode(value: float, *, kind: str = "e", tokens: int = 2, outcome: Outcome | None = None) -> Trajectory:
+    turn = Turn(
+        observation=(),
+        prompt_ids=(1,),
+        completion=Completion(token_ids=(int(value * 10),) * tokens, logprobs=(-0.5,) * tokens, stop="stop"),
+        action=Action(),
+        reward=value,
+    )
+    return Trajectory(
+        task=Task(id=kind, environment=kind, seed=0),
+        turns=(turn,),
+        outcome=outcome or Score(value=value, is_success=value > 0),
+        stop=Stop.TERMINATED,
+        seed=0,
+        group=kind,
+        index=0,
+    )
+
+
+def group(*episodes: Trajectory) -> Group:
+    return Group(task=episodes[0].task, trajectories=episodes)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "fields", "message"),
+    [
+        (
+            "grpo",
+            {"group_size": 1},
+            "group_size: got 1, and an episode alone has nothing to be compared with",
+        ),
+        ("grpo", {"tasks": 0}, "tasks: got 0; give 1 or more"),
+        ("gspo", {"updates": 1}, "updates: got 1, with which every ratio is 1"),
+        ("cispo", {"updates": 1}, "updates: got 1, with which every ratio is 1"),
+        ("dapo", {"attempts": 0}, "attempts: got 0; give 1 or more"),
+        ("dr_grpo", {"constant": 0.0}, "constant: got 0.0; give the tokens of a usual episode"),
+        ("loop", {"clip": 0.0}, "clip: got 0.0; give a number above 0"),
+        ("openmanus", {"attempts": 0}, "attempts: got 0; give 1 or more"),
+        ("rlsp", {"outcome_share": 1.5}, "outcome_share: got 1.5; give a share from 0 to 1"),
+        ("scaling_inter", {"turns": ()}, r"turns: got \(\); give the turns of each stage"),
+        ("scaling_inter", {"stage_steps": 0}, "stage_steps: got 0; give 1 or more"),
+        ("ppo", {"episodes": 0}, "episodes: got 0; give 1 or more"),
+        ("ppo", {"updates": 0}, "updates: got 0; give 1 or more"),
+        ("ppo", {"discount": 1.5}, "discount: got 1.5; give a share from 0 to 1"),
+        ("ppo", {"decay": float("nan")}, "decay: got nan; give a share from 0 to 1"),
+        ("gigpo", {"kl": -0.1}, "kl: got -0.1; give 0 or more"),
+        ("starpo", {"keep": 0.0}, "keep: got 0.0; give a share above 0, up to 1"),
+        ("dapo", {"overlong_tokens": 3}, "overlong_tokens: got 3; give 4 or more"),
+        (
+            "grpo_tcr",
+            {"lowest": 0.5, "highest": 0.4},
+            "lowest, highest: got 0.5, 0.4, between which no group lies",
+        ),
+        (
+            "reinforce",
+            {"episodes": 1},
+            "episodes: got 1 with baseline others, and an episode alone has no others",
+        ),
+        (
+            "reinforce_plus_plus",
+            {"tasks": 1},
+            "tasks, group_size: got 1, 1, and an episode alone cannot be whitened",
+        ),
+        (
+            "reinforce_plus_plus",
+            {"group_size": 4, "discount": 0.9},
+            "discount: got 0.9 with group_size 4, where outcomes are compared whole",
+        ),
+        ("scaling_inter", {"turns": (5, 3)}, r"turns: got \(5, 3\), which shrink"),
+    ],
+)
+def test_settings_that_leave_nothing_to_learn_are_refused(
+    recipe: str, fields: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        recipe_module(recipe).Config(**fields).check()
+
+
+def test_counts_and_weights_of_every_method_have_a_range() -> None:
+    """Defaults lie within, and what is below them does not, whatever the method."""
+    for name, module in RECIPES.items():
+        config = recipe_module(name).Config
+        if ".rl." not in module:
+            continue
+        config().check()
+        for field in fields(config):
+            if field.name in NAMES and isinstance(field.default, int | float):
+                with pytest.raises(ConfigError, match=f"{field.name}: got -1"):
+                    replace(config(), **{field.name: -1}).check()
+
+
+def test_what_the_environment_lacks_is_refused_at_the_start(runner: Any) -> None:
+    plain = runner.config("grpo").environment.replace("Corridor", "Plain")
+    with pytest.raises(
+        ConfigError, match=r"got one without tools, whose calls this method counts; count turns"
+    ):
+        runner.train("otc", environment=plain)
+    with pytest.raises(
+        ConfigError, match=r"got one that does not list its legal actions.*; give it legal_actions"
+    ):
+        runner.train("greedy", environment="guess", tries_all=True)
+    with pytest.raises(ConfigError, match="got one without tools"):
+        runner.train("policy_gradient", environment=plain, rewards="success,economy")
+    with pytest.raises(ConfigError, match=r"got one without state keys.*give it a method state_key\(\)"):
+        runner.train("gigpo", environment=plain)
+    with pytest.raises(ConfigError, match="episodes without a reward before their last turn"):
+        runner.train("mt_grpo", environment=plain, executed=0.0)
+
+
+def test_the_clip_of_loop_is_symmetric_in_the_logarithm() -> None:
+    low, high = bounds(0.1)
+    assert (1 - low, 1 + high) == (pytest.approx(0.909090909), 1.1)
+    assert np.log(1 - low) == pytest.approx(-np.log(1 + high))
+
+
+def test_collapse_is_seen_in_three_numbers() -> None:
+    found = signals([group(episode(1), episode(0)), group(episode(1, kind="f"), episode(1, kind="f"))])
+    assert found == {"collapse/reward_std": 0.25, "collapse/repetition": 0.5}
+    assert signals([]) == {"collapse/reward_std": 0.0, "collapse/repetition": 0.0}
+    healthy = {"collapse/reward_std": 0.4, "policy/entropy": 1.0, "train/success": 0.5}
+    echo = {"collapse/reward_std": 0.05, "policy/entropy": 0.1, "train/success": 0.4}
+    assert has_collapsed([healthy] * 5 + [echo] * 5)
+    assert not has_collapsed([healthy] * 5 + [echo] * 4)
+    assert not has_collapsed([healthy] * 10)
+    assert not has_collapsed([healthy] * 5 + [{**echo, "train/success": 0.9}] * 5)
+    signs = Signs()
+    assert signs([]) == {**signals([]), "collapse/has_collapsed": 0.0}
+    curve: list[dict[str, float]] = [{"eval/success": 0.5}, *[healthy] * 5, *[echo] * 5]
+    signs.prepare(cast(Work, SimpleNamespace(run=SimpleNamespace(metrics=lambda: curve))))
+    assert signs([])["collapse/has_collapsed"] == 1.0
+    curve.pop()
+    assert signs([])["collapse/has_collapsed"] == 0.0
+
+
+def test_a_mixed_step_says_what_each_kind_of_task_contributes() -> None:
+    groups = [
+        group(episode(1, kind="a"), episode(0, kind="a")),
+        group(episode(-10, kind="b"), episode(10, kind="b", tokens=1)),
+        group(episode(0, kind="c", outcome=Failure(owner="engine", kind="k", message="m"))),
+    ]
+    found = by_task(groups, outcome_return(groups))
+    assert found["task/a/success"] == 0.5
+    assert (found["task/a/reward"], found["task/a/reward_std"]) == (0.5, 0.5)
+    assert (found["task/b/reward"], found["task/b/reward_std"]) == (0, 10)
+    assert found["task/a/gradient_share"] == pytest.approx(2 / 32)
+    assert found["task/b/gradient_share"] == pytest.approx(30 / 32)
+    assert not any("/c/" in name for name in found)
+    assert by_task(groups[:1], outcome_return(groups[:1])) == {}
+
+
+def test_a_limit_by_step_is_taken_back_even_after_an_error() -> None:
+    rollout = SimpleNamespace(limits=Limits())
+    work = cast(Work, SimpleNamespace(rollout=rollout))
+    seen: list[int | None] = []
+
+    def collect(_: Work, step: int) -> list[Group]:
+        seen.append(rollout.limits.max_turns)
+        if step == 9:
+            raise ValueError
+        return []
+
+    limited: Callable[[Work, int], list[Group]] = within_turns(collect, lambda step: step + 1)
+    assert limited(work, 2) == []
+    with pytest.raises(ValueError):
+        limited(work, 9)
+    assert seen == [3, 10]
+    assert rollout.limits == Limits()
+
+
+def test_what_the_horizon_cut_can_be_left_out() -> None:
+    whole = Group(
+        task=Task(id="t", environment="w", seed=0),
+        trajectories=(episode(1.0), replace(episode(0.0), stop=Stop.MAX_TURNS)),
+    )
+    assert list(scaling_inter.method(scaling_inter.Config()).keep([whole])) == [whole]
+    (left,) = scaling_inter.method(scaling_inter.Config(cut="left_out")).keep([whole])
+    assert left.trajectories == whole.trajectories[:1]
+
+
+def test_the_horizon_is_a_function_of_the_step() -> None:
+    config = scaling_inter.Config(turns=(5, 10, 20), stage_steps=100)
+    steps = (1, 100, 101, 200, 201, 900)
+    assert [scaling_inter.horizon(config, step) for step in steps] == [5, 5, 10, 10, 20, 20]
+
+
+def acted(*keys: tuple[str, str | None, int]) -> Trajectory:
+    """An episode from (action, state before it, tokens) of each turn; the first action always pays 1."""
+    base = episode(1.0)
+    turns = tuple(
+        replace(
+            base.turns[0],
+            action=Action(text=text),
+            state_key=key,
+            reward=float(number == 0),
+            completion=Completion(token_ids=(5,) * tokens, logprobs=(-1.0,) * tokens, stop="stop"),
+        )
+        for number, (text, key, tokens) in enumerate(keys)
+    )
+    return replace(base, turns=turns)
+
+
+def test_probes_of_a_step() -> None:
+    groups = [group(acted(("a", "s", 2), ("a", "s", 4))), group(acted(("a", "s", 2), ("b", "u", 2)))]
+    assert Probes()(groups) == {"greedy/coverage": 0.75, "greedy/share": 0.5, "greedy/bias": 0.0}
+    assert Probes()([]) == {}
+    one = acted(("a", "s", 2), ("a", "s", 4))
+    first, second = one.turns
+    told = replace(
+        one,
+        turns=(
+            replace(first, reward_terms={"coverage": 0.1, "regret": 0.5}),
+            replace(second, reward_terms={"coverage": 0.0, "regret": 0.5}),
+        ),
+    )
+    found = Probes()([group(told)])
+    assert (found["greedy/coverage"], found["greedy/regret"]) == (0.1, 1.0), "the environment knows best"
+    assert act_more.conduct(groups) == {
+        "acting/tokens_per_turn": 2.5,
+        "acting/turns": 2.0,
+        "acting/without_evidence": 0.5,
+    }
+    assert act_more.conduct([]) == {}
+
+
+def test_what_stands_often_is_chosen_again_or_not() -> None:
+    assert bias([["a", "a", "a", "b"]]) == -0.5
+    # a, b, b, b: of what stood once 1 of 4 was taken again, of what stood twice all of 1.
+    assert bias([["a", "b", "b", "b"], ["x"], ["x", "y"]]) == 0.75
+
+
+def test_knowing_and_doing_are_compared_where_a_rationale_names_an_option() -> None:
+    keys = (("a", "s", 1), ("a", "s", 2), ("b", "s", 3))
+    said = {1: "try a: a", 2: "b is untried, but a", 3: "b"}
+    found = Probes(lambda ids: said[len(ids)])([group(acted(*keys))])
+    # Untried options come first: a was right and done, b was named and a done, then nothing was said.
+    assert found["greedy/known"] == pytest.approx(2 / 3) and found["greedy/gap"] == pytest.approx(0.5)
+    assert "greedy/gap" not in Probes(lambda _: "a")([group(acted(*keys))])
+    hidden = Probes(lambda ids: "b, so a" if len(ids) == 1 else "")([group(acted(*keys))])
+    assert (hidden["greedy/known"], hidden["greedy/gap"]) == (0, 0)
+    assert Probes().named(acted(*keys), ["a", "b"]) == [None] * 3
+
+
+def test_a_macro_action_lasts_as_long_as_it_says() -> None:
+    turn = episode(0.0).turns[0]
+    assert twosome.duration(turn) == 1
+    assert twosome.duration(replace(turn, reward_terms={"duration": 3.0})) == 3
+
+
+def test_values_of_states_are_those_of_continued_episodes() -> None:
+    """A state from which nothing could be continued keeps the return that was seen."""
+    original = acted(("a", "s", 1), ("b", "s", 1), ("c", "s", 1))
+    other = acted(("a", "s", 1))
+    broken = replace(original, outcome=Failure(owner="environment", kind="k", message="m"))
+
+    def better(number: int) -> Trajectory:
+        turns = (*original.turns[:number], replace(original.turns[number], reward=2.0))
+        return replace(original, turns=turns)
+
+    continued = [group(better(1), replace(better(1), turns=original.turns[:2])), group(broken)]
+    counted: list[tuple[int, int]] = []
+    rollout = SimpleNamespace(
+        walks=lambda trajectories: [
+            Walk(trajectory=t, views=(View(observation=""),) * 4, states=None) for t in trajectories
+        ],
+        continuations=lambda prefixes, size, seed: continued[: len(prefixes)],
+    )
+    work = cast(
+        Work,
+        SimpleNamespace(rollout=rollout, count=lambda ts, num_known: counted.append((len(ts), num_known))),
+    )
+    groups = [group(original, replace(other, outcome=Score(value=0.0, is_success=False)))]
+    assert vine.state_values(work, groups, 2) == [[0.5, 1.0, 0.0], [0.5]]
+    assert counted == [(2, 1), (1, 2)]
+    assert vine.state_values(work, [], 2) == []

@@ -1,0 +1,244 @@
+"""What single methods are made of: roles, relabelled answers, contexts, the expert's actions, selected tasks."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quintain.data.samples import since_segment
+from quintain.environments.catalog import find
+from quintain.errors import ConfigError
+from quintain.methods.names import recipe_module
+from quintain.methods.rl import epo, metaspatial, pag, toolrl, ui_r1
+from quintain.methods.rl.parts.contexts import Keep, agreement, is_kept, single
+from quintain.methods.rl.parts.gold import Gold, calls_of
+from quintain.methods.rl.parts.relabelling import best_answer, is_last_of_solved, relabelled
+from quintain.methods.rl.parts.selection import hard_and_diverse
+from quintain.rewards.terms import Term, apply
+from quintain.types import (
+    Action,
+    Completion,
+    Failure,
+    Group,
+    Score,
+    Stop,
+    Task,
+    ToolCall,
+    Trajectory,
+    Turn,
+)
+
+FAILURE = Failure(owner="judge", kind="k", message="m")
+
+
+def turn(
+    text: str = "", *, ids: tuple[int, ...] = (1,), prompt: tuple[int, ...] = (7,), **fields: Any
+) -> Turn:
+    completion = Completion(token_ids=ids, logprobs=(-0.5,) * len(ids), stop="stop")
+    given: dict[str, Any] = {
+        "observation": (),
+        "prompt_ids": prompt,
+        "completion": completion,
+        "action": Action(text=text),
+    }
+    return Turn(**{**given, **fields})
+
+
+def episode(*turns: Turn, value: float = 0.0, task: str = "t") -> Trajectory:
+    return Trajectory(
+        task=Task(id=task, environment="e", seed=0),
+        turns=turns,
+        outcome=Score(value=value, is_success=value > 0),
+        stop=Stop.TERMINATED,
+        seed=0,
+        group=task,
+        index=0,
+    )
+
+
+def group(*episodes: Trajectory) -> Group:
+    return Group(task=episodes[0].task, trajectories=episodes)
+
+
+# pag
+
+
+def test_roles_are_read_from_what_a_turn_was_paid_for() -> None:
+    told = [
+        turn(reward=0.0, reward_terms={"answer": 0.0}),
+        turn(reward=1.0, reward_terms={"verdict": 1.0}),
+        turn(reward=1.0, reward_terms={"answer": 1.0}),
+        turn(reward=0.0, reward_terms={"verdict": 0.0}),
+    ]
+    mended = episode(*told)
+    assert [pag.role(mended, t) for t in told] == ["policy", "verifier", "policy", "verifier"]
+    spoiled = episode(told[2], told[3], told[0])
+    found = pag.verification([group(mended, spoiled)])
+    assert found == {"pag/true_verdicts": pytest.approx(1 / 3), "pag/mended": 0.5, "pag/spoiled": 0.5}
+    assert pag.verification([]) == {"pag/true_verdicts": 0, "pag/mended": 0, "pag/spoiled": 0}
+
+
+# mucode
+
+
+def test_the_best_answer_stands_in_every_last_state_that_failed() -> None:
+    short = episode(turn("x", ids=(5,), reward=1.0), value=1)
+    long = episode(turn("y", ids=(5, 6), reward=1.0), value=1)
+    lost = episode(
+        turn("a", ids=(2,), prompt=(10,), starts_segment=True),
+        turn("b", ids=(3,), prompt=(11,)),
+        turn("c", ids=(4,), prompt=(12,)),
+    )
+    assert is_last_of_solved(short, 0) and not is_last_of_solved(lost, 2)
+    whole = group(short, long, lost)
+    assert best_answer(whole, None) == short.turns[-1]
+    favourite: dict[tuple[int, ...], float] = {(5, 6): 1.0}
+    by_length = best_answer(whole, lambda t: favourite.get(t.completion.token_ids, 0.0))
+    assert by_length == long.turns[-1]
+    (found,) = relabelled([whole, group(lost)], None, count=1)
+    assert found.trajectories[:2] == (short, long)
+    (last,) = found.trajectories[2].turns
+    assert last.prompt_ids == (10, 2, 11, 3, 12)
+    assert (last.completion.token_ids, last.completion.logprobs, last.starts_segment) == ((5,), (), True)
+    assert last.action.text == "x"
+    (alone,) = relabelled([whole], None, count=0)
+    assert alone.trajectories == (short, long)
+    cut = (lost.turns[0], replace(lost.turns[1], starts_segment=True), lost.turns[2])
+    assert list(since_segment(cut)) == list(cut[1:])
+
+
+# swirl
+
+
+def test_a_context_is_a_prompt_and_one_action() -> None:
+    whole = episode(
+        turn(ids=(2,), prompt=(10,), starts_segment=True),
+        turn(ids=(3,), prompt=(11,), is_valid=False),
+        turn(ids=(4,), prompt=(12,)),
+        value=1,
+    )
+    (only,) = single(whole, 2).turns
+    assert (only.prompt_ids, only.completion.token_ids) == ((10, 2, 11, 3, 12), (4,))
+    assert single(whole, 0).turns[0].prompt_ids == (10,)
+    assert single(whole, 3) is whole
+
+
+KEPT = [("process", "1010"), ("outcome", "1110"), ("both", "1010"), ("all", "1111")]
+
+
+@pytest.mark.parametrize(("keep", "kept"), KEPT)
+def test_which_steps_of_a_teacher_that_errs_are_learned_from(keep: Keep, kept: str) -> None:
+    """Sound is what the expert does, whatever the outcome; a step that cannot be read never is."""
+    right = Action(text="x")
+    won = episode(turn("x"), turn("y"), turn("x"), value=1)
+    lost = replace(won, outcome=Score(value=0.0, is_success=False))
+    found = [is_kept(won, number, right, keep) for number in range(3)]
+    unread = replace(lost.turns[0], action=Action(text="x", error="cut"))
+    found.append(is_kept(replace(lost, turns=(unread,)), 0, right, keep))
+    assert found == [mark == "1" for mark in kept]
+    assert is_kept(lost, 0, right, keep) == (keep in ("process", "all"))
+
+
+def test_agreement_is_by_field() -> None:
+    wanted = Action(tool_calls=(ToolCall(name="a", arguments={"x": 1, "y": 2}),))
+    near = Action(tool_calls=(ToolCall(name="a", arguments={"x": 1, "y": 3}),))
+    assert [agreement(action, wanted) for action in (wanted, near, Action())] == [1, 0.75, 0]
+    assert agreement(replace(wanted, error="cut"), wanted) == 0
+
+
+# toolrl, ui_r1
+
+
+CORRIDOR = f"{Path(__file__).with_name('corridor.py')}:Corridor"
+
+
+def test_the_expert_is_asked_in_the_states_of_the_episode() -> None:
+    gold = Gold(CORRIDOR)
+    task = find(CORRIDOR)().task("train", 0)
+    walked = replace(episode(turn("left"), turn("right")), task=task)
+    assert gold.actions(walked) == [Action(text="right")] * 2
+    term = Term(name="same", measure=gold.measure(lambda did, wanted: float(did == wanted)))
+    rewarded = apply(walked, [term])
+    assert [t.reward for t in rewarded.turns] == [0, 0.5]
+    lost = replace(walked, task=replace(task, data={}), turns=())
+    assert gold.actions(lost) == []
+
+
+def test_where_the_expert_gives_up_the_judge_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    gold = Gold(CORRIDOR)
+    monkeypatch.setattr(gold, "actions", lambda _: [None])
+    outcome = apply(episode(turn("left")), [Term(name="same", measure=gold.measure(lambda *_: 1.0))]).outcome
+    assert isinstance(outcome, Failure) and outcome.owner == "judge"
+    assert calls_of(Action(text="go")) == (ToolCall(name="go"),)
+    assert calls_of(Action()) == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "fine", "coarse"),
+    [
+        ({"x": 1, "y": 2}, 4.0, 4.0),
+        ({"x": 1, "y": 3}, 2.5, -2.0),
+        ({}, 1 + 6 * 1 / 4 - 3, -2.0),
+        (None, -3.0, -3.0),
+    ],
+)
+def test_format_and_fields_of_a_call_add_up(said: dict[str, int] | None, fine: float, coarse: float) -> None:
+    """ToolRL: of S = names + argument names + values, 3 of 4 are 1.5, and 1 more for what can be read."""
+    wanted = Action(tool_calls=(ToolCall(name="a", arguments={"x": 1, "y": 2}),))
+    calls = (ToolCall(name="a", arguments=said or {}),)
+    action = Action(error="?") if said is None else Action(tool_calls=calls)
+    assert toolrl.score(action, wanted, is_fine=True, format_weight=1.0) == pytest.approx(fine)
+    assert toolrl.score(action, wanted, is_fine=False, format_weight=1.0) == coarse
+
+
+def test_a_point_is_inside_the_box_around_the_experts() -> None:
+    def click(x: float, y: float) -> Action:
+        return Action(tool_calls=(ToolCall(name="click", arguments={"x": x, "y": y}),))
+
+    assert ui_r1.score(click(3, 4), click(4, 4), tolerance=1) == 1
+    assert ui_r1.score(click(2, 4), click(4, 4), tolerance=1) == pytest.approx(2 / 3)
+    assert ui_r1.score(Action(text="back"), Action(text="back"), tolerance=0) == 1
+    assert ui_r1.score(Action(text="on"), Action(text="back"), tolerance=0) == 0.5
+    assert ui_r1.score(Action(error="?"), Action(text="back"), tolerance=0) == 0
+
+
+def test_hard_tasks_of_every_kind_come_first() -> None:
+    def tried(name: str, *values: float) -> Group:
+        return group(*(episode(turn(), value=v, task=name) for v in values))
+
+    groups = [tried("a1", 0.5), tried("a2", 0.0, 0.2), tried("b1", 0.9), tried("easy", 1.0)]
+    chosen = hard_and_diverse(groups, lambda g: g.task.id[0], count=3)
+    assert [task.id for task in chosen] == ["a2", "b1", "a1"]
+    only_easy = hard_and_diverse(groups[3:], lambda g: "", count=2)
+    assert [task.id for task in only_easy] == ["easy"]
+    failed = group(replace(episode(turn()), outcome=FAILURE))
+    assert hard_and_diverse([failed], lambda g: "", count=2) == []
+
+
+# metaspatial, epo
+
+
+def test_attempts_are_discounted_and_a_broken_judge_is_no_grade() -> None:
+    attempts = episode(turn(reward=0.5), turn(reward=1.0), value=1.5)
+    outcome = metaspatial.discounted(attempts, 0.9).outcome
+    assert isinstance(outcome, Score) and outcome.value == pytest.approx(0.5 + 0.9)
+    broken = replace(attempts, outcome=FAILURE)
+    assert metaspatial.discounted(broken, 0.9) is broken
+
+
+def test_key_turns_are_those_that_led_to_something_new() -> None:
+    walked = episode(
+        turn(state_key="a"),
+        turn(state_key="b"),
+        turn(state_key="b", is_valid=False),
+        turn(state_key="c"),
+        value=1,
+    )
+    assert epo.key_turns(walked) == [1, 0, 0, 1]
+    assert epo.success_alone(walked) == [0, 0, 0, 1]
+    failed = replace(walked, outcome=Score(value=0.0, is_success=False))
+    assert epo.key_turns(failed) == epo.success_alone(failed) == [0] * 4
+    assert epo.key_turns(episode(value=1)) == []
+    with pytest.raises(ConfigError, match="discount: got 0"):
+        recipe_module("epo").Config(discount=0.0).check()

@@ -1,0 +1,243 @@
+"""Traps that official code of these methods fell into, each where it would have been noticed."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import pytest
+from tests.methods.rl.corridor import Long
+from torch import Tensor
+
+from quintain.credit.anchor import state_anchored
+from quintain.credit.gae import gae_tokens
+from quintain.credit.group import group_relative
+from quintain.credit.outcome import outcome_return
+from quintain.credit.whiten import reinforce_plus_plus_baseline, whitened
+from quintain.curriculum.streams import Uniform
+from quintain.data.samples import samples_from
+from quintain.environments.boundary import tasks_of
+from quintain.errors import UsageError
+from quintain.losses.policy import clipped, reinforce
+from quintain.methods.loops.method import Method
+from quintain.methods.loops.on_policy import train
+from quintain.methods.rl.parts.contexts import Contexts, Keep
+from quintain.methods.rl.parts.critic import critic
+from quintain.methods.rl.parts.informative import informative
+from quintain.methods.rl.parts.rate import warming
+from quintain.methods.rl.parts.updating import Plan, policy_update
+from quintain.rollout.collect import Rollout
+from quintain.store.run import Run
+from quintain.training.learner import StepReport
+from quintain.training.work import Work, opened
+from quintain.types import Action, Completion, Credit, Group, Score, StepResult, Stop, Task, Trajectory, Turn
+
+
+def episode(amount: float, *, task: str = "t", tokens: int = 2) -> Trajectory:
+    turn = Turn(
+        observation=(),
+        prompt_ids=(1, 3),
+        completion=Completion(token_ids=(2,) * tokens, logprobs=(-0.5,) * tokens, stop="stop"),
+        action=Action(),
+        reward=amount,
+    )
+    return Trajectory(
+        task=Task(id=task, environment="e", seed=0),
+        turns=(turn,),
+        outcome=Score(value=amount, is_success=amount > 0),
+        stop=Stop.TERMINATED,
+        seed=0,
+        group=task,
+        index=0,
+    )
+
+
+def group(*amounts: float, task: str = "t") -> Group:
+    episodes = tuple(episode(amount, task=task) for amount in amounts)
+    return Group(task=episodes[0].task, trajectories=episodes)
+
+
+def numbers(credit: Credit) -> list[float]:
+    return [float(x) for turns in credit.advantages for array in turns for x in array]
+
+
+def test_what_is_centred_is_not_moved_by_centring_again() -> None:
+    """ASearcher's workflow centres, its actor shifts by a constant: the sign of credit must survive whitening."""
+    groups = [group(1, 0, 0, 1), group(1, 1, 1, 0, task="u")]
+    centred = group_relative(groups, std="none")
+    again = whitened(centred)
+    assert numbers(again) == pytest.approx([x / np.std(numbers(centred)) for x in numbers(centred)], abs=1e-5)
+    assert numbers(reinforce_plus_plus_baseline(groups)) == numbers(again)
+    assert np.sum(numbers(again)) == pytest.approx(0, abs=1e-5)
+
+
+def test_groups_without_a_difference_do_not_count_in_the_mean() -> None:
+    """B42: zero gradient that still counts in a mean makes the step smaller."""
+    groups = [group(1, 0), group(1, 1, task="u")]
+    samples = samples_from(group_relative(groups))
+    assert len(samples) == 4
+    assert [float(sample.advantages.max()) > 0 for sample in informative(samples)] == [True, False]
+
+
+@pytest.mark.parametrize(("most", "taken"), [(None, 3), (1.0, 3), (0.3, 1)])
+def test_updates_of_a_step_end_when_the_policy_went_too_far(most: float | None, taken: int) -> None:
+    """TWOSOME and LOOP: the update that went too far is kept, the ones after it are not made."""
+    seen: list[bool] = []
+
+    def step(_: Any, __: Any, *, rate_scale: float, is_on_policy: bool) -> StepReport:
+        assert rate_scale == warming(2) == pytest.approx(0.2)
+        seen.append(is_on_policy)
+        return StepReport(
+            loss=0.0, grad_norm=0.0, num_tokens=1, seconds=0.0, metrics={"policy/approx_kl": 0.5}
+        )
+
+    work = cast(Work, SimpleNamespace(learner=SimpleNamespace(step=step), batches=lambda *_, **__: [None]))
+    update = policy_update(clipped(), Plan(updates=3, most_kl=most))
+    assert update(work, 2, group_relative([group(1, 0)])) is not None
+    assert seen == [True, False, False][:taken]
+
+
+def test_a_step_without_a_difference_makes_no_update() -> None:
+    work = cast(Work, SimpleNamespace())
+    assert policy_update(clipped())(work, 1, group_relative([group(1, 1)])) is None
+
+
+@pytest.fixture(scope="module")
+def work(runner: Any) -> Iterator[Work]:
+    """A policy of the corridor, and the teacher's episodes in it."""
+    config = runner.config("grpo")
+    with (
+        Run.create(runner.folder / "traps", recipe="grpo", config={}) as run,
+        opened(config, run) as made,
+    ):
+        yield made
+
+
+def test_what_is_not_trained_on_is_still_read(work: Work) -> None:
+    """MT-GRPO's code builds the attention mask from the loss mask: observations became invisible in training."""
+    shown, hidden = (replace_observation(place) for place in (1, 0))
+    found: list[Tensor] = []
+    for trajectory in (shown, hidden):
+        (batch,) = work.batches(samples_from(outcome_return([whole(trajectory)])))
+        found.append(work.learner.infer(batch).logprobs[batch.turn_id == 1])
+    assert float((found[0] - found[1]).abs().max()) > 1e-4
+
+
+def test_observations_have_no_gradient_of_their_own(work: Work) -> None:
+    """Other words in what was observed last change nothing that is trained, only what comes after them."""
+    losses: list[float] = []
+    for place in (0, 1):
+        trajectory = replace_observation(place)
+        last = replace(trajectory.turns[1], completion=Completion(token_ids=(), logprobs=(), stop="stop"))
+        cut = replace(trajectory, turns=(trajectory.turns[0], last))
+        (batch,) = work.batches(samples_from(outcome_return([whole(cut)])))
+        losses.append(float(reinforce()(work.learner.infer(batch), batch).loss))
+    assert losses[0] == pytest.approx(losses[1], abs=1e-7)
+
+
+def replace_observation(word: int) -> Trajectory:
+    """An episode of two turns; what is seen between them is token 10 or 11."""
+    base = episode(1.0)
+    second = replace(base.turns[0], prompt_ids=(10 + word, 5))
+    return replace(base, turns=(base.turns[0], second))
+
+
+def whole(trajectory: Trajectory) -> Group:
+    return Group(task=trajectory.task, trajectories=(trajectory,))
+
+
+def test_every_step_of_the_teacher_is_one_context(work: Work) -> None:
+    """SWiRL: k actions are k examples, and none of them is carried out."""
+    contexts = Contexts("all")
+    contexts.prepare(work)
+    episodes = work.demonstrations()
+    assert len(contexts.prefixes) == sum(len(t.turns) for t in episodes) > 0
+    assert {prefix.task.id for prefix in contexts.prefixes} == contexts.wanted.keys()
+    assert {action.text for action in contexts.wanted.values()} == {"right"}
+
+
+@pytest.mark.parametrize("keep", ["process", "outcome", "both", "all"])
+def test_an_erring_teacher_is_judged_by_the_expert(
+    work: Work, keep: Keep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SWiRL: what is wanted is never the mistake; sound steps of episodes that failed are kept."""
+    monkeypatch.setattr(work, "job", replace(work.job, mistakes=0.5, demonstrations=12))
+    episodes = work.demonstrations()
+    sound = [[turn.action.text == "right" for turn in t.turns] for t in episodes]
+    has_won = [isinstance(t.outcome, Score) and t.outcome.is_success for t in episodes]
+    expected = {
+        "process": sum(map(sum, sound)),
+        "outcome": sum(len(steps) for steps, won in zip(sound, has_won, strict=True) if won),
+        "both": sum(sum(steps) for steps, won in zip(sound, has_won, strict=True) if won),
+        "all": sum(map(len, sound)),
+    }
+    assert len(set(expected.values())) > 2, "the teacher errs, and fails at times"
+    contexts = Contexts(keep)
+    contexts.prepare(work)
+    assert len(contexts.prefixes) == expected[keep]
+    assert {action.text for action in contexts.wanted.values()} == {"right"}
+
+
+class Counted(Long):
+    """Remembers what was asked of it, also after the end."""
+
+    steps: ClassVar[list[bool]] = []
+    """for each step of any instance whether its episode had ended before"""
+
+    def reset(self, task: Task) -> str:
+        self.has_ended = False
+        return super().reset(task)
+
+    def step(self, action: Action) -> StepResult:
+        self.steps.append(self.has_ended)
+        result = super().step(action)
+        self.has_ended = result.is_terminated
+        return result
+
+
+def test_episodes_that_ended_are_not_stepped_on_and_pay_once(work: Work) -> None:
+    """OpenManus-RL: finished environments still generate and step, and every row carries the episode's reward."""
+    Counted.steps.clear()
+    rollout = Rollout(work.agent, Counted, work.engine)
+    try:
+        groups = rollout.groups(Uniform(tasks_of(Counted)).draw(0, 3), size=4, seed=1)
+    finally:
+        rollout.close()
+    episodes = [t for g in groups for t in g.trajectories]
+    assert len({len(t.turns) for t in episodes}) > 1
+    assert (len(Counted.steps), any(Counted.steps)) == (sum(len(t.turns) for t in episodes), False)
+    assert [len(g.trajectories) for g in groups] == [4, 4, 4]
+    assert len({t.group for t in episodes}) == len({t.task.id for t in episodes}) == 3
+    for t in episodes:
+        assert isinstance(t.outcome, Score)
+        assert t.outcome.value == pytest.approx(sum(turn.reward for turn in t.turns))
+    assert len(state_anchored([replace_keys(g) for g in groups]).advantages) == 12
+
+
+def replace_keys(found: Group) -> Group:
+    """The group with every state the same."""
+    return replace(
+        found,
+        trajectories=tuple(
+            replace(t, turns=tuple(replace(turn, state_key="s") for turn in t.turns))
+            for t in found.trajectories
+        ),
+    )
+
+
+def test_a_method_of_ones_own_without_the_value_head_it_reads_is_refused_before_it_plays(runner: Any) -> None:
+    def collect(_: Work, __: int) -> list[Group]:
+        raise AssertionError("an episode was played")
+
+    method = Method(
+        collect=collect,
+        credit=lambda work, groups: gae_tokens(groups, critic(work, groups)),
+        update=policy_update(clipped()),
+    )
+    config = runner.config("grpo")
+    with (
+        Run.create(runner.folder / "headless", recipe="grpo", config={}) as run,
+        pytest.raises(UsageError, match=r"got a policy without a value head; say needs=Needs\(critic=True\)"),
+    ):
+        train(config, run, method)

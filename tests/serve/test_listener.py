@@ -1,0 +1,145 @@
+import http.client
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from quintain.errors import UsageError
+from quintain.processes.http_json import HttpServer, HttpTrouble
+from quintain.processes.websocket import SocketTrouble, WebSocket, connect
+from quintain.serve import listener as module
+from quintain.serve.listener import Listener, Refusal, Request, Service, host_in, is_local, is_wild
+
+ANY = ".".join("0000")
+
+
+def echo(request: Request) -> Any:
+    if request.path == "/absent":
+        raise Refusal(404, "no such path")
+    return [request.method, request.path, dict(request.query), request.body]
+
+
+def talk(connection: WebSocket) -> None:
+    while (text := connection.receive(deadline=10)) is not None:
+        connection.send(text.upper())
+
+
+@pytest.fixture
+def server() -> Iterator[Listener]:
+    made = Listener(
+        Service(answer=echo, talk={"/ws": talk}), token="s3cret", also="box.example, other"
+    ).start()
+    yield made
+    made.close()
+
+
+def status(server: Listener, *, body: bytes | None = None, **headers: str) -> tuple[int, Any]:
+    """Return the status and the body of the answer to a request with `headers` (``_`` stands for ``-``)."""
+    host, port = server.server_address[:2]
+    connection = http.client.HTTPConnection(str(host), port, timeout=10)
+    sent = {"Authorization": "Bearer s3cret"} | {key.replace("_", "-"): text for key, text in headers.items()}
+    connection.request("POST" if body is not None else "GET", "/a?b=1", body=body, headers=sent)
+    answer = connection.getresponse()
+    found = answer.status, json.loads(answer.read())
+    connection.close()
+    return found
+
+
+def test_requests_and_conversations(server: Listener) -> None:
+    assert status(server) == (200, ["GET", "/a", {"b": "1"}, None])
+    assert status(server, body=b'{"x": [1]}') == (200, ["POST", "/a", {"b": "1"}, {"x": [1]}])
+    connection = connect(f"{server.url}/ws", deadline=10, key="s3cret")
+    connection.send("hello")
+    assert connection.receive(deadline=10) == "HELLO"
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Host": ""}, 421),
+        ({"Host": "[::1"}, 421),
+        ({"Host": "box.example:99"}, 200),
+        ({"Host": "LOCALHOST"}, 200),
+        ({"Host": "[::1]:80"}, 200),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://localhost:3000"}, 200),
+        ({"Authorization": "Bearer wrong"}, 401),
+        ({"Authorization": "Bearer s3cret\xe4"}, 401),
+        ({"Authorization": ""}, 401),
+    ],
+)
+def test_who_may_ask(server: Listener, headers: dict[str, str], expected: int) -> None:
+    assert status(server, body=None, **headers)[0] == expected
+
+
+def test_a_websocket_is_checked_like_any_request(server: Listener) -> None:
+    for path, key in (("/ws", ""), ("/ws", "wrong"), ("/absent", "s3cret")):
+        with pytest.raises(SocketTrouble) as found:
+            connect(f"{server.url}{path}", deadline=10, key=key)
+        assert found.value.kind == "refused"
+
+
+def test_what_cannot_be_read_is_refused(server: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert status(server, body=b"{")[0] == 400
+    assert status(server, body=b"1", Content_Length="x")[0] == 400
+    assert status(server, body=b"1", Transfer_Encoding="chunked")[0] == 413
+    monkeypatch.setattr(module, "MOST_BYTES", 3)
+    assert status(server, body=b"12345")[0] == 413
+    with pytest.raises(HttpTrouble) as found:
+        HttpServer(server.url, deadline=10, key="s3cret").ask("GET", "/absent", read=lambda answer: answer)
+    assert (found.value.kind, found.value.status) == ("refused", 404)
+
+
+def test_a_bind_that_others_reach_needs_a_token() -> None:
+    service = Service(answer=echo)
+    for host in (ANY, "::", "", "192.0.2.1", "box.example"):
+        with pytest.raises(UsageError, match="--token-file"):
+            Listener(service, host=host)
+    wide = Listener(service, host=ANY, token="t")
+    assert wide.guard.hosts == {"localhost", "127.0.0.1", "::1"}
+    wide.close()
+    taken = Listener(service)
+    with pytest.raises(UsageError, match="choose another"):
+        Listener(service, port=taken.server_address[1])
+    taken.close()
+
+
+def test_an_end_ends_conversations() -> None:
+    server = Listener(Service(answer=echo, talk={"/ws": talk})).start()
+    connection = connect(f"{server.url}/ws", deadline=10)
+    connection.send("a")
+    assert connection.receive(deadline=10) == "A"
+    server.close()
+    try:
+        assert connection.receive(deadline=10) is None
+    except SocketTrouble as trouble:
+        assert trouble.kind == "closed"
+    connection.abort()
+
+
+def test_names_of_hosts() -> None:
+    assert [host_in(text) for text in ("a:1", "[::1]:2", "A", "[")] == ["a", "::1", "a", ""]
+    assert [is_local(text) for text in ("localhost", "127.9.9.9", "::1", "example.org", "10.0.0.1")] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert is_wild("") and is_wild("::") and not is_wild("localhost")
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
+def test_an_address_of_version_6() -> None:
+    try:
+        server = Listener(Service(answer=echo), host="::1").start()
+    except UsageError as error:
+        pytest.skip(str(error))
+    assert server.url.startswith("http://[::1]:")
+    assert HttpServer(server.url, deadline=10).ask("GET", "/x", read=lambda answer: answer)[1] == "/x"
+    server.close()

@@ -1,0 +1,48 @@
+"""Values that no run can have are refused before anything is made."""
+
+from typing import Any
+
+import pytest
+
+from quintain.errors import ConfigError, UsageError
+from quintain.training.job import Job
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("steps", 0, "steps: got 0; give 1 or more"),
+        ("demonstrations", -1, "demonstrations: got -1; give 0 or more"),
+        ("eval_every", 0, "eval_every: got 0; give 1 or more"),
+        ("eval_episodes", 0, "eval_episodes: got 0; give 1 or more"),
+        ("most_turns", 0, "most_turns: got 0; give 1 or more, or none"),
+        ("most_tokens", -5, "most_tokens: got -5; give 1 or more, or none"),
+        ("imitation_rate", 0.0, "imitation_rate: got 0.0; give a number above 0"),
+        ("learning_rate", -1.0, "learning_rate: got -1.0; give a number above 0"),
+        ("temperature", float("nan"), "temperature: got nan; give a number above 0"),
+        ("mistakes", 1.5, "mistakes: got 1.5; give a share from 0 to 1"),
+    ],
+)
+def test_a_value_that_makes_no_sense(field: str, value: Any, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Job(**{field: value}).check()
+    assert str(caught.value) == message
+
+
+def test_the_defaults_and_no_demonstrations_are_fine() -> None:
+    Job().check()
+    Job(demonstrations=0).check()
+
+
+def test_nobody_errs_without_demonstrations() -> None:
+    Job(mistakes=0.3).check()
+    with pytest.raises(
+        ConfigError, match=r"mistakes: got 0.3 without demonstrations.*; raise demonstrations"
+    ):
+        Job(mistakes=0.3, demonstrations=0).check()
+
+
+def test_an_agent_that_does_not_exist() -> None:
+    with pytest.raises(UsageError, match=r"agent: got 'reakt', in which .*; did you mean 'react'\?"):
+        Job(agent="reakt").check()
+    Job(agent="react?max_tokens=8").check()

@@ -1,0 +1,234 @@
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from transformers import GemmaConfig, GemmaForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
+
+from quintain.data.pack import micro_batches, pack
+from quintain.errors import InvariantError, StoreError, UsageError
+from quintain.losses.policy import clipped
+from quintain.models.heads import ValueHead
+from quintain.training.learner import Learner, Optimization
+from quintain.types import Batch, Loss, LossReport, Outputs, Sample
+
+SHAPE: dict[str, Any] = {
+    "vocab_size": 40,
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 8,
+}
+PLAIN = Optimization(learning_rate=0.0, shares_prefixes=False, max_grad_norm=1e9)
+SHARED = replace(PLAIN, shares_prefixes=True)
+
+
+def qwen() -> PreTrainedModel:
+    torch.manual_seed(1)
+    return Qwen3ForCausalLM(Qwen3Config(**SHAPE, tie_word_embeddings=True)).eval()
+
+
+def gemma() -> PreTrainedModel:
+    torch.manual_seed(1)
+    return GemmaForCausalLM(GemmaConfig(**SHAPE)).eval()
+
+
+def streams(seed: int, num: int = 6, shared: int = 10) -> list[Sample]:
+    """Streams of random turns; the first half opens with the same prompt, and each goes on like the one before."""
+    rng = np.random.default_rng(seed)
+    prompt = rng.integers(0, 40, shared)
+    found = [
+        sample(rng, i, prompt if i < num // 2 else rng.integers(0, 40, int(rng.integers(1, 14))))
+        for i in range(num)
+    ]
+    for i in range(1, num // 2):
+        before, own = found[i - 1].token_ids, found[i].token_ids
+        front = int(rng.integers(0, min(len(before), len(own)) + 1))
+        found[i] = replace(found[i], token_ids=np.concatenate([before[:front], own[front:]]))
+    return found
+
+
+def sample(rng: np.random.Generator, index: int, prompt: np.ndarray[Any, Any]) -> Sample:
+    turns = int(rng.integers(1, 4))
+    ids, turn_id = [prompt], [np.full(len(prompt), -1)]
+    for turn in range(turns):
+        sampled, observed = int(rng.integers(1, 4)), int(rng.integers(1, 5)) * (turn < turns - 1)
+        ids.append(rng.integers(0, 40, sampled + observed))
+        turn_id.append(np.repeat([turn, -1], [sampled, observed]))
+    turn_ids = np.concatenate(turn_id)
+    mask = turn_ids >= 0
+    numbers = rng.normal(size=len(mask))
+    return Sample(
+        token_ids=np.concatenate(ids),
+        loss_weight=mask.astype(np.float32),
+        logprobs=np.where(mask, -3.7 + 0.1 * numbers, 0).astype(np.float32),
+        advantages=np.where(mask, numbers, 0).astype(np.float32),
+        returns=np.where(mask, numbers, 0).astype(np.float32),
+        turn_id=turn_ids,
+        turn_end=np.append(turn_ids[:-1] != turn_ids[1:], True) & mask,
+        trajectory=index,
+    )
+
+
+def gradient(learner: Learner, batches: list[Batch], loss: Loss) -> list[Tensor]:
+    learner.optimizer.zero_grad(set_to_none=True)
+    for batch in batches:
+        loss(learner.forward(batch), batch).loss.backward()
+    return [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in learner.parameters]
+
+
+@given(seed=st.integers(0, 10_000), shared=st.integers(1, 20), limit=st.integers(60, 200))
+@settings(max_examples=12, deadline=None)
+def test_gradients_of_every_layout_equal_the_padded_one(seed: int, shared: int, limit: int) -> None:
+    samples = streams(seed, shared=shared)
+    model = qwen()
+    padded = Learner(model, PLAIN)
+    padded.fallback_reason = "compared with"
+    expected = gradient(padded, [pack(samples)], clipped())
+    for optimization in (PLAIN, SHARED):
+        for batches in ([pack(samples)], micro_batches(samples, max_tokens=limit)):
+            for got, want in zip(
+                gradient(Learner(model, optimization), batches, clipped()), expected, strict=True
+            ):
+                torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-4)
+
+
+def test_log_probs_and_entropies_are_those_of_the_plain_model() -> None:
+    model = qwen()
+    (one,) = streams(3, num=1)
+    batch = pack([one])
+    outputs = Learner(model, replace(PLAIN, temperature=0.7)).infer(batch)
+    with torch.no_grad():
+        logits = cast(Any, model)(torch.from_numpy(one.token_ids)[None]).logits[0]
+    distribution = torch.log_softmax(logits / 0.7, dim=-1)
+    for place in range(len(one.token_ids)):
+        if one.turn_id[place] < 0:
+            assert outputs.logprobs[place] == 0
+            assert outputs.entropy[place] == 0
+        else:
+            row = distribution[place - 1]
+            assert float(outputs.logprobs[place]) == pytest.approx(float(row[one.token_ids[place]]), abs=1e-5)
+            assert float(outputs.entropy[place]) == pytest.approx(float(-(row.exp() * row).sum()), abs=1e-5)
+
+
+def test_a_family_without_a_fast_path_trains_too() -> None:
+    samples = streams(5)
+    learner = Learner(gemma(), Optimization(learning_rate=1e-2))
+    assert learner.fallback_reason is not None
+    losses = [learner.step([pack(samples)], nll).loss for _ in range(6)]
+    assert losses[-1] < losses[0]
+
+
+def nll(outputs: Outputs, batch: Batch) -> LossReport:
+    return LossReport(loss=-(batch.loss_weight * outputs.logprobs).sum(), metrics={"nll": 1.0})
+
+
+def test_a_value_head_learns_the_returns() -> None:
+    learner = Learner(qwen(), Optimization(learning_rate=1e-2), value_head=ValueHead(16))
+
+    def squared(outputs: Outputs, batch: Batch) -> LossReport:
+        assert outputs.values is not None
+        return LossReport(loss=(batch.loss_weight * (outputs.values - batch.returns) ** 2).sum())
+
+    batch = pack(streams(1))
+    losses = [learner.step([batch], squared).loss for _ in range(60)]
+    assert losses[-1] < 0.3 * losses[0]
+
+
+def test_the_reference_stays_while_the_policy_moves() -> None:
+    learner = Learner(qwen(), Optimization(learning_rate=1e-2), has_reference=True)
+    batch = pack(streams(1))
+    before = learner.infer(batch).logprobs
+    learner.step([batch], nll)
+    torch.testing.assert_close(learner.reference_logprobs(batch), before)
+    extra = learner.with_reference(batch).extra
+    assert extra.reference_logprobs is not None
+    assert not torch.allclose(learner.infer(batch).logprobs, before)
+    with pytest.raises(UsageError, match="has_reference=True"):
+        Learner(qwen()).reference_logprobs(batch)
+
+
+def test_bfloat16_stays_near() -> None:
+    model, batch = qwen(), pack(streams(1))
+    exact = Learner(model, PLAIN).infer(batch).logprobs
+    rough = Learner(model, replace(PLAIN, precision="bf16")).infer(batch).logprobs
+    assert rough.dtype == torch.float32
+    torch.testing.assert_close(rough, exact, atol=0.1, rtol=0.05)
+
+
+def test_a_step_that_is_not_finite_changes_nothing_and_the_third_in_a_row_stops() -> None:
+    learner = Learner(qwen(), Optimization(learning_rate=1e-2))
+    batch = pack(streams(1))
+    learner.step([batch], nll)
+    weights = [p.detach().clone() for p in learner.parameters]
+
+    def broken(outputs: Outputs, batch: Batch) -> LossReport:
+        return LossReport(loss=outputs.logprobs.sum() * float("nan"))
+
+    for _ in range(2):
+        assert learner.step([batch], broken).is_skipped
+    with pytest.raises(InvariantError, match="3th time in a row"):
+        learner.step([batch], broken)
+    assert learner.version == 1
+    for got, want in zip(learner.parameters, weights, strict=True):
+        assert torch.equal(got, want)
+
+
+def test_the_rate_scale_scales_the_step() -> None:
+    def moved(scale: float) -> float:
+        learner = Learner(qwen(), Optimization(learning_rate=1e-2))
+        before = learner.parameters[0].detach().clone()
+        learner.step([pack(streams(1))], nll, rate_scale=scale)
+        return float((learner.parameters[0] - before).abs().max().detach())
+
+    assert moved(0.5) == pytest.approx(0.5 * moved(1.0), rel=1e-3)
+
+
+def test_saved_and_loaded_it_continues_bit_for_bit(tmp_path: Path) -> None:
+    def fresh() -> Learner:
+        return Learner(qwen(), Optimization(learning_rate=1e-2), value_head=ValueHead(16))
+
+    batches = [pack(streams(i)) for i in range(4)]
+    whole = fresh()
+    for batch in batches:
+        whole.step([batch], nll)
+    first = fresh()
+    for batch in batches[:2]:
+        first.step([batch], nll)
+    first.save(tmp_path)
+    second = fresh()
+    second.load(tmp_path)
+    assert second.version == 2
+    for batch in batches[2:]:
+        second.step([batch], nll)
+    for got, want in zip(second.parameters, whole.parameters, strict=True):
+        assert torch.equal(got, want)
+
+
+@pytest.mark.parametrize("spoil", ["missing", "cut", "other"])
+def test_a_broken_checkpoint_is_an_error(tmp_path: Path, spoil: str) -> None:
+    learner = Learner(qwen(), Optimization())
+    learner.save(tmp_path)
+    weights = tmp_path / "weights-0.safetensors"
+    changes: dict[str, Callable[[], object]] = {
+        "missing": weights.unlink,
+        "cut": lambda: weights.write_bytes(weights.read_bytes()[:100]),
+        "other": lambda: (tmp_path / "learner.json").write_text(json.dumps([1])[:2]),
+    }
+    changes[spoil]()
+    with pytest.raises(StoreError, match="resume from another checkpoint"):
+        learner.load(tmp_path)
+
+
+def test_a_model_without_trainable_parameters_is_refused() -> None:
+    with pytest.raises(UsageError, match="without trainable parameters"):
+        Learner(qwen().requires_grad_(False))

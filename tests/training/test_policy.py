@@ -1,0 +1,122 @@
+from dataclasses import replace
+from random import Random
+from typing import Any, cast
+
+import pytest
+
+from quintain.curriculum.streams import Uniform
+from quintain.environments.catalog import find
+from quintain.environments.protocol import Environment, begin, tool_action
+from quintain.environments.tools import tool
+from quintain.errors import ConfigError, DataError, UsageError
+from quintain.training import policy
+from quintain.training.learner import Optimization
+from quintain.training.policy import (
+    NewModel,
+    demonstrate,
+    fumbled_action,
+    harness,
+    new_model,
+    new_policy,
+    teacher,
+)
+from quintain.training.progress import Display
+from quintain.training.warm_up import warm_up
+
+
+class NoExpert(Environment):
+    """A world of one tool, whose reward is for using it."""
+
+    def reset(self, task: Any) -> str:
+        return "Pick a number between 1 and 9."
+
+    @tool
+    def pick(self, number: int) -> str:
+        """Pick a number."""
+        return "again"
+
+
+def test_the_form_teacher_now_and_then_writes_what_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = NoExpert()
+    begin(environment, environment.task("train", 0))
+    seen = ("Pick a number between 1 and 9.",)
+    monkeypatch.setattr(policy, "FUMBLES", 0.0)
+    assert fumbled_action(environment, Random(0), seen).tool_calls[0].name == "pick"
+    monkeypatch.setattr(policy, "FUMBLES", 1.0)
+    broken = fumbled_action(environment, Random(0), seen)
+    assert not broken.tool_calls
+    whole = '<tool_call>{"name": "pick", "arguments": {"number": 7}}</tool_call>'
+    assert 0 < len(whole) - len(broken.text) <= 9
+
+
+def test_who_teaches() -> None:
+    assert teacher(NoExpert) is fumbled_action
+    assert teacher(find("guess")) is policy.expert_action
+    with pytest.raises(
+        ConfigError, match=r"mistakes: got 0.3 with environment .*NoExpert, .*; give it expert_action"
+    ):
+        teacher(NoExpert, mistakes=0.3)
+
+
+def test_a_teacher_that_errs_takes_longer_and_repeats() -> None:
+    make = find("keydoor")
+    _, tokenizer = new_policy("micro", make, seed=0)
+    agent = harness(tokenizer, make, temperature=1.0)
+
+    def num_turns(mistakes: float) -> list[int]:
+        shown = demonstrate(agent, make, count=6, seed=0, mistakes=mistakes)
+        return [len(trajectory.turns) for trajectory in shown]
+
+    assert sum(num_turns(0.5)) > sum(num_turns(0.0))
+    assert num_turns(0.5) == num_turns(0.5)
+
+
+def test_demonstrations_of_the_form_show_how_a_call_goes_on_after_a_failed_one() -> None:
+    make = NoExpert
+    _, tokenizer = new_policy("micro", make, seed=0)
+    shown = demonstrate(harness(tokenizer, make, temperature=1.0), make, count=6, seed=0)
+    turns = [turn for trajectory in shown for turn in trajectory.turns]
+    share = sum(turn.action.error is not None for turn in turns) / len(turns)
+    assert 0.05 < share < 0.3
+    assert len(Uniform(make).draw(0, 6)) == len(shown)
+    assert tool_action("pick", number=1).tool_calls
+
+
+class Silent:
+    """A display that shows nothing."""
+
+    def phase(self, title: str, total: int) -> None:
+        """Show nothing."""
+
+    def advance(self) -> None:
+        """Show nothing."""
+
+
+def test_the_warm_up_does_not_imitate_what_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, tokenizer = new_policy("micro", NoExpert, seed=0)
+    agent = harness(tokenizer, NoExpert, temperature=1.0)
+    monkeypatch.setattr(policy, "FUMBLES", 1.0)
+    shown = demonstrate(agent, NoExpert, count=2, seed=0)
+    unreadable = [replace(t, turns=tuple(turn for turn in t.turns if turn.action.error)) for t in shown]
+    assert all(trajectory.turns for trajectory in unreadable)
+    with pytest.raises(DataError, match="without a trained token"):
+        warm_up(model, unreadable, Optimization(), epochs=1, seed=0, display=cast(Display, Silent()))
+
+
+def test_a_new_model_is_named_by_its_size_and_what_its_tokens_span() -> None:
+    assert new_model("mini") == NewModel("mini", "phrases")
+    assert new_model("mini?tokens=words") == NewModel("mini", "words")
+    assert new_model("folder/mini") is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("mini?tokens=word", r"got 'mini\?tokens=word'; did you mean 'words'"),
+        ("mini?layers=3", r"got 'mini\?layers=3' with layers; its one knob is tokens"),
+        ("mini?words", "tokens=words"),
+    ],
+)
+def test_a_new_model_that_cannot_be_made_is_refused(spec: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        new_model(spec)

@@ -1,0 +1,41 @@
+"""Evaluations say how often each tool was called."""
+
+from dataclasses import replace
+
+from quintain.environments.protocol import tool_action
+from quintain.training.report import evaluation_metrics
+from quintain.types import Completion, Failure, Score, Stop, Task, Trajectory, Turn
+
+
+def episode(*names: str) -> Trajectory:
+    turns = tuple(
+        Turn(
+            observation=(),
+            prompt_ids=(7,),
+            completion=Completion(token_ids=(1,), logprobs=(-0.5,), stop="stop"),
+            action=tool_action(name),
+        )
+        for name in names
+    )
+    return Trajectory(
+        task=Task(id="t", environment="e", seed=0),
+        turns=turns,
+        outcome=Score(value=1.0, is_success=True),
+        stop=Stop.TERMINATED,
+        seed=0,
+        group="t",
+        index=0,
+    )
+
+
+def test_calls_of_each_tool_are_counted_in_scored_episodes() -> None:
+    broken = Failure(owner="environment", kind="died", message="gone")
+    failed = replace(episode("search"), outcome=broken, stop=Stop.FAILURE)
+    found = evaluation_metrics(
+        [episode("search", "search", "answer"), episode("answer"), failed], ("search", "look")
+    )
+    assert {name: value for name, value in found.items() if name.startswith("eval/calls/")} == {
+        "eval/calls/search": 1.0,
+        "eval/calls/look": 0.0,
+    }
+    assert not [name for name in evaluation_metrics([episode("search")]) if name.startswith("eval/calls/")]

@@ -1,0 +1,293 @@
+from typing import Any
+
+import pytest
+
+from quintain.environments.baselines import expert, noop, play, random_policy
+from quintain.environments.noisy import noisy_policy
+from quintain.environments.protocol import advance, begin, tool_action
+from quintain.environments.tools import ToolFault
+from quintain.errors import UsageError
+from quintain.types import Action, Split, StepResult
+from quintain.worlds.calc.game import UNTOLD, Calc, Ledger
+from quintain.worlds.calc.problem import Problem, draw_problem, solved
+
+# (fig + 4) * 5 - pear, where a fig is 3 and a pear is 6: 29.
+PROBLEM = Problem(
+    first="fig", steps=(("add", 4), ("multiply", 5), ("subtract", "pear")), prices=(("fig", 3), ("pear", 6))
+)
+
+
+def world_with(**knobs: Any) -> Calc:
+    world = Calc(steps=3, names=2, **knobs)
+    begin(world, world.task("train", 0))
+    world.restore((PROBLEM, Ledger(checks_left=knobs.get("checks", 2)), 7))
+    return world
+
+
+def act(world: Calc, *words: str) -> list[StepResult]:
+    return [advance(world, Action(text=word)) for word in words]
+
+
+def said(world: Calc, *words: str) -> list[str]:
+    return [str(result.observation) for result in act(world, *words)]
+
+
+def test_a_problem_by_value() -> None:
+    assert PROBLEM.words() == "Compute: fig, add 4, multiply 5, subtract pear."
+    assert solved(PROBLEM) == (
+        (
+            ("lookup", ("fig",)),
+            ("add", (3, 4)),
+            ("multiply", (7, 5)),
+            ("lookup", ("pear",)),
+            ("subtract", (35, 6)),
+        ),
+        29,
+    )
+
+
+def test_an_episode_by_value() -> None:
+    world = world_with()
+    assert said(
+        world, "lookup fig", "add 3 4", "multiply 7 5", "lookup pear", "subtract 35 6", "check 29"
+    ) == [
+        *("= 3", "= 7", "= 35", "= 6", "= 29", "right"),
+    ]
+    [end] = act(world, "answer 29")
+    assert (end.observation, end.reward, end.is_success, end.is_terminated) == ("right", 1.0, True, True)
+    [other] = act(world_with(), "answer 28")
+    assert (other.observation, other.reward, other.is_success, other.is_terminated) == (
+        "wrong",
+        0.0,
+        False,
+        True,
+    )
+
+
+def test_calls_are_json_and_may_come_several_at_once() -> None:
+    world = world_with()
+    both = Action(
+        tool_calls=tool_action("add", a=1, b=2).tool_calls + tool_action("lookup", name="fig").tool_calls
+    )
+    assert advance(world, both).observation == "= 3\n= 3"
+    assert [spec.name for spec in world.tools()] == [
+        "add",
+        "subtract",
+        "multiply",
+        "lookup",
+        "check",
+        "answer",
+    ]
+    assert advance(world, tool_action("multiply", a=-2, b=10)).observation == "= -20"
+
+
+@pytest.mark.parametrize(
+    ("action", "said"),
+    [
+        (Action(text="add 3"), "Error: no tool was called"),
+        (Action(text="twice 3"), "Error: no tool was called"),
+        (Action(text=""), "Error: no tool was called"),
+        (Action(text="lookup melon"), "Error: lookup(name): expected 'apple'"),
+        (Action(text="add fig 4"), "Error: add(a): expected integer"),
+        (tool_action("add", a=1), "Error: add(b): missing"),
+        (tool_action("divide", a=1, b=2), 'Error: no tool is called "divide"'),
+        (Action(error="unreadable"), "Error: unreadable"),
+    ],
+)
+def test_wrong_calls_are_named_and_change_nothing(action: Action, said: str) -> None:
+    world = world_with()
+    key = world.state_key()
+    result = advance(world, action)
+    assert str(result.observation).startswith(said) and not result.is_valid and world.state_key() == key
+
+
+def test_a_name_that_does_not_occur_has_no_price() -> None:
+    assert said(world_with(), "lookup plum") == ["no price"]
+
+
+def test_checks_are_counted_and_allow_a_revision() -> None:
+    world = world_with()
+    assert said(world, "check 30", "check 29", "check 29") == ["wrong", "right", "no checks left"]
+    assert act(world, "answer 29")[0].is_success
+    assert "check" not in [spec.name for spec in Calc(checks=0).tools()]
+
+
+def test_a_verifier_may_err_but_always_alike() -> None:
+    world = world_with(check_errors=1.0)
+    assert said(world, "check 29", "check 28") == ["wrong", "right"]
+    rare = Calc(check_errors=0.3, checks=1)
+    wrong = 0
+    for index in range(200):
+        begin(rare, rare.task("train", index))
+        state = rare.snapshot()
+        answers = said(rare, f"check {state[0].answer}")
+        rare.restore(state)
+        assert said(rare, f"check {state[0].answer}") == answers
+        wrong += answers == ["wrong"]
+    assert 35 < wrong < 85
+
+
+def test_tools_fail_at_the_rate_that_is_asked_for() -> None:
+    assert said(world_with(failures=1.0), "lookup fig", "add 1 1", "check 29") == [UNTOLD, UNTOLD, "right"]
+    world = Calc(failures=0.25)
+    begin(world, world.task("train", 0))
+    told = [world.add(1, 1) for _ in range(400)]
+    assert 70 < told.count(UNTOLD) < 130 and told.count("= 2") == 400 - told.count(UNTOLD)
+
+
+def test_lies_are_silent_and_the_expert_checks_before_it_answers() -> None:
+    world = world_with(lies=1.0)
+    assert said(world, "add 3 4")[0] != "= 7"
+    found = [
+        play(Calc(lies=0.2, checks=checks), Calc().task("train", i), expert)
+        for checks in (0, 4)
+        for i in range(60)
+    ]
+    trusting, careful = found[:60], found[60:]
+    assert sum(e.is_success for e in trusting) < 40 < 54 <= sum(e.is_success for e in careful)
+
+
+def test_the_expert_forgets_what_was_refuted() -> None:
+    world = world_with(lies=1e-12)
+    act(world, "lookup fig", "add 3 4", "check 30")
+    assert world.expert_action() == tool_action("lookup", name="fig")
+
+
+def test_a_crash_is_the_tools_failure_and_no_score() -> None:
+    with pytest.raises(ToolFault, match="tool add raised RuntimeError: broke, as asked for"):
+        act(world_with(crashes=1.0), "add 1 1")
+
+
+def test_dense_rewards_pay_each_right_result_once() -> None:
+    world = world_with(reward="dense")
+    words = [
+        "lookup fig",
+        "lookup fig",
+        "add 3 4",
+        "add 3 3",
+        "multiply 7 5",
+        "lookup pear",
+        "subtract 35 6",
+        "answer 29",
+    ]
+    assert [round(result.reward, 6) for result in act(world, *words)] == [0.1, 0, 0.1, 0, 0.1, 0.1, 0.1, 0.5]
+    assert not any(result.is_success for result in act(world_with(reward="dense"), *words[:-1]))
+    short = world_with(reward="dense", calculator=False)
+    assert [result.reward for result in act(short, "lookup fig", "lookup pear", "answer 29")] == [
+        0.25,
+        0.25,
+        0.5,
+    ]
+
+
+def test_without_a_calculator_the_agent_does_the_sums() -> None:
+    world = world_with(calculator=False)
+    [refused] = act(world, "add 3 4")
+    assert (
+        refused.observation == "Error: add is not available; tools: answer, check, lookup."
+        and not refused.is_valid
+    )
+    assert [call.name for call in world.solution()] == ["lookup", "lookup", "answer"]
+    act(world, "lookup fig")
+    assert world.expert_action() == tool_action("lookup", name="pear")
+    act(world, "lookup pear")
+    assert world.expert_action() == tool_action("answer", number=29)
+
+
+def test_trivial_tasks_need_no_tool() -> None:
+    world = Calc(trivial=0.5)
+    words = [str(begin(world, world.task("train", index))) for index in range(100)]
+    assert 35 < sum("," not in text for text in words) < 65
+    begin(world, world.task("train", next(i for i, text in enumerate(words) if "," not in text)))
+    assert [call.name for call in world.solution()] == ["answer"]
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {},
+        {"steps": 12, "digits": 6, "names": 6, "reward": "dense"},
+        {"steps": 0, "names": 0},
+        {"steps": 1, "names": 2, "digits": 1},
+        {"calculator": False},
+        {"failures": 0.2},
+    ],
+)
+def test_the_expert_answers_right_with_the_calls_of_the_solution(knobs: dict[str, Any]) -> None:
+    world = Calc(**knobs)
+    for index in range(50):
+        episode = play(world, world.task("train", index), expert)
+        assert (
+            episode.is_success and episode.total == pytest.approx(1.0) and all(end[3] for end in episode.ends)
+        )
+        if "failures" not in knobs:
+            assert len(episode.rewards) == len(world.solution())
+
+
+def test_numbers_stay_within_their_digits() -> None:
+    world = Calc(steps=8, digits=1, names=0)
+    for index in range(40):
+        problem = draw_problem(8, 2, 2, world.task("train", index).rng)
+        results = [problem.result(call) for call in solved(problem)[0]]
+        assert all(result is not None and 0 <= result <= 99 for result in results)
+
+
+def test_mistakes_cost_and_chance_hardly_wins() -> None:
+    world = Calc()
+    tasks = [world.task("train", index) for index in range(40)]
+    won = sum(play(world, task, noisy_policy(0.4, task.seed)).is_success for task in tasks)
+    chance = sum(play(world, task, random_policy(task.seed)).is_success for task in tasks)
+    assert sum(play(world, task, noop).total for task in tasks) == 0 and chance < 8 < won < 40
+
+
+def test_a_snapshot_goes_on_alike_and_states_are_recognised() -> None:
+    one, other = world_with(noise=2), world_with()
+    act(one, "lookup fig", "fly", "lookup fig", "add 3 4")
+    act(other, "add 3 4", "lookup fig")
+    assert one.state_key() == other.state_key(), "the order of what was told does not matter"
+    act(one, "check 1")
+    assert one.state_key() != other.state_key()
+    other.restore(one.snapshot())
+    assert one.state_key() == other.state_key() and one.expert_action() == other.expert_action()
+    erring = world_with(failures=0.5)
+    before = erring.state_key()
+    act(erring, "lookup grape")
+    assert erring.state_key() != before, "what fails next depends on the count of calls"
+
+
+def test_noise_follows_every_reply() -> None:
+    world = Calc(noise=2)
+    first = str(begin(world, world.task("train", 0)))
+    problem = world.snapshot()[0].words()
+    assert first.startswith(f"{problem} ") and first.count(".") == 3
+    assert said(world, "add 1 1")[0].startswith("= 2 ")
+
+
+def test_splits_have_no_problem_in_common() -> None:
+    world = Calc()
+    problems: dict[Split, set[str]] = {"train": set(), "eval": set()}
+    for split, seen in problems.items():
+        for index in range(500):
+            begin(world, world.task(split, index))
+            seen.add(repr(world.snapshot()[0]))
+    assert not problems["train"] & problems["eval"] and len(problems["train"]) > 450
+
+
+@pytest.mark.parametrize(
+    ("knobs", "said"),
+    [
+        ({"steps": 13}, "calc: got steps=13"),
+        ({"steps": 1, "names": 3}, "names=3"),
+        ({"digits": 0}, "digits=0"),
+        ({"digits": 7}, "digits=7"),
+        ({"checks": -1}, "checks=-1"),
+        ({"noise": -1}, "noise=-1"),
+        ({"failures": 1.5}, "calc: got failures=1.5; give a share from 0 to 1"),
+        ({"lies": -0.1}, "lies=-0.1"),
+        ({"lies": float("nan")}, "lies=nan"),
+    ],
+)
+def test_impossible_knobs_are_refused(knobs: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        Calc(**knobs)
+    assert said in str(raised.value)

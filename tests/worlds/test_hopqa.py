@@ -1,0 +1,240 @@
+import random
+import sys
+from typing import Any
+
+import pytest
+
+from quintain.environments.baselines import expert, play, random_policy
+from quintain.environments.noisy import noisy_policy
+from quintain.environments.protocol import advance, begin, tool_action
+from quintain.errors import MissingExtra, UsageError
+from quintain.types import Action, StepResult
+from quintain.worlds.hopqa.facts import Fact, Question, QuestionShape, draw_question
+
+pytest.importorskip("bm25s")
+
+from quintain.worlds.hopqa.game import HopQA
+from quintain.worlds.hopqa.search import Index, terms
+
+SEAT, MAYOR = Fact("Orbit", "seat", "Rome"), Fact("Rome", "mayor", "Ben")
+OTHERS = (Fact("Delta", "seat", "Rome"), Fact("Rome", "country", "Chile"), Fact("Ben", "friend", "Rome"))
+FACTS = (SEAT, MAYOR, *OTHERS)
+QUESTION = Question(
+    chain=(SEAT, MAYOR),
+    paragraphs=tuple(fact.words() for fact in FACTS),
+    titles=tuple(fact.subject for fact in FACTS),
+    sources=(0, 1),
+    is_closed=False,
+    told=(),
+)
+
+
+def world_at_start(**knobs: Any) -> HopQA:
+    world = HopQA(**knobs)
+    begin(world, world.task("train", 0))
+    world.restore((QUESTION, frozenset(), (), 0))
+    return world
+
+
+def act(world: HopQA, *texts: str) -> list[StepResult]:
+    return [advance(world, Action(text=text)) for text in texts]
+
+
+def test_two_hops_by_value() -> None:
+    assert QUESTION.words() == "What is the mayor of the seat of Orbit?"
+    world = world_at_start()
+    results = act(world, "search seat orbit", "search Who is mayor of Rome?", "answer Ben")
+    assert [result.observation for result in results] == [
+        "The seat of Orbit is Rome.",
+        "The mayor of Rome is Ben.",
+        "correct",
+    ]
+    assert [result.reward for result in results] == [0, 0, 1]
+    assert results[-1].is_terminated and results[-1].is_success
+    assert dict(results[-1].reward_terms) == {"answer": 1.0}
+    assert world.queries == ("seat orbit", "Who is mayor of Rome?")
+
+
+def test_the_expert_takes_one_search_per_fact() -> None:
+    world = world_at_start()
+    assert world.expert_action() == tool_action("search", query="seat Orbit")
+    advance(world, world.expert_action())
+    assert world.expert_action() == tool_action("search", query="mayor Rome")
+    advance(world, world.expert_action())
+    assert world.expert_action() == tool_action("answer", text="Ben")
+    lost = world_at_start()
+    lost.restore((QUESTION, frozenset(), ("seat Orbit",), 0))
+    assert lost.expert_action() == tool_action("search", query="Orbit"), "asked in vain: look for the thing"
+
+
+def test_a_mistake_is_a_search_that_is_vague_or_not_needed_or_an_early_answer() -> None:
+    fresh, halfway = world_at_start(), world_at_start()
+    act(halfway, "search seat orbit")
+    for world, searched in ((fresh, "seat"), (halfway, "seat Orbit")):
+        before = world.state_key()
+        calls = [world.mistaken_action(random.Random(seed)).tool_calls[0] for seed in range(60)]
+        answers = [call.arguments["text"] for call in calls if call.name == "answer"]
+        assert {call.arguments["query"] for call in calls if call.name == "search"} == {searched}
+        assert set(answers) == {"Orbit", "Rome"} and 5 < len(answers) < 25
+        assert world.state_key() == before
+    hasty, patient = world_at_start(early=1.0), world_at_start(early=0.0)
+    for world, name in ((hasty, "answer"), (patient, "search")):
+        assert {world.mistaken_action(random.Random(n)).tool_calls[0].name for n in range(9)} == {name}
+
+
+def test_a_noisy_expert_searches_more_and_is_wrong_at_times() -> None:
+    world = HopQA(closed=0.5)
+    tasks = [world.task("train", index) for index in range(40)]
+    turns = [sum(len(play(world, t, noisy_policy(rate, t.seed)).rewards) for t in tasks) for rate in (0, 0.3)]
+    wins = [sum(play(world, t, noisy_policy(rate, t.seed)).is_success for t in tasks) for rate in (0, 0.3)]
+    assert turns[1] > turns[0] and wins[0] == 40 and 15 < wins[1] < 38
+
+
+def test_the_title_of_a_paragraph_counts() -> None:
+    # "Rome" is a word of all paragraphs but is the title of two, of which one tells of the mayor.
+    assert act(world_at_start(), "search mayor rome")[0].observation == "The mayor of Rome is Ben."
+    [top] = act(world_at_start(top=2), "search rome country")
+    assert str(top.observation).splitlines()[0] == "The country of Rome is Chile."
+    assert len(str(top.observation).splitlines()) == 2
+
+
+@pytest.mark.parametrize("query", ["of the", "zebra", "?!"])
+def test_what_shares_no_word_is_not_found(query: str) -> None:
+    assert act(world_at_start(), f"search {query}")[0].observation == "Nothing found."
+
+
+def test_rewards_for_hits_and_the_cost_of_searching_by_value() -> None:
+    world = world_at_start(hits=0.5, cost=0.1)
+    results = act(world, "search seat orbit", "search seat orbit", "search mayor rome", "answer ben")
+    assert [result.reward for result in results] == pytest.approx([0.15, -0.1, 0.15, 0.5])
+    assert dict(results[0].reward_terms) == {"search": -0.1, "hit": 0.25}
+    assert world.return_range == pytest.approx((-0.6, 1.0))
+
+
+def test_one_answer_is_taken_and_graded() -> None:
+    [wrong] = act(world_at_start(), "answer Mayor Ben")
+    assert (wrong.observation, wrong.reward, wrong.is_terminated, wrong.is_success) == (
+        "wrong",
+        0,
+        True,
+        False,
+    )
+    [partly] = act(world_at_start(grading="f1"), "answer Mayor Ben")
+    assert partly.reward == pytest.approx(2 / 3) and partly.is_success is False
+    assert act(world_at_start(), "answer the BEN.")[0].is_success
+
+
+@pytest.mark.parametrize("text", ["", "search", "answer", "find seat", "searching orbit"])
+def test_other_text_is_no_call(text: str) -> None:
+    world = world_at_start()
+    [result] = act(world, text)
+    assert not result.is_valid and result.observation == "Error: no tool was called; tools: search, answer."
+    bad = advance(world, tool_action("search", words="seat"))
+    assert not bad.is_valid and str(bad.observation).startswith("Error: search(")
+    assert world.state_key() == world_at_start().state_key()
+
+
+def test_searches_fail_on_demand_and_the_expert_tries_again() -> None:
+    world = HopQA(failures=0.5, closed=0, top=2)
+    episodes = [play(world, world.task("train", index), expert) for index in range(40)]
+    failed = [text for episode in episodes for text in episode.observations if "failed" in str(text)]
+    searches = sum(len(episode.rewards) - 1 for episode in episodes)
+    assert len(failed) / searches == pytest.approx(0.5, abs=0.12)
+    assert sum(episode.is_success for episode in episodes) > 36
+
+
+def test_closed_book_questions_come_with_their_facts() -> None:
+    world = HopQA(closed=1.0, hits=0.5)
+    for index in range(20):
+        first = str(begin(world, world.task("train", index)))
+        question = world.snapshot()[0]
+        assert world.is_closed and all(fact.words() in first for fact in question.chain)
+        result = advance(world, world.expert_action())
+        assert result.reward == 1.0 and result.is_success, "no search, and the whole reward for the answer"
+    closed = [bool(begin(w, w.task("train", n))) and w.is_closed for w in (HopQA(),) for n in range(150)]
+    assert sum(closed) / 150 == pytest.approx(0.25, abs=0.09)
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {},
+        {"hops": 3, "least_hops": 3, "distractors": 60, "paragraphs": "article"},
+        {"names": "made", "distractors": 0, "noise": 2, "hits": 0.3, "grading": "f1"},
+    ],
+)
+def test_the_expert_solves_fifty_tasks(knobs: dict[str, Any]) -> None:
+    world = HopQA(**knobs)
+    for index in range(50):
+        episode = play(world, world.task("train", index), expert)
+        assert episode.is_success and episode.total == pytest.approx(1.0)
+        assert all(end[3] for end in episode.ends)
+
+
+def test_chance_hardly_ever_answers() -> None:
+    world = HopQA()
+    won = [play(world, world.task("train", n), random_policy(n)).is_success for n in range(40)]
+    assert sum(won) < 12
+
+
+@pytest.mark.parametrize("is_article", [False, True])
+def test_a_corpus_holds_the_chain_and_as_many_other_facts_as_asked(is_article: bool) -> None:
+    rng = random.Random(3)
+    for _ in range(30):
+        question = draw_question(QuestionShape(3, 3, 20, 0.0, is_article, True), rng)
+        for fact, source in zip(question.chain, question.sources, strict=True):
+            assert fact.words() in question.paragraphs[source] and question.titles[source] == fact.subject
+        assert sum(text.count(".") for text in question.paragraphs) == 23
+        assert [link.subject for link in question.chain[1:]] == [link.answer for link in question.chain[:-1]]
+
+
+def test_splits_share_no_question_and_there_are_thousands() -> None:
+    world = HopQA()
+    drawn: dict[str, set[Question]] = {"train": set(), "eval": set()}
+    for index in range(150):
+        for split in ("train", "eval"):
+            begin(world, world.task(split, index))
+            drawn[split].add(world.snapshot()[0])
+    assert not drawn["train"] & drawn["eval"] and len(drawn["train"]) == 150
+
+
+def test_a_snapshot_continues_alike() -> None:
+    world, other = HopQA(noise=1, closed=0), HopQA(noise=1, closed=0)
+    begin(world, world.task("train", 1))
+    advance(world, world.expert_action())
+    other.restore(world.snapshot())
+    for _ in range(2):
+        action = world.expert_action()
+        assert other.expert_action() == action and other.state_key() == world.state_key()
+        assert advance(other, action) == advance(world, action)
+
+
+def test_words_that_count_by_value() -> None:
+    assert terms("Is THE seat of Orbit, a company?") == ["seat", "orbit", "company"]
+    index = Index(["red cat", "red dog", "dog dog bird"])
+    assert index.best("cat", 3) == (0,)
+    assert index.best("dog", 1) == (2,) and set(index.best("dog", 3)) == {1, 2}
+
+
+def test_a_missing_package_is_named_with_its_install_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "bm25s", None)
+    with pytest.raises(MissingExtra, match=r'needs the package bm25s.*pip install "quintain\[search\]"'):
+        HopQA()
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {"hops": 0},
+        {"hops": 4},
+        {"distractors": 81},
+        {"top": 0},
+        {"closed": 1.5},
+        {"failures": 1.0},
+        {"cost": -1},
+    ],
+)
+def test_impossible_knobs_are_refused(knobs: dict[str, Any]) -> None:
+    [(name, value)] = knobs.items()
+    with pytest.raises(UsageError, match=f"{name}={value}"):
+        HopQA(**knobs)
