@@ -171,6 +171,9 @@ class StepResult:
 
     observation: Observation
     reward: float = 0.0
+    """Reward of the seat that acted; of everybody where there is one seat."""
+    rewards: Mapping[str, float] = NOTHING
+    """Rewards by seat, where an action pays several: ``{"buyer": 1.0, "seller": -1.0}``; `reward` is then not read."""
     is_terminated: bool = False
     is_truncated: bool = False
     is_success: bool | None = None
@@ -195,6 +198,11 @@ class Completion:
     stop: Literal["stop", "length"]
     """`stop`: a stop token was sampled (it is the last id); `length`: the limit cut the completion."""
     policy_version: int = 0
+    """Version of the weights that the last token was sampled with."""
+    policy: str = "policy"
+    """Name of the policy in the run: policy, opponent, planner, …"""
+    version_spans: tuple[tuple[int, int], ...] = ()
+    """(number of the first token, version), where weights changed under way; empty: one version for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +221,8 @@ class Turn:
     completion: Completion
     action: Action
     reward: float = 0.0
+    rewards: Mapping[str, float] = NOTHING
+    """What the action paid each seat, where the environment says so by seat; see `StepResult.rewards`."""
     reward_terms: Mapping[str, float] = NOTHING
     state_key: str | None = None
     """Identity of the environment's state *before* the action, equal across trajectories in the same state."""
