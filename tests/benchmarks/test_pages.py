@@ -112,13 +112,13 @@ def test_the_command_writes_the_pages(tmp_path: Path, capsys: pytest.CaptureFixt
     docs = tmp_path / "docs"
     (docs / "methods").mkdir(parents=True)
     (docs / "results").mkdir()
-    (docs / "methods" / "loop_ppo.md").write_text("# LOOP\n\n**What to look for.** That.\n")
+    (docs / "methods" / "loop.md").write_text("# LOOP\n\n**What to look for.** That.\n")
     stored = docs / "results" / "rl.json"
     stored.write_text(json.dumps({"loop": {**result(), "method": "loop"}}))
     assert main(["bench", "methods", "--pages", "--output", str(stored)]) == 0
     names = [Path(line).name for line in capsys.readouterr().out.splitlines()]
-    assert names == ["rl-results.md", "loop.svg", "loop_ppo.md"]
-    page = (docs / "methods" / "loop_ppo.md").read_text()
+    assert names == ["rl-results.md", "loop.svg", "loop.md"]
+    page = (docs / "methods" / "loop.md").read_text()
     assert page.count("**Measured** on 2026-01-31") == 1 and page.endswith("**What to look for.** That.\n")
     assert main(["bench", "methods", "--pages", "--output", str(stored)]) == 0
-    assert (docs / "methods" / "loop_ppo.md").read_text() == page
+    assert (docs / "methods" / "loop.md").read_text() == page

@@ -219,7 +219,7 @@ def test_the_command_chooses_rates_first_and_says_which(
 
 PARENT = """
 import os, time
-from quintain.cli.bench import workers
+from quintain.benchmarks.sweep import workers
 if __name__ == "__main__":
     with workers(1) as pool:
         print(pool.submit(os.getpid).result(), flush=True)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 
-import quintain.cli
+import quintain
 from quintain.cli.main import main
 from quintain.methods.names import RECIPES
 
@@ -109,5 +109,5 @@ def launcher(monkeypatch: pytest.MonkeyPatch) -> Launcher:
     """Put a `Launcher` where the real one would be imported from."""
     fake = Launcher()
     monkeypatch.setitem(sys.modules, "quintain.api", fake)
-    monkeypatch.setattr(quintain.cli, "launch", fake, raising=False)
+    monkeypatch.setattr(quintain, "api", fake, raising=False)
     return fake
