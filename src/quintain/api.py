@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from quintain.agents.catalog import AUTO
@@ -27,7 +28,9 @@ from quintain.environments.rehearsal import ready
 from quintain.errors import ModelError, UsageError
 from quintain.eval.evaluate import Evaluation
 from quintain.eval.evaluate import evaluate as evaluated
-from quintain.methods.names import recipe_module
+from quintain.methods.find import find_method
+from quintain.methods.loops import train_by
+from quintain.methods.method import Method
 from quintain.models.load import LoadedModel, check_folder, find_folder, load, load_tokenizer
 from quintain.rollout.collect import Limits, Rollout
 from quintain.store.creation import JOURNAL
@@ -35,13 +38,13 @@ from quintain.store.names import run_folder
 from quintain.store.run import Run
 from quintain.text.chat import Chat
 from quintain.training.configure import build
+from quintain.training.context import MODEL, START
 from quintain.training.custody import looked_after
 from quintain.training.job import Job
 from quintain.training.learner import Learner
-from quintain.training.policy import expert_action, harness, new_model, new_tokenizer, valid_action
+from quintain.training.start import build_agent, expert_action, new_model, new_tokenizer, valid_action
 from quintain.training.progress import Display
 from quintain.training.summary import evaluations, summary
-from quintain.training.work import MODEL, START
 from quintain.types import Trajectory, derive_seed
 
 if TYPE_CHECKING:
@@ -54,7 +57,7 @@ TEACHERS = {"expert": expert_action, "random": valid_action}
 
 
 def train(
-    recipe: str,
+    method: str | ModuleType | Callable[[Any], Method],
     *,
     environment: str | type[Environment] | None = None,
     run: str | None = None,
@@ -63,37 +66,38 @@ def train(
     config: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> Path:
-    """Train with `recipe` and return the folder of the run.
+    """Train by `method` and return the folder of the run.
 
     A module may call this at its end and still be named as ``file.py:Class``: while a command imports it for
     its environments, nothing is trained.
 
     Args:
-        recipe: name of a recipe, such as ``grpo`` (see ``quintain methods``).
+        method: name of a method, such as ``grpo`` (see ``quintain methods``), a file of your own, ``mine.py``, or the
+            function ``method(config)`` itself.
         environment: name in the catalogue, or an `Environment` class.
-        run: name of the run; recipe and time when None.
+        run: name of the run; method and time when None.
         root: folder that holds the runs.
         replace: delete an earlier run of this name.
-        config: values of the recipe's `Config`.
+        config: values of the method's `Config`.
         fields: more of them; ``train("grpo", model="tiny", steps=50)``.
 
     Raises:
-        UsageError: unknown recipe, environment or configuration key, or a run that exists.
+        UsageError: unknown method, environment or configuration key, or a run that exists.
     """
-    name = run or f"{recipe}-{time.strftime('%Y%m%d-%H%M%S')}"
-    folder = run_folder(Path(root), name)
     if is_importing():
-        LOG.info("train(%r) is not carried out: the module is imported for its environments", recipe)
-        return folder
-    module = recipe_module(recipe)
+        LOG.info("train is not carried out: the module is imported for what it defines")
+        return run_folder(Path(root), run or "imported")
+    found = find_method(method)
+    name = run or f"{found.label}-{time.strftime('%Y%m%d-%H%M%S')}"
+    folder = run_folder(Path(root), name)
     values = {**(config or {}), **fields}
     if environment is not None:
         values["environment"] = environment if isinstance(environment, str) else class_name(environment)
-    settings = build(module.Config, values, f"train({recipe!r})")
+    settings = build(found.config_class, values, f"train({found.label!r})")
     check_parts(settings)
-    new = Run.create(folder, recipe=recipe, config=asdict(settings), replace=replace)
+    new = Run.create(folder, recipe=found.spec, config=asdict(settings), replace=replace)
     with looked_after(new, start=START, is_new=True) as opened:
-        module.train(settings, opened)
+        train_by(found.make(settings), settings, opened)
         conclude(opened)
     return folder
 
@@ -110,8 +114,9 @@ def check_parts(job: Job) -> None:
 def resume(folder: str | Path) -> Path:
     """Continue the run in `folder` after its newest checkpoint and return the folder."""
     with looked_after(Run.open(Path(folder)), start=START, is_new=False) as run:
-        module = recipe_module(run.recipe)
-        module.train(build(module.Config, run.config, f"{folder}/config.json"), run)
+        found = find_method(run.recipe)
+        settings = build(found.config_class, run.config, f"{folder}/config.json")
+        train_by(found.make(settings), settings, run)
         conclude(run)
     return Path(folder)
 
@@ -139,7 +144,7 @@ def evaluate(
     spec = environment if environment is not None else environment_of(target)
     make_environment = ready(spec)
     loaded = policy_of(target)
-    agent = harness(loaded.tokenizer, make_environment, temperature=temperature, agent=harness_of(target))
+    agent = build_agent(loaded.tokenizer, make_environment, temperature=temperature, agent=harness_of(target))
     with progressing("evaluation", episodes) as display:
         rollout = Rollout(agent, make_environment, Local(loaded.model))
         with closing(rollout):
@@ -170,7 +175,7 @@ def collect(
     loaded = None if agent in TEACHERS else policy_of(agent)
     tokenizer = new_tokenizer(make_environment, seed=seed) if loaded is None else loaded.tokenizer
     rollout = Rollout(
-        harness(tokenizer, make_environment, temperature=1.0, agent=harness_of(agent)),
+        build_agent(tokenizer, make_environment, temperature=1.0, agent=harness_of(agent)),
         make_environment,
         None if loaded is None else Local(loaded.model),
         limits=Limits(max_failure_share=0.5),

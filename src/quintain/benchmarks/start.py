@@ -21,10 +21,9 @@ from quintain.rollout.collect import Rollout
 from quintain.store.run import Run
 from quintain.training.job import Job
 from quintain.training.learner import Learner, Optimization
-from quintain.training.policy import harness, new_policy
+from quintain.training.context import START
 from quintain.training.progress import Display
-from quintain.training.warm_up import DEMONSTRATIONS_PER_UPDATE, MICRO_TOKENS
-from quintain.training.work import START, demonstrations
+from quintain.training.start import Imitation, harness, load_demonstrations, make_start
 from quintain.types import derive_seed
 
 NUM_PROBED = 64
@@ -40,23 +39,17 @@ def imitated(job: Job, run: Run, display: Display, *, enough: float) -> float:
     is `enough` or more.
     """
     make_environment = find(job.environment)
-    model, tokenizer = new_policy(job.model, make_environment, seed=job.seed)
-    kept = demonstrations(job, make_environment, tokenizer, run, display)
-    samples = imitation_samples(kept, is_left_out=lambda turn: turn.action.error is not None)
+    model, tokenizer = make_start(job.model, make_environment, seed=job.seed)
+    kept = load_demonstrations(job, make_environment, tokenizer, run, display)
     learner = Learner(model, Optimization(learning_rate=job.imitation_rate, temperature=job.temperature))
-    agent = harness(tokenizer, make_environment, temperature=job.temperature, agent=job.agent)
+    updates = Imitation(learner, kept, job)
     engine = Local(model)
-    rollout = Rollout(agent, make_environment, engine)
+    rollout = Rollout(harness(job, tokenizer, make_environment), make_environment, engine)
     tasks = Uniform(tasks_of(make_environment)).draw(0, NUM_PROBED)
-    per_epoch = max(1, round(len(samples) / DEMONSTRATIONS_PER_UPDATE))
-    probes, found = probed_after(job.imitation_epochs * per_epoch), 0.0
-    display.phase("warm-up", job.imitation_epochs * per_epoch)
+    probes, found = probed_after(updates.total), 0.0
+    display.phase("warm start", updates.total)
     try:
-        for update in range(job.imitation_epochs * per_epoch):
-            epoch, part = divmod(update, per_epoch)
-            order = np.random.default_rng(derive_seed(job.seed, "warm-up", epoch)).permutation(len(samples))
-            batches = micro_batches([samples[i] for i in order[part::per_epoch]], max_tokens=MICRO_TOKENS)
-            learner.step(batches, imitation())
+        for update in updates.run():
             display.advance()
             if update + 1 in probes:
                 engine.sync(learner.version)

@@ -1,7 +1,7 @@
 """Does a method do what its paper says? It and its baseline on one world, over seeds, at equal budget.
 
 Arms of a seed that act through the same harness start from the same policy, act on the same tasks, and end when the
-same number of environment steps or of sampled tokens is used up (`Job.most_turns`, `most_tokens`); what is compared
+same number of environment steps or of sampled tokens is used up (`Job.max_env_steps`, `max_sampled_tokens`); what is compared
 is the last evaluation on unseen tasks or the mean over the run (`at`), seed by seed. A trial is one run; benchmarks
 with the same baseline share it, and trials of one world and seed share the policy that was warmed up once. The one
 rule: a run that was begun is continued and one that is done is read, so a benchmark that was stopped goes on where it
@@ -22,13 +22,14 @@ from typing import Any, Literal
 from quintain.benchmarks.start import imitated
 from quintain.errors import DataError
 from quintain.eval.statistics import bootstrap_mean, paired_bootstrap
-from quintain.methods.names import recipe_module
+from quintain.methods.find import find_method
+from quintain.methods.loops import train_by
 from quintain.store.creation import CHECKPOINTS
 from quintain.store.run import Run
 from quintain.training.configure import build
 from quintain.training.job import Job
 from quintain.training.progress import Display
-from quintain.training.work import START
+from quintain.training.context import START
 from quintain.types import NOTHING
 
 ARMS = ("method", "baseline")
@@ -125,7 +126,7 @@ class Trial:
 def trial(benchmark: Benchmark, arm: str, *, seed: int, overrides: Mapping[str, Any] = NOTHING) -> Trial:
     """Return the run that ``method`` or ``baseline`` of `benchmark` is with `seed`."""
     recipe, values = benchmark.arm(arm, seed, overrides)
-    config = build(recipe_module(recipe).Config, values, f"benchmark {benchmark.name}")
+    config = build(find_method(recipe).config_class, values, f"benchmark {benchmark.name}")
     config.check()
     return Trial(recipe=recipe, given=values, config=config)
 
@@ -181,7 +182,7 @@ def perform(chosen: Trial, root: Path) -> Path:
     with opening as run:
         if not (start / "config.json").exists():
             shutil.copytree(warm(chosen, root), start, dirs_exist_ok=True)
-        recipe_module(chosen.recipe).train(chosen.config, run)
+        train_by(find_method(chosen.recipe).make(chosen.config), chosen.config, run)
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
     return folder
 

@@ -24,13 +24,14 @@ from quintain.errors import DataError
 from quintain.eval.evaluate import evaluate
 from quintain.eval.statistics import bootstrap_mean
 from quintain.methods.imitation import sft
+from quintain.methods.loops import train_by
 from quintain.models.load import load
 from quintain.rollout.collect import Rollout
 from quintain.store.files import replace_file
 from quintain.store.run import Run
 from quintain.training.configure import build
-from quintain.training.policy import harness
-from quintain.training.work import MODEL
+from quintain.training.start import build_agent
+from quintain.training.context import MODEL
 from quintain.types import NOTHING, Task
 
 RESULT = "imitation.json"
@@ -174,7 +175,7 @@ def imitate(world: World, seed: int, root: Path, overrides: Mapping[str, Any] = 
     else:
         opening = Run.create(folder, recipe="sft", config=asdict(config))
     with opening as run:
-        sft.train(config, run)
+        train_by(sft.method(config), config, run)
     found = compared(config, folder)
     replace_file(folder / RESULT, json.dumps(asdict(found)).encode())
     return found
@@ -202,7 +203,7 @@ def compared(config: sft.Config, folder: Path) -> Imitated:
     tasks = held_out(tasks_of(make_environment), EPISODES)
     loaded = load(str(folder / MODEL))
     # An expert does not sample either.
-    agent = harness(loaded.tokenizer, make_environment, temperature=0.0, agent=config.agent)
+    agent = build_agent(loaded.tokenizer, make_environment, temperature=0.0, agent=config.agent)
     with closing(Rollout(agent, make_environment, Local(loaded.model))) as rollout:
         groups = rollout.groups(tasks, size=1, seed=config.seed)
     found = evaluate([t for group in groups for t in group.trajectories])

@@ -81,13 +81,13 @@ def without_names(argv: Sequence[str]) -> str:
 def pages(results: Path, family: str) -> int:
     """Write `results` into the pages of the methods, and print which files that changed."""
     from quintain.benchmarks.pages import write_pages
-    from quintain.methods.names import RECIPES
+    from quintain.methods.table import MODULES
 
     if not results.exists():
         raise UsageError(
             f"--pages: got no results in {results}; run the benchmarks first, or name another --output"
         )
-    known = {recipe: f"{place.rpartition('.')[2]}.md" for recipe, place in RECIPES.items()}
+    known = {name: f"{name}.md" for name in MODULES}
     docs = results.parent.parent
     for file in write_pages(json.loads(results.read_text(encoding="utf-8")), known, docs, family):
         print(file)

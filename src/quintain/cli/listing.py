@@ -8,7 +8,7 @@ from typing import Any, cast
 from quintain.cli.arguments import Parser, whole_number
 from quintain.cli.tables import show
 from quintain.errors import UsageError
-from quintain.methods.table import METHODS
+from quintain.methods.table import TABLE
 
 MEASURES = ("noop", "random", "expert", "steps_per_second")
 """Columns of scores; see `quintain.environments.scores`."""
@@ -28,19 +28,22 @@ def methods(argv: Sequence[str]) -> int:
     states = Counter(row["state"] for row in rows)
     title = ", ".join(f"{states[state]} {state}" for state in ("works", "partial", "planned"))
     show(
-        ("method", "family", "state", "recipe"),
-        [(str(row["name"]), str(row["family"]), str(row["state"]), row["recipe"] or "") for row in rows],
+        ("method", "family", "state", "name"),
+        [
+            (str(row["title"]), str(row["family"]), str(row["state"]), row["name"] or "")
+            for row in rows
+        ],
         f"{len(rows)} methods: {title}",
     )
     return 0
 
 
 def method_rows() -> list[dict[str, str | None]]:
-    """Return every method: ``{"name": "DPO", "family": "preference", "state": …, "recipe": "dpo"}``."""
+    """Return every published method: ``{"title": "DPO", "family": "preference", "state": …, "name": "dpo"}``."""
     return [
-        {"name": name, "family": family, "state": state, "recipe": recipe}
-        for family, rows in METHODS.items()
-        for name, state, recipe in rows
+        {"title": e.title, "family": e.family, "state": e.state, "name": e.name or None}
+        for e in TABLE
+        if e.is_row
     ]
 
 

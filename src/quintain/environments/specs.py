@@ -202,9 +202,14 @@ def _named_module(name: str, spec: str) -> types.ModuleType:
 
 
 def _file_module(path: Path, spec: str) -> types.ModuleType:
-    """Import the file at `path` once, under a name of its own; the program that runs is there already."""
+    """Import the file at `path`, which `spec` asks for."""
     if not path.is_file():
         raise UsageError(f"environment: got {spec!r}, but there is no file {path}; check the path")
+    return import_file(path)
+
+
+def import_file(path: Path) -> types.ModuleType:
+    """Import the file at `path` once, under a name of its own; the program that runs is there already."""
     resolved = path.resolve()
     program = sys.modules["__main__"]
     if Path(vars(program).get("__file__") or "").resolve() == resolved:

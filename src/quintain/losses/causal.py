@@ -21,7 +21,7 @@ OTHER = "other"
 
 
 class Surrogate:
-    """What actions tokens stand for: ``surrogate.see(groups)``, then ``surrogate.weights(token_ids)``."""
+    """What actions tokens stand for: ``surrogate.update(groups)``, then ``surrogate.weights(token_ids)``."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Surrogate:
         self._totals = np.zeros(0)
         """how often each action was seen, [actions]"""
 
-    def see(self, groups: Sequence[Group]) -> None:
+    def update(self, groups: Sequence[Group]) -> None:
         """Count which tokens stand in which actions; what could not be read is no action."""
         self._known.clear()
         self._logs.clear()

@@ -5,8 +5,8 @@
 
 from dataclasses import dataclass
 
+from quintain.methods.method import OnPolicy
 from quintain.methods.rl import grpo
-from quintain.store.run import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +24,6 @@ class Config(grpo.Config):
     tasks: int = 16
 
 
-def train(config: Config, run: Run) -> None:
-    """Train as GRPO does."""
-    grpo.train(config, run)
+def method(config: Config) -> OnPolicy:
+    """Return GRPO as `config` describes it."""
+    return grpo.method(config)

@@ -27,21 +27,24 @@ def add_lora(
     targets: tuple[str, ...] = (),
     *,
     dropout: float = 0.0,
+    name: str = "default",
 ) -> "PreTrainedModel":
     """Put LoRA layers of `rank`, scaled by alpha/rank, into `model`, freeze all else, and return it.
+
+    Several policies may share a model, each by layers of its own `name`; the newest are switched on.
 
     `targets` are ends of module names such as ``q_proj``; () means every linear layer but the output head.
     The new layers add nothing until they are trained.
 
     Raises:
         MissingExtra: peft is not installed.
-        UsageError: the rank is below 1, a target matches nothing, or the model has LoRA layers already.
+        UsageError: the rank is below 1, a target matches nothing, or the model has layers of that name already.
     """
     peft = _peft()
     if rank < 1:
         raise UsageError(f"rank of LoRA layers: got {rank}; give at least 1")
-    if has_adapters(model):
-        raise UsageError("add LoRA layers: got a model that has them already; merge them first")
+    if name in adapter_names(model):
+        raise UsageError(f"add LoRA layers: got a model that has {name!r} already; merge them first")
     named = [name for name, _ in model.named_modules()]
     for target in targets:
         if not any(name.split(".")[-1] == target or name.endswith(f".{target}") for name in named):
@@ -54,8 +57,16 @@ def add_lora(
         lora_dropout=dropout,
         task_type="CAUSAL_LM",
     )
-    cast("Any", model).add_adapter(config)
+    adapted = cast("Any", model)
+    adapted.add_adapter(config, adapter_name=name)
+    adapted.set_adapter(name)
     return model
+
+
+def adapter_names(model: "nn.Module") -> frozenset[str]:
+    """Return the names of the LoRA layers in `model`."""
+    layers = [cast("Any", module).lora_A for module in model.modules() if hasattr(module, "lora_A")]
+    return frozenset(name for layer in layers for name in layer)
 
 
 def has_adapters(model: "nn.Module") -> bool:

@@ -12,13 +12,13 @@ from quintain.types import Group, Score, Trajectory
 
 
 class FewestCalls:
-    """What each task was solved with: ``fewest.see(groups)``, then ``fewest.term(success())``."""
+    """What each task was solved with: ``fewest.update(groups)``, then ``fewest.term(success())``."""
 
     def __init__(self, count: Count = num_calls) -> None:
         self.count = count
         self.known: dict[str, int] = {}
 
-    def see(self, groups: Sequence[Group]) -> None:
+    def update(self, groups: Sequence[Group]) -> None:
         """Take in the right answers among `groups`."""
         for group in groups:
             for trajectory in group.scored:

@@ -7,7 +7,8 @@ then recorded as a `Failure`; none is lost, and none is scored for what it did n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -79,7 +80,14 @@ class Rollout:
         self._parallel = 0
 
     def groups(
-        self, tasks: Sequence[Task], *, size: int, seed: int, on_episode: OnEpisode | None = None
+        self,
+        tasks: Sequence[Task],
+        *,
+        size: int,
+        seed: int,
+        on_episode: OnEpisode | None = None,
+        limits: Limits | None = None,
+        agent: Agent | None = None,
     ) -> list[Group]:
         """Sample `size` episodes of each of `tasks`.
 
@@ -93,7 +101,8 @@ class Rollout:
         """
         assert self.engine is not None, "a rollout without an engine only makes demonstrations"
         policy = EnginePolicy(self.engine, patience=self.limits.reply_timeout)
-        return self._run(tasks, size, seed, policy, on_episode)
+        with self._meanwhile(limits, agent):
+            return self._run(tasks, size, seed, policy, on_episode)
 
     def demonstrations(
         self,
@@ -121,7 +130,9 @@ class Rollout:
                 raise EnvironmentFault(result.message)
         return [result for result in results if isinstance(result, Walk)]
 
-    def continuations(self, prefixes: Sequence[Prefix], *, size: int, seed: int) -> list[Group]:
+    def continuations(
+        self, prefixes: Sequence[Prefix], *, size: int, seed: int, limits: Limits | None = None
+    ) -> list[Group]:
         """Sample `size` ways on from each of `prefixes`; the turns of the prefix are the first of each episode.
 
         Seeds as in `groups`. The outcome is that of the whole episode.
@@ -129,7 +140,18 @@ class Rollout:
         assert self.engine is not None, "a rollout without an engine only makes demonstrations"
         tasks = [prefix.task for prefix in prefixes]
         policy = EnginePolicy(self.engine, patience=self.limits.reply_timeout)
-        return self._run(tasks, size, seed, policy, None, prefixes)
+        with self._meanwhile(limits, None):
+            return self._run(tasks, size, seed, policy, None, prefixes)
+
+    @contextmanager
+    def _meanwhile(self, limits: Limits | None, agent: Agent | None) -> Generator[None]:
+        """Use other limits or another agent within."""
+        usual = self.limits, self.agent
+        self.limits, self.agent = limits or self.limits, agent or self.agent
+        try:
+            yield
+        finally:
+            self.limits, self.agent = usual
 
     def reuse(self, environment: Environment) -> None:
         """Keep `environment` for a later episode."""

@@ -1,22 +1,76 @@
-"""What every recipe is asked for: the environment, the model, and how often to look at it.
+"""What every method is asked for: environment, model, machine, warm start, budget, evaluation, other policies.
 
-A recipe's `Config` adds its own fields. The one rule: a value that is not given is the default that the
-method's page was measured with.
+A method's `Config` adds its own fields. A value that is not given is the default that the method's page was measured
+with.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
 from quintain.agents.catalog import check as check_agent
+from quintain.config.ranges import PositiveInt
 from quintain.errors import ConfigError
 from quintain.training.monitors.thresholds import thresholds
+
+MAIN = "policy"
+"""The policy that a run is about."""
+Precision = Literal["fp32", "bf16"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySpec:
+    """A policy beside the main one that a method asks for: ``PolicySpec()`` is a frozen copy, a reference.
+
+    Examples: a critic with a body of its own ``PolicySpec(head="value", is_trained=True)``; its target network
+    ``PolicySpec(copies="critic", head="value", follows="critic", rate=0.01)``.
+    """
+
+    copies: str = MAIN
+    """whose starting weights it begins with, where its configuration names no model of its own"""
+    head: Literal["tokens", "value"] = "tokens"
+    """what it says of a position: a distribution over tokens, or a value as well"""
+    is_trained: bool = False
+    follows: str = ""
+    """a target network: after each update of this policy its weights move towards those of it"""
+    rate: float = 1.0
+    """share of the way that it moves: θ ← (1 - rate)·θ + rate·θ of the policy that it follows"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySettings:
+    """How a policy beside the main one is loaded, run and trained: ``PolicySettings(shares="policy", lora_rank=8)``."""
+
+    model: str = ""
+    """Folder or hub id; empty: it begins as a copy, see the method."""
+    shares: str = ""
+    """Policy whose model it shares, as a LoRA adapter of its own."""
+    lora_rank: int = 0
+    """Rank of its LoRA layers; 0 trains all weights."""
+    lora_alpha: float = 16.0
+    """Scale of its LoRA layers: alpha / rank."""
+    is_trained: bool | None = None
+    """Whether it learns; none: as the method says, and yes for the policy of a seat."""
+    learning_rate: float | None = None
+    """Learning rate of AdamW; none: that of the run."""
+    device: str = "auto"
+    """Where it computes: auto, cpu, cuda, cuda:1 or mps."""
+    precision: Precision = "fp32"
+    """Precision of the forward pass; weights and optimizer stay in fp32."""
+    engine: str = "local"
+    """What samples from it, where it acts."""
+    max_context: int | None = None
+    """Longest token stream it acts in; none: the model's own limit."""
+    micro_tokens: int = 16_384
+    """Tokens of a forward pass in training."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """The part of a configuration that all recipes share."""
+    """The part of a configuration that all methods share."""
 
     environment: str = "babyai/GoToRedBallNoDists"
-    """Name in the catalogue (with knobs: keydoor?rooms=3), or file.py:Class, or package.module:Class."""
+    """Name in the catalogue (with options: keydoor?rooms=3), or file.py:Class, or package.module:Class."""
     model: str = "tiny"
     """A new one (micro, mini, tiny, small; mini?tokens=words), or a folder or hub id of a causal language model."""
     agent: str = "auto"
@@ -43,14 +97,48 @@ class Job:
     """Held-out tasks of an evaluation, one episode each."""
     eval_environment: str = ""
     """Environment of the evaluations where it is another than that of training; empty for the same."""
-    most_turns: int | None = None
+    max_env_steps: int | None = None
     """Environment steps of training episodes after which the run ends; none for no limit."""
-    most_tokens: int | None = None
+    max_sampled_tokens: int | None = None
     """Sampled tokens of training episodes after which the run ends; none for no limit."""
-    most_broken: float = 0.01
+    max_broken: float = 0.01
     """Share of attempts at an episode that environment, tools or judge may break; above it the run is refused."""
     monitors: str = ""
     """Thresholds of alarms that differ from the defaults: entropy=0.5,window=10 (docs/reliability.md)."""
+    device: str = "auto"
+    """Where the policy computes: auto, cpu, cuda, cuda:1 or mps."""
+    precision: Precision = "fp32"
+    """Precision of the forward pass; weights and optimizer stay in fp32."""
+    lora_rank: int = 0
+    """Rank of LoRA layers that are trained instead of all weights; 0 trains all."""
+    lora_alpha: float = 16.0
+    """Scale of the LoRA layers: alpha / rank."""
+    engine: str = "local"
+    """What samples from the policy."""
+    max_turn_tokens: int = 128
+    """Tokens that the policy may sample in a turn, unless the agent says otherwise."""
+    max_context: int | None = None
+    """Longest token stream of an episode; none: the model's own limit."""
+    micro_tokens: int = 16_384
+    """Tokens of a forward pass in training; a longer stream than this is refused."""
+    records_signals: bool = True
+    """Write advantages, returns and weights of every trained token into the journal."""
+    policies: Mapping[str, PolicySettings] = field(default_factory=dict[str, PolicySettings])
+    """Policies beside the main one, by name: those that the method asks for, and those of other seats."""
+    seats: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Seat of the environment → policy that plays it; seats that are not named are played by ``policy``."""
+
+    def main_policy(self, *, is_copy: bool = False) -> PolicySettings:
+        """Return the settings of the main policy; as a copy it has its machine, and no model or adapter of its own."""
+        return PolicySettings(
+            lora_rank=0 if is_copy else self.lora_rank,
+            lora_alpha=self.lora_alpha,
+            device=self.device,
+            precision=self.precision,
+            engine=self.engine,
+            max_context=self.max_context,
+            micro_tokens=self.micro_tokens,
+        )
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
@@ -60,17 +148,21 @@ class Job:
             ("imitation_epochs", 1),
             ("eval_every", 1),
             ("eval_episodes", 1),
+            ("lora_rank", 0),
+            ("max_turn_tokens", 1),
+            ("micro_tokens", 1),
         ):
             if getattr(self, name) < least:
                 raise ConfigError(f"{name}: got {getattr(self, name)}; give {least} or more")
-        for name, most in (("most_turns", self.most_turns), ("most_tokens", self.most_tokens)):
-            if most is not None and most < 1:
-                raise ConfigError(f"{name}: got {most}; give 1 or more, or none")
-        for name in ("imitation_rate", "learning_rate", "temperature"):
+        for name in ("max_env_steps", "max_sampled_tokens", "max_context"):
+            limit = getattr(self, name)
+            if limit is not None and limit < 1:
+                raise ConfigError(f"{name}: got {limit}; give 1 or more, or none")
+        for name in ("imitation_rate", "learning_rate", "temperature", "lora_alpha"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name}: got {getattr(self, name)}; give a number above 0")
-        if not 0 <= self.most_broken <= 1:
-            raise ConfigError(f"most_broken: got {self.most_broken}; give a share from 0 to 1")
+        if not 0 <= self.max_broken <= 1:
+            raise ConfigError(f"max_broken: got {self.max_broken}; give a share from 0 to 1")
         if not 0 <= self.mistakes <= 1:
             raise ConfigError(f"mistakes: got {self.mistakes}; give a share from 0 to 1")
         if self.mistakes and not self.demonstrations:
@@ -79,3 +171,32 @@ class Job:
             )
         check_agent(self.agent)
         thresholds(self.monitors)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnPolicyJob(Job):
+    """A job whose steps learn from episodes that the policy has just sampled."""
+
+    num_epochs: PositiveInt = 1
+    """Times that the episodes of a step are gone through."""
+    num_minibatches: PositiveInt = 1
+    """Optimizer steps of an epoch, each on its share of the episodes, drawn anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupJob(OnPolicyJob):
+    """A job whose steps are groups of episodes that are compared with each other."""
+
+    tasks: PositiveInt = 8
+    """Tasks of a step."""
+    group_size: int = 8
+    """Episodes of a task."""
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for values that no run can have; a group of one has nothing to compare."""
+        OnPolicyJob.check(self)
+        if self.group_size < 2:
+            raise ConfigError(
+                f"group_size: got {self.group_size}, and an episode alone has nothing to be compared with; "
+                "give 2 or more, or use ppo or reinforce_plus_plus"
+            )

@@ -7,10 +7,9 @@ split add up to the same. The one rule: weights only change when loss and gradie
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -25,7 +24,7 @@ from quintain.models.packed import hidden_states
 from quintain.training import gap
 from quintain.training.checkpoint import load_state, save_state
 from quintain.training.layout import layout
-from quintain.types import NOTHING, Batch, Loss, Outputs
+from quintain.types import NOTHING, Batch, BatchExtra, Loss, Outputs
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -62,8 +61,74 @@ class StepReport:
     metrics: Mapping[str, float] = NOTHING
 
 
+class Forward:
+    """Runs packed batches through a model: log-probs, entropies and, with a value head, values.
+
+    Args:
+        model: any causal language model; families that the packed pass does not know run on their own padded one.
+        value_head: hidden states → values; None for a model that says nothing of values.
+        temperature: of the distribution whose log-probs are returned.
+        precision: bf16 runs the pass in bfloat16.
+        shares_prefixes: compute prompts that several streams open with once.
+        activate: is called before each pass, where several policies share the model as adapters.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        *,
+        value_head: nn.Module | None = None,
+        temperature: float = 1.0,
+        precision: Literal["fp32", "bf16"] = "fp32",
+        shares_prefixes: bool = True,
+        activate: Callable[[], None] | None = None,
+    ) -> None:
+        self.model, self.value_head = model, value_head
+        self.temperature, self.precision, self.shares_prefixes = temperature, precision, shares_prefixes
+        self.fallback_reason = unsupported(model)
+        self._activate = activate
+
+    def __call__(self, batch: Batch) -> Outputs:
+        """Return log-probs, entropies and values of the trained tokens of `batch`, with gradients."""
+        if self._activate is not None:
+            self._activate()
+        batch = moved(batch, self.model.device)
+        num_tokens = len(batch.token_ids)
+        with self._autocast(batch.token_ids.device):
+            targets, hidden, logits = self._predictions(batch)
+            values = None if self.value_head is None else cast(Tensor, self.value_head(hidden))
+        chosen = batch.token_ids.index_select(0, targets)
+        logprobs, entropy = distributions(logits, chosen, self.temperature)
+        empty = logprobs.new_zeros(num_tokens)
+        return Outputs(
+            logprobs=empty.index_copy(0, targets, logprobs),
+            entropy=empty.index_copy(0, targets, entropy),
+            values=None if values is None else empty.index_copy(0, targets, values.float()),
+        )
+
+    @torch.no_grad()
+    def infer(self, batch: Batch) -> Outputs:
+        """Return the outputs without gradients."""
+        return self(batch)
+
+    def _autocast(self, device: torch.device) -> AbstractContextManager[Any]:
+        """Return the context that the pass runs in."""
+        if self.precision == "bf16":
+            return torch.autocast(device.type, dtype=torch.bfloat16)
+        return nullcontext()
+
+    def _predictions(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Return targets [M], hidden states [M, D] and logits [M, V] that predict them."""
+        if self.fallback_reason:
+            return _padded_predictions(self.model, batch)
+        laid = layout(batch, share=self.shares_prefixes)
+        hidden = hidden_states(self.model, laid.token_ids, laid.position_ids, laid.attention)
+        hidden = hidden.index_select(0, laid.predictors)
+        return laid.targets, hidden, head(self.model)(hidden)
+
+
 class Learner:
-    """Trains `model`, and optionally a value head and a frozen copy of the model as reference."""
+    """Trains `model` and, where it has one, a value head; `trained` names the part of the model that is changed."""
 
     def __init__(
         self,
@@ -71,51 +136,41 @@ class Learner:
         optimization: Optimization | None = None,
         *,
         value_head: nn.Module | None = None,
-        has_reference: bool = False,
+        trained: nn.Module | None = None,
+        activate: Callable[[], None] | None = None,
     ) -> None:
         self.model = model
         self.optimization = optimization or Optimization()
-        self.value_head = value_head
-        self.fallback_reason = unsupported(model)
+        self.forward = Forward(
+            model,
+            value_head=value_head,
+            temperature=self.optimization.temperature,
+            precision=self.optimization.precision,
+            shares_prefixes=self.optimization.shares_prefixes,
+            activate=activate,
+        )
         self.version = 0
-        """number of optimizer steps taken; the policy version that the engine serves after a sync"""
+        """number of optimizer steps taken; the policy version that the engine serves after it loaded the weights"""
         self.num_skipped = 0
         self.is_updating = False
         """whether the weights are being changed just now"""
-        self.reference = deepcopy(model).requires_grad_(False).eval() if has_reference else None
-        trained = [p for module in self._modules() for p in module.parameters() if p.requires_grad]
-        if not trained:
+        self._modules = [model if trained is None else trained, *([] if value_head is None else [value_head])]
+        self.parameters = [p for module in self._modules for p in module.parameters() if p.requires_grad]
+        if not self.parameters:
             raise UsageError(
                 "learner: got a model without trainable parameters; unfreeze it or add an adapter"
             )
-        self.parameters = trained
         self.optimizer = torch.optim.AdamW(
-            trained,
+            self.parameters,
             lr=self.optimization.learning_rate,
             betas=self.optimization.betas,
             weight_decay=self.optimization.weight_decay,
             fused=True,
         )
 
-    def forward(self, batch: Batch) -> Outputs:
-        """Return log-probs, entropies and values of the trained tokens of `batch`, with gradients."""
-        return self._outputs(self.model, batch, with_values=self.value_head is not None)
-
-    @torch.no_grad()
     def infer(self, batch: Batch) -> Outputs:
-        """Return `forward` without gradients."""
-        return self.forward(batch)
-
-    @torch.no_grad()
-    def reference_logprobs(self, batch: Batch) -> Tensor:
-        """Return the log-probs [N] of `batch` under the frozen reference."""
-        if self.reference is None:
-            raise UsageError("learner: got no reference model; create it with has_reference=True")
-        return self._outputs(self.reference, batch, with_values=False).logprobs
-
-    def with_reference(self, batch: Batch) -> Batch:
-        """Return `batch` with the log-probs of the frozen reference."""
-        return replace(batch, extra=replace(batch.extra, reference_logprobs=self.reference_logprobs(batch)))
+        """Return log-probs, entropies and values of the trained tokens of `batch`, without gradients."""
+        return self.forward.infer(batch)
 
     def step(
         self, batches: Sequence[Batch], loss: Loss, *, rate_scale: float = 1.0, is_on_policy: bool = False
@@ -137,7 +192,7 @@ class Learner:
         total = 0.0
         metrics: dict[str, float] = {}
         gaps: list[gap.Gap] = []
-        for batch in batches:
+        for batch in (moved(batch, self.model.device) for batch in batches):
             outputs = self.forward(batch)
             if is_on_policy:
                 gaps.append(gap.gap(outputs, batch))
@@ -173,23 +228,23 @@ class Learner:
             metrics=metrics,
         )
 
+    def restart(self) -> None:
+        """Forget what the optimizer knows."""
+        self.optimizer.state.clear()
+
     def save(self, folder: Path) -> None:
         """Write weights, value head and optimizer state into `folder` as safetensors and JSON."""
         save_state(
             folder,
-            self._modules(),
+            self._modules,
             self.optimizer,
             {"version": self.version, "num_skipped": self.num_skipped},
         )
 
     def load(self, folder: Path) -> None:
         """Take over what `save` wrote."""
-        counters = load_state(folder, self._modules(), self.optimizer)
+        counters = load_state(folder, self._modules, self.optimizer)
         self.version, self.num_skipped = counters["version"], counters["num_skipped"]
-
-    def _modules(self) -> list[nn.Module]:
-        """Return the trained modules."""
-        return [self.model] if self.value_head is None else [self.model, self.value_head]
 
     def _skip(self, loss: float, norm: float) -> None:
         """Count a step that would have made the weights non-finite."""
@@ -200,35 +255,18 @@ class Learner:
                 "row; lower the learning rate or look at the rewards; the weights are those of the last good step"
             )
 
-    def _precision(self, device: torch.device) -> AbstractContextManager[Any]:
-        """Return the context that the forward pass runs in."""
-        if self.optimization.precision == "bf16":
-            return torch.autocast(device.type, dtype=torch.bfloat16)
-        return nullcontext()
 
-    def _outputs(self, model: PreTrainedModel, batch: Batch, *, with_values: bool) -> Outputs:
-        """Return the outputs of `model` on `batch`."""
-        num_tokens = len(batch.token_ids)
-        with self._precision(batch.token_ids.device):
-            targets, hidden, logits = self._predictions(model, batch)
-            values = cast(Tensor, self.value_head(hidden)) if self.value_head and with_values else None
-        chosen = batch.token_ids.index_select(0, targets)
-        logprobs, entropy = distributions(logits, chosen, self.optimization.temperature)
-        empty = logprobs.new_zeros(num_tokens)
-        return Outputs(
-            logprobs=empty.index_copy(0, targets, logprobs),
-            entropy=empty.index_copy(0, targets, entropy),
-            values=None if values is None else empty.index_copy(0, targets, values.float()),
-        )
+def moved(batch: Batch, device: torch.device) -> Batch:
+    """Return `batch` on `device`; the batch itself where it is there already."""
+    if batch.token_ids.device == device:
+        return batch
 
-    def _predictions(self, model: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Return targets [M], hidden states [M, D] and logits [M, V] that predict them."""
-        if self.fallback_reason:
-            return _padded_predictions(model, batch)
-        laid = layout(batch, share=self.optimization.shares_prefixes)
-        hidden = hidden_states(model, laid.token_ids, laid.position_ids, laid.attention)
-        hidden = hidden.index_select(0, laid.predictors)
-        return laid.targets, hidden, head(model)(hidden)
+    def tensors(part: Batch | BatchExtra) -> dict[str, Tensor]:
+        found = {field.name: getattr(part, field.name) for field in fields(part)}
+        return {name: value.to(device) for name, value in found.items() if isinstance(value, Tensor)}
+
+    extra = replace(batch.extra, **cast(Any, tensors(batch.extra)))
+    return replace(batch, extra=extra, **cast(Any, tensors(batch)))
 
 
 def distributions(logits: Tensor, chosen: Tensor, temperature: float) -> tuple[Tensor, Tensor]:

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from quintain.credit.group import group_relative
+from quintain.data.pack import micro_batches
 from quintain.data.samples import in_streams, samples_from
 from quintain.errors import InvariantError
 from quintain.rollout.collect import Limits
@@ -22,10 +23,10 @@ from quintain.rollout.measures import tool_metrics
 from quintain.store.run import Run
 from quintain.text.chat import Chat
 from quintain.training import gap
+from quintain.training.context import TrainingContext, opened
 from quintain.training.job import Job
 from quintain.training.monitors.held_out import canaries
-from quintain.training.policy import new_model
-from quintain.training.work import Work, opened
+from quintain.training.start import new_model
 from quintain.types import Batch, Failure, Group, Sample, Score, Trajectory
 
 NUM_TASKS, GROUP_SIZE, NUM_SHOWN = 8, 4, 3
@@ -66,29 +67,31 @@ def preflight(job: Job) -> Preflight:
         demonstrations=min(job.demonstrations, MOST_DEMONSTRATIONS),
         imitation_epochs=min(job.imitation_epochs, MOST_EPOCHS),
         steps=1,
-        most_broken=1.0,
+        max_broken=1.0,
     )
     limits = Limits(max_failure_share=1.0)
     with (
         TemporaryDirectory(prefix="quintain-check-") as place,
         Run.create(Path(place) / "check", recipe="check", config=asdict(small)) as run,
-        opened(small, run, has_warm_up=new_model(job.model) is not None, limits=limits) as work,
+        opened(small, run, has_warm_start=new_model(job.model) is not None, limits=limits) as context,
     ):
-        tasks = work.curriculum.draw(1, NUM_TASKS)
-        return examined(work, work.rollout.groups(tasks, size=GROUP_SIZE, seed=work.seed("check")))
+        tasks = context.collector.tasks(1, NUM_TASKS)
+        return examined(context, context.rollout.groups(tasks, size=GROUP_SIZE, seed=context.seed("check")))
 
 
-def examined(work: Work, groups: Sequence[Group]) -> Preflight:
-    """Return what is found of `groups`, which `work` has just sampled."""
-    findings = [failures(groups), tools(groups), variance(groups), canary_tasks(work)]
-    findings.append(template(groups, Chat(work.tokenizer)))
+def examined(context: TrainingContext, groups: Sequence[Group]) -> Preflight:
+    """Return what is found of `groups`, which `context` has just sampled."""
+    findings = [failures(groups), tools(groups), variance(groups), canary_tasks(context)]
+    findings.append(template(groups, Chat(context.tokenizer)))
     try:
         samples = samples_from(group_relative(groups))
     except InvariantError as error:
         return Preflight(findings=(*findings, Finding("mask", "fail", str(error))), streams=())
     findings.append(mask(groups, samples))
-    findings += distances(work, work.batches(samples)) if samples else []
-    shown = tuple(tuple(pieces(sample, Chat(work.tokenizer))) for sample in samples[:NUM_SHOWN])
+    findings += (
+        distances(context, micro_batches(samples, max_tokens=context.job.micro_tokens)) if samples else []
+    )
+    shown = tuple(tuple(pieces(sample, Chat(context.tokenizer))) for sample in samples[:NUM_SHOWN])
     return Preflight(findings=tuple(findings), streams=shown)
 
 
@@ -142,13 +145,13 @@ def variance(groups: Sequence[Group]) -> Finding:
     return Finding("reward variance", "pass" if num else "fail", detail)
 
 
-def canary_tasks(work: Work) -> Finding:
+def canary_tasks(context: TrainingContext) -> Finding:
     """Worthless answers to held-out tasks, which must earn nothing."""
-    found = canaries(work.examiner.make_environment, work.held_out)
+    found = canaries(context.evaluator.make_environment, context.held_out)
     if not found:
         return Finding("canary tasks", "skip", "none could be played")
     parts = ", ".join(f"{name.removeprefix('canary/')} {share:.0%}" for name, share in found.items())
-    state = "fail" if max(found.values()) >= work.monitors.bounds.canaries else "pass"
+    state = "fail" if max(found.values()) >= context.monitors.bounds.canaries else "pass"
     return Finding("canary tasks", state, f"held-out tasks that a worthless answer solves: {parts}")
 
 
@@ -185,12 +188,12 @@ def said(trajectory: Trajectory) -> list[int]:
     ]
 
 
-def distances(work: Work, batches: Sequence[Batch]) -> Iterator[Finding]:
+def distances(context: TrainingContext, batches: Sequence[Batch]) -> Iterator[Finding]:
     """Yield how far engine and learner are apart, and whether a shift by one token would be nearer."""
     total, largest, shifted = 0.0, 0.0, 0.0
     num = sum(int((batch.turn_id >= 0).sum()) for batch in batches)
     for batch in batches:
-        part = gap.gap(work.learner.infer(batch), batch)
+        part = gap.gap(context.policies.main.infer(batch), batch)
         total, largest, shifted = total + part.total, max(largest, part.largest), shifted + part.shifted
     detail = f"mean {total / num:.2g} nats per token, largest {largest:.2g}"
     yield Finding("engine and learner", "fail" if total / num > gap.STOP else "pass", detail)

@@ -94,7 +94,7 @@ ACTIONS: tuple[Benchmark, ...] = (
         recipe="glam",
         baseline="ppo",
         claim="Choosing among legal actions by their whole probability needs fewer steps than writing them.",
-        **on(KEYS, **EPISODES, **HALF, most_turns=10_000),
+        **on(KEYS, **EPISODES, **HALF, max_env_steps=10_000),
         at="run",
         tried="16 updates of 24 actions and more each are few, and what differs most is the start of a seed, which "
         "is of its own harness (success 0.56, 0.30 and 0.19; PPO: 0.27, 0.29 and 0.32).",

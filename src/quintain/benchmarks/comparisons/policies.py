@@ -40,7 +40,7 @@ POLICIES: tuple[Benchmark, ...] = (
         claim="Whitening over the batch and a clip make REINFORCE stable without groups or critic.",
         rates=RATES,
         **on(BABY),
-        settings={"tasks": 32, "kl": 0.0},
+        settings={"tasks": 32, "kl_coef": 0.0},
         baseline_settings=EPISODES,
     ),
     Benchmark(
@@ -50,7 +50,7 @@ POLICIES: tuple[Benchmark, ...] = (
         claim="The other episodes of a task are a better baseline than those of other tasks.",
         rates=RATES,
         **on(BABY),
-        settings={**GROUPS, "kl": 0.0},
+        settings={**GROUPS, "kl_coef": 0.0},
         baseline_settings=EPISODES,
     ),
     Benchmark(
@@ -68,7 +68,7 @@ POLICIES: tuple[Benchmark, ...] = (
         claim="Clipped token ratios over two epochs make more of the same episodes than REINFORCE leave-one-out.",
         rates=RATES,
         **on(BABY, **GROUPS),
-        baseline_settings={"kl": 0.0},
+        baseline_settings={"kl_coef": 0.0},
     ),
     Benchmark(
         name="dapo",

@@ -42,7 +42,7 @@ TOOLS: tuple[Benchmark, ...] = (
         environment=DESK,
         claim="At a help desk, clipped ratios over two epochs make more of the same episodes than leave-one-out.",
         shared={**AT_DESK, **GROUPS},
-        baseline_settings={"kl": 0.0},
+        baseline_settings={"kl_coef": 0.0},
         rates=TWO_RATES,
     ),
     Benchmark(

@@ -32,7 +32,7 @@ TURNS: tuple[Benchmark, ...] = (
         claim="Comparing actions in equal states credits steps, without a critic.",
         rates=RATES,
         **on(BABY, **GROUPS),
-        settings={"kl": 0.0},
+        settings={"kl_coef": 0.0},
     ),
     Benchmark(
         name="gigpo_keydoor",
@@ -40,7 +40,7 @@ TURNS: tuple[Benchmark, ...] = (
         baseline="grpo",
         claim="Where ways lead through the same states again, comparing actions in them credits steps.",
         **on(KEYS, **GROUPS, **HALF),
-        settings={"kl": 0.0},
+        settings={"kl_coef": 0.0},
         tried="At 1e-3, which a seed of its own chose for it of 1e-3 and 5e-4, it came to 0.375, and GRPO at 5e-4 to "
         "0.435.",
     ),
@@ -185,7 +185,7 @@ TURNS: tuple[Benchmark, ...] = (
         recipe="metaspatial",
         baseline="sft",
         claim="Things collide less than after imitating the same few layouts for as many updates.",
-        **on(CROWD, steps=120, most_turns=None),
+        **on(CROWD, steps=120, max_env_steps=None),
         settings={"tasks": 12, "group_size": 8, "learning_rate": 2.5e-4},
         baseline_settings={"learning_rate": 5e-4},
         measure="eval/reward/collision",

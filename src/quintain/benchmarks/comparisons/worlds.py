@@ -42,7 +42,7 @@ WORDS = {"model": "mini?tokens=words"}
 def world(demonstrations: int, epochs: int, turns: int, tokens: int | None = None) -> dict[str, Any]:
     """Return the settings of a world: what is imitated before, at most, and the budget of training."""
     imitated = {"demonstrations": demonstrations, "imitation_epochs": epochs}
-    return {**ALL, **imitated, "most_turns": turns, "most_tokens": tokens}
+    return {**ALL, **imitated, "max_env_steps": turns, "max_sampled_tokens": tokens}
 
 
 ON: dict[str, dict[str, Any]] = {
@@ -64,10 +64,10 @@ ON: dict[str, dict[str, Any]] = {
         **world(800, 12, 5_000, 130_000),
         "agent": "react?filler=3",
         "learning_rate": 5e-4,
-        "most_turns": None,
+        "max_env_steps": None,
         "eval_every": 24,
     },
-    ERRING: {**world(2_500, 7, 6_000), "mistakes": 0.3, "most_turns": None},
+    ERRING: {**world(2_500, 7, 6_000), "mistakes": 0.3, "max_env_steps": None},
     WISH: world(300, 12, 3_000),
     CRAFT: {**world(200, 6, 5_000), **WORDS},
 }

@@ -10,15 +10,13 @@ linearly to 0.
 
 from dataclasses import dataclass
 
-import numpy as np
-
+from quintain.config.ranges import PositiveInt
 from quintain.data.filters import has_succeeded
-from quintain.data.samples import imitation_samples
 from quintain.errors import ConfigError, DataError
 from quintain.losses.imitation import imitation
-from quintain.store.run import Run
+from quintain.methods.method import Collector, Offline, Update
 from quintain.training.job import Job
-from quintain.training.work import opened
+from quintain.types import Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +32,7 @@ class Config(Job):
     failures: bool = False
     """Whether episodes that failed are imitated, too."""
     eval_every: int = 50
-    batch_size: int = 32
+    batch_size: PositiveInt = 32
     """Episodes of a step."""
 
     def check(self) -> None:
@@ -48,26 +46,23 @@ class Config(Job):
             )
 
 
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    with opened(config, run, has_warm_up=False) as work:
-        shown = work.demonstrations()[: config.examples]
+def method(config: Config) -> Offline:
+    """Return supervised fine-tuning as `config` describes it."""
+
+    def demonstrations(collector: Collector) -> list[Trajectory]:
+        shown = collector.demonstrations()[: config.examples]
         kept = [trajectory for trajectory in shown if config.failures or has_succeeded(trajectory)]
         if not kept:
             raise DataError(
                 f"imitating {config.demonstrations} demonstrations: got none that solved its task; "
                 "raise demonstrations, or give the environment an expert_action"
             )
-        samples = imitation_samples(kept)
-        for step in work.steps():
-            chosen = [samples[i] for i in _batch(len(samples), config.batch_size, step, work.seed("order"))]
-            scale = 1 - (step - 1) / config.steps
-            report = work.learner.step(work.batches(chosen), imitation(), rate_scale=scale)
-            work.commit(step, (), report)
+        return kept
 
-
-def _batch(total: int, size: int, step: int, seed: int) -> list[int]:
-    """Return the places of the samples of `step`: every epoch in an order of its own."""
-    size = min(size, total)
-    epoch, place = divmod(step - 1, max(total // size, 1))
-    return np.random.default_rng((seed, epoch)).permutation(total)[place * size : (place + 1) * size].tolist()
+    return Offline(
+        data=demonstrations,
+        update=Update(loss=imitation(), is_on_policy=False),
+        batch_size=config.batch_size,
+        lr_schedule=lambda step: 1 - (step - 1) / config.steps,
+        has_warm_start=False,
+    )

@@ -1,64 +1,78 @@
-"""The loop of the family, for every method: episodes → seats → rewards → filters → credit → update.
+"""The on-policy loop: collect → reward → keep → credit → update, with the policy as it is at every step.
 
-What is a method's own is in its file, as the functions of a `Method`. The one rule: nothing here asks which
-method it is.
+What is a method's own is in its file, as the fields of `OnPolicy`. Nothing here asks which method it is.
 """
 
+from collections.abc import Sequence
+
 from quintain.data.seats import separated
-from quintain.methods.loops.method import Method
-from quintain.methods.rl.parts.by_task import by_task
-from quintain.methods.rl.parts.judging import judged
-from quintain.methods.rl.parts.refusals import refuse, refuse_without_turn_rewards, refuse_without_value_head
+from quintain.methods.loops.requirements import (
+    refuse_credit_without_critic,
+    refuse_environment,
+    refuse_without_turn_rewards,
+)
+from quintain.methods.loops.statistics import measure_rewards, measure_task_kinds
+from quintain.methods.method import Branches, Estimates, Needs, OnPolicy
 from quintain.rollout.collect import Limits
 from quintain.store.run import Run
+from quintain.training.collector import recorded_groups
+from quintain.training.context import opened
 from quintain.training.job import Job
-from quintain.training.work import Work, opened
+from quintain.training.policies import Policies, scored
+from quintain.training.updating import learn_all
 from quintain.types import Group
 
 
-def train(job: Job, run: Run, method: Method) -> None:
-    """Train by `method` until `job.steps`, continuing where `run` was left."""
+def train_on_policy(method: OnPolicy, job: Job, run: Run) -> None:
+    """Train by `method` until ``job.steps``, continuing where `run` was left."""
     needs = method.needs
+    refuse_environment(job, needs)
     limits = Limits(has_state_keys=needs.state_keys)
-    refuse(job, method)
-    with opened(job, run, has_critic=needs.critic, has_reference=needs.reference, limits=limits) as work:
-        refuse_without_turn_rewards(work, method)
-        method.prepare(work)
-        refuse_without_value_head(work, method)
-        recall(work, method)
-        for step in work.steps():
-            groups = method.collect(work, step)
-            see(method, groups)
-            acted = separated(groups)
-            rewarded = method.reward(acted)
-            paid = judged(acted, rewarded, most=work.rollout.limits.max_failure_share)
-            episodes = method.keep(rewarded)
-            credit = method.credit(work, episodes)
-            report = method.update(work, step, credit)
-            metrics = {**credit.metrics, **paid, **by_task(episodes, credit), **method.measure(groups)}
-            work.commit(step, groups, report, metrics)
+    with opened(job, run, has_critic=needs.critic, policies=needs.policies, limits=limits) as context:
+        refuse_without_turn_rewards(context, needs, method.reward)
+        method.prepare(context.collector)
+        refuse_credit_without_critic(method)
+        for past in range(1, run.next_step):
+            method.state.update(recorded_groups(run, past))
+        for row in run.metrics():
+            method.state.observe(row)
+        for step in context.steps():
+            groups = method.collect(context.collector, step)
+            method.state.update(groups)
+            played = separated(groups)
+            rewarded = method.reward(played)
+            kept = method.keep(rewarded)
+            branches = method.branch(context.collector, step, kept)
+            credit = method.credit(kept, estimate(context.policies, kept, needs, branches))
+            report = learn_all(
+                context.policies, credit, method.update, job, step=step, seed=context.seed("update", step)
+            )
+            row = context.measure(
+                groups,
+                report,
+                {
+                    **credit.metrics,
+                    **measure_rewards(played, rewarded, most=context.rollout.limits.max_failure_share),
+                    **measure_task_kinds(kept, credit),
+                    **method.measure(groups, context.collector.decode),
+                },
+            )
+            row |= context.serve_weights()
+            row |= context.clock()
+            row |= context.evaluate(step) if context.is_due(step) else {}
+            row |= context.judge(step, row)
+            context.record(step, row)
+            method.state.observe(row)
+            if context.is_due(step):
+                context.save(step)
+            context.show(step, row)
 
 
-def recall(work: Work, method: Method) -> None:
-    """Let the memory of `method` see the recorded steps of a resumed run again."""
-    for step in range(1, work.run.next_step if method.memory is not None else 1):
-        see(method, recorded(work.run, step))
-
-
-def see(method: Method, groups: list[Group]) -> None:
-    """Let the memory of `method`, where it has one, see `groups`."""
-    if method.memory is not None:
-        method.memory.see(groups)
-
-
-def recorded(run: Run, step: int) -> list[Group]:
-    """Return the training groups of `step` as the journal has them."""
-    members: dict[str, list[Group]] = {}
-    for trajectory in run.trajectories(step=step, phase="train"):
-        members.setdefault(trajectory.group, []).append(
-            Group(task=trajectory.task, trajectories=(trajectory,))
-        )
-    return [
-        Group(task=parts[0].task, trajectories=tuple(t for part in parts for t in part.trajectories))
-        for parts in members.values()
-    ]
+def estimate(policies: Policies, groups: Sequence[Group], needs: Needs, branches: Branches) -> Estimates:
+    """Return what the policies say of the scored episodes of `groups`, as far as the method reads it."""
+    trajectories = scored(groups)
+    return Estimates(
+        values=policies.main.token_values(trajectories) if needs.critic else None,
+        reference=policies["reference"].token_logprobs(trajectories) if needs.reference_logprobs else None,
+        branches=branches,
+    )

@@ -9,18 +9,14 @@ Differences to the paper: the preference is the environment's outcome, not a per
 2404.19733): failed episodes are the long ones, and the loss alone is content to make both sides unlikely.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
+from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import best_and_worst
-from quintain.data.samples import pair_samples
 from quintain.errors import DataError
 from quintain.losses.preference import dpo, rpo
-from quintain.store.run import Run
+from quintain.methods.method import Collector, Needs, Offline, Update
 from quintain.training.job import Job
-from quintain.training.work import Work, opened
 from quintain.types import Pair
 
 
@@ -31,41 +27,37 @@ class Config(Job):
     steps: int = 60
     learning_rate: float = 1e-4
     eval_every: int = 20
-    beta: float = 0.1
+    beta: PositiveFloat = 0.1
     """Strength of the pull towards the starting policy."""
-    imitation_weight: float = 1.0
+    imitation_weight: NonNegativeFloat = 1.0
     """Weight of imitating the better side as well (RPO, 2404.19733); 0 is DPO as published."""
-    tasks: int = 256
+    tasks: PositiveInt = 256
     """Tasks that pairs are made from."""
-    group_size: int = 8
+    group_size: PositiveInt = 8
     """Episodes of a task."""
-    batch_size: int = 32
+    batch_size: PositiveInt = 32
     """Pairs of a step."""
 
 
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
+def method(config: Config) -> Offline:
+    """Return direct preference optimization as `config` describes it."""
     loss = rpo(config.beta, alpha=config.imitation_weight) if config.imitation_weight else dpo(config.beta)
-    with opened(config, run, has_reference=True) as work:
-        pairs = preferences(work, config)
-        for step in work.steps():
-            chosen = np.random.default_rng(work.seed("pairs", step)).permutation(len(pairs))[
-                : config.batch_size
-            ]
-            batches = [
-                work.learner.with_reference(b) for b in work.batches(pair_samples([pairs[i] for i in chosen]))
-            ]
-            report = work.learner.step(batches, loss)
-            work.commit(step, (), report, {"dpo/pairs": float(len(pairs))})
 
+    def preferences(collector: Collector) -> list[Pair]:
+        groups = collector.starting_groups(tasks=config.tasks, size=config.group_size)
+        pairs = best_and_worst(groups)
+        if not pairs:
+            raise DataError(
+                f"pairs from {config.tasks} tasks: got none whose episodes differ in outcome; raise tasks or "
+                "group_size, or change demonstrations so that the starting policy solves some and not all"
+            )
+        return list(pairs)
 
-def preferences(work: Work, config: Config) -> Sequence[Pair]:
-    """Return the pairs among the starting policy's episodes; a resumed run reads them from the journal."""
-    groups = work.starting_groups(tasks=config.tasks, size=config.group_size)
-    pairs = best_and_worst(groups)
-    if not pairs:
-        raise DataError(
-            f"pairs from {config.tasks} tasks: got none whose episodes differ in outcome; raise tasks or "
-            "group_size, or change demonstrations so that the starting policy solves some and not all"
-        )
-    return pairs
+    return Offline(
+        data=preferences,
+        update=Update(loss=loss, has_reference=True, is_on_policy=False),
+        batch_size=config.batch_size,
+        draws_anew=True,
+        needs=Needs(reference=True),
+        metrics=lambda pairs: {"dpo/pairs": float(len(pairs))},
+    )

@@ -13,17 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.losses.policy import clipped
-from quintain.methods.loops.method import Method, Needs
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import grouped
-from quintain.methods.rl.parts.group_job import GroupJob
-from quintain.methods.rl.parts.updating import policy_update
+from quintain.methods.method import Needs, OnPolicy, Update, grouped
+from quintain.methods.rl.parts.measures import Decode
 from quintain.rewards.conduct import environment_reward, new_state_bonus
 from quintain.rewards.search import over_turn_budget
 from quintain.rewards.terms import apply_all
-from quintain.store.run import Run
+from quintain.training.job import GroupJob
 from quintain.types import Group
 
 
@@ -31,34 +29,34 @@ from quintain.types import Group
 class Config(GroupJob):
     """Configuration of short thinking, more acting."""
 
-    turn_tokens: int = 16
+    turn_tokens: PositiveInt = 16
     """Tokens of a turn from which on they cost."""
-    long_turn: float = 0.1
+    long_turn: NonNegativeFloat = 0.1
     """Reward lost by a turn of twice as many."""
-    information: float = 0.05
+    information: NonNegativeFloat = 0.05
     """Reward of a turn that leads to a new state."""
-    clip_high: float = 0.28
+    clip_high: PositiveFloat = 0.28
     """The ratio is clipped to 0.8 … 1 + this."""
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return the method as `config` describes it."""
     terms = (
         environment_reward(),
         over_turn_budget(config.turn_tokens, config.long_turn),
         new_state_bonus(config.information),
     )
-    return Method(
+    return OnPolicy(
         collect=grouped(config.tasks, config.group_size),
         reward=partial(apply_all, terms=terms),
-        credit=lambda work, groups: group_relative(groups),
-        update=policy_update(clipped(0.2, config.clip_high)),
+        credit=lambda groups, _: group_relative(groups),
+        update=Update(loss=clipped(0.2, config.clip_high)),
         needs=Needs(state_keys=True),
         measure=conduct,
     )
 
 
-def conduct(groups: Sequence[Group]) -> Mapping[str, float]:
+def conduct(groups: Sequence[Group], _: Decode) -> Mapping[str, float]:
     """Return tokens per turn, turns per episode, and the share of episodes that ended without seeing a second state."""
     scored = [t for group in groups for t in group.scored]
     turns = [turn for t in scored for turn in t.turns]
@@ -70,8 +68,3 @@ def conduct(groups: Sequence[Group]) -> Mapping[str, float]:
         "acting/turns": len(turns) / len(scored),
         "acting/without_evidence": sum(blind) / len(blind),
     }
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

@@ -9,45 +9,36 @@ over tokens are over those of all groups of the step.
 
 from dataclasses import dataclass
 
+from quintain.config.ranges import PositiveFloat
 from quintain.credit.group import group_relative
 from quintain.errors import ConfigError
 from quintain.losses.policy import cispo
-from quintain.methods.loops.method import Method
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import grouped
-from quintain.methods.rl.parts.group_job import GroupJob
-from quintain.methods.rl.parts.updating import Plan, policy_update
-from quintain.store.run import Run
+from quintain.methods.method import OnPolicy, Update, grouped
+from quintain.training.job import GroupJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config(GroupJob):
     """Configuration of CISPO."""
 
-    clip_high: float = 0.28
+    clip_high: PositiveFloat = 0.28
     """The weight of a token is at most 1 + this."""
-    updates: int = 2
-    """Optimizer steps on the episodes of a step."""
+    num_epochs: int = 2
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
         GroupJob.check(self)
-        if self.updates < 2:
+        if self.num_epochs * self.num_minibatches < 2:
             raise ConfigError(
-                f"updates: got {self.updates}, with which every ratio is 1 and nothing is clipped; "
+                f"num_epochs: got {self.num_epochs} with one minibatch, so that every ratio is 1, never clipped; "
                 "give 2 or more, or use grpo"
             )
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return CISPO as `config` describes it."""
-    return Method(
+    return OnPolicy(
         collect=grouped(config.tasks, config.group_size),
-        credit=lambda work, groups: group_relative(groups),
-        update=policy_update(cispo(config.clip_high), Plan(updates=config.updates)),
+        credit=lambda groups, _: group_relative(groups),
+        update=Update(loss=cispo(config.clip_high)),
     )
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

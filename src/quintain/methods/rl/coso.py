@@ -13,51 +13,42 @@ tool calls, where the paper has phones, card games and ALFWorld.
 
 from dataclasses import dataclass
 
+from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.losses.causal import Surrogate, causal_weights
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import clipped
-from quintain.methods.loops.method import Method
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import grouped
-from quintain.methods.rl.parts.group_job import GroupJob
-from quintain.methods.rl.parts.talking import Parts
-from quintain.methods.rl.parts.updating import Plan, policy_update
-from quintain.store.run import Run
+from quintain.methods.method import Folds, OnPolicy, Update, grouped
+from quintain.methods.rl.parts.measures import measure_entropy_of_actions
+from quintain.training.job import GroupJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config(GroupJob):
     """Configuration of CoSo."""
 
-    entropy: float = 0.01
+    entropy_coef: NonNegativeFloat = 0.01
     """α, weight of the entropy (the paper: 1, with weights scaled to 1)."""
     is_causal: bool = True
     """Weigh the entropy of tokens by their effect; else all tokens count the same."""
-    window: int = 1
+    window: PositiveInt = 1
     """Tokens that are left out together; the official code: 4."""
-    actions: int = 32
+    actions: PositiveInt = 32
     """Actions that are told apart by their tool or words; all others count as one."""
-    clip_high: float = 0.28
+    clip_high: PositiveFloat = 0.28
     """The ratio is clipped to 0.8 … 1 + this."""
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return CoSo as `config` describes it."""
-    surrogate, parts = Surrogate(window=config.window, most_actions=config.actions), Parts()
+    surrogate = Surrogate(window=config.window, most_actions=config.actions)
     bonus = entropy_bonus(causal_weights(surrogate) if config.is_causal else None)
-    loss = combine((clipped(0.2, config.clip_high), 1.0), (bonus, config.entropy))
-    return Method(
-        prepare=parts.prepare,
+    loss = combine((clipped(0.2, config.clip_high), 1.0), (bonus, config.entropy_coef))
+    return OnPolicy(
         collect=grouped(config.tasks, config.group_size),
-        credit=lambda work, groups: group_relative(groups),
-        update=policy_update(loss, Plan(aggregation="sequence_mean", keeps_zeros=True)),
-        memory=surrogate,
-        measure=parts,
+        credit=lambda groups, _: group_relative(groups),
+        update=Update(loss=loss, aggregation="sequence_mean", keeps_zeros=True),
+        state=Folds(surrogate),
+        measure=measure_entropy_of_actions,
     )
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

@@ -6,54 +6,47 @@ are sampled again with other tasks until enough differ; every token of the step 
 comes near its token budget loses up to `overlong_weight`.
 
 Differences to the paper: many turns, the budget is that of the whole episode; groups sampled in excess are kept; at
-most `attempts` draws per step, and a step may be smaller than asked for; two updates on the whole batch instead of
-16 mini-batches.
+most `attempts` draws per step, and a step may be smaller than asked for.
 """
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Annotated
 
+from annotated_types import Ge
+
+from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.losses.policy import clipped
-from quintain.methods.loops.method import Method
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import differing
-from quintain.methods.rl.parts.group_job import GroupJob
-from quintain.methods.rl.parts.updating import Plan, policy_update
+from quintain.methods.method import OnPolicy, Update, differing
 from quintain.rewards.conduct import environment_reward
 from quintain.rewards.efficiency import overlong_penalty
 from quintain.rewards.terms import apply_all
-from quintain.store.run import Run
+from quintain.training.job import GroupJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config(GroupJob):
     """Configuration of DAPO."""
 
-    clip_high: float = 0.28
+    clip_high: PositiveFloat = 0.28
     """The ratio is clipped to 0.8 … 1 + this."""
-    attempts: int = 3
+    attempts: PositiveInt = 3
     """Draws of tasks until enough groups differ."""
-    overlong_tokens: int = 256
+    overlong_tokens: Annotated[int, Ge(4)] = 256
     """Sampled tokens of an episode at which the whole penalty falls due; it begins a quarter before."""
-    overlong_weight: float = 1.0
+    overlong_weight: NonNegativeFloat = 1.0
     """Reward lost at that length; 0 for none."""
-    updates: int = 2
-    """Optimizer steps on the episodes of a step."""
+    num_minibatches: int = 16
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return DAPO as `config` describes it."""
     buffer = config.overlong_tokens // 4
     overlong = overlong_penalty(config.overlong_tokens, buffer=buffer, weight=config.overlong_weight)
-    return Method(
+    return OnPolicy(
         collect=differing(config.tasks, config.group_size, attempts=config.attempts),
         reward=partial(apply_all, terms=(environment_reward(), overlong)),
-        credit=lambda work, groups: group_relative(groups),
-        update=policy_update(clipped(0.2, config.clip_high), Plan(updates=config.updates)),
+        credit=lambda groups, _: group_relative(groups),
+        update=Update(loss=clipped(0.2, config.clip_high)),
     )
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

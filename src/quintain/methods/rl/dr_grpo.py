@@ -8,37 +8,29 @@ Differences to the paper: many turns; one update per step.
 
 from dataclasses import dataclass
 
+from quintain.config.ranges import PositiveFloat
 from quintain.credit.group import group_relative
 from quintain.losses.policy import clipped
-from quintain.methods.loops.method import Method
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import grouped
-from quintain.methods.rl.parts.group_job import GroupJob
-from quintain.methods.rl.parts.updating import Plan, policy_update
-from quintain.store.run import Run
+from quintain.methods.method import OnPolicy, Update, grouped
+from quintain.training.job import GroupJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config(GroupJob):
     """Configuration of Dr. GRPO."""
 
-    clip: float = 0.2
+    clip: PositiveFloat = 0.2
     """The ratio is clipped to 1 ± this."""
-    constant: float = 64.0
+    constant: PositiveFloat = 64.0
     """Tokens that the sum over an episode is divided by, whatever its length."""
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return Dr. GRPO as `config` describes it."""
-    return Method(
+    return OnPolicy(
         collect=grouped(config.tasks, config.group_size),
-        credit=lambda work, groups: group_relative(groups, std="none"),
-        update=policy_update(
-            clipped(config.clip, config.clip), Plan(aggregation="constant", constant=config.constant)
+        credit=lambda groups, _: group_relative(groups, std="none"),
+        update=Update(
+            loss=clipped(config.clip, config.clip), aggregation="constant", constant=config.constant
         ),
     )
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

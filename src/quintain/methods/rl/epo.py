@@ -13,37 +13,34 @@ collected by the running policy. The sum over episodes is a mean, and each step 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from quintain.config.ranges import PositiveInt, Share
 from quintain.credit.segments import segment_weights
 from quintain.errors import ConfigError
 from quintain.losses.imitation import weighted_imitation
-from quintain.methods.loops.method import Method, Needs
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import grouped
-from quintain.methods.rl.parts.ranges import RangedJob
-from quintain.methods.rl.parts.updating import Plan, policy_update
-from quintain.store.run import Run
+from quintain.methods.method import Needs, OnPolicy, Update, grouped
+from quintain.training.job import OnPolicyJob
 from quintain.types import Group, Score, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(RangedJob):
+class Config(OnPolicyJob):
     """Configuration of EPO."""
 
-    episodes: int = 64
+    episodes: PositiveInt = 64
     """Episodes of a step, each of another task."""
-    discount: float = 0.99
+    discount: Share = 0.99
     """γ, per turn."""
     is_weighted: bool = True
     """Weigh turns by their scores; else all turns of successful episodes count 1."""
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        RangedJob.check(self)
+        OnPolicyJob.check(self)
         if not 0 < self.discount <= 1:
             raise ConfigError(f"discount: got {self.discount}; give a number above 0, up to 1")
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return EPO as `config` describes it."""
     discount = config.discount if config.is_weighted else 1.0
     judge = key_turns if config.is_weighted else success_alone
@@ -51,10 +48,10 @@ def method(config: Config) -> Method:
     def rewards(groups: Sequence[Group]) -> list[list[float]]:
         return [judge(t) for group in groups for t in group.scored]
 
-    return Method(
+    return OnPolicy(
         collect=grouped(config.episodes, 1),
-        credit=lambda work, groups: segment_weights(groups, rewards(groups), discount=discount),
-        update=policy_update(weighted_imitation(), Plan(aggregation="constant", constant=1.0)),
+        credit=lambda groups, _: segment_weights(groups, rewards(groups), discount=discount),
+        update=Update(loss=weighted_imitation(), aggregation="constant", constant=1.0),
         needs=Needs(state_keys=True),
     )
 
@@ -75,8 +72,3 @@ def success_alone(trajectory: Trajectory) -> list[float]:
     """Return a reward of 1 on the last turn of a successful episode: undiscounted, every turn has score 1."""
     is_success = isinstance(trajectory.outcome, Score) and trajectory.outcome.is_success
     return [*[0.0] * (len(trajectory.turns) - 1), float(is_success)] if trajectory.turns else []
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

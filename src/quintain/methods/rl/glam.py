@@ -15,60 +15,49 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from quintain.config.ranges import PositiveFloat, PositiveInt, Share
 from quintain.credit.gae import gae_tokens
 from quintain.credit.whiten import whitened
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
-from quintain.methods.loops.method import Method, Needs
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import grouped
-from quintain.methods.rl.parts.critic import critic
-from quintain.methods.rl.parts.ranges import RangedJob
-from quintain.methods.rl.parts.updating import Plan, policy_update
+from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
 from quintain.rewards.conduct import environment_reward
 from quintain.rewards.terms import apply_all
-from quintain.store.run import Run
-from quintain.training.work import Work
+from quintain.training.job import OnPolicyJob
 from quintain.types import Credit, Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(RangedJob):
+class Config(OnPolicyJob):
     """Configuration of GLAM."""
 
     agent: str = "glam"
     """Harness that scores whole actions by the sum of their log-probs."""
-    episodes: int = 32
+    episodes: PositiveInt = 32
     """Episodes of a step, each of another task."""
-    updates: int = 4
-    """Optimizer steps on the episodes of a step."""
-    discount: float = 0.99
+    num_epochs: int = 4
+    discount: Share = 0.99
     """γ between turns; 1 between the tokens of an action."""
-    decay: float = 0.99
+    gae_lambda: Share = 0.99
     """λ of generalised advantage estimation."""
-    reward_scale: float = 1.0
+    reward_scale: PositiveFloat = 1.0
     """What rewards are multiplied by; the paper has 20."""
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return GLAM as `config` describes it."""
 
-    def credit(work: Work, groups: Sequence[Group]) -> Credit:
-        values = critic(work, groups)
-        return whitened(gae_tokens(groups, values, turn_discount=config.discount, decay=config.decay))
+    def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
+        values = estimates.critic
+        return whitened(gae_tokens(groups, values, turn_discount=config.discount, decay=config.gae_lambda))
 
     loss = combine((clipped(), 1.0), (value(clip=0.2), 0.5), (entropy_bonus(), 0.01))
-    return Method(
+    return OnPolicy(
         collect=grouped(config.episodes, 1),
         reward=partial(apply_all, terms=(environment_reward(config.reward_scale),)),
         credit=credit,
-        update=policy_update(loss, Plan(updates=config.updates, keeps_zeros=True, keeps_values=True)),
+        update=Update(loss=loss, keeps_zeros=True, has_values=True),
         needs=Needs(critic=True),
     )
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

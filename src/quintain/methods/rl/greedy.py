@@ -1,8 +1,8 @@
 """Returns-to-go, whitened, with a bonus for what is untried and a price for what is broken: RLFT (arXiv 2504.16078).
 
-"LLMs are Greedy Agents": agents settle on what they tried first, repeat what stands often in their context, and
-do not do what they know. Reinforcement fine-tuning on the model's own rationales with an exploration bonus
-narrows all three, and more so if all actions are tried first. `Probes` logs them for each step: coverage, regret where
+"LLMs are Greedy Agents": agents settle on what they tried first, repeat what stands often in their context, and do
+not do what they know. Reinforcement fine-tuning on the model's own rationales with an exploration bonus narrows all
+three, and more so if all actions are tried first. `probe_greediness` logs them for each step: coverage, regret where
 the environment tells it, the greedy share, the bias to what stands often in the context, and, where rationales name
 options, how often what was known was not done.
 
@@ -17,68 +17,59 @@ bandits; tic-tac-toe is not compared.
 from dataclasses import dataclass
 from functools import partial
 
+from quintain.config.ranges import NonNegativeFloat, PositiveInt, Share
 from quintain.credit.discounted import discounted_return
 from quintain.credit.whiten import whitened
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clipped
-from quintain.methods.loops.method import Method, Needs
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import grouped
-from quintain.methods.rl.parts.exploring import explored
-from quintain.methods.rl.parts.probing import Probes
-from quintain.methods.rl.parts.ranges import RangedJob
-from quintain.methods.rl.parts.updating import Plan, policy_update
+from quintain.methods.method import Needs, OnPolicy, Update, grouped
+from quintain.methods.rl.parts.exploring import Exploring
+from quintain.methods.rl.parts.measures import probe_greediness
 from quintain.rewards.conduct import environment_reward, format_penalty, invalid_action_penalty
 from quintain.rewards.exploration import untried_bonus
 from quintain.rewards.terms import apply_all
-from quintain.store.run import Run
+from quintain.training.job import OnPolicyJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(RangedJob):
+class Config(OnPolicyJob):
     """Configuration of reinforcement fine-tuning against greediness."""
 
-    episodes: int = 64
+    episodes: PositiveInt = 64
     """Episodes of a step, each of another task."""
-    bonus: float = 1.0
+    bonus: NonNegativeFloat = 1.0
     """Reward of an action that is new in its episode; 0 for none."""
-    penalty: float = 5.0
+    penalty: NonNegativeFloat = 5.0
     """Reward lost by an action that cannot be read or carried out."""
-    discount: float = 1.0
+    discount: Share = 1.0
     """γ, per turn."""
-    kl: float = 0.01
+    kl_coef: NonNegativeFloat = 0.01
     """Weight of the KL (k3) to the starting policy in the loss; 0 for none."""
     tries_all: bool = False
     """Whether the first actions of training episodes are those not tried yet, until all legal ones were."""
-    epsilon: float = 0.0
+    epsilon: Share = 0.0
     """Share of the turns of training episodes in which the action is a random legal one."""
+    num_epochs: int = 2
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return reinforcement fine-tuning as `config` describes it."""
-    has_kl = config.kl > 0
-    loss = combine((clipped(), 1.0), (kl_penalty("k3"), config.kl)) if has_kl else clipped()
+    has_kl = config.kl_coef > 0
+    loss = combine((clipped(), 1.0), (kl_penalty("k3"), config.kl_coef)) if has_kl else clipped()
     terms = (
         environment_reward(),
         untried_bonus(config.bonus),
         format_penalty(config.penalty),
         invalid_action_penalty(config.penalty),
     )
-    probes = Probes()
-    return Method(
-        prepare=probes.prepare,
-        collect=explored(grouped(config.episodes, 1), tries_all=config.tries_all, epsilon=config.epsilon),
+    explores = config.tries_all or config.epsilon > 0
+    explore = partial(Exploring, tries_all=config.tries_all, epsilon=config.epsilon)
+    return OnPolicy(
+        collect=grouped(config.episodes, 1, agent=explore if explores else None),
         reward=partial(apply_all, terms=terms),
-        credit=lambda work, groups: whitened(
-            discounted_return(groups, discount=config.discount), unit="turn"
-        ),
-        update=policy_update(loss, Plan(updates=2, keeps_zeros=has_kl), has_reference=has_kl),
-        needs=Needs(reference=has_kl, legal_actions=config.tries_all or config.epsilon > 0),
-        measure=probes,
+        credit=lambda groups, _: whitened(discounted_return(groups, discount=config.discount), unit="turn"),
+        update=Update(loss=loss, keeps_zeros=has_kl, has_reference=has_kl),
+        needs=Needs(reference=has_kl, legal_actions=explores),
+        measure=probe_greediness,
     )
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

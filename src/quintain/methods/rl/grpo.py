@@ -12,14 +12,11 @@ rises over the first steps. Measured on BabyAI with a model of 0.2M parameters, 
 
 from dataclasses import dataclass
 
+from quintain.config.ranges import PositiveFloat
 from quintain.credit.group import Std, group_relative
 from quintain.losses.policy import clipped
-from quintain.methods.loops.method import Method
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import grouped
-from quintain.methods.rl.parts.group_job import GroupJob
-from quintain.methods.rl.parts.updating import Plan, policy_update
-from quintain.store.run import Run
+from quintain.methods.method import OnPolicy, Update, grouped
+from quintain.training.job import GroupJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,23 +25,16 @@ class Config(GroupJob):
 
     std: Std = "unbiased"
     """Standard deviation that advantages are divided by; none leaves them undivided (Dr. GRPO, 2503.20783)."""
-    clip_low: float = 0.2
+    clip_low: PositiveFloat = 0.2
     """The ratio is clipped below at 1 - this."""
-    clip_high: float = 0.28
+    clip_high: PositiveFloat = 0.28
     """The ratio is clipped above at 1 + this."""
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return GRPO as `config` describes it."""
-    return Method(
+    return OnPolicy(
         collect=grouped(config.tasks, config.group_size),
-        credit=lambda work, groups: group_relative(groups, std=config.std),
-        update=policy_update(
-            clipped(low=config.clip_low, high=config.clip_high), Plan(aggregation="sequence_mean")
-        ),
+        credit=lambda groups, _: group_relative(groups, std=config.std),
+        update=Update(loss=clipped(low=config.clip_low, high=config.clip_high), aggregation="sequence_mean"),
     )
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

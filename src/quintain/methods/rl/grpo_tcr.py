@@ -13,20 +13,20 @@ where the paper has mathematics, science and code.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Annotated
 
+from annotated_types import Ge
+
+from quintain.config.ranges import PositiveFloat, Share
 from quintain.credit.group import group_relative
 from quintain.data.filters import solved_between
 from quintain.errors import ConfigError
 from quintain.losses.policy import clipped
-from quintain.methods.loops.method import Method
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import grouped
-from quintain.methods.rl.parts.group_job import GroupJob
-from quintain.methods.rl.parts.updating import Plan, policy_update
+from quintain.methods.method import OnPolicy, Update, grouped
 from quintain.rewards.efficiency import overlong_penalty
 from quintain.rewards.search import turn_shaped_success
 from quintain.rewards.terms import apply_all
-from quintain.store.run import Run
+from quintain.training.job import GroupJob
 from quintain.types import Group
 
 
@@ -34,16 +34,15 @@ from quintain.types import Group
 class Config(GroupJob):
     """Configuration of GRPO-TCR."""
 
-    clip_high: float = 0.28
+    clip_high: PositiveFloat = 0.28
     """The ratio is clipped to 0.8 … 1 + this."""
-    overlong_tokens: int = 256
+    overlong_tokens: Annotated[int, Ge(4)] = 256
     """Sampled tokens of an episode at which the whole penalty of 1 falls due; it begins a quarter before."""
-    lowest: float = 0.0
+    lowest: Share = 0.0
     """Groups solved less often than this are left out."""
-    highest: float = 0.9
+    highest: Share = 0.9
     """Groups solved more often than this are left out."""
-    updates: int = 2
-    """Optimizer steps on the episodes of a step."""
+    num_epochs: int = 2
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
@@ -54,22 +53,17 @@ class Config(GroupJob):
             )
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return GRPO-TCR as `config` describes it."""
     overlong = overlong_penalty(config.overlong_tokens, buffer=max(config.overlong_tokens // 4, 1))
 
     def fitting(groups: Sequence[Group]) -> Sequence[Group]:
         return solved_between(groups, config.lowest, config.highest)
 
-    return Method(
+    return OnPolicy(
         collect=grouped(config.tasks, config.group_size),
         reward=partial(apply_all, terms=(turn_shaped_success(), overlong)),
         keep=fitting,
-        credit=lambda work, groups: group_relative(groups),
-        update=policy_update(clipped(0.2, config.clip_high), Plan(updates=config.updates)),
+        credit=lambda groups, _: group_relative(groups),
+        update=Update(loss=clipped(0.2, config.clip_high)),
     )
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

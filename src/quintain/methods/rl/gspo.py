@@ -3,22 +3,19 @@
 The reward is for a sequence, so the ratio is for a sequence: the geometric mean over its tokens. Advantages are
 GRPO's. With `unit` "turn" each turn has its own ratio, which suits advantages that differ by turn.
 
-Differences to the paper: a sequence is a token stream of an episode with many turns; four updates on the whole
-batch instead of four mini-batches (with one update every ratio is 1 and this is GRPO).
+Differences to the paper: a sequence is a token stream of an episode with many turns; with
+one update every ratio is 1 and this is GRPO.
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
+from quintain.config.ranges import PositiveFloat
 from quintain.credit.group import group_relative
 from quintain.errors import ConfigError
 from quintain.losses.policy import gspo
-from quintain.methods.loops.method import Method
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import grouped
-from quintain.methods.rl.parts.group_job import GroupJob
-from quintain.methods.rl.parts.updating import Plan, policy_update
-from quintain.store.run import Run
+from quintain.methods.method import OnPolicy, Update, grouped
+from quintain.training.job import GroupJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,33 +24,27 @@ class Config(GroupJob):
 
     unit: Literal["sequence", "turn"] = "sequence"
     """What has one ratio."""
-    clip_low: float = 3e-4
+    clip_low: PositiveFloat = 3e-4
     """The ratio is clipped below at 1 - this."""
-    clip_high: float = 4e-4
+    clip_high: PositiveFloat = 4e-4
     """The ratio is clipped above at 1 + this."""
-    updates: int = 4
-    """Optimizer steps on the episodes of a step."""
+    num_minibatches: int = 4
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
         GroupJob.check(self)
-        if self.updates < 2:
+        if self.num_epochs * self.num_minibatches < 2:
             raise ConfigError(
-                f"updates: got {self.updates}, with which every ratio is 1 and nothing is clipped; "
+                f"num_epochs: got {self.num_epochs} with one minibatch, so that every ratio is 1, never clipped; "
                 "give 2 or more, or use grpo"
             )
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return GSPO as `config` describes it."""
     loss = gspo(config.clip_low, config.clip_high, unit=config.unit)
-    return Method(
+    return OnPolicy(
         collect=grouped(config.tasks, config.group_size),
-        credit=lambda work, groups: group_relative(groups),
-        update=policy_update(loss, Plan(aggregation="sequence_mean", updates=config.updates)),
+        credit=lambda groups, _: group_relative(groups),
+        update=Update(loss=loss, aggregation="sequence_mean"),
     )
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

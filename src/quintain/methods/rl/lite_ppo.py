@@ -9,14 +9,11 @@ digits that may be mended, where the paper has mathematics.
 
 from dataclasses import dataclass
 
+from quintain.config.ranges import PositiveFloat
 from quintain.credit.normaliser import Over, normalised_over
 from quintain.losses.policy import clipped
-from quintain.methods.loops.method import Method
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import grouped
-from quintain.methods.rl.parts.group_job import GroupJob
-from quintain.methods.rl.parts.updating import Plan, policy_update
-from quintain.store.run import Run
+from quintain.methods.method import OnPolicy, Update, grouped
+from quintain.training.job import GroupJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,21 +24,15 @@ class Config(GroupJob):
     """What an outcome is compared with: the mean of its group, of the batch, or none."""
     std: Over = "batch"
     """Whose standard deviation it is divided by."""
-    clip: float = 0.2
+    clip: PositiveFloat = 0.2
     """The ratio is clipped to 1 ± this."""
-    updates: int = 2
-    """Optimizer steps on the episodes of a step."""
+    num_epochs: int = 2
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return Lite PPO as `config` describes it."""
-    return Method(
+    return OnPolicy(
         collect=grouped(config.tasks, config.group_size),
-        credit=lambda work, groups: normalised_over(groups, mean=config.mean, std=config.std),
-        update=policy_update(clipped(config.clip, config.clip), Plan(updates=config.updates)),
+        credit=lambda groups, _: normalised_over(groups, mean=config.mean, std=config.std),
+        update=Update(loss=clipped(config.clip, config.clip)),
     )
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

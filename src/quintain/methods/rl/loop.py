@@ -5,7 +5,7 @@ the logarithm, so for A < 0 its bound is .909 and not .9. Episodes with |A| < .0
 a step end when the KL to the sampler passes `most_kl`.
 
 Differences to the paper: the mean inside an episode and then over episodes is over those that are kept, so dropping
-does not shrink the step; a step's episodes are one batch instead of mini-batches of 32. Log-probs of the sampler
+does not shrink the step. Log-probs of the sampler
 are checked by the learner, not computed again; tasks are not chosen by difficulty; groups have 8 episodes instead
 of 6. Measured on BabyAI and on a help desk (`desk`) that takes commands, where the paper has AppWorld and code.
 """
@@ -13,30 +13,27 @@ of 6. Measured on BabyAI and on a help desk (`desk`) that takes commands, where 
 from dataclasses import dataclass
 from typing import Literal
 
+from quintain.config.ranges import NonNegativeFloat, PositiveFloat
 from quintain.credit.baseline import without_small
 from quintain.credit.group import leave_one_out
 from quintain.losses.policy import clipped, whole_ratio
-from quintain.methods.loops.method import Method
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import grouped
-from quintain.methods.rl.parts.group_job import GroupJob
-from quintain.methods.rl.parts.updating import Plan, policy_update
-from quintain.store.run import Run
+from quintain.methods.method import OnPolicy, Update, grouped
+from quintain.training.job import GroupJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config(GroupJob):
     """Configuration of LOOP."""
 
-    clip: float = 0.1
+    clip: PositiveFloat = 0.1
     """ε of the clip [1/(1+ε), 1+ε]."""
     ratio: Literal["token", "trajectory"] = "token"
     """What has one ratio; the paper finds tokens better."""
-    updates: int = 2
-    """Optimizer steps on the episodes of a step."""
-    least: float = 0.01
+    num_epochs: int = 2
+    num_minibatches: int = 2
+    min_advantage: NonNegativeFloat = 0.01
     """Episodes with a smaller advantage are left out."""
-    most_kl: float = 20.0
+    target_kl: PositiveFloat = 20.0
     """No further update of a step once the KL estimate per token is above this."""
 
 
@@ -45,19 +42,16 @@ def bounds(clip: float) -> tuple[float, float]:
     return 1 - 1 / (1 + clip), clip
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return LOOP as `config` describes it."""
     surrogate = clipped if config.ratio == "token" else whole_ratio
-    return Method(
+    return OnPolicy(
         collect=grouped(config.tasks, config.group_size),
-        credit=lambda work, groups: without_small(leave_one_out(groups), config.least),
-        update=policy_update(
-            surrogate(*bounds(config.clip)),
-            Plan(aggregation="sequence_mean", updates=config.updates, most_kl=config.most_kl),
+        credit=lambda groups, _: without_small(leave_one_out(groups), config.min_advantage),
+        update=Update(
+            loss=surrogate(*bounds(config.clip)),
+            aggregation="sequence_mean",
+            num_epochs=config.num_epochs,
+            target_kl=config.target_kl,
         ),
     )
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

@@ -13,18 +13,15 @@ text, and on mastermind, whose turns are attempts at one code.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from quintain.config.ranges import NonNegativeFloat, PositiveInt, Share
 from quintain.credit.discounted import returns_to_go
 from quintain.credit.group import group_relative
 from quintain.credit.layout import turn_rewards
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clipped
-from quintain.methods.loops.method import Method, Needs
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import grouped, within_turns
-from quintain.methods.rl.parts.group_job import GroupJob
-from quintain.methods.rl.parts.updating import Plan, policy_update
-from quintain.store.run import Run
+from quintain.methods.method import Needs, OnPolicy, Update, grouped
+from quintain.training.job import GroupJob
 from quintain.types import Group, Score, Trajectory
 
 
@@ -32,19 +29,18 @@ from quintain.types import Group, Score, Trajectory
 class Config(GroupJob):
     """Configuration of MetaSpatial."""
 
-    attempts: int = 3
+    attempts: PositiveInt = 3
     """Turns of a training episode."""
-    discount: float = 0.9
+    discount: Share = 0.9
     """γ, what a later attempt is worth."""
-    kl: float = 0.01
+    kl_coef: NonNegativeFloat = 0.01
     """Weight of the KL (k3) to the starting policy in the loss; 0 for none."""
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return MetaSpatial as `config` describes it."""
-    has_kl = config.kl > 0
-    loss = combine((clipped(), 1.0), (kl_penalty("k3"), config.kl)) if has_kl else clipped()
-    collect = grouped(config.tasks, config.group_size)
+    has_kl = config.kl_coef > 0
+    loss = combine((clipped(), 1.0), (kl_penalty("k3"), config.kl_coef)) if has_kl else clipped()
 
     def refined(groups: Sequence[Group]) -> Sequence[Group]:
         return [
@@ -52,11 +48,11 @@ def method(config: Config) -> Method:
             for group in groups
         ]
 
-    return Method(
-        collect=within_turns(collect, lambda step: config.attempts),
+    return OnPolicy(
+        collect=grouped(config.tasks, config.group_size, max_turns=lambda _: config.attempts),
         reward=refined,
-        credit=lambda work, groups: group_relative(groups),
-        update=policy_update(loss, Plan(keeps_zeros=has_kl), has_reference=has_kl),
+        credit=lambda groups, _: group_relative(groups),
+        update=Update(loss=loss, keeps_zeros=has_kl, has_reference=has_kl),
         needs=Needs(reference=has_kl),
     )
 
@@ -67,8 +63,3 @@ def discounted(trajectory: Trajectory, discount: float) -> Trajectory:
         return trajectory
     value = returns_to_go(turn_rewards(trajectory), discount)[0]
     return replace(trajectory, outcome=replace(trajectory.outcome, value=value))
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

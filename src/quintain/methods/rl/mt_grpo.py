@@ -13,41 +13,32 @@ questions of one hop (`hopqa`) and on BabyAI, where the paper searches Wikipedia
 from dataclasses import dataclass
 from functools import partial
 
+from quintain.config.ranges import NonNegativeFloat
 from quintain.credit.turn_group import turn_group_relative
 from quintain.losses.policy import clipped
-from quintain.methods.loops.method import Method, Needs
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import grouped
-from quintain.methods.rl.parts.group_job import GroupJob
-from quintain.methods.rl.parts.updating import Plan, policy_update
+from quintain.methods.method import Needs, OnPolicy, Update, grouped
 from quintain.rewards.conduct import environment_reward, executed
 from quintain.rewards.terms import apply_all
-from quintain.store.run import Run
+from quintain.training.job import GroupJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config(GroupJob):
     """Configuration of MT-GRPO."""
 
-    turn_weight: float = 1.0
+    turn_weight: NonNegativeFloat = 1.0
     """λ, weight of the turn's advantage."""
-    executed: float = 0.2
+    executed: NonNegativeFloat = 0.2
     """Reward of a turn whose action was carried out; 0 leaves the environment's own."""
-    updates: int = 2
-    """Optimizer steps on the episodes of a step."""
+    num_epochs: int = 2
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return MT-GRPO as `config` describes it."""
-    return Method(
+    return OnPolicy(
         collect=grouped(config.tasks, config.group_size),
         reward=partial(apply_all, terms=(environment_reward(), executed(config.executed))),
-        credit=lambda work, groups: turn_group_relative(groups, weight=config.turn_weight),
-        update=policy_update(clipped(), Plan(updates=config.updates)),
+        credit=lambda groups, _: turn_group_relative(groups, weight=config.turn_weight),
+        update=Update(loss=clipped()),
         needs=Needs(turn_rewards=True),
     )
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

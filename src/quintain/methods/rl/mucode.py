@@ -15,16 +15,13 @@ writes programs.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from quintain.config.ranges import NonNegativeInt
 from quintain.credit.outcome import outcome_return
 from quintain.credit.verifier import Verifier
 from quintain.losses.imitation import imitation
-from quintain.methods.loops.method import Method
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import grouped
-from quintain.methods.rl.parts.group_job import GroupJob
+from quintain.methods.method import Folds, OnPolicy, Update, grouped
 from quintain.methods.rl.parts.relabelling import is_last_of_solved, relabelled
-from quintain.methods.rl.parts.updating import Plan, policy_update
-from quintain.store.run import Run
+from quintain.training.job import GroupJob
 from quintain.types import Group
 
 
@@ -32,28 +29,23 @@ from quintain.types import Group
 class Config(GroupJob):
     """Configuration of muCode."""
 
-    relabel: int = 3
+    relabel: NonNegativeInt = 3
     """Failed episodes of a task whose last answer is replaced; 0 imitates the successes alone."""
     has_verifier: bool = True
     """Let the verifier choose among right answers; else the shortest of them is taken."""
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return muCode as `config` describes it."""
     verifier = Verifier(is_last_of_solved)
 
     def chosen(groups: Sequence[Group]) -> Sequence[Group]:
         return relabelled(groups, verifier.score if config.has_verifier else None, count=config.relabel)
 
-    return Method(
+    return OnPolicy(
         collect=grouped(config.tasks, config.group_size),
         keep=chosen,
-        credit=lambda work, groups: outcome_return(groups),
-        update=policy_update(imitation(), Plan(keeps_zeros=True, is_on_policy=False)),
-        memory=verifier,
+        credit=lambda groups, _: outcome_return(groups),
+        update=Update(loss=imitation(), keeps_zeros=True, is_on_policy=False),
+        state=Folds(verifier),
     )
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

@@ -13,48 +13,40 @@ process rewards of its plans are left out. Measured on BabyAI, where it names AL
 from dataclasses import dataclass
 from functools import partial
 
+from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.anchor import state_anchored
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clipped
-from quintain.methods.loops.method import Method, Needs
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import differing
-from quintain.methods.rl.parts.group_job import GroupJob
-from quintain.methods.rl.parts.updating import Plan, policy_update
+from quintain.methods.method import Needs, OnPolicy, Update, differing
 from quintain.rewards.conduct import environment_reward, invalid_action_penalty
 from quintain.rewards.terms import apply_all
-from quintain.store.run import Run
+from quintain.training.job import GroupJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config(GroupJob):
     """Configuration of OpenManus-RL."""
 
-    attempts: int = 3
+    attempts: PositiveInt = 3
     """Draws of tasks until enough groups differ."""
-    step_weight: float = 1.0
+    step_weight: NonNegativeFloat = 1.0
     """ω, weight of the advantage among equal states."""
-    invalid_penalty: float = 0.1
+    invalid_penalty: NonNegativeFloat = 0.1
     """Reward lost by an action that cannot be carried out."""
-    kl: float = 0.01
+    kl_coef: NonNegativeFloat = 0.01
     """Weight of the KL (k3) to the starting policy in the loss; 0 for none."""
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return OpenManus-RL as `config` describes it."""
-    has_kl = config.kl > 0
-    loss = combine((clipped(), 1.0), (kl_penalty("k3"), config.kl)) if has_kl else clipped()
+    has_kl = config.kl_coef > 0
+    loss = combine((clipped(), 1.0), (kl_penalty("k3"), config.kl_coef)) if has_kl else clipped()
     terms = (environment_reward(), invalid_action_penalty(config.invalid_penalty))
-    return Method(
+    return OnPolicy(
         collect=differing(config.tasks, config.group_size, attempts=config.attempts),
         reward=partial(apply_all, terms=terms),
-        credit=lambda work, groups: state_anchored(groups, weight=config.step_weight),
-        update=policy_update(loss, Plan(keeps_zeros=has_kl), has_reference=has_kl),
+        credit=lambda groups, _: state_anchored(groups, weight=config.step_weight),
+        update=Update(loss=loss, keeps_zeros=has_kl, has_reference=has_kl),
         needs=Needs(reference=has_kl, state_keys=True),
     )
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

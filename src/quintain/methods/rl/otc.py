@@ -13,18 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from quintain.config.ranges import PositiveFloat
 from quintain.credit.group import group_relative
 from quintain.losses.policy import clipped
-from quintain.methods.loops.method import Method, Needs
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import grouped
-from quintain.methods.rl.parts.group_job import GroupJob
-from quintain.methods.rl.parts.updating import Plan, policy_update
+from quintain.methods.method import Folds, Needs, OnPolicy, Update, grouped
 from quintain.rewards.conduct import success
 from quintain.rewards.economy import FewestCalls, productivity
 from quintain.rewards.efficiency import num_calls, num_turns
 from quintain.rewards.terms import apply_all
-from quintain.store.run import Run
+from quintain.training.job import GroupJob
 from quintain.types import Group
 
 
@@ -34,13 +31,13 @@ class Config(GroupJob):
 
     count: Literal["calls", "turns"] = "calls"
     """What is to be few."""
-    smoothing: float = 4.0
+    smoothing: PositiveFloat = 4.0
     """c of the factor while the fewest is not known or 0."""
-    clip_high: float = 0.28
+    clip_high: PositiveFloat = 0.28
     """The ratio is clipped to 0.8 … 1 + this."""
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return OTC as `config` describes it."""
     count = num_calls if config.count == "calls" else num_turns
     fewest = FewestCalls(count)
@@ -49,17 +46,12 @@ def method(config: Config) -> Method:
         right = success()
         return apply_all(groups, (right, fewest.term(right, smoothing=config.smoothing)))
 
-    return Method(
+    return OnPolicy(
         collect=grouped(config.tasks, config.group_size),
         reward=economical,
-        credit=lambda work, groups: group_relative(groups),
-        update=policy_update(clipped(0.2, config.clip_high), Plan(aggregation="sequence_mean")),
+        credit=lambda groups, _: group_relative(groups),
+        update=Update(loss=clipped(0.2, config.clip_high), aggregation="sequence_mean"),
         needs=Needs(tools=config.count == "calls"),
-        memory=fewest,
-        measure=lambda groups: {"otc/productivity": productivity(groups, count)},
+        state=Folds(fewest),
+        measure=lambda groups, _: {"otc/productivity": productivity(groups, count)},
     )
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

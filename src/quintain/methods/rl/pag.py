@@ -13,50 +13,45 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from quintain.config.ranges import PositiveInt, Share
 from quintain.credit.gae import gae_tokens
 from quintain.credit.whiten import whitened
 from quintain.losses.compose import combine
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
-from quintain.methods.loops.method import Method, Needs
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import grouped
-from quintain.methods.rl.parts.critic import critic
-from quintain.methods.rl.parts.ranges import RangedJob
-from quintain.methods.rl.parts.updating import Plan, policy_update
-from quintain.store.run import Run
-from quintain.training.work import Work
+from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
+from quintain.methods.rl.parts.measures import Decode
+from quintain.training.job import OnPolicyJob
 from quintain.types import Credit, Group, Trajectory, Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(RangedJob):
+class Config(OnPolicyJob):
     """Configuration of PAG."""
 
     environment: str = "sums?bonus=0.5"
     """An environment whose turns have the reward term answer or verdict."""
-    episodes: int = 64
+    episodes: PositiveInt = 64
     """Episodes of a step, each of another task."""
     by_role: bool = True
     """Whiten advantages of answers and verdicts apart; else together."""
-    decay: float = 1.0
+    gae_lambda: Share = 1.0
     """λ of generalised advantage estimation, inside a turn."""
-    updates: int = 2
-    """Optimizer steps on the episodes of a step."""
+    num_epochs: int = 2
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return PAG as `config` describes it."""
 
-    def credit(work: Work, groups: Sequence[Group]) -> Credit:
-        estimates = gae_tokens(groups, critic(work, groups), turn_discount=0.0, decay=config.decay)
-        return whitened(estimates, by=role if config.by_role else None)
+    def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
+        advantages = gae_tokens(groups, estimates.critic, turn_discount=0.0, decay=config.gae_lambda)
+        return whitened(advantages, by=role if config.by_role else None)
 
     loss = combine((clipped(), 1.0), (value(), 0.5))
-    return Method(
+    return OnPolicy(
         collect=grouped(config.episodes, 1),
         credit=credit,
-        update=policy_update(loss, Plan(updates=config.updates, keeps_zeros=True)),
+        update=Update(loss=loss, keeps_zeros=True),
         needs=Needs(critic=True, turn_rewards=True),
         measure=verification,
     )
@@ -67,7 +62,7 @@ def role(_: Trajectory, turn: Turn) -> str:
     return "verifier" if "verdict" in turn.reward_terms else "policy"
 
 
-def verification(groups: Sequence[Group]) -> dict[str, float]:
+def verification(groups: Sequence[Group], _: Decode) -> dict[str, float]:
     """Return how often verdicts were true, how often an answer was mended, and how often a right one was spoiled."""
     episodes = [t for group in groups for t in group.scored]
     verdicts = [turn.reward for t in episodes for turn in t.turns if role(t, turn) == "verifier"]
@@ -79,8 +74,3 @@ def verification(groups: Sequence[Group]) -> dict[str, float]:
         "pag/mended": sum(after and not before for before, after in pairs) / num,
         "pag/spoiled": sum(before and not after for before, after in pairs) / num,
     }
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

@@ -4,76 +4,163 @@ Credit says how much each token mattered, the loss what that does to the weights
 other. A normaliser whitens the credit over the batch: by token, turn or episode, or for each kind of task or seat
 apart, so that none drowns the others in a mixed run.
 
-A recipe for what no paper has put together. Published combinations have recipes of their own, with what else they
-change. An adaptive KL coefficient (``kl_target``, arXiv 1909.08593) is computed from the metrics of earlier steps,
-so a resumed run has the coefficient that it had.
+For what no paper has put together. Published combinations are methods of their own, with what else they change. An
+adaptive KL coefficient (``kl_target``, arXiv 1909.08593) is computed from the metrics of earlier steps, so a resumed
+run has the coefficient that it had.
 """
 
 from dataclasses import dataclass, replace
 from functools import partial
 
+from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from quintain.credit.decomposition import Contributions
+from quintain.credit.group import Std
+from quintain.errors import ConfigError, suggestion
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.value import value
-from quintain.methods.loops.method import Memories, Method, unchanged
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.anchoring import Anchor
-from quintain.methods.rl.parts.collecting import grouped
-from quintain.methods.rl.parts.ideas import IDEAS, SELECTING, Knobs
-from quintain.methods.rl.parts.normalisers import normalised
-from quintain.methods.rl.parts.paid import ONLY_ENVIRONMENT, needs_states, needs_tools, terms
-from quintain.methods.rl.parts.parts import Parts
-from quintain.methods.rl.parts.surrogates import LOSSES
-from quintain.methods.rl.parts.updating import Plan, policy_update
+from quintain.methods.method import Aggregation, Folds, OnPolicy, Update, grouped, same_groups
+from quintain.methods.rl.parts.choices import (
+    IDEAS,
+    LOSSES,
+    NEEDS_UPDATES,
+    NORMALISERS,
+    SELECTING,
+    Options,
+    normalise,
+)
+from quintain.methods.rl.parts.kl import KLController, Place
+from quintain.methods.rl.parts.reward_terms import ONLY_ENVIRONMENT, needs_states, needs_tools, terms
 from quintain.rewards.exploration import Visits
 from quintain.rewards.terms import apply_all
-from quintain.store.run import Run
-from quintain.training.learner import StepReport
-from quintain.training.work import Work
-from quintain.types import Credit
+from quintain.training.job import OnPolicyJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(Parts):
+class Config(OnPolicyJob):
     """Configuration of policy gradients from parts."""
 
+    tasks: PositiveInt = 8
+    """Tasks of a step."""
+    group_size: PositiveInt = 8
+    """Episodes of a task."""
+    credit: str = "group"
+    """Idea of credit: group, leave_one_out, gigpo, mt_grpo, gae, vine, spa_rl, … (all: docs/methods)."""
+    loss: str = "clip_higher"
+    """Policy loss: reinforce, clipped, clip_higher, dual_clip, gspo, gspo_turn, cispo, truncated or masked."""
+    normaliser: str = "none"
+    """What advantages are whitened over: none, token, turn, trajectory, task (each kind apart) or seat."""
+    aggregation: Aggregation = "sequence_mean"
+    """How tokens are averaged: token_mean, sequence_mean, or constant, the sum over an episode over a constant."""
+    constant: PositiveFloat | None = None
+    """Tokens that the sum over an episode is divided by, with aggregation constant."""
+    std: Std | None = None
+    """Standard deviation of a group, for credit that divides by it: unbiased unless given."""
+    discount: Share | None = None
+    """γ per turn, for credit of returns: 1 unless given."""
+    gae_lambda: Share | None = None
+    """λ of generalised advantage estimation, for credit by a critic: 0.95 unless given."""
+    adaptive: PositiveFloat | None = None
+    """α of λ = 1 - 1/(α·tokens of the episode), for credit gae_decoupled: 0.05 unless given."""
+    kl_coef: NonNegativeFloat = 0.0
+    """Weight of the KL to the starting policy; 0 for none."""
+    kl_place: Place = "loss"
+    """Where the KL stands: in the loss (k3 of each token) or in the reward (k1 of the episode)."""
+    kl_target: float | None = None
+    """KL of an episode, in nats, that the weight is adapted to; none leaves it fixed."""
+    entropy_coef: NonNegativeFloat = 0.0
+    """Weight of the entropy bonus."""
+    rewards: str = ONLY_ENVIRONMENT
+    """Reward terms, name=weight<=most@gate: environment, success, invalid=0.1, visits, … (all: docs/methods)."""
 
-def method(config: Config) -> Method:
+    def check(self) -> None:
+        """Raise a `ConfigError` for values that no run can have, and for settings that would be ignored."""
+        OnPolicyJob.check(self)
+        refuse_parts(self)
+
+
+def refuse_parts(config: Config) -> None:
+    """Raise a `ConfigError` where a part of `config` is unknown, or parts contradict each other."""
+    for name, known in (("credit", IDEAS), ("loss", LOSSES), ("normaliser", NORMALISERS)):
+        if getattr(config, name) not in known:
+            got = getattr(config, name)
+            raise ConfigError(f"{name}: got {got!r}; {suggestion(got, known)}")
+    terms(config.rewards, Visits())
+    idea = IDEAS[config.credit]
+    if config.credit == "others" and config.tasks * config.group_size < 2:
+        raise ConfigError(
+            "tasks: got 1 episode of a step with credit others, and it has no others; give 2 or more tasks"
+        )
+    if idea.is_grouped and config.group_size < 2:
+        raise ConfigError(
+            f"group_size: got 1 with credit {config.credit}, and an episode alone has nothing to be compared with; "
+            "give 2 or more, or use credit others or gae"
+        )
+    for name in ("std", "discount", "gae_lambda", "adaptive"):
+        if getattr(config, name) is not None and name not in idea.reads:
+            raise ConfigError(
+                f"{name}: got {getattr(config, name)}, which credit {config.credit} does not read; leave it out"
+            )
+    if config.loss in NEEDS_UPDATES and config.num_epochs * config.num_minibatches < 2:
+        raise ConfigError(
+            f"num_epochs: got 1 with loss {config.loss}, with which every ratio is 1 and nothing is clipped; give 2 or "
+            "more, or use loss reinforce"
+        )
+    if config.loss == "reinforce" and config.num_epochs * config.num_minibatches > 1:
+        raise ConfigError(
+            f"num_epochs, num_minibatches: got {config.num_epochs}, {config.num_minibatches} with loss reinforce, which assumes tokens of the policy as it is; give 1 "
+            "and 1, or use a loss with a ratio"
+        )
+    if (config.constant is not None) != (config.aggregation == "constant"):
+        raise ConfigError(
+            f"constant: got {config.constant} with aggregation {config.aggregation}; give the tokens of a usual "
+            "episode with aggregation constant, and with no other"
+        )
+    if config.credit in SELECTING and config.normaliser != "none":
+        raise ConfigError(
+            f"normaliser: got {config.normaliser} with credit {config.credit}, whose weights are positive; leave it out"
+        )
+    if config.kl_place == "reward" and not config.kl_coef > 0:
+        raise ConfigError(
+            f"kl_place: got reward with kl_coef {config.kl_coef}, of which there is none; give kl_coef above 0"
+        )
+    if config.kl_target is not None and not (config.kl_coef > 0 and config.kl_target > 0):
+        raise ConfigError(
+            f"kl_target: got {config.kl_target} with kl_coef {config.kl_coef}; give both above 0, or leave kl_target out"
+        )
+
+
+def method(config: Config) -> OnPolicy:
     """Return the method that `config` puts together."""
     idea, contributions, visits = IDEAS[config.credit], Contributions(), Visits()
     given = {name: getattr(config, name) for name in sorted(idea.reads) if getattr(config, name) is not None}
-    assign = normalised(idea.make(Knobs(**given), contributions), config.normaliser)
-    anchor = Anchor(config.kl, config.kl_place, config.kl_target)
+    assign = normalise(idea.make(Options(**given), contributions), config.normaliser)
+    anchor = KLController(config.kl_coef, config.kl_place, config.kl_target)
     is_plain, paid = config.rewards == ONLY_ENVIRONMENT, terms(config.rewards, visits)
-    has_states = idea.needs.state_keys or needs_states(config.rewards)
     needs = replace(
-        idea.needs, reference=config.kl > 0, state_keys=has_states, tools=needs_tools(config.rewards)
+        idea.needs,
+        reference=config.kl_coef > 0,
+        reference_logprobs=anchor.is_in_credit,
+        state_keys=idea.needs.state_keys or needs_states(config.rewards),
+        tools=needs_tools(config.rewards),
     )
-    plan = Plan(
-        aggregation=config.aggregation,
-        constant=config.constant,
-        updates=config.updates,
-        keeps_zeros=needs.critic or config.entropy > 0 or anchor.is_in_loss,
-        is_on_policy=config.credit not in SELECTING,
-    )
-
-    def update(work: Work, step: int, credit: Credit) -> StepReport | None:
-        parts = [(LOSSES[config.loss](), 1.0), *anchor.losses(work)]
-        parts += [(value(), 0.5)] if needs.critic else []
-        parts += [(entropy_bonus(), config.entropy)] if config.entropy else []
-        return policy_update(combine(*parts), plan, has_reference=anchor.is_in_loss)(work, step, credit)
-
-    return Method(
+    losses = [(LOSSES[config.loss](), 1.0)]
+    losses += [(anchor.loss(), 1.0)] if anchor.is_in_loss else []
+    losses += [(value(), 0.5)] if needs.critic else []
+    losses += [(entropy_bonus(), config.entropy_coef)] if config.entropy_coef else []
+    return OnPolicy(
         collect=grouped(config.tasks, config.group_size),
-        reward=unchanged if is_plain else partial(apply_all, terms=paid),
-        credit=anchor.priced(assign),
-        update=update,
+        reward=same_groups if is_plain else partial(apply_all, terms=paid),
+        branch=idea.branch,
+        credit=anchor.price(assign),
+        update=Update(
+            loss=combine(*losses),
+            aggregation=config.aggregation,
+            constant=config.constant,
+            keeps_zeros=needs.critic or config.entropy_coef > 0 or anchor.is_in_loss,
+            has_reference=anchor.is_in_loss,
+            is_on_policy=config.credit not in SELECTING,
+        ),
         needs=needs,
-        memory=Memories(contributions if idea.is_fitted else None, None if is_plain else visits),
+        state=Folds(contributions if idea.is_fitted else None, None if is_plain else visits, anchor),
     )
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

@@ -13,57 +13,46 @@ BabyAI, where the paper has robots and Atari.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from quintain.credit.gae import gae_tokens
 from quintain.credit.whiten import whitened
 from quintain.losses.compose import combine
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
-from quintain.methods.loops.method import Method, Needs
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import grouped
-from quintain.methods.rl.parts.critic import critic
-from quintain.methods.rl.parts.ranges import RangedJob
-from quintain.methods.rl.parts.updating import Plan, policy_update
-from quintain.store.run import Run
-from quintain.training.work import Work
+from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
+from quintain.training.job import OnPolicyJob
 from quintain.types import Credit, Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(RangedJob):
+class Config(OnPolicyJob):
     """Configuration of PPO."""
 
     learning_rate: float = 1e-4
-    episodes: int = 64
+    episodes: PositiveInt = 64
     """Episodes of a step, each of another task."""
-    updates: int = 2
-    """Optimizer steps on the episodes of a step."""
-    discount: float = 1.0
+    num_epochs: int = 2
+    discount: Share = 1.0
     """γ, per sampled token."""
-    decay: float = 0.95
+    gae_lambda: Share = 0.95
     """λ of generalised advantage estimation."""
-    clip: float = 0.2
+    clip: PositiveFloat = 0.2
     """The ratio is clipped to 1 ± this."""
-    value_weight: float = 0.5
+    vf_coef: NonNegativeFloat = 0.5
     """Weight of the critic's loss."""
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return PPO as `config` describes it."""
 
-    def credit(work: Work, groups: Sequence[Group]) -> Credit:
-        values = critic(work, groups)
-        return whitened(gae_tokens(groups, values, discount=config.discount, decay=config.decay))
+    def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
+        values = estimates.critic
+        return whitened(gae_tokens(groups, values, discount=config.discount, decay=config.gae_lambda))
 
-    loss = combine((clipped(config.clip, config.clip), 1.0), (value(), config.value_weight))
-    return Method(
+    loss = combine((clipped(config.clip, config.clip), 1.0), (value(), config.vf_coef))
+    return OnPolicy(
         collect=grouped(config.episodes, 1),
         credit=credit,
-        update=policy_update(loss, Plan(updates=config.updates, keeps_zeros=True)),
+        update=Update(loss=loss, keeps_zeros=True),
         needs=Needs(critic=True),
     )
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

@@ -10,34 +10,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from quintain.config.ranges import PositiveInt, Share
 from quintain.credit.baseline import less_others
 from quintain.credit.discounted import discounted_return
 from quintain.errors import ConfigError
 from quintain.losses.policy import reinforce
-from quintain.methods.loops.method import Method
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import grouped
-from quintain.methods.rl.parts.ranges import RangedJob
-from quintain.methods.rl.parts.updating import policy_update
-from quintain.store.run import Run
-from quintain.training.work import Work
+from quintain.methods.method import Estimates, OnPolicy, Update, grouped
+from quintain.training.job import OnPolicyJob
 from quintain.types import Credit, Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(RangedJob):
+class Config(OnPolicyJob):
     """Configuration of REINFORCE."""
 
-    episodes: int = 64
+    episodes: PositiveInt = 64
     """Episodes of a step, each of another task."""
-    discount: float = 1.0
+    discount: Share = 1.0
     """γ, per turn."""
     baseline: Literal["others", "none"] = "others"
     """What is subtracted from returns: the mean return of the other episodes, or nothing."""
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        RangedJob.check(self)
+        OnPolicyJob.check(self)
         if self.baseline == "others" and self.episodes < 2:
             raise ConfigError(
                 f"episodes: got {self.episodes} with baseline others, and an episode alone has no others; give 2 or "
@@ -45,16 +41,11 @@ class Config(RangedJob):
             )
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return REINFORCE as `config` describes it."""
 
-    def credit(work: Work, groups: Sequence[Group]) -> Credit:
+    def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
         returns = discounted_return(groups, discount=config.discount)
         return returns if config.baseline == "none" else less_others(returns)
 
-    return Method(collect=grouped(config.episodes, 1), credit=credit, update=policy_update(reinforce()))
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))
+    return OnPolicy(collect=grouped(config.episodes, 1), credit=credit, update=Update(loss=reinforce()))

@@ -11,40 +11,35 @@ step are one batch. Measured on BabyAI, where the paper has human preferences an
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from quintain.config.ranges import NonNegativeFloat, PositiveInt, Share
 from quintain.credit.whiten import reinforce_plus_plus, reinforce_plus_plus_baseline
 from quintain.errors import ConfigError
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clipped
-from quintain.methods.loops.method import Method, Needs
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import grouped
-from quintain.methods.rl.parts.ranges import RangedJob
-from quintain.methods.rl.parts.reference import kl_in_reward
-from quintain.methods.rl.parts.updating import Plan, policy_update
-from quintain.store.run import Run
-from quintain.training.work import Work
+from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
+from quintain.methods.rl.parts.kl import price_kl
+from quintain.training.job import OnPolicyJob
 from quintain.types import Credit, Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(RangedJob):
+class Config(OnPolicyJob):
     """Configuration of REINFORCE++."""
 
-    tasks: int = 64
+    tasks: PositiveInt = 64
     """Tasks of a step."""
     group_size: int = 1
     """Episodes of a task; above 1 their mean is the baseline."""
-    discount: float = 1.0
+    discount: Share = 1.0
     """γ, per turn."""
-    kl: float = 0.01
+    kl_coef: NonNegativeFloat = 0.01
     """Weight β of the KL to the starting policy, in the reward, or in the loss with groups."""
-    updates: int = 2
-    """Optimizer steps on the episodes of a step."""
+    num_epochs: int = 2
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have, or that its form would ignore."""
-        RangedJob.check(self)
+        OnPolicyJob.check(self)
         if self.group_size < 1 or self.tasks * self.group_size < 2:
             raise ConfigError(
                 f"tasks, group_size: got {self.tasks}, {self.group_size}, and an episode alone cannot be whitened; "
@@ -57,26 +52,21 @@ class Config(RangedJob):
             )
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return REINFORCE++ as `config` describes it."""
     has_groups = config.group_size > 1
 
-    def credit(work: Work, groups: Sequence[Group]) -> Credit:
+    def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
         if has_groups:
             return reinforce_plus_plus_baseline(groups)
-        penalty = kl_in_reward(work, groups, config.kl)
+        penalty = price_kl(groups, estimates, config.kl_coef)
         return reinforce_plus_plus(groups, discount=config.discount, token_rewards=penalty)
 
-    in_loss = has_groups and config.kl > 0
-    loss = combine((clipped(), 1.0), (kl_penalty("k2"), config.kl)) if in_loss else clipped()
-    return Method(
+    in_loss = has_groups and config.kl_coef > 0
+    loss = combine((clipped(), 1.0), (kl_penalty("k2"), config.kl_coef)) if in_loss else clipped()
+    return OnPolicy(
         collect=grouped(config.tasks, config.group_size),
         credit=credit,
-        update=policy_update(loss, Plan(updates=config.updates), has_reference=in_loss),
-        needs=Needs(reference=config.kl > 0),
+        update=Update(loss=loss, has_reference=in_loss),
+        needs=Needs(reference=config.kl_coef > 0, reference_logprobs=config.kl_coef > 0),
     )
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

@@ -10,17 +10,13 @@ episodes, so that long episodes do not weigh more.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from quintain.config.ranges import NonNegativeFloat
 from quintain.credit.group import leave_one_out
 from quintain.credit.penalty import less_kl
 from quintain.losses.policy import reinforce
-from quintain.methods.loops.method import Method, Needs
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import grouped
-from quintain.methods.rl.parts.group_job import GroupJob
-from quintain.methods.rl.parts.reference import kl_in_reward
-from quintain.methods.rl.parts.updating import Plan, policy_update
-from quintain.store.run import Run
-from quintain.training.work import Work
+from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
+from quintain.methods.rl.parts.kl import price_kl
+from quintain.training.job import GroupJob
 from quintain.types import Credit, Group
 
 
@@ -28,25 +24,20 @@ from quintain.types import Credit, Group
 class Config(GroupJob):
     """Configuration of RLOO."""
 
-    kl: float = 0.01
+    kl_coef: NonNegativeFloat = 0.01
     """Weight β of the KL of an episode to the starting policy, in its reward; 0 for none."""
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return RLOO as `config` describes it."""
 
-    def credit(work: Work, groups: Sequence[Group]) -> Credit:
-        penalty = kl_in_reward(work, groups, config.kl)
+    def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
+        penalty = price_kl(groups, estimates, config.kl_coef)
         return leave_one_out(groups if penalty is None else less_kl(groups, penalty))
 
-    return Method(
+    return OnPolicy(
         collect=grouped(config.tasks, config.group_size),
         credit=credit,
-        update=policy_update(reinforce(), Plan(aggregation="sequence_mean")),
-        needs=Needs(reference=config.kl > 0),
+        update=Update(loss=reinforce(), aggregation="sequence_mean"),
+        needs=Needs(reference=config.kl_coef > 0, reference_logprobs=config.kl_coef > 0),
     )
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

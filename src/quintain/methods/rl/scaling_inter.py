@@ -12,16 +12,13 @@ one of the paper's five families of worlds.
 from dataclasses import dataclass
 from typing import Literal
 
+from quintain.config.ranges import PositiveFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.data.filters import ended
 from quintain.errors import ConfigError
 from quintain.losses.policy import clipped
-from quintain.methods.loops.method import Method, unchanged
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import grouped, within_turns
-from quintain.methods.rl.parts.group_job import GroupJob
-from quintain.methods.rl.parts.updating import Plan, policy_update
-from quintain.store.run import Run
+from quintain.methods.method import OnPolicy, Update, grouped, same_groups
+from quintain.training.job import GroupJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +27,11 @@ class Config(GroupJob):
 
     turns: tuple[int, ...] = (5, 10, 20)
     """Most turns of an episode, stage by stage."""
-    stage_steps: int = 30
+    stage_steps: PositiveInt = 30
     """Steps of a stage; the last one lasts."""
     cut: Literal["scored", "left_out"] = "scored"
     """What an episode is that the limit cut: scored with the reward it has, or left out of the step."""
-    clip_high: float = 0.28
+    clip_high: PositiveFloat = 0.28
     """The ratio is clipped to 0.8 … 1 + this."""
 
     def check(self) -> None:
@@ -51,17 +48,11 @@ def horizon(config: Config, step: int) -> int:
     return config.turns[min((step - 1) // config.stage_steps, len(config.turns) - 1)]
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return ScalingInter-RL as `config` describes it."""
-    collect = grouped(config.tasks, config.group_size)
-    return Method(
-        collect=within_turns(collect, lambda step: horizon(config, step)),
-        keep=ended if config.cut == "left_out" else unchanged,
-        credit=lambda work, groups: group_relative(groups),
-        update=policy_update(clipped(0.2, config.clip_high), Plan(aggregation="sequence_mean")),
+    return OnPolicy(
+        collect=grouped(config.tasks, config.group_size, max_turns=lambda step: horizon(config, step)),
+        keep=ended if config.cut == "left_out" else same_groups,
+        credit=lambda groups, _: group_relative(groups),
+        update=Update(loss=clipped(0.2, config.clip_high), aggregation="sequence_mean"),
     )
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

@@ -14,6 +14,7 @@ grounding, and on chores in a house (`house`), where the paper has WebShop, ALFW
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from quintain.config.ranges import NonNegativeFloat, PositiveInt, Share
 from quintain.credit.decomposition import Contributions
 from quintain.credit.gae import gae_tokens
 from quintain.credit.progress import progress_rewards
@@ -21,34 +22,28 @@ from quintain.credit.whiten import whitened
 from quintain.losses.compose import combine
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
-from quintain.methods.loops.method import Method, Needs
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import grouped
-from quintain.methods.rl.parts.critic import critic
-from quintain.methods.rl.parts.ranges import RangedJob
-from quintain.methods.rl.parts.updating import Plan, policy_update
-from quintain.store.run import Run
-from quintain.training.work import Work
+from quintain.methods.method import Estimates, Folds, Needs, OnPolicy, Update, grouped
+from quintain.methods.rl.parts.measures import Decode
+from quintain.training.job import OnPolicyJob
 from quintain.types import Credit, Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(RangedJob):
+class Config(OnPolicyJob):
     """Configuration of SPA-RL."""
 
-    episodes: int = 64
+    episodes: PositiveInt = 64
     """Episodes of a step, each of another task."""
-    progress: float = 1.0
+    progress: NonNegativeFloat = 1.0
     """α, weight of the contributions."""
-    grounding: float = 0.5
+    grounding: NonNegativeFloat = 0.5
     """β, reward of an action that was carried out; the paper's 0.5 is for outcomes of 1."""
-    decay: float = 0.95
+    gae_lambda: Share = 0.95
     """λ of generalised advantage estimation."""
-    updates: int = 2
-    """Optimizer steps on the episodes of a step."""
+    num_epochs: int = 2
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return SPA-RL as `config` describes it."""
     estimator = Contributions()
 
@@ -56,25 +51,20 @@ def method(config: Config) -> Method:
         found = [estimator.of(t) for group in groups for t in group.scored]
         return progress_rewards(groups, found, alpha=config.progress, beta=config.grounding)
 
-    def credit(work: Work, groups: Sequence[Group]) -> Credit:
-        return whitened(gae_tokens(groups, critic(work, groups), decay=config.decay))
+    def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
+        return whitened(gae_tokens(groups, estimates.critic, decay=config.gae_lambda))
 
-    def error(groups: Sequence[Group]) -> Mapping[str, float]:
+    def error(groups: Sequence[Group], _: Decode) -> Mapping[str, float]:
         errors = [estimator.error(t) for group in groups for t in group.scored]
         return {"spa/error": sum(errors) / max(len(errors), 1)}
 
     loss = combine((clipped(), 1.0), (value(), 0.5))
-    return Method(
+    return OnPolicy(
         collect=grouped(config.episodes, 1),
         reward=fused,
         credit=credit,
-        update=policy_update(loss, Plan(updates=config.updates, keeps_zeros=True)),
+        update=Update(loss=loss, keeps_zeros=True),
         needs=Needs(critic=True),
-        memory=estimator,
+        state=Folds(estimator),
         measure=error,
     )
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

@@ -2,8 +2,8 @@
 
 Of the groups of a step only the share with the widest outcomes is trained on; turns whose format is broken cost
 `format_penalty`; a critic, whose estimates run over turn ends and then over the tokens of each turn; the upper clip
-is wider than the lower; no KL. Signals of collapse (the "echo trap") are logged, see `collapse`. With `keep` 1 it is
-StarPO.
+is wider than the lower; no KL. Signals of collapse (the "echo trap") are logged, see `CollapseSigns`. With `keep` 1
+it is StarPO.
 
 Differences to the official code: turn ends are the turns' own, so a turn without reward keeps its boundary; what is
 trained is what was sampled, token by token; advantages are whitened over the tokens that are kept. The filter reads
@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from quintain.config.ranges import NonNegativeFloat, PositiveShare, Share
 from quintain.credit.bilevel import gae_bilevel
 from quintain.credit.whiten import whitened
 from quintain.data.filters import most_uncertain
@@ -23,17 +24,11 @@ from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
-from quintain.methods.loops.method import Method, Needs
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collapse import Signs
-from quintain.methods.rl.parts.collecting import grouped
-from quintain.methods.rl.parts.critic import critic
-from quintain.methods.rl.parts.group_job import GroupJob
-from quintain.methods.rl.parts.updating import Plan, policy_update
+from quintain.methods.method import Estimates, Folds, Needs, OnPolicy, Update, grouped
+from quintain.methods.rl.parts.measures import CollapseSigns
 from quintain.rewards.conduct import environment_reward, format_penalty
 from quintain.rewards.terms import apply_all
-from quintain.store.run import Run
-from quintain.training.work import Work
+from quintain.training.job import GroupJob
 from quintain.types import Credit, Group
 
 
@@ -41,38 +36,32 @@ from quintain.types import Credit, Group
 class Config(GroupJob):
     """Configuration of StarPO-S."""
 
-    keep: float = 0.5
+    keep: PositiveShare = 0.5
     """Share of the groups that are trained on: those whose outcomes differ most (the paper: 0.25 to 0.5)."""
-    format_penalty: float = 0.1
+    format_penalty: NonNegativeFloat = 0.1
     """Reward lost by a turn that cannot be read."""
-    turn_discount: float = 0.95
+    turn_discount: Share = 0.95
     """γ between turns; 1 between the tokens of a turn."""
-    entropy: float = 0.001
+    entropy_coef: NonNegativeFloat = 0.001
     """Weight of the entropy bonus."""
-    updates: int = 2
-    """Optimizer steps on the episodes of a step."""
+    num_epochs: int = 2
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return StarPO-S as `config` describes it."""
 
-    def credit(work: Work, groups: Sequence[Group]) -> Credit:
-        return whitened(gae_bilevel(groups, critic(work, groups), turn_discount=config.turn_discount))
+    def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
+        return whitened(gae_bilevel(groups, estimates.critic, turn_discount=config.turn_discount))
 
-    loss = combine((clipped(0.2, 0.28), 1.0), (value(), 0.5), (entropy_bonus(), config.entropy))
-    signs = Signs()
-    return Method(
+    loss = combine((clipped(0.2, 0.28), 1.0), (value(), 0.5), (entropy_bonus(), config.entropy_coef))
+    signs = CollapseSigns()
+    return OnPolicy(
         collect=grouped(config.tasks, config.group_size),
         reward=partial(apply_all, terms=(environment_reward(), format_penalty(config.format_penalty))),
         keep=partial(most_uncertain, share=config.keep),
         credit=credit,
-        update=policy_update(loss, Plan(updates=config.updates, keeps_zeros=True)),
+        update=Update(loss=loss, keeps_zeros=True),
         needs=Needs(critic=True),
-        prepare=signs.prepare,
+        state=Folds(signs),
         measure=signs,
     )
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

@@ -15,22 +15,20 @@ hop, where the paper has HotPotQA and GSM8K.
 from dataclasses import dataclass
 from functools import partial
 
+from quintain.config.ranges import PositiveInt
 from quintain.credit.group import group_relative
 from quintain.losses.policy import reinforce
-from quintain.methods.loops.method import Method, Needs
-from quintain.methods.loops.on_policy import train as train_by
+from quintain.methods.method import Needs, OnPolicy, Update
 from quintain.methods.rl.parts.contexts import Contexts, Keep, agreement
-from quintain.methods.rl.parts.group_job import GroupJob
-from quintain.methods.rl.parts.updating import Plan, policy_update
 from quintain.rewards.terms import Term, apply_all
-from quintain.store.run import Run
+from quintain.training.job import GroupJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config(GroupJob):
     """Configuration of SWiRL."""
 
-    tasks: int = 16
+    tasks: PositiveInt = 16
     """Contexts of a step."""
     group_size: int = 4
     """Actions sampled on each context."""
@@ -39,20 +37,15 @@ class Config(GroupJob):
     both at once, or all."""
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return SWiRL as `config` describes it."""
     contexts = Contexts(config.keep)
 
-    return Method(
+    return OnPolicy(
         prepare=contexts.prepare,
         collect=partial(contexts.collect, tasks=config.tasks, size=config.group_size),
         reward=partial(apply_all, terms=(Term(name="step", measure=contexts.measure(agreement)),)),
-        credit=lambda work, groups: group_relative(groups),
-        update=policy_update(reinforce(), Plan(aggregation="sequence_mean")),
+        credit=lambda groups, _: group_relative(groups),
+        update=Update(loss=reinforce(), aggregation="sequence_mean"),
         needs=Needs(expert=True),
     )
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

@@ -15,19 +15,15 @@ in a state of the teacher's, where the paper has BFCL, API-Bank and Bamboogle.
 from dataclasses import dataclass
 from functools import partial
 
+from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.errors import ConfigError
 from quintain.losses.policy import clipped
-from quintain.methods.loops.method import Method, Needs, unprepared
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import grouped, within_turns
-from quintain.methods.rl.parts.contexts import Contexts
-from quintain.methods.rl.parts.gold import Gold, calls_of
-from quintain.methods.rl.parts.group_job import GroupJob
-from quintain.methods.rl.parts.updating import Plan, policy_update
+from quintain.methods.method import Needs, OnPolicy, Update, grouped, no_preparation
+from quintain.methods.rl.parts.contexts import Contexts, ExpertLabels, calls_of
 from quintain.rewards.terms import Term, apply_all
 from quintain.rewards.tool_match import match_score
-from quintain.store.run import Run
+from quintain.training.job import GroupJob
 from quintain.types import Action
 
 
@@ -35,13 +31,13 @@ from quintain.types import Action
 class Config(GroupJob):
     """Configuration of ToolRL."""
 
-    turns: int = 1
+    turns: PositiveInt = 1
     """Turns of a training episode; the paper's are single."""
     contexts: bool = False
     """Act once in each state of the demonstrations, as the paper's data has single turns, not from the first on."""
     is_fine: bool = True
     """Reward each field of a call; else 3 for the exact calls and -3 for all others."""
-    format_weight: float = 1.0
+    format_weight: NonNegativeFloat = 1.0
     """Reward of a completion that can be read."""
 
     def check(self) -> None:
@@ -53,7 +49,7 @@ class Config(GroupJob):
             )
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return ToolRL as `config` describes it."""
     scored = partial(score, is_fine=config.is_fine, format_weight=config.format_weight)
     contexts = Contexts("all")
@@ -64,14 +60,14 @@ def method(config: Config) -> Method:
         )
         measure = contexts.measure(scored)
     else:
-        prepare, measure = unprepared, Gold(config.environment).measure(scored)
-        collect = within_turns(grouped(config.tasks, config.group_size), lambda step: config.turns)
-    return Method(
+        prepare, measure = no_preparation, ExpertLabels(config.environment).measure(scored)
+        collect = grouped(config.tasks, config.group_size, max_turns=lambda step: config.turns)
+    return OnPolicy(
         prepare=prepare,
         collect=collect,
         reward=partial(apply_all, terms=(Term(name="calls", measure=measure),)),
-        credit=lambda work, groups: group_relative(groups),
-        update=policy_update(clipped(), Plan()),
+        credit=lambda groups, _: group_relative(groups),
+        update=Update(loss=clipped()),
         needs=Needs(expert=True),
     )
 
@@ -84,8 +80,3 @@ def score(action: Action, wanted: Action, *, is_fine: bool, format_weight: float
     if not is_fine:
         value = 3.0 if value == 3 else -3.0
     return format_weight + value
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

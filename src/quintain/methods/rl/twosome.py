@@ -3,7 +3,7 @@
 Scores are means over the words (or tokens) of an action, so that a long action does not lose for being long.
 Advantages are over turns; a turn that takes several steps of the world is discounted as many times (its
 "duration" reward term, 1 where there is none). The updates of a step end when the KL to the sampler passes
-`most_kl`.
+`target_kl`.
 
 Differences to the official code: the critic shares the model instead of reading a frozen copy; the whole model is
 trained, where the paper trains an adapter; advantages are whitened over the turns of the step, not of a mini-batch
@@ -15,55 +15,53 @@ word that is another distribution than the one that is drawn from (see `quintain
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from quintain.config.ranges import PositiveFloat, PositiveInt, Share
 from quintain.credit.gae import gae_turns
 from quintain.credit.whiten import whitened
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
-from quintain.methods.loops.method import Method, Needs
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import grouped
-from quintain.methods.rl.parts.critic import critic
-from quintain.methods.rl.parts.ranges import RangedJob
-from quintain.methods.rl.parts.updating import Plan, policy_update
-from quintain.store.run import Run
-from quintain.training.work import Work
+from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
+from quintain.training.job import OnPolicyJob
 from quintain.types import Credit, Group, Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(RangedJob):
+class Config(OnPolicyJob):
     """Configuration of TWOSOME."""
 
     agent: str = "twosome"
     """Harness that scores whole actions by the mean of their log-probs over words."""
-    episodes: int = 32
+    episodes: PositiveInt = 32
     """Episodes of a step, each of another task."""
-    updates: int = 4
-    """Optimizer steps on the episodes of a step, at most."""
-    discount: float = 0.99
+    num_epochs: int = 4
+    discount: Share = 0.99
     """γ per step of the world."""
-    decay: float = 0.95
+    gae_lambda: Share = 0.95
     """λ of generalised advantage estimation, per turn."""
-    most_kl: float = 0.02
+    target_kl: PositiveFloat = 0.02
     """No further update of a step once the KL estimate per token is above this."""
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return TWOSOME as `config` describes it."""
 
-    def credit(work: Work, groups: Sequence[Group]) -> Credit:
-        values = critic(work, groups)
-        estimates = gae_turns(groups, values, discount=config.discount, decay=config.decay, duration=duration)
-        return whitened(estimates, unit="turn")
+    def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
+        advantages = gae_turns(
+            groups,
+            estimates.critic,
+            discount=config.discount,
+            decay=config.gae_lambda,
+            duration=duration,
+        )
+        return whitened(advantages, unit="turn")
 
     loss = combine((clipped(), 1.0), (value(), 0.5), (entropy_bonus(), 0.01))
-    plan = Plan(updates=config.updates, keeps_zeros=True, most_kl=config.most_kl)
-    return Method(
+    return OnPolicy(
         collect=grouped(config.episodes, 1),
         credit=credit,
-        update=policy_update(loss, plan),
+        update=Update(loss=loss, keeps_zeros=True, target_kl=config.target_kl),
         needs=Needs(critic=True),
     )
 
@@ -71,8 +69,3 @@ def method(config: Config) -> Method:
 def duration(turn: Turn) -> float:
     """Return how many steps of the world `turn` took."""
     return float(turn.reward_terms.get("duration", 1.0))
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

@@ -10,70 +10,70 @@ answer. Measured on smaller boxes of text (`screen`) than those of the 128 tasks
 screenshots.
 """
 
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import zip_longest
+from statistics import fmean
 
+from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.group import group_relative
+from quintain.credit.layout import outcome_of
 from quintain.curriculum.streams import Fixed
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clipped
-from quintain.methods.loops.method import Method, Needs
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import within_turns
-from quintain.methods.rl.parts.gold import Gold
-from quintain.methods.rl.parts.group_job import GroupJob
-from quintain.methods.rl.parts.selection import hard_and_diverse
-from quintain.methods.rl.parts.updating import Plan, policy_update
+from quintain.methods.method import Collector, Needs, OnPolicy, Update
+from quintain.methods.rl.parts.contexts import ExpertLabels
 from quintain.rewards.pointing import Box, Target, as_call, pointing_score
 from quintain.rewards.terms import Term, apply_all
-from quintain.store.run import Run
-from quintain.training.work import Work
-from quintain.types import Action, Group
+from quintain.training.job import GroupJob
+from quintain.types import Action, Group, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config(GroupJob):
     """Configuration of UI-R1."""
 
-    pool: int = 64
+    pool: PositiveInt = 64
     """Tasks that are tried by the starting policy."""
-    chosen: int = 32
+    chosen: PositiveInt = 32
     """Hard and different ones of them that are trained on; as many as the pool for all, and none is tried."""
-    tolerance: float = 0.0
+    tolerance: NonNegativeFloat = 0.0
     """How far from the expert's point still counts as inside, in both directions."""
-    kl: float = 0.01
+    kl_coef: NonNegativeFloat = 0.01
     """Weight of the KL (k3) to the starting policy in the loss."""
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return UI-R1 as `config` describes it."""
-    gold = Gold(config.environment)
+    gold = ExpertLabels(config.environment)
     term = Term(name="action", measure=gold.measure(partial(score, tolerance=config.tolerance)))
     reward = partial(apply_all, terms=(term,))
     chosen: list[Fixed] = []
 
-    def prepare(work: Work) -> None:
+    def prepare(collector: Collector) -> None:
         if config.chosen >= config.pool:
-            chosen.append(Fixed(work.curriculum.draw(0, config.pool), shuffle=True))
+            chosen.append(Fixed(collector.tasks(0, config.pool), shuffle=True))
             return
-        groups = reward(work.starting_groups(tasks=config.pool, size=config.group_size))
+        groups = reward(collector.starting_groups(tasks=config.pool, size=config.group_size))
         chosen.append(Fixed(hard_and_diverse(groups, kind, count=config.chosen), shuffle=True))
 
     def kind(group: Group) -> str:
         wanted = gold.actions(group.scored[0])[0]
         return as_call(wanted).tool_calls[0].name if wanted is not None else ""
 
-    def collect(work: Work, step: int) -> list[Group]:
-        return work.sampled(step, chosen[-1].draw(step, config.tasks), size=config.group_size)
+    def collect(collector: Collector, step: int) -> list[Group]:
+        tasks = chosen[-1].draw(step, config.tasks)
+        return collector.sample(step, tasks, size=config.group_size, max_turns=1)
 
-    loss = combine((clipped(), 1.0), (kl_penalty("k3"), config.kl))
-    return Method(
+    loss = combine((clipped(), 1.0), (kl_penalty("k3"), config.kl_coef))
+    return OnPolicy(
         prepare=prepare,
-        collect=within_turns(collect, lambda step: 1),
+        collect=collect,
         reward=reward,
-        credit=lambda work, groups: group_relative(groups),
-        update=policy_update(loss, Plan(keeps_zeros=True), has_reference=True),
+        credit=lambda groups, _: group_relative(groups),
+        update=Update(loss=loss, keeps_zeros=True, has_reference=True),
         needs=Needs(expert=True, reference=True),
     )
 
@@ -88,6 +88,18 @@ def score(action: Action, wanted: Action, *, tolerance: float) -> float:
     return pointing_score(as_call(action), Target(kind=call.name, box=box))
 
 
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))
+def hard_and_diverse(
+    groups: Sequence[Group], kind: Callable[[Group], Hashable], *, count: int, max_outcome: float = 0.999
+) -> list[Task]:
+    """Return up to `count` tasks whose mean outcome is below `max_outcome`, hardest first within a kind, kinds in turn.
+
+    Where no task is hard enough all of them may be taken: a selection never leaves nothing.
+    """
+    means = {id(group): fmean(map(outcome_of, group.scored)) for group in groups if group.scored}
+    tried = [group for group in groups if id(group) in means]
+    hard = [group for group in tried if means[id(group)] < max_outcome] or tried
+    kinds: dict[Hashable, list[Group]] = {}
+    for group in sorted(hard, key=lambda group: means[id(group)]):
+        kinds.setdefault(kind(group), []).append(group)
+    turns = [group for row in zip_longest(*kinds.values()) for group in row if group is not None]
+    return [group.task for group in turns[:count]]

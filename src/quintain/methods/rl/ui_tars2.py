@@ -13,56 +13,44 @@ data, judged by a validator, is left out, as is shaping by format and length. Me
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from quintain.config.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 from quintain.credit.gae import decoupled, gae_tokens, length_adaptive
 from quintain.credit.whiten import whitened
 from quintain.losses.compose import combine
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
-from quintain.methods.loops.method import Method, Needs
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import grouped
-from quintain.methods.rl.parts.critic import critic
-from quintain.methods.rl.parts.ranges import RangedJob
-from quintain.methods.rl.parts.updating import Plan, critic_first, policy_update
-from quintain.store.run import Run
-from quintain.training.work import Work
+from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
+from quintain.training.job import OnPolicyJob
 from quintain.types import Credit, Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(RangedJob):
+class Config(OnPolicyJob):
     """Configuration of the reinforcement learning of UI-TARS-2."""
 
-    episodes: int = 64
+    episodes: PositiveInt = 64
     """Episodes of a step, each of another task."""
-    critic_steps: int = 3
+    critic_steps: NonNegativeInt = 3
     """First steps in which only the value head learns."""
-    adaptive: float = 0.05
+    adaptive: PositiveFloat = 0.05
     """α of λ = 1 - 1/(α·tokens)."""
-    clip_high: float = 0.28
+    clip_high: PositiveFloat = 0.28
     """The ratio is clipped to 0.8 … 1 + this."""
-    updates: int = 2
-    """Optimizer steps on the episodes of a step."""
+    num_epochs: int = 2
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return PPO as UI-TARS-2 has it, as `config` describes it."""
 
-    def credit(work: Work, groups: Sequence[Group]) -> Credit:
-        values = critic(work, groups)
+    def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
+        values = estimates.critic
         advantages = gae_tokens(groups, values, decay=length_adaptive(config.adaptive))
         return whitened(decoupled(advantages, gae_tokens(groups, values, decay=1.0)))
 
     loss = combine((clipped(0.2, config.clip_high), 1.0), (value(), 0.5))
-    update = policy_update(loss, Plan(updates=config.updates, keeps_zeros=True))
-    return Method(
+    return OnPolicy(
         collect=grouped(config.episodes, 1),
         credit=credit,
-        update=critic_first(update, value(), steps=config.critic_steps),
+        update=Update(loss=loss, keeps_zeros=True, critic_steps=config.critic_steps, critic_loss=value()),
         needs=Needs(critic=True),
     )
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

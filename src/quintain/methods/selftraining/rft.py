@@ -3,42 +3,44 @@
 Each step samples several episodes per task with the current policy, keeps the different ones that solved the
 task (at most `keep` per task, so that easy tasks do not crowd out hard ones), and imitates them.
 
-Differences to the papers: both alternate between large collections and training from the base model; here one
-step is a small collection and one update of the running policy (the on-line limit of ReST's grow and improve).
-A step in which nothing succeeded takes no optimizer step.
+Differences to the papers: both alternate between large collections and training from the base model; by default one
+step is a small collection and one update of the running policy (the on-line limit of ReST's grow and improve), and
+`starts_over`, `num_epochs` and `num_minibatches` make it theirs. A step in which nothing succeeded takes no optimizer
+step.
 """
 
 from dataclasses import dataclass
 
+from quintain.config.ranges import PositiveInt
 from quintain.data.filters import successful, trajectories
-from quintain.data.samples import imitation_samples
 from quintain.losses.imitation import imitation
-from quintain.store.run import Run
-from quintain.training.job import Job
-from quintain.training.work import opened
+from quintain.methods.method import Rounds, Update, grouped
+from quintain.training.job import OnPolicyJob
 from quintain.types import Group, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(Job):
+class Config(OnPolicyJob):
     """Configuration of rejection sampling fine-tuning."""
 
-    tasks: int = 16
+    tasks: PositiveInt = 16
     """Tasks of a step."""
-    group_size: int = 4
+    group_size: PositiveInt = 4
     """Episodes of a task."""
-    keep: int = 2
+    keep: PositiveInt = 2
     """Successful episodes of a task that are imitated, shortest first."""
+    starts_over: bool = False
+    """Train every round from the starting policy, on what all rounds so far kept, as the papers do."""
 
 
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    with opened(config, run) as work:
-        for step in work.steps():
-            groups = work.groups(step, tasks=config.tasks, size=config.group_size)
-            kept = [trajectory for group in groups for trajectory in accepted(group, config.keep)]
-            report = work.learner.step(work.batches(imitation_samples(kept)), imitation()) if kept else None
-            work.commit(step, groups, report, {"rft/kept": float(len(kept))})
+def method(config: Config) -> Rounds:
+    """Return rejection sampling fine-tuning as `config` describes it."""
+    return Rounds(
+        collect=grouped(config.tasks, config.group_size),
+        build=lambda groups: [t for group in groups for t in accepted(group, config.keep)],
+        update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
+        starts_over=config.starts_over,
+    )
 
 
 def accepted(group: Group, keep: int) -> list[Trajectory]:

@@ -1,27 +1,30 @@
-"""Contexts to act on once: recorded episodes of the teacher, cut before each of their steps.
+"""Contexts to act on once: recorded episodes of the teacher, cut before each of their steps; and what its expert does.
 
 The teacher may have erred (`Job.mistakes`), so the expert is asked in every one of those states what is right.
 What is sampled becomes a trajectory of one turn whose prompt is the whole context, so nothing of the teacher's
-is trained on. The one rule: the environment is not asked what the action did; whoever judges it judges the
-action alone.
+is trained on. The environment is not asked what the action did; whoever judges it judges the action alone. Where the
+expert gives up, there is no answer, which is not the same as a wrong one.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from quintain.data.filters import has_succeeded
 from quintain.data.samples import since_segment
-from quintain.errors import DataError
-from quintain.methods.rl.parts.gold import Gold, calls_of
+from quintain.environments.catalog import find
+from quintain.environments.protocol import Environment, Expert, advance, begin
+from quintain.errors import DataError, EnvironmentFault
+from quintain.methods.method import Collector
 from quintain.rewards.terms import Measure
 from quintain.rewards.tool_match import match_score
 from quintain.rollout.episode import Prefix
 from quintain.rollout.replay import every_turn
-from quintain.training.work import Work
-from quintain.types import Action, Group, Trajectory, Turn
+from quintain.rollout.stepper import Stepper
+from quintain.types import Action, Failure, Group, ToolCall, Trajectory, Turn
 
 Keep = Literal["process", "outcome", "both", "all"]
 
@@ -35,16 +38,16 @@ class Contexts:
         self.wanted: dict[str, Action] = {}
         """context id → what the expert does there"""
 
-    def prepare(self, work: Work) -> None:
-        """Take the demonstrations of `work` apart; steps at which the expert gives up are left out.
+    def prepare(self, collector: Collector) -> None:
+        """Take the demonstrations of `collector` apart; steps at which the expert gives up are left out.
 
         Raises:
             DataError: none of their steps is kept.
         """
-        gold = Gold(work.job.environment)
-        episodes = [t for t in work.demonstrations() if t.turns]
-        prefixes = every_turn(work.rollout.walks(episodes))
-        steps = [(t, number, right) for t in episodes for number, right in enumerate(gold.actions(t))]
+        labels = ExpertLabels(collector.environment)
+        episodes = [t for t in collector.demonstrations() if t.turns]
+        prefixes = every_turn(collector.walks(episodes))
+        steps = [(t, number, right) for t in episodes for number, right in enumerate(labels.actions(t))]
         for (episode, number, right), prefix in zip(steps, prefixes, strict=True):
             if right is not None and is_kept(episode, number, right, self.keep):
                 name = f"{episode.task.id}@{number}"
@@ -55,26 +58,18 @@ class Contexts:
                 f"contexts from {len(episodes)} demonstrations: got none; raise demonstrations, or keep all steps"
             )
 
-    def collect(self, work: Work, step: int, *, tasks: int, size: int) -> list[Group]:
-        """Return `size` actions on each of the `tasks` contexts of `step`, recorded in the journal."""
-        order = np.random.default_rng(work.seed("contexts", step)).permutation(len(self.prefixes))
+    def collect(self, collector: Collector, step: int, *, tasks: int, size: int) -> list[Group]:
+        """Return `size` actions on each of the `tasks` contexts of `step`; the journal has them as branches."""
+        order = np.random.default_rng(collector.seed("contexts", step)).permutation(len(self.prefixes))
         chosen = [self.prefixes[place] for place in order[:tasks]]
-        usual, groups = work.rollout.limits, dict[str, Group]()
-        try:
-            for length in sorted({len(prefix.turns) for prefix in chosen}):
-                work.rollout.limits = replace(usual, max_turns=length + 1)
-                same = [prefix for prefix in chosen if len(prefix.turns) == length]
-                for group in work.rollout.continuations(same, size=size, seed=work.seed("step", step)):
-                    groups[group.task.id] = replace(
-                        group, trajectories=tuple(single(t, length) for t in group.trajectories)
-                    )
-        finally:
-            work.rollout.limits = usual
-        found = [groups[prefix.task.id] for prefix in chosen]
-        trajectories = [t for group in found for t in group.trajectories]
-        work.run.append(trajectories, step=step)
-        work.count(trajectories)
-        return found
+        groups: dict[str, Group] = {}
+        for length in sorted({len(prefix.turns) for prefix in chosen}):
+            same = [prefix for prefix in chosen if len(prefix.turns) == length]
+            for group in collector.continue_from(step, same, size=size, max_turns=length + 1):
+                groups[group.task.id] = replace(
+                    group, trajectories=tuple(single(t, length) for t in group.trajectories)
+                )
+        return [groups[prefix.task.id] for prefix in chosen]
 
     def measure(self, score: Callable[[Action, Action], float]) -> Measure:
         """Return the measure of `score`(action, the expert's) of an action on a context."""
@@ -109,3 +104,65 @@ def single(trajectory: Trajectory, number: int) -> Trajectory:
     stream = [i for t in before for i in (*t.prompt_ids, *t.completion.token_ids)]
     whole = replace(turn, prompt_ids=(*stream, *turn.prompt_ids), starts_segment=True)
     return replace(trajectory, turns=(whole,))
+
+
+TIMEOUT = 60.0
+"""Seconds that carrying out an episode may take."""
+
+
+class ExpertLabels:
+    """The expert's actions: ``ExpertLabels("guess").actions(trajectory)`` has one for each turn, None where it gave up."""
+
+    def __init__(self, environment: str) -> None:
+        self.make_environment = find(environment)
+        self._stepper = Stepper(timeout=TIMEOUT)
+        self._environment: Environment | None = None
+
+    def actions(self, trajectory: Trajectory) -> list[Action | None]:
+        """Return what the expert would have done before each turn of `trajectory`."""
+        if self._environment is None:
+            self._environment = self.make_environment()
+        (found,) = self._stepper.run([partial(replay, self._environment, trajectory)])
+        if isinstance(found, Failure):
+            self._environment = None
+            return [None] * len(trajectory.turns)
+        return found
+
+    def measure(self, score: Callable[[Action, Action], float]) -> Measure:
+        """Return the measure of the mean `score`(action, the expert's) over the turns, each at its turn.
+
+        A turn without an answer of the expert is a failure of the judge.
+        """
+
+        def measured(trajectory: Trajectory) -> Sequence[float]:
+            num = max(len(trajectory.turns), 1)
+            return [
+                score(turn.action, gold) / num if gold is not None else float("nan")
+                for turn, gold in zip(trajectory.turns, self.actions(trajectory), strict=True)
+            ]
+
+        return measured
+
+
+def replay(environment: Environment, trajectory: Trajectory) -> list[Action | None]:
+    """Return the expert's action before each turn of `trajectory`, which is carried out in `environment`."""
+    begin(environment, trajectory.task)
+    found: list[Action | None] = []
+    for turn in trajectory.turns:
+        found.append(ask_expert(environment))
+        advance(environment, turn.action)
+    return found
+
+
+def ask_expert(environment: Environment) -> Action | None:
+    """Return the expert's action, None where it gives up."""
+    assert isinstance(environment, Expert), "refused at start where there is no expert"
+    try:
+        return environment.expert_action()
+    except EnvironmentFault:
+        return None
+
+
+def calls_of(action: Action) -> tuple[ToolCall, ...]:
+    """Return the tool calls of `action`; its text as a call without arguments where there are none."""
+    return action.tool_calls or ((ToolCall(name=action.text),) if action.text else ())

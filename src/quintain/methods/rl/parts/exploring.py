@@ -2,23 +2,19 @@
 
 Try-all and ε-greedy of "LLMs are Greedy Agents" (arXiv 2504.16078), around any harness. Where an action is forced, the
 policy chooses, by its own odds, among what is admitted: the legal actions it did not try yet, or one that was drawn.
-The one rule: what is recorded are the tokens of that action with the policy's own log-probs, so that it is learned from
+What is recorded are the tokens of that action with the policy's own log-probs, so that it is learned from
 as if the policy had taken it; evaluations force nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from random import Random
 
 from quintain.agents.deliberation import Deliberation
 from quintain.agents.protocol import Agent, Brief, Prompt
 from quintain.engines.protocol import Candidates
-from quintain.methods.loops.method import Collect
-from quintain.training.work import Work
-from quintain.types import Action, Completion, Group, Observation, derive_seed
+from quintain.types import Action, Completion, Observation, derive_seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,26 +69,3 @@ class ExploringSession(Deliberation):
             return untried
         rng = Random(derive_seed("exploring", self._brief.task.seed, self._turn))
         return (rng.choice(self._legal),) if rng.random() < self._settings.epsilon else ()
-
-
-def explored(collect: Collect, *, tries_all: bool, epsilon: float) -> Collect:
-    """Return `collect` with an agent that is made to explore; evaluations keep theirs."""
-    if not tries_all and not epsilon:
-        return collect
-
-    def exploring(work: Work, step: int) -> list[Group]:
-        with _agent(work, Exploring(agent=work.rollout.agent, tries_all=tries_all, epsilon=epsilon)):
-            return collect(work, step)
-
-    return exploring
-
-
-@contextmanager
-def _agent(work: Work, agent: Agent) -> Generator[None]:
-    """Let the episodes of `work` be those of `agent` meanwhile."""
-    usual = work.rollout.agent
-    work.rollout.agent = agent
-    try:
-        yield
-    finally:
-        work.rollout.agent = usual

@@ -1,34 +1,46 @@
-"""Where a run's policy comes from: a folder, a hub id, or a tiny model made for the environment.
+"""Where a run's policy comes from: a folder, a hub id, or a tiny model made for the environment; and its warm start.
 
-A tiny model knows no language: its tokenizer is trained on what the environment writes, its weights are drawn
-from the seed. The one rule: the policy a run starts from is saved in the run, so that resuming and evaluating
-need nothing from outside.
+A tiny model knows no language: its tokenizer is trained on what the environment writes, its weights are drawn from
+the seed. Before training it may imitate demonstrations, so that it knows how an action is written. The teacher is the
+environment's expert; where there is none, random valid actions teach the form of an action and nothing about the
+task. Few epochs over many demonstrations beat many over few: both solve as many tasks, but the first still tries
+things, and learns from them. The policy a run starts from is saved in the run, so that resuming and evaluating need
+nothing from outside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl
 
 from quintain.agents.catalog import AUTO, build
 from quintain.agents.protocol import Agent
 from quintain.curriculum.streams import Uniform
+from quintain.data.pack import micro_batches
+from quintain.data.samples import imitation_samples
 from quintain.environments.baselines import random_action, telling
 from quintain.environments.boundary import asked, spec_of, tasks_of
 from quintain.environments.noisy import noisy
 from quintain.environments.protocol import Environment, Expert, Factory
 from quintain.errors import ConfigError, UsageError, suggestion
+from quintain.losses.imitation import imitation
 from quintain.models.load import load
 from quintain.models.tiny import SIZES, build_tiny
 from quintain.rollout.collect import Limits, OnEpisode, Rollout
 from quintain.rollout.policies import Demonstrator
+from quintain.store.run import Run
 from quintain.text.chat import Chat
 from quintain.text.parse import write_tool_calls
 from quintain.text.tokenizer import SPANS, train_tokenizer
 from quintain.training.corpus import corpus
+from quintain.training.job import Job
+from quintain.training.learner import Learner, Optimization
+from quintain.training.policies import find_device
+from quintain.training.progress import Display
+from quintain.training.updating import epoch_batch, num_batches
 from quintain.types import Action, Observation, Trajectory, derive_seed
 
 if TYPE_CHECKING:
@@ -37,6 +49,7 @@ if TYPE_CHECKING:
 
 FUMBLES = 0.15
 """Share of a form teacher's tool calls that cannot be read."""
+DEMONSTRATIONS_PER_UPDATE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +81,7 @@ def new_model(spec: str) -> NewModel | None:
     return NewModel(size, tokens)
 
 
-def new_policy(
+def make_start(
     model: str, make_environment: Factory, *, seed: int
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return the model and tokenizer that `model` names: a new one (`new_model`), a folder or a hub id."""
@@ -86,7 +99,7 @@ def new_tokenizer(
     return train_tokenizer(corpus(make_environment, seed), tokens=tokens)
 
 
-def harness(
+def build_agent(
     tokenizer: PreTrainedTokenizerBase,
     make_environment: Factory,
     *,
@@ -99,6 +112,17 @@ def harness(
     return asked(
         make_environment,
         lambda environment: build(agent, chat, environment, temperature=temperature, max_tokens=max_tokens),
+    )
+
+
+def harness(job: Job, tokenizer: PreTrainedTokenizerBase, make_environment: Factory) -> Agent:
+    """Return the harness that the policy of `job` acts through in the environment."""
+    return build_agent(
+        tokenizer,
+        make_environment,
+        temperature=job.temperature,
+        max_tokens=job.max_turn_tokens,
+        agent=job.agent,
     )
 
 
@@ -165,3 +189,57 @@ def demonstrate(
     finally:
         rollout.close()
     return [trajectory for group in groups for trajectory in group.scored]
+
+
+def load_demonstrations(
+    job: Job, make_environment: Factory, tokenizer: PreTrainedTokenizerBase, run: Run, display: Display
+) -> list[Trajectory]:
+    """Return the episodes of the teacher, recorded in the journal by a new run; a resumed one repeats them exactly."""
+    display.phase("demonstrations", job.demonstrations)
+    trajectories = demonstrate(
+        harness(job, tokenizer, make_environment),
+        make_environment,
+        count=job.demonstrations,
+        seed=job.seed,
+        mistakes=job.mistakes,
+        on_episode=lambda _: display.advance(),
+    )
+    if run.next_step == 0:
+        run.append(trajectories, step=0, phase="demonstrations")
+    return trajectories
+
+
+def warm_start(model: PreTrainedModel, trajectories: list[Trajectory], job: Job, *, display: Display) -> None:
+    """Train `model` to write what is written in `trajectories`, at a learning rate that falls to 0."""
+    learner = Learner(model, Optimization(learning_rate=job.imitation_rate, temperature=job.temperature))
+    device = model.device
+    model.to(cast("Any", find_device(job.device)))
+    updates = Imitation(learner, trajectories, job)
+    display.phase("warm start", updates.total)
+    for _ in updates.run(falls=True):
+        display.advance()
+    model.to(cast("Any", device))
+
+
+class Imitation:
+    """Passes over demonstrations: ``for number in Imitation(learner, trajectories, job).run(): ...``."""
+
+    def __init__(self, learner: Learner, trajectories: Sequence[Trajectory], job: Job) -> None:
+        self.samples = imitation_samples(
+            trajectories, is_left_out=lambda turn: turn.action.error is not None
+        )
+        self.total = job.imitation_epochs * num_batches(len(self.samples), DEMONSTRATIONS_PER_UPDATE)
+        """updates in all passes"""
+        self._learner, self._job = learner, job
+
+    def run(self, *, falls: bool = False) -> Iterator[int]:
+        """Make the updates and yield the number of each; the learning rate `falls` to 0, or stays."""
+        seed = (self._job.seed, "warm-up")
+        for update in range(self.total):
+            chosen = epoch_batch(len(self.samples), DEMONSTRATIONS_PER_UPDATE, update, seed)
+            if chosen:
+                batches = micro_batches(
+                    [self.samples[i] for i in chosen], max_tokens=self._job.micro_tokens
+                )
+                self._learner.step(batches, imitation(), rate_scale=1 - update / self.total if falls else 1.0)
+            yield update

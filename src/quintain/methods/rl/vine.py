@@ -12,17 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from quintain.config.ranges import PositiveInt
 from quintain.credit.layout import outcome_of, scored
 from quintain.credit.step_value import return_from, step_value
 from quintain.losses.policy import clipped
-from quintain.methods.loops.method import Method, Needs
-from quintain.methods.loops.on_policy import train as train_by
-from quintain.methods.rl.parts.collecting import grouped
-from quintain.methods.rl.parts.group_job import GroupJob
-from quintain.methods.rl.parts.updating import Plan, policy_update
+from quintain.methods.method import Branch, Branches, Collector, Needs, OnPolicy, Update, grouped
 from quintain.rollout.replay import every_turn
-from quintain.store.run import Run
-from quintain.training.work import Work
+from quintain.training.job import GroupJob
 from quintain.types import Group, derive_seed
 
 
@@ -30,50 +26,54 @@ from quintain.types import Group, derive_seed
 class Config(GroupJob):
     """Configuration of VinePPO."""
 
-    tasks: int = 4
+    tasks: PositiveInt = 4
     """Tasks of a step."""
     group_size: int = 4
     """Episodes of a task."""
-    rollouts: int = 3
+    rollouts: PositiveInt = 3
     """Episodes that are continued from each state."""
-    updates: int = 2
-    """Optimizer steps on the episodes of a step."""
+    num_epochs: int = 2
 
 
-def method(config: Config) -> Method:
+def method(config: Config) -> OnPolicy:
     """Return VinePPO as `config` describes it."""
-    return Method(
+    return OnPolicy(
         collect=grouped(config.tasks, config.group_size),
-        credit=lambda work, groups: step_value(groups, state_values(work, groups, config.rollouts)),
-        update=policy_update(clipped(), Plan(updates=config.updates)),
+        branch=continue_turns(config.rollouts),
+        credit=lambda groups, estimates: step_value(groups, state_values(groups, estimates.branches)),
+        update=Update(loss=clipped()),
         needs=Needs(snapshots=True),
     )
 
 
-def state_values(work: Work, groups: Sequence[Group], rollouts: int) -> list[list[float]]:
+def continue_turns(rollouts: int) -> Branch:
+    """Return what continues every scored trajectory from before each of its turns but the first, `rollouts` times."""
+
+    def branch(collector: Collector, step: int, groups: Sequence[Group]) -> Branches:
+        trajectories = scored(groups)
+        places = [(i, n) for i, t in enumerate(trajectories) for n in range(1, len(t.turns))]
+        if not places:
+            return {}
+        prefixes = every_turn(collector.walks(trajectories), first=1)
+        seed = derive_seed("values", trajectories[0].seed)
+        found = collector.continue_from(step, prefixes, size=rollouts, seed=seed)
+        return dict(zip(places, found, strict=True))
+
+    return branch
+
+
+def state_values(groups: Sequence[Group], branches: Branches) -> list[list[float]]:
     """Return the value of the state before each turn of each scored trajectory of `groups`, in order.
 
-    A state that no continuation of succeeded in running has the return that was seen from it.
+    It is the mean return of the episodes in `branches` that were continued from there; a state that no continuation of
+    succeeded in running has the return that was seen from it. The first state has the mean of the group.
     """
-    trajectories = scored(groups)
-    if not trajectories:
-        return []
     first = {id(t): fmean(map(outcome_of, group.scored)) for group in groups for t in group.scored}
-    prefixes = every_turn(work.rollout.walks(trajectories), first=1)
-    seed = derive_seed("values", trajectories[0].seed)
-    found = iter(work.rollout.continuations(prefixes, size=rollouts, seed=seed) if prefixes else [])
     values: list[list[float]] = []
-    for trajectory in trajectories:
+    for place, trajectory in enumerate(scored(groups)):
         own = [first[id(trajectory)]]
         for number in range(1, len(trajectory.turns)):
-            group = next(found)
-            work.count(group.trajectories, num_known=number)
-            returns = [return_from(t, number) for t in group.scored]
+            returns = [return_from(t, number) for t in branches[place, number].scored]
             own.append(fmean(returns) if returns else return_from(trajectory, number))
         values.append(own)
     return values
-
-
-def train(config: Config, run: Run) -> None:
-    """Train until `config.steps`, continuing where `run` was left."""
-    train_by(config, run, method(config))

@@ -1,7 +1,7 @@
 """Where a run is evaluated: in its own environment, or in another that it never trains on.
 
-The other asks whether what was learned holds where things differ: larger screens, other rooms, a new shop. The one
-rule: the policy acts there as it learned to; where it could not, the run is refused before anything is sampled.
+The other asks whether what was learned holds where things differ: larger screens, other rooms, a new shop. The policy
+acts there as it learned to; where it could not, the run is refused before anything is sampled.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from quintain.environments.protocol import Factory
 from quintain.errors import ConfigError, UsageError
 from quintain.rollout.collect import Rollout
 from quintain.training.job import Job
-from quintain.training.policy import harness, new_model
+from quintain.training.start import harness, new_model
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-def examiner(job: Job, rollout: Rollout, tokenizer: PreTrainedTokenizerBase) -> Rollout:
+def make_evaluator(job: Job, rollout: Rollout, tokenizer: PreTrainedTokenizerBase) -> Rollout:
     """Return what plays the evaluations of `job`: `rollout` itself, or another in `eval_environment`."""
     if not job.eval_environment:
         return rollout
     limits = replace(rollout.limits, has_state_keys=False)
-    agent = checked_examination(job, tokenizer)
+    agent = checked_evaluation(job, tokenizer)
     return Rollout(agent, find(job.eval_environment), rollout.engine, limits=limits)
 
 
-def checked_examination(job: Job, tokenizer: PreTrainedTokenizerBase) -> Agent:
+def checked_evaluation(job: Job, tokenizer: PreTrainedTokenizerBase) -> Agent:
     """Return the harness of the evaluations of `job`, which has an `eval_environment`.
 
     Raises:
         ConfigError: a policy that learns in `environment` cannot act in `eval_environment`: another harness, or a new
             model and no tool that it learns to call.
     """
-    learned = _harness(job, find(job.environment), tokenizer)
+    learned = harness(job, tokenizer, find(job.environment))
     where = f"eval_environment: got {job.eval_environment} for a run in {job.environment}"
     try:
-        agent = _harness(job, find(job.eval_environment), tokenizer)
+        agent = harness(job, tokenizer, find(job.eval_environment))
     except UsageError as error:
         raise ConfigError(f"{where}; {error}") from error
     forms = [type(innermost(each)).__name__ for each in (learned, agent)]
@@ -63,10 +63,6 @@ def innermost(agent: Agent) -> Agent:
     while (inner := getattr(agent, "agent", None)) is not None:
         agent = inner
     return agent
-
-
-def _harness(job: Job, make: Factory, tokenizer: PreTrainedTokenizerBase) -> Agent:
-    return harness(tokenizer, make, temperature=job.temperature, agent=job.agent)
 
 
 def _tools(make: Factory) -> set[str]:

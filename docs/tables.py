@@ -1,0 +1,92 @@
+"""Write the tables of methods into README, docs and navigation from `quintain.methods.table`.
+
+    python docs/tables.py [--check]
+
+Each stands between two marks in its file. With --check nothing is written, and the exit status says whether all are
+current.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from quintain.methods.table import TABLE, Entry
+
+ROOT = Path(__file__).resolve().parents[1]
+STATES = ("works", "partial")
+
+
+def told() -> list[Entry]:
+    """Return the entries that have a page."""
+    return [entry for entry in TABLE if entry.page]
+
+
+def readme_lines() -> Iterator[str]:
+    """Yield the table of README.md: the methods of a section by state."""
+    yield "| methods | names | state |"
+    yield "|---|---|---|"
+    for section in sections():
+        for state in STATES:
+            found = [e for e in told() if (e.section, e.state) == (section, state)]
+            if found:
+                names = " ".join(f"[`{e.name}`](docs/methods/{e.name}.md)" for e in found)
+                yield f"| {section[:1].lower() + section[1:]} | {names} | {state} |"
+
+
+def index_lines() -> Iterator[str]:
+    """Yield the tables of docs/methods/index.md: a section, and what each method is about."""
+    for section in sections():
+        yield f"## {section}"
+        yield ""
+        yield "| method | what it is about | against |"
+        yield "|---|---|---|"
+        for e in told():
+            if e.section == section:
+                yield f"| [`{e.name}`]({e.name}.md) | {e.about} | {e.against} |"
+        yield ""
+
+
+def navigation_lines() -> Iterator[str]:
+    """Yield the entries of mkdocs.yml."""
+    for e in sorted(told(), key=lambda e: e.page.lower()):
+        yield f"      - {e.page}: methods/{e.name}.md"
+
+
+def sections() -> list[str]:
+    """Return the sections in order of their first entries."""
+    return list(dict.fromkeys(e.section for e in told()))
+
+
+def replaced(text: str, lines: Iterator[str], marks: tuple[str, str]) -> str:
+    """Return `text` with `lines` between the two marks."""
+    begin, end = marks
+    before, _, rest = text.partition(begin + "\n")
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n" + "".join(line + "\n" for line in lines) + end + after
+
+
+def main(argv: list[str]) -> int:
+    """Write the tables, or check them."""
+    marks = ("<!-- methods -->", "<!-- /methods -->")
+    plan = (
+        ("README.md", readme_lines(), marks),
+        ("docs/methods/index.md", index_lines(), marks),
+        ("mkdocs.yml", navigation_lines(), ("      # methods", "      # /methods")),
+    )
+    stale: list[str] = []
+    for name, lines, (begin, end) in plan:
+        text = (ROOT / name).read_text(encoding="utf-8")
+        wanted = replaced(text, lines, (begin, end))
+        if wanted == text:
+            continue
+        stale.append(name)
+        if "--check" not in argv:
+            (ROOT / name).write_text(wanted, encoding="utf-8")
+    if stale and "--check" in argv:
+        print(f"stale tables in {', '.join(stale)}: run python docs/tables.py", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

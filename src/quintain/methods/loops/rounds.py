@@ -1,0 +1,62 @@
+"""The loop of rounds: collect with the policy → build a data set of it → train on that offline → evaluate, again.
+
+A step of the run is a round. A round that starts over trains from the starting weights on the data of all rounds so
+far, which a resumed run builds again from its journal.
+"""
+
+from quintain.data.samples import imitation_samples
+from quintain.data.seats import separated
+from quintain.methods.loops.requirements import refuse_environment
+from quintain.methods.method import Rounds
+from quintain.rollout.collect import Limits
+from quintain.store.run import Run
+from quintain.training.collector import recorded_groups
+from quintain.training.context import opened
+from quintain.training.job import Job
+from quintain.training.updating import learn_in_epochs
+from quintain.types import Trajectory
+
+
+def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
+    """Train by `method` for ``job.steps`` rounds, continuing where `run` was left."""
+    needs = method.needs
+    refuse_environment(job, needs)
+    limits = Limits(has_state_keys=needs.state_keys)
+    with opened(job, run, has_critic=needs.critic, policies=needs.policies, limits=limits) as context:
+        built: list[Trajectory] = []
+        for past in range(1, run.next_step):
+            groups = recorded_groups(run, past)
+            method.state.update(groups)
+            built += method.build(method.reward(separated(groups)))
+        for row in run.metrics():
+            method.state.observe(row)
+        for step in context.steps():
+            groups = method.collect(context.collector, step)
+            method.state.update(groups)
+            chosen = list(method.build(method.reward(separated(groups))))
+            built += chosen
+            if method.starts_over:
+                context.policies.main.start_over()
+            data = built if method.starts_over else chosen
+            report = (
+                learn_in_epochs(
+                    context.policies, imitation_samples(data), method.update, job,
+                    step=step, seed=context.seed("round", step),
+                )
+                if data
+                else None
+            )  # fmt: skip
+            row = context.measure(
+                groups,
+                report,
+                {"data/kept": float(len(chosen)), **method.measure(groups, context.collector.decode)},
+            )
+            row |= context.serve_weights()
+            row |= context.clock()
+            row |= context.evaluate(step) if context.is_due(step) else {}
+            row |= context.judge(step, row)
+            context.record(step, row)
+            method.state.observe(row)
+            if context.is_due(step):
+                context.save(step)
+            context.show(step, row)

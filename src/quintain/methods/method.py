@@ -1,0 +1,351 @@
+"""What a method is: the values that its file fills in, and the loop that they stand in.
+
+A method's file has a frozen dataclass `Config` and a function ``method(config)`` that returns one of four values:
+
+- `OnPolicy`: collect → reward → keep → credit → update, with the policy as it is at every step;
+- `Offline`: a data set of samples or preference pairs → update;
+- `Rounds`: collect → build data → train on it offline, again;
+- `Replay`: collect → buffer → updates of the critics → updates of the policy.
+
+The loops stand in `quintain.methods.loops`. A field that a method leaves out does nothing. Whatever a method remembers
+from step to step is a fold over recorded episodes and metrics (`State`), so that a resumed run knows what the first
+one knew. Nothing here imports torch: the flags of a method are read from its `Config` without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from quintain.credit.layout import is_constant, outcome_of
+from quintain.errors import UsageError
+from quintain.training.job import PolicySpec
+from quintain.training.update import Update
+from quintain.types import NOTHING, Credit, Group, Pair, Task, Trajectory
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from quintain.agents.protocol import Agent
+    from quintain.credit.gae import Critic
+    from quintain.rollout.episode import Prefix
+    from quintain.rollout.replay import Walk
+
+    TokenArrays = Sequence[Sequence[NDArray[np.floating]]]
+
+
+class Collector(Protocol):
+    """Where a method's episodes come from; everything that is sampled is recorded in the journal first."""
+
+    environment: str
+    """spec of the training environment"""
+
+    def seed(self, *parts: int | str) -> int:
+        """Return the seed of the run that `parts` name."""
+        ...
+
+    def tasks(self, step: int, count: int) -> list[Task]:
+        """Return the `count` training tasks of `step`."""
+        ...
+
+    def sample(
+        self,
+        step: int,
+        tasks: Sequence[Task],
+        *,
+        size: int,
+        max_turns: int | None = None,
+        agent: Callable[[Agent], Agent] | None = None,
+    ) -> list[Group]:
+        """Return `size` episodes of each of `tasks`; `agent` wraps the harness for these episodes alone."""
+        ...
+
+    def continue_from(
+        self,
+        step: int,
+        prefixes: Sequence[Prefix],
+        *,
+        size: int,
+        seed: int | None = None,
+        max_turns: int | None = None,
+        phase: str = "branch",
+    ) -> list[Group]:
+        """Return `size` ways on from each of `prefixes`, as whole episodes."""
+        ...
+
+    def walks(self, trajectories: Sequence[Trajectory]) -> list[Walk]:
+        """Carry out recorded episodes again, to continue them at any of their turns."""
+        ...
+
+    def demonstrations(self) -> list[Trajectory]:
+        """Return the episodes of the teacher; a resumed run repeats them exactly."""
+        ...
+
+    def starting_groups(self, *, tasks: int, size: int) -> list[Group]:
+        """Return `size` episodes of each of `tasks` tasks by the starting policy, sampled once in a run."""
+        ...
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Return the text of `token_ids`, in the tokenizer of the policy."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What a method asks of the run: ``Needs(critic=True)``. What is missing is refused before the first episode."""
+
+    critic: bool = False
+    """a value head on the policy, whose values the credit reads"""
+    reference: bool = False
+    """the frozen starting policy, as the policy ``reference``"""
+    others: Mapping[str, PolicySpec] = NOTHING
+    """more policies beside the main one, by name"""
+    reference_logprobs: bool = False
+    """log-probs of the sampled tokens under the policy ``reference``, which the credit reads"""
+    state_keys: bool = False
+    """an environment that can recognise its states"""
+    turn_rewards: bool = False
+    """rewards before the last turn"""
+    snapshots: bool = False
+    """an environment that can be brought back to an earlier state"""
+    expert: bool = False
+    """an environment that knows a good next action"""
+    tools: bool = False
+    """an environment with tools, whose calls are counted"""
+    legal_actions: bool = False
+    """an environment that lists its legal actions"""
+
+    @property
+    def policies(self) -> dict[str, PolicySpec]:
+        """The policies beside the main one, by name."""
+        reference = {"reference": PolicySpec()} if self.reference or self.reference_logprobs else {}
+        return {**reference, **self.others}
+
+
+Branches = Mapping[tuple[int, int], Group]
+"""(number of the scored trajectory, number of its turn) → episodes that were continued from before that turn"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimates:
+    """What is known of the kept episodes of a step when credit is assigned, in the order of `scored` trajectories."""
+
+    values: Critic | None = None
+    """of the critic, before it is trained on them; None without ``Needs(critic=True)``"""
+    reference: TokenArrays | None = None
+    """log-probs of the sampled tokens under the reference; None without ``Needs(reference_logprobs=True)``"""
+    branches: Branches = NOTHING  # type: ignore[assignment] # pyright: ignore[reportAssignmentType]
+    """what `OnPolicy.branch` returned"""
+
+    @property
+    def critic(self) -> Critic:
+        """The values of the critic; an error names the field that asks for one."""
+        if self.values is None:
+            raise UsageError("values of a critic: got none; say needs=Needs(critic=True) in the method")
+        return self.values
+
+
+class State(Protocol):
+    """What a method knows from earlier steps, such as how often a state was visited."""
+
+    def update(self, groups: Sequence[Group]) -> None:
+        """Take in the recorded groups of the next step, before they are rewarded."""
+        ...
+
+    def observe(self, metrics: Mapping[str, float]) -> None:
+        """Take in the metrics of a step that is done."""
+        ...
+
+
+class Folds:
+    """Several states as one; those that are None are left out: ``Folds(visits, None)``.
+
+    A part may have `update`, `observe` or both.
+    """
+
+    def __init__(self, *parts: Any) -> None:
+        self.parts = [part for part in parts if part is not None]
+
+    def update(self, groups: Sequence[Group]) -> None:
+        """Let every part take in the recorded groups of the next step."""
+        for part in self.parts:
+            if hasattr(part, "update"):
+                part.update(groups)
+
+    def observe(self, metrics: Mapping[str, float]) -> None:
+        """Let every part take in the metrics of a step that is done."""
+        for part in self.parts:
+            if hasattr(part, "observe"):
+                part.observe(metrics)
+
+
+Collect = Callable[[Collector, int], list[Group]]
+"""(collector, step) → the episodes of the step"""
+Change = Callable[[Sequence[Group]], Sequence[Group]]
+"""groups → groups with other rewards, or fewer groups"""
+Branch = Callable[[Collector, int, Sequence[Group]], Branches]
+"""(collector, step, kept groups) → episodes that continue theirs"""
+Assign = Callable[[Sequence[Group], Estimates], Credit]
+"""(kept groups, estimates) → how much each sampled token mattered"""
+Measure = Callable[[Sequence[Group], Callable[[Sequence[int]], str]], Mapping[str, float]]
+"""(sampled groups, decode) → metrics of the method's own"""
+
+
+def same_groups(groups: Sequence[Group]) -> Sequence[Group]:
+    """Return `groups`: rewards and filters that change nothing."""
+    return groups
+
+
+def no_preparation(_: Collector) -> None:
+    """Do nothing before the first step."""
+
+
+def no_branches(_: Collector, __: int, ___: Sequence[Group]) -> Branches:
+    """Continue no episode."""
+    return {}
+
+
+def no_metrics(_: Sequence[Group], __: Callable[[Sequence[int]], str]) -> Mapping[str, float]:
+    """Measure nothing of the method's own."""
+    return NOTHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnPolicy:
+    """Sample with the policy as it is, learn from it, again: ``OnPolicy(collect=…, credit=…, update=Update(…))``."""
+
+    collect: Collect
+    credit: Assign
+    update: Update
+    reward: Change = same_groups
+    keep: Change = same_groups
+    branch: Branch = no_branches
+    needs: Needs = Needs()
+    prepare: Callable[[Collector], None] = no_preparation
+    """is called once before the first step, also by a resumed run"""
+    state: State = field(default_factory=Folds)
+    measure: Measure = no_metrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offline:
+    """Learn from a data set that is there before the first step: ``Offline(data=…, update=Update(loss=imitation()))``."""
+
+    data: Callable[[Collector], Sequence[Trajectory] | Sequence[Pair]]
+    """the data set; called once, also by a resumed run, which must get the same"""
+    update: Update
+    """its epochs and minibatches are not read: a step is one batch of `batch_size`, in an order of each epoch's own"""
+    batch_size: int = 32
+    """trajectories, or pairs, of a step"""
+    draws_anew: bool = False
+    """draw every step's batch from all the data, instead of going through it in epochs"""
+    lr_schedule: Callable[[int], float] = lambda _: 1.0
+    """factor on the learning rate at a step, from 1"""
+    needs: Needs = Needs()
+    metrics: Callable[[Sequence[Trajectory] | Sequence[Pair]], Mapping[str, float]] = lambda _: NOTHING
+    has_warm_start: bool = True
+    """whether the demonstrations are imitated before training, where the configuration says so"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounds:
+    """Collect with the policy, build a data set of it, train on that, again: ``Rounds(collect=…, build=…, update=…)``.
+
+    A step of the run is a round.
+    """
+
+    collect: Collect
+    build: Callable[[Sequence[Group]], Sequence[Trajectory]]
+    """episodes of the round → what is imitated"""
+    update: Update
+    starts_over: bool = False
+    """whether each round trains from the starting weights, on the data of all rounds so far (ReST-EM, STaR)"""
+    needs: Needs = Needs()
+    reward: Change = same_groups
+    state: State = field(default_factory=Folds)
+    measure: Measure = no_metrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayBuffer:
+    """Episodes that are learned from more than once: ``ReplayBuffer(capacity=512, batch_size=32)``."""
+
+    capacity: int = 1024
+    """episodes; the oldest leave first"""
+    batch_size: int = 32
+    """episodes of one update"""
+    fresh_share: float = 0.0
+    """share of a batch that comes from the newest step"""
+    min_size: int = 1
+    """episodes before the first update"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CriticUpdate:
+    """One kind of update of a policy on episodes from the buffer: ``CriticUpdate(policy="critic", num_updates=4, …)``."""
+
+    policy: str
+    """the policy that learns"""
+    target: Callable[[Sequence[Group], Mapping[str, Critic]], Credit]
+    """(episodes of the batch, values by name of the policies that have a value head) → advantages and returns"""
+    update: Update
+    num_updates: int = 1
+    """updates of a step"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """Learn from a buffer of earlier episodes: critics first, then the policy.
+
+    Each step collects, then makes the updates of `updates` in order; policies that follow another (target networks)
+    move after every update of it. The buffer is what the journal says was collected: a resumed run rebuilds it.
+    """
+
+    collect: Collect
+    buffer: ReplayBuffer
+    updates: Sequence[CriticUpdate]
+    needs: Needs = Needs()
+    reward: Change = same_groups
+    state: State = field(default_factory=Folds)
+    measure: Measure = no_metrics
+
+
+Method = OnPolicy | Offline | Rounds | Replay
+
+
+def grouped(
+    tasks: int,
+    size: int,
+    *,
+    max_turns: Callable[[int], int | None] = lambda _: None,
+    agent: Callable[[Agent], Agent] | None = None,
+) -> Collect:
+    """Return the collection of `size` episodes of each of `tasks` tasks, of at most `max_turns`(step) turns.
+
+    Evaluations keep the environment's own limit and the plain agent. An episode that this limit cuts is truncated, not
+    terminated.
+    """
+    return lambda collector, step: collector.sample(
+        step, collector.tasks(step, tasks), size=size, max_turns=max_turns(step), agent=agent
+    )
+
+
+def differing(tasks: int, size: int, *, attempts: int) -> Collect:
+    """Return the collection of groups until `tasks` of them have different outcomes, in up to `attempts` draws.
+
+    Dynamic sampling (DAPO, arXiv 2503.14476). All groups are returned and recorded, equal ones too; the credit
+    leaves those without a difference at 0. What is sampled in excess of `tasks` differing groups is kept.
+    """
+
+    def collect(collector: Collector, step: int) -> list[Group]:
+        drawn = collector.tasks(step, tasks * attempts)
+        groups: list[Group] = []
+        for attempt in range(attempts):
+            groups += collector.sample(step, drawn[attempt * tasks : (attempt + 1) * tasks], size=size)
+            if sum(not is_constant([outcome_of(t) for t in group.scored]) for group in groups) >= tasks:
+                break
+        return groups
+
+    return collect

@@ -1,0 +1,175 @@
+"""Every idea of credit, policy loss and normaliser by name: what ``policy_gradient`` chooses from.
+
+An idea of credit says what it needs, whether it compares episodes of one task, and which options it reads; an option
+that it does not read is refused, never ignored. At the policy that sampled, all losses have the gradient of
+`reinforce`; they differ once a step is trained on more than once, or where the sampler was another.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from quintain.credit.anchor import state_anchored
+from quintain.credit.baseline import less_others
+from quintain.credit.bilevel import gae_bilevel
+from quintain.credit.decomposition import Contributions
+from quintain.credit.discounted import discounted_return
+from quintain.credit.gae import Critic, decoupled, gae_tokens, gae_turns, length_adaptive
+from quintain.credit.group import Std, group_process, group_relative, leave_one_out
+from quintain.credit.outcome import outcome_return
+from quintain.credit.progress import progress_rewards
+from quintain.credit.selection import exponential_weights
+from quintain.credit.step_value import step_value
+from quintain.credit.turn_group import turn_group_relative
+from quintain.credit.whiten import Key, Unit, whitened
+from quintain.data.filters import best_of_group
+from quintain.losses.importance import masked_importance, truncated_importance
+from quintain.losses.policy import cispo, clipped, gspo, reinforce
+from quintain.methods.method import Assign, Branch, Needs, no_branches
+from quintain.methods.rl.vine import continue_turns, state_values
+from quintain.types import Credit, Group, Loss, Trajectory, Turn
+
+NOTHING, NUM_CONTINUED = Needs(), 2
+"""What most ideas need, and the episodes that `vine` continues from each state."""
+
+
+class Options(NamedTuple):
+    """What an idea may read: ``Options(discount=0.95)``."""
+
+    discount: float = 1.0
+    """γ, per turn"""
+    gae_lambda: float = 0.95
+    """λ of generalised advantage estimation"""
+    std: Std = "unbiased"
+    """standard deviation of a group"""
+    adaptive: float = 0.05
+    """α of λ = 1 - 1/(α·tokens of the episode)"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Idea:
+    """One idea of credit: ``Idea(make=lambda options, _: …, reads=frozenset({"std"}))``."""
+
+    make: Callable[[Options, Contributions], Assign]
+    needs: Needs = NOTHING
+    branch: Branch = no_branches
+    """episodes that it continues"""
+    reads: frozenset[str] = frozenset()
+    """options that it reads"""
+    is_grouped: bool = False
+    """whether it compares episodes of one task"""
+    is_fitted: bool = False
+    """whether it learns from the episodes of earlier steps what a turn contributes"""
+
+
+def valued(estimate: Callable[[Sequence[Group], Critic, Options], Credit]) -> Callable[..., Assign]:
+    """Return what makes an idea of an `estimate` that reads a critic."""
+    return lambda options, _: lambda groups, estimates: estimate(groups, estimates.critic, options)
+
+
+def pure(compute: Callable[[Sequence[Group], Options], Credit]) -> Callable[..., Assign]:
+    """Return what makes an idea of a function that reads episodes alone."""
+    return lambda options, _: lambda groups, _: compute(groups, options)
+
+
+def attributed(groups: Sequence[Group], options: Options, contributions: Contributions) -> Credit:
+    """Return discounted sums of what each turn is predicted to have contributed, less the others' mean."""
+    found = [contributions.of(t) for group in groups for t in group.scored]
+    return less_others(
+        discounted_return(progress_rewards(groups, found, beta=0.0), discount=options.discount)
+    )
+
+
+def decoupled_gae(groups: Sequence[Group], values: Critic, options: Options) -> Credit:
+    """Return λ by length for the policy, and λ = 1 for the critic."""
+    policy = gae_tokens(groups, values, decay=length_adaptive(options.adaptive))
+    return decoupled(policy, gae_tokens(groups, values, decay=1.0))
+
+
+CRITIC, TURNS = Needs(critic=True), Needs(turn_rewards=True)
+STD, DISCOUNT, BOTH = frozenset({"std"}), frozenset({"discount"}), frozenset({"discount", "gae_lambda"})
+IDEAS: Mapping[str, Idea] = {
+    "outcome": Idea(make=pure(lambda g, _: outcome_return(g))),
+    "return": Idea(make=pure(lambda g, k: discounted_return(g, discount=k.discount)), reads=DISCOUNT),
+    "others": Idea(make=pure(lambda g, k: less_others(discounted_return(g, discount=k.discount))), reads=DISCOUNT),
+    "group": Idea(make=pure(lambda g, k: group_relative(g, std=k.std)), reads=STD, is_grouped=True),
+    "leave_one_out": Idea(make=pure(lambda g, _: leave_one_out(g)), is_grouped=True),
+    "process": Idea(make=pure(lambda g, k: group_process(g, std=k.std)), needs=TURNS, reads=STD, is_grouped=True),
+    "mt_grpo": Idea(
+        make=pure(lambda g, k: turn_group_relative(g, std=k.std)), needs=TURNS, reads=STD, is_grouped=True
+    ),
+    "gigpo": Idea(
+        make=pure(lambda g, k: state_anchored(g, discount=k.discount, std=k.std)),
+        needs=Needs(state_keys=True), reads=STD | DISCOUNT, is_grouped=True,
+    ),
+    "gae": Idea(
+        make=valued(lambda g, v, k: gae_tokens(g, v, turn_discount=k.discount, decay=k.gae_lambda)),
+        needs=CRITIC, reads=BOTH,
+    ),
+    "gae_turns": Idea(
+        make=valued(lambda g, v, k: gae_turns(g, v, discount=k.discount, decay=k.gae_lambda)), needs=CRITIC, reads=BOTH
+    ),
+    "gae_bilevel": Idea(
+        make=valued(lambda g, v, k: gae_bilevel(g, v, turn_discount=k.discount, decay=k.gae_lambda)),
+        needs=CRITIC, reads=BOTH,
+    ),
+    "gae_decoupled": Idea(make=valued(decoupled_gae), needs=CRITIC, reads=frozenset({"adaptive"})),
+    "vine": Idea(
+        make=lambda *_: lambda groups, estimates: step_value(groups, state_values(groups, estimates.branches)),
+        needs=Needs(snapshots=True), branch=continue_turns(NUM_CONTINUED),
+    ),
+    "spa_rl": Idea(
+        make=lambda options, fitted: lambda groups, _: attributed(groups, options, fitted),
+        reads=DISCOUNT, is_fitted=True,
+    ),
+    "best_of": Idea(make=pure(lambda g, _: exponential_weights(best_of_group(g))), is_grouped=True),
+    "awr": Idea(make=pure(lambda g, _: exponential_weights(g)), is_grouped=True),
+}  # fmt: skip
+"""name → idea of credit"""
+SELECTING = frozenset({"best_of", "awr"})
+"""Ideas that weigh what is imitated and push nothing away."""
+
+LOSSES: Mapping[str, Callable[[], Loss]] = {
+    "reinforce": reinforce,
+    "clipped": clipped,
+    "clip_higher": lambda: clipped(0.2, 0.28),
+    "dual_clip": lambda: clipped(dual=3.0),
+    "gspo": gspo,
+    "gspo_turn": lambda: gspo(unit="turn"),
+    "cispo": cispo,
+    "truncated": lambda: truncated_importance(reinforce()),
+    "masked": lambda: masked_importance(reinforce()),
+}
+"""name → policy loss"""
+NEEDS_UPDATES = frozenset({"gspo", "gspo_turn", "cispo", "dual_clip"})
+"""Losses that are `reinforce` while a step has one update."""
+
+
+def by_environment(trajectory: Trajectory, _: Turn) -> str:
+    """Return the environment of a trajectory's task: the kind of task in a mixed run."""
+    return trajectory.task.environment
+
+
+def by_seat(_: Trajectory, turn: Turn) -> str:
+    """Return who acted in a turn."""
+    return turn.seat
+
+
+NORMALISERS: Mapping[str, tuple[Unit, Key | None] | None] = {
+    "none": None,
+    "token": ("token", None),
+    "turn": ("turn", None),
+    "trajectory": ("trajectory", None),
+    "task": ("token", by_environment),
+    "seat": ("token", by_seat),
+}
+"""name → unit of the statistics over the batch, and what has statistics of its own; None leaves credit as it is"""
+
+
+def normalise(assign: Assign, name: str) -> Assign:
+    """Return `assign` with its advantages whitened as the normaliser `name` says."""
+    found = NORMALISERS[name]
+    if found is None:
+        return assign
+    unit, by = found
+    return lambda groups, estimates: whitened(assign(groups, estimates), unit=unit, by=by)

@@ -1,0 +1,149 @@
+"""Where the episodes of a run come from: tasks of the curriculum, played by its policies, written to the journal
+first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from quintain.agents.protocol import Agent
+from quintain.curriculum.contamination import Apart
+from quintain.curriculum.streams import Uniform
+from quintain.rollout.collect import Limits, Rollout
+from quintain.rollout.episode import Prefix
+from quintain.rollout.replay import Walk
+from quintain.store.run import Run
+from quintain.training.progress import Display
+from quintain.types import Group, Task, Trajectory, derive_seed
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+@dataclass(slots=True)
+class Spent:
+    """What training episodes have cost so far."""
+
+    env_steps: int = 0
+    tokens: int = 0
+
+    def count(self, trajectories: Sequence[Trajectory], *, num_known: int = 0) -> None:
+        """Count `trajectories`, but for their first `num_known` turns."""
+        fresh = [turn for t in trajectories for turn in t.turns[num_known:]]
+        self.env_steps += len(fresh)
+        self.tokens += sum(len(turn.completion.token_ids) for turn in fresh)
+
+
+class Collector:
+    """Samples the training episodes of a run and records them; see `quintain.methods.method.Collector`."""
+
+    def __init__(
+        self,
+        run: Run,
+        rollout: Rollout,
+        curriculum: Uniform,
+        apart: Apart,
+        tokenizer: PreTrainedTokenizerBase,
+        display: Display,
+        *,
+        environment: str,
+        seed: int,
+        teach: Callable[[], list[Trajectory]],
+    ) -> None:
+        self.run, self.rollout, self.curriculum, self.apart = run, rollout, curriculum, apart
+        self.environment, self.display = environment, display
+        self.spent = Spent()
+        self._tokenizer, self._seed, self._teach = tokenizer, seed, teach
+
+    def seed(self, *parts: int | str) -> int:
+        """Return the seed of the run that `parts` name."""
+        return derive_seed("run", self._seed, *parts)
+
+    def tasks(self, step: int, count: int) -> list[Task]:
+        """Return the `count` training tasks of `step`."""
+        return self.curriculum.draw(step, count)
+
+    def sample(
+        self,
+        step: int,
+        tasks: Sequence[Task],
+        *,
+        size: int,
+        max_turns: int | None = None,
+        agent: Callable[[Agent], Agent] | None = None,
+    ) -> list[Group]:
+        """Return `size` episodes of each of `tasks`, recorded in the journal of `step`."""
+        self.apart.check(tasks)
+        self.display.phase("episodes", len(tasks) * size)
+        groups = self.rollout.groups(
+            tasks,
+            size=size,
+            seed=self.seed("step", step),
+            on_episode=lambda _: self.display.advance(),
+            limits=self._limits(max_turns),
+            agent=None if agent is None else agent(self.rollout.agent),
+        )
+        self._record(groups, step, "train")
+        return groups
+
+    def continue_from(
+        self,
+        step: int,
+        prefixes: Sequence[Prefix],
+        *,
+        size: int,
+        seed: int | None = None,
+        max_turns: int | None = None,
+        phase: str = "branch",
+    ) -> list[Group]:
+        """Return `size` ways on from each of `prefixes`, recorded as branches of the journal's `step`."""
+        groups = self.rollout.continuations(
+            prefixes,
+            size=size,
+            seed=self.seed("step", step) if seed is None else seed,
+            limits=self._limits(max_turns),
+        )
+        known = [len(prefix.turns) for prefix in prefixes]
+        self._record(groups, step, phase, known)
+        return groups
+
+    def walks(self, trajectories: Sequence[Trajectory]) -> list[Walk]:
+        """Carry out recorded episodes again, to continue them at any of their turns."""
+        return self.rollout.walks(trajectories)
+
+    def demonstrations(self) -> list[Trajectory]:
+        """Return the episodes of the teacher; a resumed run repeats them exactly."""
+        return self._teach()
+
+    def starting_groups(self, *, tasks: int, size: int) -> list[Group]:
+        """Return `size` episodes of each of `tasks` tasks by the starting policy; a resumed run reads its journal."""
+        known = recorded_groups(self.run, 0)
+        if self.run.next_step == 0 or not known:
+            return self.sample(0, self.tasks(0, tasks), size=size)
+        return known
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Return the text of `token_ids`."""
+        return str(self._tokenizer.decode(list(token_ids)))
+
+    def _limits(self, max_turns: int | None) -> Limits | None:
+        return None if max_turns is None else replace(self.rollout.limits, max_turns=max_turns)
+
+    def _record(
+        self, groups: Sequence[Group], step: int, phase: str, num_known: Sequence[int] | None = None
+    ) -> None:
+        """Write `groups` to the journal and count what they cost."""
+        trajectories = [t for group in groups for t in group.trajectories]
+        self.run.append(trajectories, step=step, phase=phase)
+        for place, group in enumerate(groups):
+            self.spent.count(group.trajectories, num_known=0 if num_known is None else num_known[place])
+
+
+def recorded_groups(run: Run, step: int) -> list[Group]:
+    """Return the training groups of `step` as the journal has them."""
+    members: dict[str, list[Trajectory]] = {}
+    for trajectory in run.trajectories(step=step, phase="train"):
+        members.setdefault(trajectory.group, []).append(trajectory)
+    return [Group(task=found[0].task, trajectories=tuple(found)) for found in members.values()]

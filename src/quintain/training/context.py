@@ -1,0 +1,359 @@
+"""What every method does around a step: set up, sample, serve weights, evaluate, judge, record, save, show.
+
+`TrainingContext` holds the parts that a loop names, and a method for each action of a step, which the loop calls in
+plain view; `opened` sets it up and looks after its end. What is learned in a step stands in the loop, not here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from quintain.curriculum.contamination import Apart
+from quintain.curriculum.streams import Uniform, held_out
+from quintain.engines.local import Local
+from quintain.engines.protocol import Engine
+from quintain.environments.boundary import asked, tasks_of, trainable_tools
+from quintain.environments.catalog import find
+from quintain.environments.protocol import Factory
+from quintain.errors import InvariantError, StoreError
+from quintain.models.fingerprint import fingerprint
+from quintain.models.save import save
+from quintain.rollout.collect import Limits, Rollout
+from quintain.store.run import Run
+from quintain.training.canary import Canary
+from quintain.training.collector import Collector
+from quintain.training.evaluator import checked_evaluation, make_evaluator
+from quintain.training.interrupt import Interruption
+from quintain.training.job import MAIN, Job, PolicySpec
+from quintain.training.learner import StepReport
+from quintain.training.monitors.held_out import audited, canaries
+from quintain.training.monitors.thresholds import thresholds
+from quintain.training.monitors.watch import Monitors
+from quintain.training.policies import Policy, build_policies, plan_policies
+from quintain.training.progress import Display
+from quintain.training.report import evaluation_metrics, report_metrics, rollout_metrics
+from quintain.training.start import harness, load_demonstrations, make_start, warm_start
+from quintain.types import NOTHING, Group, Trajectory
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+START, MODEL = "start", "model"
+"""Folders of a run: the policy it starts from (after the warm start), and the one it ends with."""
+MAX_NAMED = 50_000_000
+"""Parameters up to which the journal names the weights of every step; of larger models those of checkpoints."""
+
+
+class TrainingContext:
+    """The parts of a run of `job`, set up and ready; made by `opened`."""
+
+    def __init__(
+        self,
+        job: Job,
+        run: Run,
+        display: Display,
+        interruption: Interruption,
+        *,
+        has_critic: bool,
+        policies: Mapping[str, PolicySpec],
+        limits: Limits,
+    ) -> None:
+        self.job, self.run, self.display, self.interruption = job, run, display, interruption
+        self.make_environment = find(job.environment)
+        self.policies = build_policies(
+            job, run.folder / START, policies, has_critic=has_critic, make_engine=make_engine
+        )
+        self.tokenizer = self.policies.main.tokenizer
+        self.agent = harness(job, self.tokenizer, self.make_environment)
+        limits = replace(limits, max_broken_share=job.max_broken)
+        engine = self.policies.main.engine
+        assert engine is not None, "the main policy acts"
+        self.rollout = Rollout(self.agent, self.make_environment, engine, limits=limits)
+        self.evaluator = make_evaluator(job, self.rollout, self.tokenizer)
+        self.held_out = held_out(tasks_of(self.evaluator.make_environment), job.eval_episodes)
+        self.collector = Collector(
+            run, self.rollout, Uniform(tasks_of(self.make_environment)), Apart(self.held_out), self.tokenizer, display,
+            environment=job.environment, seed=job.seed, teach=self._teach,
+        )  # fmt: skip
+        self.canaries = {
+            name: Canary(policy.learner)
+            for name, policy in self.policies.acting.items()
+            if policy.learner is not None
+        }
+        rows = run.metrics()
+        last = rows[-1] if rows else {}
+        self._tools = [tool.name for tool in asked(self.make_environment, trainable_tools)]
+        self.monitors = Monitors(thresholds(job.monitors), rows, self._tools)
+        self.collector.spent.env_steps = int(last.get("total/turns", 0))
+        self.collector.spent.tokens = int(last.get("total/tokens", 0))
+        self.num_parameters = sum(p.numel() for p in self.model.parameters())
+        self.started = self._step_started = time.monotonic()
+        self._seconds_before = float(last.get("time/seconds", 0.0))
+        self._num_tokens = 0
+        self._finished, self._mark = run.next_step - 1, self._state
+
+    @property
+    def model(self) -> PreTrainedModel:
+        """The model of the main policy."""
+        return self.policies.main.model
+
+    def seed(self, *parts: int | str) -> int:
+        """Return the seed of this run that `parts` name."""
+        return self.collector.seed(*parts)
+
+    def steps(self) -> Iterator[int]:
+        """Yield the steps still to do, from 1 on; before the first, evaluate as step 0; after the last, save the model.
+
+        Raises:
+            KeyboardInterrupt: the user asked to stop; what was done is saved.
+        """
+        if self.run.next_step == 0:
+            self._begin()
+        for step in range(self.run.next_step, self.job.steps + 1):
+            if self.is_spent:
+                break
+            self._stop_if_asked(step - 1)
+            self._step_started = time.monotonic()
+            self._num_tokens = self._num_computed()
+            self.rollout.retries.clear()
+            yield step
+        save(self.model, self.tokenizer, self.run.folder / MODEL)
+        for name, policy in self.policies.trained.items():
+            if name in self.policies.acting and policy.adapter is not None and name != MAIN:
+                policy.activate()
+                save(self.model, policy.tokenizer, self.run.folder / f"{MODEL}-{name}")
+
+    def _begin(self) -> None:
+        """Evaluate, record and save the starting policy as step 0."""
+        row = self.serve_weights() | self.clock() | self.evaluate(0)
+        row |= self.judge(0, row)
+        self.record(0, row)
+        self.save(0)
+        self.show(0, row)
+
+    def measure(
+        self, groups: Sequence[Group], report: StepReport | None, metrics: Mapping[str, float] = NOTHING
+    ) -> dict[str, float]:
+        """Return the metrics of the step's episodes and of its update, with those of the method's own."""
+        row = {**rollout_metrics(groups), **(report_metrics(report) if report else {}), **metrics}
+        return row | self.monitors.measure(groups, self.rollout.retries)
+
+    def serve_weights(self) -> dict[str, float]:
+        """Let every engine serve the weights of its learner, prove it, and return how far they are apart in nats."""
+        found: dict[str, float] = {}
+        for name, canary in self.canaries.items():
+            policy = self.policies[name]
+            assert policy.engine is not None, "canaries are sung to engines"
+            policy.engine.sync(policy.version)
+            gap = canary.check(policy.engine)
+            found["gap/canary" if name == MAIN else f"gap/canary/{name}"] = gap
+        return found
+
+    def clock(self) -> dict[str, float]:
+        """Return seconds, speed and what was spent until now."""
+        seconds = time.monotonic() - self._step_started
+        spent = self.collector.spent
+        return {
+            "time/step": seconds,
+            "tokens_per_second": (self._num_computed() - self._num_tokens) / max(seconds, 1e-9),
+            "total/turns": float(spent.env_steps),
+            "total/tokens": float(spent.tokens),
+        }
+
+    def is_due(self, step: int) -> bool:
+        """Whether `step` is evaluated and saved."""
+        return step % self.job.eval_every == 0 or step == self.job.steps or self.is_spent
+
+    def evaluate(self, step: int) -> dict[str, float]:
+        """Return what held-out tasks say of the policy, of a mixture also by environment; see `evaluation_metrics`.
+
+        They are the same tasks and seeds at every step.
+        """
+        self.display.phase("evaluation", len(self.held_out))
+        groups = self.evaluator.groups(
+            self.held_out, size=1, seed=self.seed("evaluation"), on_episode=lambda _: self.display.advance()
+        )
+        trajectories = [t for group in groups for t in group.trajectories]
+        self.run.append(trajectories, step=step, phase="eval")
+        found = evaluation_metrics(trajectories, self._tools)
+        return (
+            found
+            | canaries(self.evaluator.make_environment, self.held_out)
+            | audited(self.evaluator.make_environment, trajectories)
+        )
+
+    def judge(self, step: int, row: Mapping[str, float]) -> dict[str, float]:
+        """Return the alarms that hold after `step`, whose metrics are `row`."""
+        return self.monitors.judge({"step": step, **row})
+
+    def record(self, step: int, row: dict[str, float]) -> None:
+        """Close `step` in the journal, with its metrics, the weights it led to, and the alarms that began with it."""
+        is_named = self.is_due(step) or self.num_parameters <= MAX_NAMED
+        weights = fingerprint(self.model) if is_named else None
+        row["time/seconds"] = self._seconds_before + time.monotonic() - self.started
+        self.run.commit(step, row, weights=weights, policy_version=self.policies.main.version)
+        self._note_finished(step)
+        for alarm in self.monitors.new:
+            self.run.event(alarm.kind, alarm.message, step=step, **self.monitors.evidence(alarm))
+            self.display.say(f"{alarm.kind} at step {step} ({alarm.name}): {alarm.message}")
+
+    def save(self, step: int) -> None:
+        """Save a checkpoint of the state after `step`."""
+        self.run.checkpoint(step, self.policies.save)
+
+    def show(self, step: int, row: Mapping[str, float]) -> None:
+        """Show `step` on the terminal; an alarm with which a run must not go on ends it.
+
+        Raises:
+            FailureRateError: see `Monitors.stop_if_fatal`.
+        """
+        self.display.step(step, row)
+        self.monitors.stop_if_fatal(step)
+
+    def take_up(self) -> None:
+        """Load the newest checkpoint, if there is one, and let the engines serve its weights.
+
+        Raises:
+            InvariantError: they are not what the journal says.
+        """
+        checkpoint = self.run.latest_checkpoint()
+        if checkpoint is not None:
+            self.policies.load(Path(checkpoint.folder))
+            check_weights(self.run, self.model)
+        self.serve_weights()
+        self._note_finished(self.run.next_step - 1)
+
+    def may_break(self) -> bool:
+        """Return whether the weights are those of the last finished step, so that ending now tears nothing."""
+        learners = [policy.learner for policy in self.policies.trained.values()]
+        return not any(learner is not None and learner.is_updating for learner in learners) and (
+            self._mark == self._state
+        )
+
+    def save_broken_off(self) -> None:
+        """Save the last finished step, if the one after it was broken off before anything was learned in it."""
+        if self.interruption.is_broken_off and self.run.next_step <= self._finished:
+            self.save(self._finished)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the training episodes so far have used up what the job allows."""
+        job, spent = self.job, self.collector.spent
+        return (job.max_env_steps is not None and spent.env_steps >= job.max_env_steps) or (
+            job.max_sampled_tokens is not None and spent.tokens >= job.max_sampled_tokens
+        )
+
+    @property
+    def _state(self) -> tuple[tuple[int, int], ...]:
+        """What is counted when weights are changed, or should have been."""
+        learners = [policy.learner for policy in self.policies.trained.values()]
+        return tuple((learner.version, learner.num_skipped) for learner in learners if learner is not None)
+
+    def _teach(self) -> list[Trajectory]:
+        """Return the demonstrations of the job."""
+        return load_demonstrations(self.job, self.make_environment, self.tokenizer, self.run, self.display)
+
+    def _note_finished(self, step: int) -> None:
+        """Note that the weights are those after `step`."""
+        self._finished, self._mark = step, self._state
+
+    def _num_computed(self) -> int:
+        """Return the tokens that the engines have read and sampled so far."""
+        engines = [policy.engine for policy in self.policies.acting.values()]
+        return sum(engine.num_prefilled + engine.num_sampled for engine in engines if engine is not None)
+
+    def _stop_if_asked(self, step: int) -> None:
+        """Save what was done up to `step` and stop, if the user asked to."""
+        if not self.interruption.is_asked:
+            return
+        if self.run.next_step <= step:
+            self.save(step)
+        raise KeyboardInterrupt
+
+
+def make_engine(name: str, policy: Policy) -> Engine:
+    """Return what samples from `policy`."""
+    return Local(policy.model, max_length=policy.settings.max_context)
+
+
+@contextmanager
+def opened(
+    job: Job,
+    run: Run,
+    *,
+    has_warm_start: bool = True,
+    has_critic: bool = False,
+    policies: Mapping[str, PolicySpec] = NOTHING,
+    limits: Limits | None = None,
+) -> Generator[TrainingContext]:
+    """Yield the parts of a run of `job`; a run that was begun continues after its newest checkpoint."""
+    job.check()
+    plan_policies(job, policies)
+    started = time.monotonic()
+    with ExitStack() as stack:
+        interruption = stack.enter_context(Interruption())
+        display = stack.enter_context(Display(run.recipe, job.steps, max(run.next_step - 1, 0)))
+        if not (run.folder / START / "config.json").exists():
+            prepare_start(job, run, display, has_warm_start=has_warm_start)
+        context = TrainingContext(
+            job, run, display, interruption,
+            has_critic=has_critic, policies=policies, limits=limits or Limits(),
+        )  # fmt: skip
+        context.started = started
+        for rollout in {context.rollout, context.evaluator}:
+            stack.callback(rollout.close)
+        context.take_up()
+        interruption.defer(context.may_break)
+        try:
+            yield context
+        except KeyboardInterrupt:
+            context.save_broken_off()
+            raise
+        except InvariantError as error:
+            raise InvariantError(f"{error}; {last_good(run)}") from error
+    run.finish("done")
+
+
+def last_good(run: Run) -> str:
+    """Return words that name the newest intact checkpoint of `run`."""
+    try:
+        checkpoint = run.latest_checkpoint()
+    except StoreError as error:
+        return f"there is no good checkpoint: {error}"
+    return (
+        "there is no checkpoint yet"
+        if checkpoint is None
+        else f"the last good checkpoint is {checkpoint.folder}"
+    )
+
+
+def check_weights(run: Run, model: PreTrainedModel) -> None:
+    """Raise where `model` is not what the journal says it was at the newest checkpoint of `run`.
+
+    Raises:
+        InvariantError: the fingerprints differ.
+    """
+    step, found = run.next_step - 1, fingerprint(model)
+    known = run.weights().get(step, found)
+    if known != found:
+        raise InvariantError(
+            f"weights of the checkpoint of step {step}: got fingerprint {found[:12]}, and the journal has "
+            f"{known[:12]}; journal and checkpoints are of different runs, restore both from one copy"
+        )
+
+
+def prepare_start(job: Job, run: Run, display: Display, *, has_warm_start: bool) -> None:
+    """Make the policy that the run starts from and save it in the run."""
+    make_environment: Factory = find(job.environment)
+    model, tokenizer = make_start(job.model, make_environment, seed=job.seed)
+    if job.eval_environment:
+        checked_evaluation(job, tokenizer)
+    if has_warm_start and job.demonstrations:
+        trajectories = load_demonstrations(job, make_environment, tokenizer, run, display)
+        warm_start(model, trajectories, job, display=display)
+    save(model, tokenizer, run.folder / START)

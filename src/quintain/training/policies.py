@@ -1,0 +1,437 @@
+"""The policies of a run, by name: each has a model, and where it needs them an engine, an optimizer and a version.
+
+``policy`` is the one that the run is about. Others stand beside it without a special case: a ``reference`` is a frozen
+copy, a ``critic`` has a value head and an optimizer, its ``target`` follows it, an ``opponent`` plays another seat.
+Several may share one base model, each as a LoRA adapter of its own: the adapter is switched on whenever the policy
+samples, scores or learns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_model, save_model
+from torch import Tensor, nn
+
+from quintain.credit.gae import Critic
+from quintain.data.pack import micro_batches
+from quintain.data.samples import imitation_samples
+from quintain.engines.protocol import Engine, Reply, Request
+from quintain.errors import ConfigError, UsageError, suggestion
+from quintain.models.adapters import add_lora
+from quintain.models.heads import ValueHead
+from quintain.models.load import load
+from quintain.training.job import MAIN, Job, PolicySettings, PolicySpec
+from quintain.training.learner import Forward, Learner, Optimization
+from quintain.types import Batch, Group, Outputs, Trajectory
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+TokenArrays = list[list[NDArray[np.floating]]]
+FOLLOWER = "follower.safetensors"
+
+
+def find_device(name: str) -> torch.device:
+    """Return the device that `name` names; ``auto`` is the first GPU, or the processor where there is none.
+
+    Raises:
+        ConfigError: there is no such device here.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"device: got {name!r}; give auto, cpu, cuda, cuda:1 or mps") from error
+    missing = (device.type == "cuda" and not torch.cuda.is_available()) or (
+        device.type == "mps" and not torch.backends.mps.is_available()
+    )
+    if missing:
+        raise ConfigError(f"device: got {name!r}, which torch does not see on this machine; give cpu or auto")
+    return device
+
+
+class SharedModel:
+    """A model and the LoRA adapter of it that is switched on; None is the model without any."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.model = model
+        self.adapters: list[str] = []
+        self._active: str | None = None
+
+    def add(self, name: str, settings: PolicySettings) -> None:
+        """Put a fresh adapter `name` into the model."""
+        add_lora(self.model, settings.lora_rank, settings.lora_alpha, name=name)
+        self.adapters.append(name)
+        self._active = name
+
+    def activate(self, name: str | None) -> None:
+        """Switch adapter `name` on, and the others off."""
+        if name == self._active or not self.adapters:
+            return
+        adapted = cast(Any, self.model)
+        if name is None:
+            adapted.disable_adapters()
+        else:
+            adapted.enable_adapters()
+            adapted.set_adapter(name)
+        self._active = name
+
+    def trained(self, name: str | None) -> nn.Module:
+        """Return what is trained of adapter `name`, as a module of these parameters; the whole model for None."""
+        if name is None:
+            return self.model
+        found = {
+            key.replace(".", "/"): parameter
+            for key, parameter in self.model.named_parameters()
+            if f".{name}." in key and "lora_" in key
+        }
+        return nn.ParameterDict(found)
+
+
+class Switching:
+    """An engine whose adapter is switched on before it computes."""
+
+    def __init__(self, engine: Engine, activate: Callable[[], None]) -> None:
+        self._engine = engine
+        self._activate = activate
+
+    def advance(self) -> list[Reply]:
+        """See `Engine.advance`."""
+        self._activate()
+        return self._engine.advance()
+
+    def submit(self, request: Request) -> None:
+        """See `Engine.submit`."""
+        self._engine.submit(request)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the engine has."""
+        return getattr(self._engine, name)
+
+
+class Policy:
+    """One policy of a run.
+
+    Args:
+        name: its name in the run.
+        shared: the model, which other policies may share.
+        adapter: the LoRA adapter that is its own; None for the model itself.
+        forward: runs batches through it; `learner` is there where it is trained.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        shared: SharedModel,
+        adapter: str | None,
+        tokenizer: PreTrainedTokenizerBase,
+        settings: PolicySettings,
+        *,
+        forward: Forward,
+        learner: Learner | None,
+        start: str = "",
+        follows: str = "",
+        rate: float = 1.0,
+    ) -> None:
+        self.name, self.shared, self.adapter, self.tokenizer = name, shared, adapter, tokenizer
+        self.settings, self.forward, self.learner = settings, forward, learner
+        self.start, self.follows, self.rate = start, follows, rate
+        self.engine: Engine | None = None
+
+    @property
+    def model(self) -> PreTrainedModel:
+        """The model, with its adapters."""
+        return self.shared.model
+
+    @property
+    def version(self) -> int:
+        """Number of optimizer steps taken."""
+        return 0 if self.learner is None else self.learner.version
+
+    def activate(self) -> None:
+        """Switch the policy's adapter on."""
+        self.shared.activate(self.adapter)
+
+    def infer(self, batch: Batch) -> Outputs:
+        """Return what the policy says of `batch`, without gradients, on the batch's device."""
+        return self.forward.infer(batch)
+
+    def token_logprobs(self, trajectories: Sequence[Trajectory]) -> TokenArrays:
+        """Return the policy's log-probs of the sampled tokens: [trajectory][turn] → [tokens]."""
+        return self._over_tokens(trajectories, lambda outputs: outputs.logprobs)
+
+    def token_values(self, trajectories: Sequence[Trajectory]) -> Critic:
+        """Return the values of the sampled tokens, and one per trajectory for the state after a truncation.
+
+        A token's value is that of the state before it is sampled. The state after the last turn has no token; the
+        value before the last sampled one stands for it.
+
+        Raises:
+            UsageError: the policy has no value head.
+        """
+        if self.forward.value_head is None:
+            raise UsageError(f"values of the policy {self.name}: got one without a value head; give it one")
+        values = self._over_tokens(trajectories, lambda outputs: cast(Tensor, outputs.values))
+        return Critic(values=values, final=[float(np.concatenate(turns)[-1]) for turns in values])
+
+    def _over_tokens(
+        self, trajectories: Sequence[Trajectory], number: Callable[[Outputs], Tensor]
+    ) -> TokenArrays:
+        if not trajectories:
+            return []
+        parts: list[Tensor] = []
+        for batch in micro_batches(imitation_samples(trajectories), max_tokens=self.settings.micro_tokens):
+            parts.append(number(self.infer(batch))[batch.turn_id >= 0].cpu())
+        return nested(torch.cat(parts).numpy(), trajectories)
+
+    def follow(self, leader: Policy, *, rate: float | None = None) -> None:
+        """Move the weights towards those of `leader`, by the share `rate` (the policy's own unless given)."""
+        share = self.rate if rate is None else rate
+        with torch.no_grad():
+            for own, theirs in zip(self._tensors(), leader._tensors(), strict=True):
+                own.lerp_(theirs.to(own.device), share) if own.is_floating_point() else own.copy_(theirs)
+
+    def start_over(self) -> None:
+        """Go back to the starting weights, with a fresh optimizer; the version goes on.
+
+        Raises:
+            ConfigError: the policy is an adapter, whose start is not kept.
+        """
+        if self.adapter is not None or self.learner is None:
+            raise ConfigError(
+                f"starting over: got the policy {self.name}, which trains LoRA layers; train all weights"
+            )
+        self.model.load_state_dict(load(self.start).model.state_dict())
+        self.learner.restart()
+
+    def save(self, folder: Path) -> None:
+        """Write what training has changed into `folder`."""
+        if self.learner is not None:
+            self.learner.save(folder)
+        elif self.follows:
+            save_model(self._module(), str(folder / FOLLOWER))
+
+    def load(self, folder: Path) -> None:
+        """Take over what `save` wrote."""
+        if self.learner is not None:
+            self.learner.load(folder)
+        elif self.follows:
+            load_model(self._module(), folder / FOLLOWER)
+
+    def _module(self) -> nn.Module:
+        """Return the model with its value head, as one module."""
+        head = self.forward.value_head
+        return nn.ModuleList([self.shared.trained(self.adapter), *([] if head is None else [head])])
+
+    def _tensors(self) -> list[Tensor]:
+        return [*self._module().parameters(), *self._module().buffers()]
+
+
+class Policies(Mapping[str, Policy]):
+    """The policies of a run by name."""
+
+    def __init__(self, policies: Mapping[str, Policy]) -> None:
+        self._policies = dict(policies)
+
+    def __getitem__(self, name: str) -> Policy:
+        """Return the policy `name`.
+
+        Raises:
+            UsageError: there is none of that name.
+        """
+        if name not in self._policies:
+            raise UsageError(f"policy: got {name!r}; {suggestion(name, self._policies)}")
+        return self._policies[name]
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a policy of that name."""
+        return name in self._policies
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names."""
+        return iter(self._policies)
+
+    def __len__(self) -> int:
+        """Return the number of policies."""
+        return len(self._policies)
+
+    @property
+    def main(self) -> Policy:
+        """The policy that the run is about."""
+        return self._policies[MAIN]
+
+    @property
+    def acting(self) -> dict[str, Policy]:
+        """The policies that have an engine."""
+        return {name: policy for name, policy in self._policies.items() if policy.engine is not None}
+
+    @property
+    def trained(self) -> dict[str, Policy]:
+        """The policies that have an optimizer."""
+        return {name: policy for name, policy in self._policies.items() if policy.learner is not None}
+
+    def follow(self, leader: str) -> None:
+        """Move the policies that follow `leader`."""
+        for policy in self._policies.values():
+            if policy.follows == leader:
+                policy.follow(self._policies[leader])
+
+    def save(self, folder: Path) -> None:
+        """Write what training has changed: the main policy into `folder`, the others below it by name."""
+        for name, policy in self._policies.items():
+            if policy.learner is None and not policy.follows:
+                continue
+            place = folder if name == MAIN else folder / name
+            place.mkdir(exist_ok=True)
+            policy.save(place)
+
+    def load(self, folder: Path) -> None:
+        """Take over what `save` wrote."""
+        for name, policy in self._policies.items():
+            policy.load(folder if name == MAIN else folder / name)
+
+
+def nested(numbers: NDArray[np.floating], trajectories: Sequence[Trajectory]) -> TokenArrays:
+    """Return `numbers`, one for each sampled token in order, as [trajectory][turn] → [tokens]."""
+    counts = [[len(turn.completion.token_ids) for turn in t.turns] for t in trajectories]
+    ends = np.cumsum([sum(turns) for turns in counts])
+    chains = np.split(numbers, ends[:-1])
+    return [np.split(chain, np.cumsum(turns)[:-1]) for chain, turns in zip(chains, counts, strict=True)]
+
+
+def scored(groups: Sequence[Group]) -> list[Trajectory]:
+    """Return the trajectories of `groups` that may be trained on."""
+    return [trajectory for group in groups for trajectory in group.scored]
+
+
+def plan_policies(
+    job: Job, specs: Mapping[str, PolicySpec]
+) -> dict[str, tuple[PolicySpec | None, PolicySettings]]:
+    """Return every policy of a run of `job` with what the method and the configuration say of it.
+
+    Raises:
+        ConfigError: the configuration names a policy that nothing needs, or a seat has a policy that is not there.
+    """
+    seated = set(job.seats.values()) - {MAIN}
+    unknown = [name for name in job.policies if name not in {*specs, *seated}]
+    if unknown:
+        needed = sorted({*specs, *seated}) or ["none but policy itself"]
+        raise ConfigError(
+            f"policies: got {unknown[0]!r}, which neither the method nor a seat asks for; the policies here are "
+            f"{', '.join(needed)}"
+        )
+    plan: dict[str, tuple[PolicySpec | None, PolicySettings]] = {MAIN: (None, job.main_policy())}
+    for name in dict.fromkeys((*specs, *sorted(seated))):
+        settings = job.policies.get(name) or job.main_policy(is_copy=True)
+        if settings.shares and settings.shares not in plan:
+            raise ConfigError(
+                f"policies.{name}.shares: got {settings.shares!r}; name a policy that comes before it: "
+                f"{', '.join(plan)}"
+            )
+        plan[name] = (specs.get(name), settings)
+    return plan
+
+
+def build_policies(
+    job: Job,
+    start: Path,
+    specs: Mapping[str, PolicySpec],
+    *,
+    has_critic: bool,
+    make_engine: Callable[[str, Policy], Engine],
+) -> Policies:
+    """Return the policies of a run of `job`, whose main policy starts from the model folder `start`.
+
+    A policy with `shares` is an adapter on the model of another; one with a model of its own is loaded from there; any
+    other begins as a copy of the one that its `PolicySpec` copies (the main policy).
+    """
+    acting = {MAIN, *job.seats.values()}
+    policies: dict[str, Policy] = {}
+    for name, (spec, settings) in plan_policies(job, specs).items():
+        has_head = has_critic if spec is None and name == MAIN else spec is not None and spec.head == "value"
+        is_trained = (
+            settings.is_trained if settings.is_trained is not None else spec is None or spec.is_trained
+        )
+        policy = _build(name, spec, settings, start, policies, job, has_head, is_trained)
+        policies[name] = policy
+        if name in acting:
+            engine = make_engine(name, policy)
+            policy.engine = (
+                engine if policy.adapter is None else cast(Engine, Switching(engine, policy.activate))
+            )
+    return Policies(policies)
+
+
+def _build(
+    name: str,
+    spec: PolicySpec | None,
+    settings: PolicySettings,
+    start: Path,
+    known: Mapping[str, Policy],
+    job: Job,
+    has_head: bool,
+    is_trained: bool,
+) -> Policy:
+    """Return the policy `name`."""
+    source = MAIN if spec is None else spec.copies
+    shares = settings.shares or (
+        source if not is_trained and _is_adapted(known.get(source), settings) else ""
+    )
+    if shares:
+        shared, tokenizer = known[shares].shared, known[shares].tokenizer
+    else:
+        loaded = load(settings.model or str(start))
+        device = find_device(settings.device)
+        shared, tokenizer = SharedModel(cast(Any, loaded.model).to(device)), loaded.tokenizer
+    adapter = name if settings.lora_rank and (is_trained or settings.shares) else None
+    if adapter is not None:
+        shared.add(adapter, settings)
+    head = ValueHead(shared.model.config.hidden_size).to(shared.model.device) if has_head else None
+    if not is_trained and adapter is None and not shared.adapters:
+        shared.model.requires_grad_(False).eval()
+    activate = (
+        (lambda: shared.activate(adapter))
+        if shared.adapters or settings.shares or settings.lora_rank
+        else None
+    )
+    learner = None
+    if is_trained:
+        optimization = Optimization(
+            learning_rate=settings.learning_rate or job.learning_rate,
+            temperature=job.temperature,
+            precision=settings.precision,
+        )
+        learner = Learner(
+            shared.model, optimization, value_head=head, trained=shared.trained(adapter), activate=activate
+        )
+    forward = (
+        learner.forward
+        if learner
+        else Forward(
+            shared.model,
+            value_head=head,
+            temperature=job.temperature,
+            precision=settings.precision,
+            activate=activate,
+        )
+    )
+    policy = Policy(
+        name, shared, adapter, tokenizer, settings,
+        forward=forward, learner=learner, start=settings.model or str(start),
+        follows="" if spec is None else spec.follows, rate=1.0 if spec is None else spec.rate,
+    )  # fmt: skip
+    if policy.follows:
+        policy.follow(known[policy.follows], rate=1.0)
+    return policy
+
+
+def _is_adapted(source: Policy | None, settings: PolicySettings) -> bool:
+    """Whether a frozen copy of `source` is its model with all adapters switched off."""
+    return source is not None and source.adapter is not None and not settings.model

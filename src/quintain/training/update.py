@@ -1,0 +1,42 @@
+"""How a policy learns from credit, as a value; `quintain.training.updating` carries it out."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from quintain.types import Loss
+
+Aggregation = Literal["token_mean", "sequence_mean", "constant"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """How a policy learns from credit: ``Update(loss=clipped(), num_epochs=2, num_minibatches=4)``.
+
+    A minibatch is a share of the step's episodes, drawn anew in every epoch, and takes one optimizer step; its tokens
+    are averaged as `aggregation` says, over the minibatch.
+    """
+
+    loss: Loss
+    aggregation: Aggregation = "token_mean"
+    constant: float | None = None
+    """tokens that the sum over an episode is divided by, with aggregation ``constant``"""
+    num_epochs: int | None = None
+    """times that the episodes of a step are gone through; None: as the configuration says, else once"""
+    num_minibatches: int | None = None
+    """optimizer steps of an epoch; None: as the configuration says, else one"""
+    keeps_zeros: bool = False
+    """also train on streams without an advantage: a critic, a KL or entropy term learns from them"""
+    has_reference: bool = False
+    """let the batches carry log-probs of the policy ``reference``, for a KL in the loss"""
+    has_values: bool = False
+    """let the batches carry the critic's values before the first update, which clipping them needs"""
+    is_on_policy: bool = True
+    """the tokens were sampled by the policy as it is; False for data that was edited or chosen from elsewhere"""
+    target_kl: float | None = None
+    """stop updating a step once the mean KL estimate of the policy from the sampler is above this"""
+    lr_warmup: int = 10
+    """steps over which the learning rate rises: the first ones of a fresh Adam are the least informed"""
+    critic_steps: int = 0
+    """first steps in which only the value head learns, by `critic_loss`, `critic_epochs` times (VC-PPO, 2503.01491)"""
+    critic_epochs: int = 8
+    critic_loss: Loss | None = None

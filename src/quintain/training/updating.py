@@ -1,0 +1,254 @@
+"""From credit to new weights: token streams, minibatches, epochs, optimizer steps.
+
+Streams whose advantages are all zero have no policy gradient and are left out, unless a critic, a KL or an entropy
+term learns from them; a step of only such streams takes no optimizer step. The log-probs of the first of several
+updates must be those at sampling, which the learner checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quintain.curriculum.schedules import linear
+from quintain.data.pack import micro_batches
+from quintain.data.samples import samples_from
+from quintain.training.job import MAIN, Job, OnPolicyJob
+from quintain.training.learner import Learner, StepReport
+from quintain.training.policies import Policies, Policy
+from quintain.training.update import Update
+from quintain.types import Batch, Credit, Sample, derive_seed
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Streams with what is said of them before the first update, [tokens of the stream] each."""
+
+    samples: Sequence[Sample]
+    reference: Sequence[Tensor] | None
+    values: Sequence[Tensor] | None
+
+    def batches(self, chosen: Sequence[int], update: Update, max_tokens: int) -> list[Batch]:
+        """Return the micro-batches of the streams numbered `chosen`, weighted over all of them."""
+        batches = micro_batches(
+            [self.samples[i] for i in chosen],
+            max_tokens=max_tokens,
+            aggregation=update.aggregation,
+            constant=update.constant,
+        )
+        extras = {"reference_logprobs": self.reference, "values": self.values}
+        found: list[Batch] = []
+        place = 0
+        for batch in batches:
+            own = chosen[place : place + len(batch.lengths)]
+            place += len(own)
+            said = {
+                name: torch.cat([parts[i] for i in own])
+                for name, parts in extras.items()
+                if parts is not None
+            }
+            found.append(replace(batch, extra=replace(batch.extra, **said)) if said else batch)
+        return found
+
+
+def learn_all(
+    policies: Policies, credit: Credit, update: Update, job: Job, *, step: int, seed: int
+) -> StepReport | None:
+    """Update every trained policy that acts, each by the credit of the episodes that it sampled.
+
+    The report is that of the main policy; metrics of the others stand in it under their names.
+    """
+    reports = {
+        name: learn(policies, part, update, job, step=step, seed=derive_seed(seed, name), policy=name)
+        for name, part in by_policy(credit).items()
+        if name in policies.trained
+    }
+    others = {
+        f"{name}/{key}": value
+        for name, report in reports.items()
+        if report is not None and name != MAIN
+        for key, value in {
+            **report.metrics,
+            "train/loss": report.loss,
+            "train/grad_norm": report.grad_norm,
+        }.items()
+    }
+    main = reports.get(MAIN)
+    if main is None:
+        found = [report for report in reports.values() if report is not None]
+        return replace(found[0], metrics=others) if found else None
+    return replace(main, metrics={**main.metrics, **others}) if others else main
+
+
+def by_policy(credit: Credit) -> dict[str, Credit]:
+    """Return the part of `credit` that belongs to each policy: the one that sampled the trajectory's first turn."""
+    places: dict[str, list[int]] = {}
+    for place, trajectory in enumerate(credit.trajectories):
+        name = trajectory.turns[0].completion.policy if trajectory.turns else MAIN
+        places.setdefault(name, []).append(place)
+    if set(places) <= {MAIN}:
+        return {MAIN: credit}
+    return {
+        name: replace(
+            credit,
+            trajectories=tuple(credit.trajectories[i] for i in own),
+            advantages=tuple(credit.advantages[i] for i in own),
+            returns=None if credit.returns is None else tuple(credit.returns[i] for i in own),
+        )
+        for name, own in places.items()
+    }
+
+
+def learn(
+    policies: Policies, credit: Credit, update: Update, job: Job, *, step: int, seed: int, policy: str = MAIN
+) -> StepReport | None:
+    """Update `policy` by `credit`; return what was done, None where nothing can be learned."""
+    keeps = update.keeps_zeros or step <= update.critic_steps
+    samples = [sample for sample in samples_from(credit) if keeps or sample.advantages.any()]
+    return learn_in_epochs(policies, samples, update, job, step=step, seed=seed, policy=policy)
+
+
+def learn_in_epochs(
+    policies: Policies,
+    samples: Sequence[Sample],
+    update: Update,
+    job: Job,
+    *,
+    step: int,
+    seed: int,
+    policy: str = MAIN,
+) -> StepReport | None:
+    """Update `policy` in epochs of minibatches of `samples`; return the mean over the steps of the last epoch."""
+    if not samples:
+        return None
+    own = policies[policy]
+    learner = own.learner
+    assert learner is not None, "only policies with an optimizer are updated"
+    prepared = prepare(policies, own, samples, update)
+    if step <= update.critic_steps:
+        return learn_values(learner, prepared, update, own.settings.micro_tokens)
+    num_epochs, num_minibatches = counts(update, job)
+    reports: list[StepReport] = []
+    for epoch in range(num_epochs):
+        reports = []
+        for number, chosen in enumerate(minibatches(samples, num_minibatches, derive_seed(seed, epoch))):
+            report = learner.step(
+                prepared.batches(chosen, update, own.settings.micro_tokens),
+                update.loss,
+                rate_scale=linear(step, first=(0, 0.0), last=(max(update.lr_warmup, 1), 1.0)),
+                is_on_policy=update.is_on_policy and epoch == number == 0,
+            )
+            policies.follow(policy)
+            reports.append(report)
+            if (
+                update.target_kl is not None
+                and report.metrics.get("policy/approx_kl", 0.0) > update.target_kl
+            ):
+                return mean_report(reports)
+    return mean_report(reports)
+
+
+def learn_from(
+    policies: Policies, samples: Sequence[Sample], update: Update, *, step: int, rate_scale: float
+) -> StepReport:
+    """Take one optimizer step of the main policy on `samples`."""
+    own = policies.main
+    assert own.learner is not None, "only policies with an optimizer are updated"
+    batches = prepare(policies, own, samples, update).batches(
+        range(len(samples)), update, own.settings.micro_tokens
+    )
+    report = own.learner.step(batches, update.loss, rate_scale=rate_scale)
+    policies.follow(MAIN)
+    return report
+
+
+def counts(update: Update, job: Job) -> tuple[int, int]:
+    """Return epochs and minibatches of a step: those of `update`, else of the configuration `job`, else one."""
+    epochs, parts = (job.num_epochs, job.num_minibatches) if isinstance(job, OnPolicyJob) else (1, 1)
+    return update.num_epochs or epochs, update.num_minibatches or parts
+
+
+def learn_values(learner: Learner, prepared: Prepared, update: Update, max_tokens: int) -> StepReport | None:
+    """Train the value head alone, while the policy's weights rest (value pre-training: VC-PPO, arXiv 2503.01491)."""
+    assert update.critic_loss is not None, "critic_steps come with a critic_loss"
+    batches = prepared.batches(range(len(prepared.samples)), update, max_tokens)
+    resting = [p for p in learner.model.parameters() if p.requires_grad]
+    report: StepReport | None = None
+    try:
+        for parameter in resting:
+            parameter.requires_grad_(False)
+        for _ in range(update.critic_epochs):
+            report = learner.step(batches, update.critic_loss)
+    finally:
+        for parameter in resting:
+            parameter.requires_grad_(True)
+    return report
+
+
+def prepare(policies: Policies, policy: Policy, samples: Sequence[Sample], update: Update) -> Prepared:
+    """Return `samples` with what reference and critic say of them before the first update."""
+    max_tokens = policy.settings.micro_tokens
+
+    def said_by(other: Policy, name: str) -> list[Tensor]:
+        found: list[Tensor] = []
+        for batch in micro_batches(samples, max_tokens=max_tokens):
+            numbers: Tensor = getattr(other.infer(batch), name)
+            found += numbers.cpu().split(batch.lengths)
+        return found
+
+    return Prepared(
+        samples,
+        said_by(policies["reference"], "logprobs") if update.has_reference else None,
+        said_by(policy, "values") if update.has_values else None,
+    )
+
+
+def minibatches(samples: Sequence[Sample], count: int, seed: int) -> list[list[int]]:
+    """Return the numbers of `samples` in `count` parts, drawn by `seed`; one part keeps them in order.
+
+    All streams of a trajectory, and both sides of a pair, are in one part. There are no more parts than trajectories.
+    """
+    if count == 1:
+        return [list(range(len(samples)))]
+    units: dict[int, list[int]] = {}
+    for number, sample in enumerate(samples):
+        units.setdefault(sample.trajectory if sample.pair < 0 else sample.pair, []).append(number)
+    order = np.random.default_rng(seed).permutation(len(units))
+    parts = np.array_split(order, min(count, len(units)))
+    members = list(units.values())
+    return [[number for unit in part.tolist() for number in members[unit]] for part in parts]
+
+
+def mean_report(reports: Sequence[StepReport]) -> StepReport:
+    """Return the mean of `reports`, of one step each; tokens and seconds are sums."""
+    if len(reports) == 1:
+        return reports[0]
+    names = dict.fromkeys(name for report in reports for name in report.metrics)
+    metrics: Mapping[str, float] = {
+        name: fmean(report.metrics[name] for report in reports if name in report.metrics) for name in names
+    }
+    return StepReport(
+        loss=fmean(report.loss for report in reports),
+        grad_norm=fmean(report.grad_norm for report in reports),
+        num_tokens=sum(report.num_tokens for report in reports),
+        seconds=sum(report.seconds for report in reports),
+        is_skipped=any(report.is_skipped for report in reports),
+        metrics=metrics,
+    )
+
+
+def num_batches(total: int, size: int) -> int:
+    """Return how many batches of about `size` an epoch over `total` samples has, at least 1."""
+    return max(1, round(total / size))
+
+
+def epoch_batch(total: int, size: int, number: int, seed: tuple[int | str, ...]) -> list[int]:
+    """Return the places of the samples of batch `number` (from 0): every epoch in an order of its own."""
+    epoch, part = divmod(number, num_batches(total, size))
+    order = np.random.default_rng(derive_seed(*seed, epoch)).permutation(total)
+    return order[part :: num_batches(total, size)].tolist()
