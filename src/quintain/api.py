@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quintain.agents.catalog import AUTO
+from quintain.config import build
 from quintain.curriculum.streams import Uniform, held_out
 from quintain.dashboard.curve import learning_curve_png, terminal_curve
 from quintain.dashboard.report import write_report
@@ -34,7 +35,6 @@ from quintain.store.creation import JOURNAL
 from quintain.store.names import run_folder
 from quintain.store.run import Run
 from quintain.text.chat import Chat
-from quintain.training.configure import build
 from quintain.training.custody import looked_after
 from quintain.training.job import Job
 from quintain.training.learner import Learner
@@ -111,7 +111,7 @@ def resume(folder: str | Path) -> Path:
     """Continue the run in `folder` after its newest checkpoint and return the folder."""
     with looked_after(Run.open(Path(folder)), start=START, is_new=False) as run:
         module = recipe_module(run.recipe)
-        module.train(build(module.Config, run.config, f"{folder}/config.json"), run)
+        module.train(build(module.Config, run.config, f"{folder}/config.json", is_stored=True), run)
         conclude(run)
     return Path(folder)
 

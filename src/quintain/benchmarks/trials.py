@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from quintain.benchmarks.start import imitated
+from quintain.config import build
 from quintain.errors import DataError
 from quintain.eval.statistics import bootstrap_mean, paired_bootstrap
 from quintain.methods.names import recipe_module
 from quintain.store.creation import CHECKPOINTS
 from quintain.store.run import Run
-from quintain.training.configure import build
 from quintain.training.job import Job
 from quintain.training.progress import Display
 from quintain.training.work import START

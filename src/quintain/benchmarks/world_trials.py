@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from quintain.agents.catalog import AUTO
+from quintain.config import build
 from quintain.curriculum.streams import held_out
 from quintain.engines.local import Local
 from quintain.environments.baselines import expert, play
@@ -28,7 +29,6 @@ from quintain.models.load import load
 from quintain.rollout.collect import Rollout
 from quintain.store.files import replace_file
 from quintain.store.run import Run
-from quintain.training.configure import build
 from quintain.training.policy import harness
 from quintain.training.work import MODEL
 from quintain.types import NOTHING, Task

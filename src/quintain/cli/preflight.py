@@ -18,18 +18,17 @@ STYLES = {"prompt": "dim", "masked": "yellow", "trained": "bold green"}
 
 def check_recipe(argv: Sequence[str]) -> int:
     """Run the preflight of the recipe that the first argument names and return the exit status."""
-    from quintain.cli.settings import configuration
+    from quintain.cli.flags import read_configuration
     from quintain.cli.training import first_line, train_parser
-    from quintain.config.knobs import knobs
+    from quintain.config import build, options
     from quintain.methods.names import recipe_module
-    from quintain.training.configure import build
 
     recipe, *rest = argv
     module = recipe_module(recipe)
-    parser = train_parser(recipe, first_line(module.__doc__), knobs(module.Config))
+    parser = train_parser(recipe, first_line(module.__doc__), options(module.Config))
     parser.switch("--json", "print JSON")
     arguments = parser.read(rest)
-    values = configuration(recipe, module.Config, arguments.config, arguments)
+    values = read_configuration(recipe, module.Config, arguments.config, arguments)
 
     from quintain.api import check_parts
     from quintain.cli.findings import Line, report

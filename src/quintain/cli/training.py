@@ -8,13 +8,14 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quintain.cli.arguments import Parser, named_folder
-from quintain.cli.flags import add_flags
-from quintain.config.knobs import Knob, knobs
-from quintain.config.outline import outline
 from quintain.errors import INTERRUPTED_EXIT_CODE, UsageError, suggestion
 from quintain.methods.names import RECIPES, recipe_module
+
+if TYPE_CHECKING:
+    from quintain.config import Option
 
 RUNS = "runs"
 ROOT_HELP = "folder that holds the runs (default runs)"
@@ -33,16 +34,12 @@ def train(argv: Sequence[str]) -> int:
     if recipe not in RECIPES:
         raise UsageError(f"recipe: got {recipe!r}; {suggestion(recipe, RECIPES)}")
 
-    # Help is read from the source of the recipe, which would import torch.
-    found = outline(RECIPES[recipe]) if {"-h", "--help"} & set(rest) else None
-    if found is not None:
-        train_parser(recipe, summary(RECIPES[recipe]), found).read(["--help"])
-
-    from quintain.cli.settings import configuration
+    from quintain.cli.flags import read_configuration
+    from quintain.config import options
 
     module = recipe_module(recipe)
-    arguments = train_parser(recipe, first_line(module.__doc__), knobs(module.Config)).read(rest)
-    values = configuration(recipe, module.Config, arguments.config, arguments)
+    arguments = train_parser(recipe, first_line(module.__doc__), options(module.Config)).read(rest)
+    values = read_configuration(recipe, module.Config, arguments.config, arguments)
     name = free_name(Path(arguments.runs), recipe) if arguments.run is None else arguments.run
 
     from quintain import api as launch
@@ -56,8 +53,10 @@ def train(argv: Sequence[str]) -> int:
     return 0
 
 
-def train_parser(recipe: str, description: str, found: Sequence[Knob]) -> Parser:
-    """Return the arguments of ``quintain train RECIPE``, with a flag for each of the knobs `found`."""
+def train_parser(recipe: str, description: str, found: "Sequence[Option]") -> Parser:
+    """Return the arguments of ``quintain train RECIPE``, with a flag for each of the options `found`."""
+    from quintain.cli.flags import add_flags
+
     parser = Parser(f"train {recipe}", description)
     parser.flag("--config", "configuration file, .json or .toml; flags go over it", "FILE")
     parser.flag("--run", "name of the run (default: the recipe and a number)", "NAME")
