@@ -65,7 +65,7 @@ def replaced(text: str, lines: Iterator[str], marks: tuple[str, str]) -> str:
     return f"{before}{begin}\n" + "".join(line + "\n" for line in lines) + end + after
 
 
-def main(argv: list[str]) -> int:
+def main(is_check: bool) -> int:
     """Write the tables, or check them."""
     marks = ("<!-- methods -->", "<!-- /methods -->")
     plan = (
@@ -80,13 +80,13 @@ def main(argv: list[str]) -> int:
         if wanted == text:
             continue
         stale.append(name)
-        if "--check" not in argv:
+        if not is_check:
             (ROOT / name).write_text(wanted, encoding="utf-8")
-    if stale and "--check" in argv:
+    if stale and is_check:
         print(f"stale tables in {', '.join(stale)}: run python docs/tables.py", file=sys.stderr)
         return 1
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main("--check" in sys.argv))  # noqa: TID251

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 import quintain
-from quintain.config.knobs import knobs
+from quintain.config import options
 from quintain.environments.catalog import ADAPTERS, CATALOG, find
 from quintain.environments.check import check
 from quintain.environments.protocol import Environment, advance, begin, tool_action
@@ -131,7 +131,7 @@ def test_the_fields_of_every_job_are_told_with_their_defaults() -> None:
     text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `([a-z_]+)` \| (\S+) \| .+ \|$", text, re.MULTILINE))
     words = {None: "none", "": "empty"}
-    assert rows == {knob.name: words.get(knob.default, str(knob.default)) for knob in knobs(Job)}
+    assert rows == {option.name: words.get(option.default, str(option.default)) for option in options(Job)}
 
 
 def test_links_between_pages_lead_somewhere() -> None:

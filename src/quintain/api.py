@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from quintain.agents.catalog import AUTO
+from quintain.config import build
 from quintain.curriculum.streams import Uniform, held_out
 from quintain.dashboard.curve import learning_curve_png, terminal_curve
 from quintain.dashboard.report import write_report
@@ -37,13 +38,12 @@ from quintain.store.creation import JOURNAL
 from quintain.store.names import run_folder
 from quintain.store.run import Run
 from quintain.text.chat import Chat
-from quintain.training.configure import build
 from quintain.training.context import MODEL, START
 from quintain.training.custody import looked_after
 from quintain.training.job import Job
 from quintain.training.learner import Learner
-from quintain.training.start import build_agent, expert_action, new_model, new_tokenizer, valid_action
 from quintain.training.progress import Display
+from quintain.training.start import build_agent, expert_action, new_model, new_tokenizer, valid_action
 from quintain.training.summary import evaluations, summary
 from quintain.types import Trajectory, derive_seed
 
@@ -115,7 +115,7 @@ def resume(folder: str | Path) -> Path:
     """Continue the run in `folder` after its newest checkpoint and return the folder."""
     with looked_after(Run.open(Path(folder)), start=START, is_new=False) as run:
         found = find_method(run.recipe)
-        settings = build(found.config_class, run.config, f"{folder}/config.json")
+        settings = build(found.config_class, run.config, f"{folder}/config.json", is_stored=True)
         train_by(found.make(settings), settings, run)
         conclude(run)
     return Path(folder)

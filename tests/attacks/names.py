@@ -5,14 +5,12 @@ from typing import Any
 
 from tests.attacks.attack import Attack, Scene, both, refused
 
-from quintain.cli import settings
+from quintain.config import build, files, options, values
 from quintain.environments.catalog import find
 from quintain.errors import ConfigError, UsageError
 from quintain.methods.rl.grpo import Config
 from quintain.store import creation, names
 from quintain.store.run import Run
-from quintain.training import configure
-from quintain.training.configure import build
 
 NAMES = {
     "a way upwards": "../../x",
@@ -76,20 +74,19 @@ def any_folder(scene: Scene) -> None:
     )
 
 
-def built(values: dict[str, Any]) -> Callable[[Scene], object]:
-    """Return work that builds a configuration from `values`."""
-    return lambda _: build(Config, values, "c.json").steps
+def built(given: dict[str, Any]) -> Callable[[Scene], object]:
+    """Return work that builds a configuration from `given`."""
+    return lambda _: build(Config, given, "c.json").steps
 
 
 def any_value(scene: Scene) -> None:
     """Take what is known and leave out the rest."""
-    known = configure.knobs(Config)
-    fields = {knob.name for knob in known}
+    fields = {option.name for option in options(Config)} - {"learning_rate"}
 
-    def checked(_: object, values: dict[str, Any], __: str) -> dict[str, Any]:
-        return {key: 1 if key == "steps" else "guess" for key in values if key in fields - {"learning_rate"}}
+    def construct(_: object, given: dict[str, Any], *__: object) -> Config:
+        return Config(**{key: 1 if key == "steps" else "guess" for key in given if key in fields})
 
-    scene.patch.setattr(configure, "checked_values", checked)
+    scene.patch.setattr(values, "construct", construct)
 
 
 def read(name: str, text: str) -> Callable[[Scene], object]:
@@ -97,14 +94,14 @@ def read(name: str, text: str) -> Callable[[Scene], object]:
 
     def work(scene: Scene) -> object:
         (scene.folder / name).write_text(text)
-        return settings.read_file(scene.folder / name, "grpo")
+        return files.read_file(scene.folder / name)
 
     return work
 
 
 def any_file(scene: Scene) -> None:
     """Read what can be read and leave out the rest."""
-    scene.patch.setattr(settings, "read_file", lambda path, recipe: {})
+    scene.patch.setattr(files, "read_file", lambda path: {})
 
 
 def found(spec: str) -> Callable[[Scene], object]:
@@ -124,8 +121,8 @@ ATTACKS = [
     ),
     Attack("A12", "a run behind a link", refused(linked, by=UsageError), both(any_folder)),
     *(
-        Attack("A12", f"a configuration with {name}", refused(built(values), by=ConfigError), any_value)
-        for name, values in VALUES.items()
+        Attack("A12", f"a configuration with {name}", refused(built(given), by=ConfigError), any_value)
+        for name, given in VALUES.items()
     ),
     *(
         Attack("A12", f"a configuration file with {name}", refused(read(*file), by=UsageError), any_file)

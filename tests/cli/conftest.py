@@ -1,21 +1,31 @@
 """A command line whose recipe, launcher and runs are small and in the test's hands."""
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pytest
 
 import quintain
 from quintain.cli.main import main
+from quintain.config.ranges import PositiveFloat
 from quintain.methods.names import RECIPES
 
 
 @dataclass(frozen=True)
+class Policy:
+    device: str = "cpu"
+    """Where it is."""
+    rate: PositiveFloat = 0.5
+    is_frozen: bool = True
+
+
+@dataclass(frozen=True)
 class Config:
+    renamed: ClassVar[Mapping[str, str]] = {"speed": "rate"}
     environment: str = "guess"
     """Where to train: 100 % made up."""
     steps: int = 10
@@ -24,6 +34,8 @@ class Config:
     is_fast: bool = False
     """Whether to hurry."""
     mode: Literal["outcome", "turn"] = "outcome"
+    policy: Policy = Policy()
+    policies: dict[str, Policy] = field(default_factory=dict[str, Policy])
 
     def __post_init__(self) -> None:
         if self.steps < 1:

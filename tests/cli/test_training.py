@@ -52,6 +52,17 @@ def test_flags_become_typed_values(cli: Cli, recipe: str, launcher: Launcher) ->
         (["--rate", "-1e-3"], {"rate": -1e-3}),
         (["--rate", "-.5"], {"rate": -0.5}),
         (["--steps", "3", "--steps", "4"], {"steps": 4}),
+        (["--policy.device", "cuda"], {"policy": {"device": "cuda"}}),
+        (["--no-policy.is-frozen"], {"policy": {"is_frozen": False}}),
+        (
+            [
+                "--policies.reward-model.rate=1",
+                "--policies.reward_model.is_frozen",
+                "--policies.a.device",
+                "x",
+            ],
+            {"policies": {"reward_model": {"rate": 1.0, "is_frozen": True}, "a": {"device": "x"}}},
+        ),
     ],
 )
 def test_ways_to_write_a_flag(
@@ -92,14 +103,23 @@ def test_a_run_name_with_path_characters_is_refused(
          f"{', '.join(RECIPES)}, test"),
         (["test", "--stepz", "3"], "flag of quintain train test: got '--stepz'; did you mean '--steps'?"),
         (["test", "--step", "3"], "flag of quintain train test: got '--step'; did you mean '--steps'?"),
-        (["test", "--steps", "many"], "--steps must be an integer: got 'many'; give an integer such as 10"),
-        (["test", "--steps", "2.5"], "--steps must be an integer: got '2.5'; give an integer such as 10"),
-        (["test", "--mode", "trun"], "--mode must be 'outcome' or 'turn': got 'trun'; did you mean 'turn'?"),
+        (["test", "--steps", "many"], "--steps: got 'many'; give an integer such as 10"),
+        (["test", "--steps", "2.5"], "--steps: got '2.5'; give an integer such as 10"),
+        (["test", "--mode", "trun"], "--mode: got 'trun'; did you mean 'turn'?"),
         (["test", "--steps", "0"], "configuration in the command line: steps: got 0; give 1 or more"),
         (["test", "guess"], "quintain train test: got 'guess', which it has no use for; "
          "see `quintain train test --help`"),
         (["test", "--config"], "--config needs a value: got nothing; write --config VALUE"),
         (["test", "--config", "c.yaml"], "configuration file: got 'c.yaml'; give a .json or a .toml file"),
+        (["test", "--data", "x.jsonl"], "flag of quintain train test: got '--data'; "
+         "see `quintain train test --help`"),
+        (["test", "--policy.devise", "x"], "flag of quintain train test: got '--policy.devise'; "
+         "did you mean '--policy.device'?"),
+        (["test", "--policies.critic.rate", "0"], "--policies.critic.rate: got '0'; give a number above 0 such as 0.5"),
+        (["test", "--policies.critic.rat", "1"], "flag of quintain train test: got '--policies.critic.rat'; "
+         "did you mean '--policies.NAME.rate'?"),
+        (["test", "--config", "c.jsonl"], "configuration file: got 'c.jsonl', which holds rows of data, not a "
+         "configuration; give a .json or a .toml file"),
         (["test", "--config", "c.toml"], "configuration file: got 'c.toml', which is no file; "
          "check the path"),
     ],
@@ -118,6 +138,8 @@ def test_what_is_wrong_is_one_line(cli: Cli, launcher: Launcher, argv: list[str]
         ("c.toml", 'steps = 3\nrate = 1\nmode = "turn"\n', {"steps": 3, "rate": 1.0, "mode": "turn"}),
         ("c.json", '{"steps": 3, "is_fast": true}', {"steps": 3, "is_fast": True}),
         ("c.json", json.dumps(OF_A_RUN), {"steps": 3}),
+        ("c.toml", "[policies.critic]\nrate = 1\n[policy]\ndevice = 'x'\n",
+         {"policies": {"critic": {"rate": 1}}, "policy": {"device": "x"}}),
     ],
 )  # fmt: skip
 def test_a_configuration_file(
@@ -134,19 +156,44 @@ def test_flags_go_over_the_file(cli: Cli, recipe: str, launcher: Launcher) -> No
     assert settings(launcher)["config"] == {"steps": 5, "rate": 0.5}
 
 
+def test_flags_go_over_the_tables_of_a_file_key_by_key(cli: Cli, recipe: str, launcher: Launcher) -> None:
+    Path("c.toml").write_text("[policies.critic]\nrate = 0.5\ndevice = 'x'\n")
+    cli("train", recipe, "--config", "c.toml", "--policies.critic.device", "y")
+    assert settings(launcher)["config"] == {"policies": {"critic": {"rate": 0.5, "device": "y"}}}
+
+
+def test_old_names_come_with_a_note_but_for_the_file_of_a_run(
+    cli: Cli, recipe: str, launcher: Launcher, caplog: pytest.LogCaptureFixture
+) -> None:
+    Path("run.json").write_text(json.dumps({**OF_A_RUN, "config": {"speed": 0.5}}))
+    assert cli("train", recipe, "--config", "run.json").status == 0
+    assert caplog.messages == []
+    Path("c.toml").write_text("speed = 0.25")
+    assert cli("train", recipe, "--config", "c.toml").status == 0
+    assert cli("train", recipe, "--config", "c.toml", "--rate", "2").status == 0
+    assert cli("train", recipe, "--speed", "4").status == 0
+    assert [given["config"] for _, _, given in launcher.calls] == [{"rate": x} for x in (0.5, 0.25, 2, 4)]
+    (note,) = set(caplog.messages[:2])
+    assert note == "configuration in c.toml: speed is called rate now; write that"
+    assert caplog.messages[2:] == ["configuration in the command line: speed is called rate now; write that"]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "line"),
     [
         ("c.toml", "stpes = 3", "configuration key in c.toml: got 'stpes'; did you mean 'steps'?"),
-        ("c.toml", 'steps = "3"', 'steps in c.toml must be an integer: got "3" (text); '
+        ("c.toml", 'steps = "3"', 'steps in c.toml: got "3" (text); '
          "give an integer such as 10"),
-        ("c.json", '{"is_fast": 1}', "is_fast in c.json must be true or false: got 1 (an integer); "
+        ("c.json", '{"is_fast": 1}', "is_fast in c.json: got 1 (an integer); "
          "give true or false"),
+        ("c.toml", "[policy]\nrate = 0", "policy.rate in c.toml: got 0 (an integer); give a number above 0 such as 0.5"),
+        ("c.toml", "[policies.critic]\ndevise = 'x'", "configuration key in c.toml: got 'policies.critic.devise'; "
+         "did you mean 'policies.critic.device'?"),
         ("c.toml", "steps = 0", "configuration in c.toml: steps: got 0; give 1 or more"),
         ("c.json", '{"steps": 1, "steps": 2}', "configuration file c.json: got the key 'steps' twice; "
          "correct it"),
         ("c.json", "[1]", "configuration file c.json must hold a table: got [1]; use {…}"),
-        ("c.json", '{"steps": NaN}', "steps in c.json must be an integer: got NaN (a number); "
+        ("c.json", '{"steps": NaN}', "steps in c.json: got NaN (a number); "
          "give an integer such as 10"),
         ("c.json", json.dumps({"schema": 1, "name": "a", "recipe": "ppo", "created": 0.5, "config": {}}),
          "configuration file c.json must be one of test: got one of ppo; use that"),
@@ -173,9 +220,8 @@ def test_a_broken_file_is_one_line(cli: Cli, recipe: str, name: str, text: str) 
 
 def test_a_file_that_is_not_text_is_one_line(cli: Cli, recipe: str) -> None:
     Path("c.toml").write_bytes(b"\xff\xfe\x00")
-    assert cli("train", recipe, "--config", "c.toml").line.startswith(
-        "configuration file c.toml: got 'utf-8' codec"
-    )
+    line = "configuration file c.toml: got byte 0, which is not UTF-8; save as UTF-8"
+    assert cli("train", recipe, "--config", "c.toml").line == line
 
 
 def test_a_missing_file_names_the_nearest(cli: Cli, recipe: str) -> None:
@@ -190,7 +236,22 @@ def test_the_help_of_a_recipe_documents_its_flags(cli: Cli, recipe: str) -> None
     assert "--steps N Steps of training. (an integer, default 10)" in text
     assert "--mode outcome|turn (default outcome)" in text
     assert "100 % made up. (default guess)" in text
-    assert "--no-is-fast" in text
+    assert "--is-fast [true|false] Whether to hurry. (--no-is-fast for false, default false)" in text
+    assert "options of policy: --policy.device TEXT Where it is. (default cpu)" in text
+    assert "--policies.NAME.rate X (a number above 0, default 0.5)" in text
+    assert "--speed" not in text
+
+
+def test_help_has_80_columns_and_the_options_of_the_method_before_those_of_all(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = cli("train", "grpo", "--help").out.splitlines()
+    assert max(map(len, lines)) <= 80
+    titles = [line for line in lines if line and line.endswith(":") and not line.startswith(" ")]
+    assert titles == ["options:", "options of grpo:", "options of every method:"]
+    text = "\n".join(lines)
+    assert text.index("--group-size N") < text.index("options of every method") < text.index("--steps N")
 
 
 def test_the_help_of_train_lists_the_recipes(cli: Cli) -> None:

@@ -6,22 +6,17 @@ depends on world and seed, so success is measured on the way. The one rule: only
 
 from __future__ import annotations
 
-import numpy as np
-
 from quintain.curriculum.streams import Uniform
-from quintain.data.pack import micro_batches
-from quintain.data.samples import imitation_samples
 from quintain.engines.local import Local
 from quintain.environments.boundary import tasks_of
 from quintain.environments.catalog import find
 from quintain.eval.evaluate import evaluate
-from quintain.losses.imitation import imitation
 from quintain.models.save import save
 from quintain.rollout.collect import Rollout
 from quintain.store.run import Run
+from quintain.training.context import START
 from quintain.training.job import Job
 from quintain.training.learner import Learner, Optimization
-from quintain.training.context import START
 from quintain.training.progress import Display
 from quintain.training.start import Imitation, harness, load_demonstrations, make_start
 from quintain.types import derive_seed

@@ -1,11 +1,11 @@
 """Does a method do what its paper says? It and its baseline on one world, over seeds, at equal budget.
 
 Arms of a seed that act through the same harness start from the same policy, act on the same tasks, and end when the
-same number of environment steps or of sampled tokens is used up (`Job.max_env_steps`, `max_sampled_tokens`); what is compared
-is the last evaluation on unseen tasks or the mean over the run (`at`), seed by seed. A trial is one run; benchmarks
-with the same baseline share it, and trials of one world and seed share the policy that was warmed up once. The one
-rule: a run that was begun is continued and one that is done is read, so a benchmark that was stopped goes on where it
-was.
+same number of environment steps or of sampled tokens is used up (`Job.max_env_steps`, `max_sampled_tokens`); what is
+compared is the last evaluation on unseen tasks or the mean over the run (`at`), seed by seed. A trial is one run;
+benchmarks with the same baseline share it, and trials of one world and seed share the policy that was warmed up once.
+The one rule: a run that was begun is continued and one that is done is read, so a benchmark that was stopped goes on
+where it was.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from quintain.benchmarks.start import imitated
+from quintain.config import build
 from quintain.errors import DataError
 from quintain.eval.statistics import bootstrap_mean, paired_bootstrap
 from quintain.methods.find import find_method
 from quintain.methods.loops import train_by
 from quintain.store.creation import CHECKPOINTS
 from quintain.store.run import Run
-from quintain.training.configure import build
+from quintain.training.context import START
 from quintain.training.job import Job
 from quintain.training.progress import Display
-from quintain.training.context import START
 from quintain.types import NOTHING
 
 ARMS = ("method", "baseline")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from quintain.agents.catalog import AUTO
+from quintain.config import build
 from quintain.curriculum.streams import held_out
 from quintain.engines.local import Local
 from quintain.environments.baselines import expert, play
@@ -29,9 +30,8 @@ from quintain.models.load import load
 from quintain.rollout.collect import Rollout
 from quintain.store.files import replace_file
 from quintain.store.run import Run
-from quintain.training.configure import build
-from quintain.training.start import build_agent
 from quintain.training.context import MODEL
+from quintain.training.start import build_agent
 from quintain.types import NOTHING, Task
 
 RESULT = "imitation.json"

@@ -1,14 +1,15 @@
 """Reading the arguments of a command; what is wrong with them is one line, with the nearest name.
 
-The one rule: argparse splits, we judge: every value arrives as text and is checked here.
+argparse only splits them: every value arrives as text and is checked here.
 """
 
 import argparse
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from quintain.errors import UsageError, suggestion
 
@@ -20,6 +21,7 @@ class Parser(argparse.ArgumentParser):
         """Start with ``--help`` only."""
         super().__init__(prog=f"quintain {command}", description=description, allow_abbrev=False)
         self.flags = ["--help"]
+        self.families: list[tuple[re.Pattern[str], Callable[[str], dict[str, Any]]]] = []
 
     def flag(self, name: str, document: str, metavar: str, default: str | None = None) -> None:
         """Add a flag that takes a value."""
@@ -31,22 +33,36 @@ class Parser(argparse.ArgumentParser):
         self.flags.append(name)
         self.add_argument(name, action="store_true", help=document.replace("%", "%%"))
 
+    def admit(self, pattern: str, takes: Callable[[str], dict[str, Any]]) -> None:
+        """Take every flag that matches `pattern`; ``takes(flag)`` are its arguments of `add_argument`."""
+        self.families.append((re.compile(pattern), takes))
+
     def read(self, argv: Sequence[str]) -> argparse.Namespace:
         """Return the values in `argv`.
 
         Raises:
             UsageError: an unknown flag, a flag without its value, an argument too many or too few.
         """
-        values, rest = self.parse_known_args(joined(argv))
+        tokens = joined(argv)
+        for flag in dict.fromkeys(token.partition("=")[0] for token in tokens):
+            takes = next((takes for pattern, takes in self.families if pattern.fullmatch(flag)), None)
+            if takes is not None:
+                self.add_argument(flag, help=argparse.SUPPRESS, **takes(flag))
+        values, rest = self.parse_known_args(tokens)
         for text in rest:
             name = text.partition("=")[0]
             if name.startswith("-"):
-                raise UsageError(f"flag of {self.prog}: got {name!r}; {suggestion(name, self.flags)}")
+                raise UsageError(f"flag of {self.prog}: got {name!r}; {self.nearest(name)}")
         if rest:
             raise UsageError(
                 f"{self.prog}: got {rest[0]!r}, which it has no use for; see `{self.prog} --help`"
             )
         return values
+
+    def nearest(self, name: str) -> str:
+        """Return which flag may have been meant by `name`; the hyphens in front make none alike."""
+        near = get_close_matches(name.lstrip("-"), [flag.lstrip("-") for flag in self.flags], n=1)
+        return f"did you mean '--{near[0]}'?" if near else f"see `{self.prog} --help`"
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse found as a `UsageError`."""

@@ -1,4 +1,4 @@
-"""``quintain check E|MODEL|RUN|RECIPE``: is it fit to be used?
+"""``quintain check E|MODEL|RUN|METHOD``: is it fit to be used?
 
 A folder is checked as what it holds; everything else is the name of an environment. The one rule: checking
 changes nothing.
@@ -9,20 +9,20 @@ from pathlib import Path
 
 from quintain.cli.arguments import Parser, named_folder, whole_number
 from quintain.cli.findings import Line, report
-from quintain.cli.preflight import check_recipe
+from quintain.cli.preflight import check_method
 from quintain.errors import EnvironmentFault, ModelError, QuintainError, StoreError, UsageError
-from quintain.methods.names import RECIPES
+from quintain.methods.table import MODULES
 
 
 def check(argv: Sequence[str]) -> int:
-    """Check an environment, a model folder, a run or, with the flags of its training, a recipe."""
-    if argv and argv[0] in RECIPES and not Path(argv[0]).exists():
-        return check_recipe(argv)
-    parser = Parser("check", "Check an environment (conformance suite), a model folder, a run or a recipe.")
+    """Check an environment, a model folder, a run or, with the flags of its training, a method."""
+    if argv and ((argv[0] in MODULES and not Path(argv[0]).exists()) or argv[0].endswith(".py")):
+        return check_method(argv)
+    parser = Parser("check", "Check an environment (conformance suite), a model folder, a run or a method.")
     parser.add_argument(
         "target",
-        metavar="E|MODEL|RUN|RECIPE",
-        help="environment, model folder, run folder or its name, or a recipe followed by its flags",
+        metavar="E|MODEL|RUN|METHOD",
+        help="environment, model folder, run folder or its name, or a method followed by its flags",
     )
     parser.flag("--episodes", "episodes per baseline of an environment (default 20)", "N", "20")
     parser.flag(

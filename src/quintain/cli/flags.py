@@ -1,45 +1,103 @@
-"""The flags of a recipe, one for each knob of its `Config`, as ``--help`` shows them."""
+"""The flags of a method, one for each option of its `Config`, and what a configuration file and the flags come to."""
 
+from argparse import SUPPRESS, Namespace
 from collections.abc import Sequence
+from functools import partial
+from itertools import groupby
 from pathlib import Path
-from typing import Literal, get_args, get_origin
+from typing import Any, Literal, cast, get_args, get_origin
 
 from quintain.cli.arguments import Parser
-from quintain.config.knobs import Knob, parts_of
-from quintain.config.wording import shown, words
+from quintain.config import Option, build, merge, read_file, read_flags, rename, show, words
+from quintain.config.fields import NAME, parts_of
+from quintain.errors import ConfigError
 
 PREFIX = "setting:"
-"""Keeps a field called ``name`` apart from the command's own flags."""
+"""Keeps an option called ``name`` apart from the command's own flags."""
 METAVARS: dict[object, str] = {int: "N", float: "X", str: "TEXT", bool: "true|false", Path: "PATH"}
+KEYS_OF_A_RUN = frozenset(["schema", "name", "recipe", "created", "config"])
+"""What stands in the ``config.json`` of a run."""
 
 
-def add_flags(parser: Parser, found: Sequence[Knob]) -> None:
-    """Add a flag for each of the knobs `found`; a switch takes ``--x``, ``--x false`` and ``--no-x``."""
-    for knob in found:
-        parser.flags.append(knob.flag)
-        takes = f"{words(knob.annotation)}, " if metavar(knob) in ("N", "X") else ""
-        default = "required" if knob.is_required else f"default {shown(knob.default) or 'empty'}"
-        document = f"{knob.document} ({takes}{default})".replace("%", "%%").strip()
-        is_switch = bool in parts_of(knob.annotation)
-        parser.add_argument(
-            knob.flag,
-            dest=PREFIX + knob.name,
-            metavar=metavar(knob),
-            help=document,
-            nargs="?" if is_switch else None,
-            const="true" if is_switch else None,
-        )
-        if is_switch:
-            negative = f"--no-{knob.flag.removeprefix('--')}"
-            parser.flags.append(negative)
-            parser.add_argument(
-                negative, dest=PREFIX + knob.name, action="store_const", const="false", help=""
-            )
+def add_flags(parser: Parser, found: Sequence[Option]) -> None:
+    """Add flags for the options `found`: the method's own first, then those of its tables, then what all methods share.
+
+    A switch takes ``--x``, ``--x false`` and ``--no-x``.
+    """
+
+    def title(option: Option) -> str:
+        method = parser.prog.rpartition(" ")[2]
+        table = option.name.rpartition(".")[0]
+        return f"options of {table or ('every method' if option.is_shared else method)}"
+
+    parser.usage = f"{parser.prog} [--OPTION VALUE ...]"
+    for name, members in groupby(sorted(found, key=lambda o: (o.is_shared, "." in o.name)), key=title):
+        group = parser.add_argument_group(name)
+        for option in members:
+            group.add_argument(option.flag, help=document(option), **takes(option, option.flag))
+            parser.flags.append(option.flag)
+            for flag in ("--" + old.replace("_", "-") for old in option.old_names):
+                parser.add_argument(flag, help=SUPPRESS, **takes(option, flag))
+            if NAME in option.flag:
+                parser.admit(option.flag.replace(NAME, r"[\w-]+"), partial(takes, option))
+            if bool in parts_of(option.annotation):
+                negative = f"--no-{option.flag.removeprefix('--')}"
+                parser.flags.append(negative)
+                group.add_argument(
+                    negative, dest=PREFIX + option.name, action="store_const", const="false", help=SUPPRESS
+                )
 
 
-def metavar(knob: Knob) -> str:
-    """Return the placeholder for the value of `knob` in its help."""
-    part = parts_of(knob.annotation)[0]
+def document(option: Option) -> str:
+    """Return the help of `option` with what it takes and its default."""
+    notes = [words(option.annotation)] if metavar(option) in ("N", "X") else []
+    if bool in parts_of(option.annotation):
+        notes.append(f"--no-{option.flag.removeprefix('--')} for false")
+    if not option.name.endswith(NAME):
+        notes.append("required" if option.is_required else f"default {show(option.default) or 'empty'}")
+    return f"{option.help} ({', '.join(notes)})".strip().replace("%", "%%")
+
+
+def takes(option: Option, flag: str) -> dict[str, Any]:
+    """Return how argparse is to read `flag`, which sets `option`."""
+    switch = {"nargs": "?", "const": "true"} if bool in parts_of(option.annotation) else {}
+    return {"dest": PREFIX + flag.removeprefix("--").replace("-", "_"), "metavar": metavar(option), **switch}
+
+
+def metavar(option: Option) -> str:
+    """Return the placeholder for the value of `option` in its help."""
+    part = parts_of(option.annotation)[0]
     if get_origin(part) is Literal:
         return "|".join(map(str, get_args(part)))
     return METAVARS.get(part, "VALUE")
+
+
+def read_configuration(
+    method: str, config_class: type[Any], file: str | None, arguments: Namespace
+) -> dict[str, Any]:
+    """Return the values that the configuration file and the flags in `arguments` give to `config_class`.
+
+    The ``config.json`` of a run is a configuration file, too. Flags go over the file.
+
+    Raises:
+        ConfigError: they do not fit together, or do not fit the method.
+    """
+    values: dict[str, Any] = {}
+    if file is not None:
+        table = read_file(Path(file))
+        is_stored = table.keys() == KEYS_OF_A_RUN
+        if is_stored and table["recipe"] != method:
+            raise ConfigError(
+                f"configuration file {file} must be one of {method}: got one of {table['recipe']}; use that"
+            )
+        stored: dict[str, Any] = table["config"] if is_stored else dict(table)
+        values = rename(config_class, stored, file, is_stored=is_stored)
+    given = cast("dict[str, str | None]", vars(arguments))
+    texts = {
+        name.removeprefix(PREFIX): text
+        for name, text in given.items()
+        if name.startswith(PREFIX) and text is not None
+    }
+    values = merge(values, read_flags(config_class, texts))
+    build(config_class, values, file or "the command line")
+    return values

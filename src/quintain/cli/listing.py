@@ -29,10 +29,7 @@ def methods(argv: Sequence[str]) -> int:
     title = ", ".join(f"{states[state]} {state}" for state in ("works", "partial", "planned"))
     show(
         ("method", "family", "state", "name"),
-        [
-            (str(row["title"]), str(row["family"]), str(row["state"]), row["name"] or "")
-            for row in rows
-        ],
+        [(str(row["title"]), str(row["family"]), str(row["state"]), row["name"] or "") for row in rows],
         f"{len(rows)} methods: {title}",
     )
     return 0

@@ -1,6 +1,6 @@
-"""``quintain check RECIPE``: what would it train on? Takes the flags of ``quintain train RECIPE``.
+"""``quintain check METHOD``: what would it train on? Takes the flags of ``quintain train METHOD``.
 
-The one rule: colours are a view; without a terminal every piece of a stream names its kind.
+Colours are a view: without a terminal every piece of a stream names its kind.
 """
 
 import sys
@@ -16,26 +16,25 @@ if TYPE_CHECKING:
 STYLES = {"prompt": "dim", "masked": "yellow", "trained": "bold green"}
 
 
-def check_recipe(argv: Sequence[str]) -> int:
-    """Run the preflight of the recipe that the first argument names and return the exit status."""
-    from quintain.cli.settings import configuration
-    from quintain.cli.training import first_line, train_parser
-    from quintain.config.knobs import knobs
-    from quintain.methods.names import recipe_module
-    from quintain.training.configure import build
+def check_method(argv: Sequence[str]) -> int:
+    """Run the preflight of the method that the first argument names and return the exit status."""
+    from quintain.cli.flags import read_configuration
+    from quintain.cli.training import train_parser
+    from quintain.config import build, options
+    from quintain.methods.find import find_method
 
-    recipe, *rest = argv
-    module = recipe_module(recipe)
-    parser = train_parser(recipe, first_line(module.__doc__), knobs(module.Config))
+    spec, *rest = argv
+    method = find_method(spec)
+    parser = train_parser(method.label, method.summary, options(method.config_class))
     parser.switch("--json", "print JSON")
     arguments = parser.read(rest)
-    values = configuration(recipe, module.Config, arguments.config, arguments)
+    values = read_configuration(method.label, method.config_class, arguments.config, arguments)
 
     from quintain.api import check_parts
     from quintain.cli.findings import Line, report
     from quintain.training.preflight import preflight
 
-    job = build(module.Config, values, f"check {recipe}")
+    job = build(method.config_class, values, f"check {spec}")
     check_parts(job)
     started = time.monotonic()
     found = preflight(job)
@@ -44,7 +43,7 @@ def check_recipe(argv: Sequence[str]) -> int:
         for number, stream in enumerate(found.streams, start=1):
             show_stream(f"episode {number}", stream)
     lines = [Line(*finding) for finding in found.findings]
-    return report(recipe, lines, arguments.json, InvariantError, {"seconds": seconds})
+    return report(spec, lines, arguments.json, InvariantError, {"seconds": seconds})
 
 
 def show_stream(title: str, stream: Sequence["Piece"]) -> None:

@@ -1,6 +1,6 @@
-"""``quintain train RECIPE`` and ``quintain resume RUN``.
+"""``quintain train METHOD`` and ``quintain resume RUN``.
 
-The one rule: everything that can be wrong with what was asked is found before a run folder is made.
+Everything that can be wrong with what was asked is found before a run folder is made.
 """
 
 import ast
@@ -8,59 +8,67 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quintain.cli.arguments import Parser, named_folder
-from quintain.cli.flags import add_flags
-from quintain.config.knobs import Knob, knobs
-from quintain.config.outline import outline
 from quintain.errors import INTERRUPTED_EXIT_CODE, UsageError, suggestion
-from quintain.methods.names import RECIPES, recipe_module
+from quintain.methods.table import MODULES
+
+if TYPE_CHECKING:
+    from quintain.config import Option
 
 RUNS = "runs"
 ROOT_HELP = "folder that holds the runs (default runs)"
 
 
 def train(argv: Sequence[str]) -> int:
-    """Train by a recipe."""
+    """Train by a method."""
     if not argv or argv[0] in ("-h", "--help"):
         print(overview())
         return 0 if argv else UsageError.exit_code
-    recipe, *rest = argv
-    if recipe.startswith("-"):
+    spec, *rest = argv
+    if spec.startswith("-"):
         raise UsageError(
-            f"quintain train needs a recipe first: got {recipe!r}; choose from {', '.join(RECIPES)}"
+            f"quintain train needs a method first: got {spec!r}; choose from {', '.join(MODULES)}, or give a file.py"
         )
-    if recipe not in RECIPES:
-        raise UsageError(f"recipe: got {recipe!r}; {suggestion(recipe, RECIPES)}")
+    if spec not in MODULES and not spec.endswith(".py") and not find_entry_points(spec):
+        raise UsageError(f"method: got {spec!r}; {suggestion(spec, MODULES)}, or give a file.py")
 
-    # Help is read from the source of the recipe, which would import torch.
-    found = outline(RECIPES[recipe]) if {"-h", "--help"} & set(rest) else None
-    if found is not None:
-        train_parser(recipe, summary(RECIPES[recipe]), found).read(["--help"])
+    from quintain.cli.flags import read_configuration
+    from quintain.config import options
+    from quintain.methods.find import find_method
 
-    from quintain.cli.settings import configuration
-
-    module = recipe_module(recipe)
-    arguments = train_parser(recipe, first_line(module.__doc__), knobs(module.Config)).read(rest)
-    values = configuration(recipe, module.Config, arguments.config, arguments)
-    name = free_name(Path(arguments.runs), recipe) if arguments.run is None else arguments.run
+    found = find_method(spec)
+    arguments = train_parser(found.label, found.summary, options(found.config_class)).read(rest)
+    values = read_configuration(found.label, found.config_class, arguments.config, arguments)
+    name = free_name(Path(arguments.runs), found.label) if arguments.run is None else arguments.run
 
     from quintain import api as launch
     from quintain.store import run_folder
 
     folder = run_folder(Path(arguments.runs), name)
     try:
-        launch.train(recipe, run=name, root=arguments.runs, replace=arguments.replace, config=values)
+        launch.train(spec, run=name, root=arguments.runs, replace=arguments.replace, config=values)
     except KeyboardInterrupt:
         return interrupted(folder)
     return 0
 
 
-def train_parser(recipe: str, description: str, found: Sequence[Knob]) -> Parser:
-    """Return the arguments of ``quintain train RECIPE``, with a flag for each of the knobs `found`."""
-    parser = Parser(f"train {recipe}", description)
+def find_entry_points(name: str = "") -> list[str]:
+    """Return the methods that installed packages bring, or those of them that are called `name`."""
+    from importlib.metadata import entry_points
+
+    found = sorted(point.name for point in entry_points(group="quintain.methods"))
+    return [each for each in found if not name or each == name]
+
+
+def train_parser(method: str, description: str, found: "Sequence[Option]") -> Parser:
+    """Return the arguments of ``quintain train METHOD``, with a flag for each of the options `found`."""
+    from quintain.cli.flags import add_flags
+
+    parser = Parser(f"train {method}", description)
     parser.flag("--config", "configuration file, .json or .toml; flags go over it", "FILE")
-    parser.flag("--run", "name of the run (default: the recipe and a number)", "NAME")
+    parser.flag("--run", "name of the run (default: the method and a number)", "NAME")
     parser.flag("--runs", ROOT_HELP, "ROOT", RUNS)
     parser.switch("--replace", "start anew a run of that name")
     add_flags(parser, found)
@@ -88,13 +96,15 @@ def resume(argv: Sequence[str]) -> int:
 
 def overview() -> str:
     """Return what ``quintain train --help`` prints."""
+    brought = find_entry_points()
     lines = [
-        "usage: quintain train RECIPE [--config FILE] [--run NAME] [--runs ROOT] [--replace] [--flags]",
+        "usage: quintain train METHOD|FILE.py [--config FILE] [--run NAME] [--runs ROOT] [--replace] [--flags]",
         "",
-        "Train an agent. The flags of a recipe: quintain train RECIPE --help",
+        "Train an agent by a published method, or by one of your own. Its flags: quintain train METHOD --help",
         "",
-        "recipes:",
-        *(f"  {name:<20}{summary(home)}" for name, home in RECIPES.items()),
+        "methods:",
+        *(f"  {name:<20}{summary(home)}" for name, home in MODULES.items()),
+        *(["", "methods of installed packages:", *(f"  {name}" for name in brought)] if brought else []),
     ]
     return "\n".join(lines)
 
@@ -111,12 +121,12 @@ def first_line(document: str | None) -> str:
     return (document or "").strip().partition("\n")[0]
 
 
-def free_name(root: Path, recipe: str) -> str:
+def free_name(root: Path, method: str) -> str:
     """Return the first of ``grpo-1``, ``grpo-2``, … that names no folder under `root`."""
     number = 1
-    while (root / f"{recipe}-{number}").exists():
+    while (root / f"{method}-{number}").exists():
         number += 1
-    return f"{recipe}-{number}"
+    return f"{method}-{number}"
 
 
 def interrupted(folder: Path) -> int:

@@ -23,7 +23,7 @@ from quintain.methods.method import Method, Offline, OnPolicy, Replay, Rounds
 from quintain.methods.table import MODULES
 
 GROUP = "quintain.methods"
-"""Entry points of packages that bring methods: ``[project.entry-points."quintain.methods"] mine = "package.module"``."""
+"""Entry points of packages that bring methods: each names a module, ``mine = "package.module"``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -231,7 +231,7 @@ class OnPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offline:
-    """Learn from a data set that is there before the first step: ``Offline(data=…, update=Update(loss=imitation()))``."""
+    """Learn from a data set that is there before the first step: ``Offline(data=…, update=Update(…))``."""
 
     data: Callable[[Collector], Sequence[Trajectory] | Sequence[Pair]]
     """the data set; called once, also by a resumed run, which must get the same"""
@@ -284,7 +284,7 @@ class ReplayBuffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CriticUpdate:
-    """One kind of update of a policy on episodes from the buffer: ``CriticUpdate(policy="critic", num_updates=4, …)``."""
+    """One kind of update on episodes from the buffer: ``CriticUpdate(policy="critic", num_updates=4, …)``."""
 
     policy: str
     """the policy that learns"""

@@ -1,4 +1,4 @@
-"""The one table of methods: what they are called, how far each has come, where its code is, and what it is compared with.
+"""The one table of methods: what they are called, how far each has come, where its code is, what it is compared with.
 
 It makes the names that ``quintain train`` takes, the list of ``quintain methods``, and the tables of README, docs and
 navigation (`docs/tables.py`). ``works`` is earned by what CONTRIBUTING.md asks of a method (formula, values, traps, a

@@ -63,7 +63,7 @@ class Collector:
 
     def tasks(self, step: int, count: int) -> list[Task]:
         """Return the `count` training tasks of `step`."""
-        return self.curriculum.draw(step, count)
+        return list(self.curriculum.draw(step, count))
 
     def sample(
         self,

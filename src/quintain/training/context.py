@@ -149,7 +149,7 @@ class TrainingContext:
         for name, canary in self.canaries.items():
             policy = self.policies[name]
             assert policy.engine is not None, "canaries are sung to engines"
-            policy.engine.sync(policy.version)
+            policy.engine.load_weights(policy.version, None)
             gap = canary.check(policy.engine)
             found["gap/canary" if name == MAIN else f"gap/canary/{name}"] = gap
         return found
@@ -265,7 +265,8 @@ class TrainingContext:
     def _num_computed(self) -> int:
         """Return the tokens that the engines have read and sampled so far."""
         engines = [policy.engine for policy in self.policies.acting.values()]
-        return sum(engine.num_prefilled + engine.num_sampled for engine in engines if engine is not None)
+        stats = [engine.stats() for engine in engines if engine is not None]
+        return sum(each.num_prefilled + each.num_sampled for each in stats)
 
     def _stop_if_asked(self, step: int) -> None:
         """Save what was done up to `step` and stop, if the user asked to."""

@@ -6,10 +6,11 @@ with.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from quintain.agents.catalog import check as check_agent
-from quintain.config.ranges import PositiveInt
+from quintain.config import check_ranges
+from quintain.config.ranges import NonNegativeInt, PositiveFloat, PositiveInt, Share
 from quintain.errors import ConfigError
 from quintain.training.monitors.thresholds import thresholds
 
@@ -45,13 +46,13 @@ class PolicySettings:
     """Folder or hub id; empty: it begins as a copy, see the method."""
     shares: str = ""
     """Policy whose model it shares, as a LoRA adapter of its own."""
-    lora_rank: int = 0
+    lora_rank: NonNegativeInt = 0
     """Rank of its LoRA layers; 0 trains all weights."""
-    lora_alpha: float = 16.0
+    lora_alpha: PositiveFloat = 16.0
     """Scale of its LoRA layers: alpha / rank."""
     is_trained: bool | None = None
     """Whether it learns; none: as the method says, and yes for the policy of a seat."""
-    learning_rate: float | None = None
+    learning_rate: PositiveFloat | None = None
     """Learning rate of AdamW; none: that of the run."""
     device: str = "auto"
     """Where it computes: auto, cpu, cuda, cuda:1 or mps."""
@@ -59,15 +60,29 @@ class PolicySettings:
     """Precision of the forward pass; weights and optimizer stay in fp32."""
     engine: str = "local"
     """What samples from it, where it acts."""
-    max_context: int | None = None
+    max_context: PositiveInt | None = None
     """Longest token stream it acts in; none: the model's own limit."""
-    micro_tokens: int = 16_384
+    micro_tokens: PositiveInt = 16_384
     """Tokens of a forward pass in training."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """The part of a configuration that all methods share."""
+
+    renamed: ClassVar[Mapping[str, str]] = {
+        "most_turns": "max_env_steps",
+        "most_tokens": "max_sampled_tokens",
+        "most_broken": "max_broken",
+        "updates": "num_epochs",
+        "decay": "gae_lambda",
+        "kl": "kl_coef",
+        "entropy": "entropy_coef",
+        "value_weight": "vf_coef",
+        "most_kl": "target_kl",
+        "least": "min_advantage",
+    }
+    """earlier names of options, which stored configurations may have"""
 
     environment: str = "babyai/GoToRedBallNoDists"
     """Name in the catalogue (with options: keydoor?rooms=3), or file.py:Class, or package.module:Class."""
@@ -77,31 +92,31 @@ class Job:
     """Harness the model acts through: tools, choice, react, text..., with wrappers in front: window+react."""
     seed: int = 0
     """Seed of the run; everything random is derived from it."""
-    steps: int = 100
+    steps: PositiveInt = 100
     """Steps of training; the evaluation before the first is step 0."""
-    demonstrations: int = 48
+    demonstrations: NonNegativeInt = 48
     """Episodes imitated before training (of the expert, or of random valid actions); 0 for none."""
-    mistakes: float = 0.0
+    mistakes: Share = 0.0
     """Share of the expert's turns in demonstrations in which it does something else; it errs as the world's do."""
-    imitation_rate: float = 2e-3
+    imitation_rate: PositiveFloat = 2e-3
     """Learning rate at which demonstrations are imitated before training; it falls to 0."""
-    imitation_epochs: int = 12
+    imitation_epochs: PositiveInt = 12
     """Times that demonstrations are gone through before training; fewer leave a policy that still explores."""
-    learning_rate: float = 3e-4
+    learning_rate: PositiveFloat = 3e-4
     """Learning rate of AdamW in training."""
-    temperature: float = 1.0
+    temperature: PositiveFloat = 1.0
     """Sampling temperature of training rollouts; log-probs are of the same distribution."""
-    eval_every: int = 25
+    eval_every: PositiveInt = 25
     """Steps between evaluations; each also saves a checkpoint."""
-    eval_episodes: int = 128
+    eval_episodes: PositiveInt = 128
     """Held-out tasks of an evaluation, one episode each."""
     eval_environment: str = ""
     """Environment of the evaluations where it is another than that of training; empty for the same."""
-    max_env_steps: int | None = None
+    max_env_steps: PositiveInt | None = None
     """Environment steps of training episodes after which the run ends; none for no limit."""
-    max_sampled_tokens: int | None = None
+    max_sampled_tokens: PositiveInt | None = None
     """Sampled tokens of training episodes after which the run ends; none for no limit."""
-    max_broken: float = 0.01
+    max_broken: Share = 0.01
     """Share of attempts at an episode that environment, tools or judge may break; above it the run is refused."""
     monitors: str = ""
     """Thresholds of alarms that differ from the defaults: entropy=0.5,window=10 (docs/reliability.md)."""
@@ -109,17 +124,17 @@ class Job:
     """Where the policy computes: auto, cpu, cuda, cuda:1 or mps."""
     precision: Precision = "fp32"
     """Precision of the forward pass; weights and optimizer stay in fp32."""
-    lora_rank: int = 0
+    lora_rank: NonNegativeInt = 0
     """Rank of LoRA layers that are trained instead of all weights; 0 trains all."""
-    lora_alpha: float = 16.0
+    lora_alpha: PositiveFloat = 16.0
     """Scale of the LoRA layers: alpha / rank."""
     engine: str = "local"
     """What samples from the policy."""
-    max_turn_tokens: int = 128
+    max_turn_tokens: PositiveInt = 128
     """Tokens that the policy may sample in a turn, unless the agent says otherwise."""
-    max_context: int | None = None
+    max_context: PositiveInt | None = None
     """Longest token stream of an episode; none: the model's own limit."""
-    micro_tokens: int = 16_384
+    micro_tokens: PositiveInt = 16_384
     """Tokens of a forward pass in training; a longer stream than this is refused."""
     records_signals: bool = True
     """Write advantages, returns and weights of every trained token into the journal."""
@@ -142,29 +157,7 @@ class Job:
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        for name, least in (
-            ("steps", 1),
-            ("demonstrations", 0),
-            ("imitation_epochs", 1),
-            ("eval_every", 1),
-            ("eval_episodes", 1),
-            ("lora_rank", 0),
-            ("max_turn_tokens", 1),
-            ("micro_tokens", 1),
-        ):
-            if getattr(self, name) < least:
-                raise ConfigError(f"{name}: got {getattr(self, name)}; give {least} or more")
-        for name in ("max_env_steps", "max_sampled_tokens", "max_context"):
-            limit = getattr(self, name)
-            if limit is not None and limit < 1:
-                raise ConfigError(f"{name}: got {limit}; give 1 or more, or none")
-        for name in ("imitation_rate", "learning_rate", "temperature", "lora_alpha"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"{name}: got {getattr(self, name)}; give a number above 0")
-        if not 0 <= self.max_broken <= 1:
-            raise ConfigError(f"max_broken: got {self.max_broken}; give a share from 0 to 1")
-        if not 0 <= self.mistakes <= 1:
-            raise ConfigError(f"mistakes: got {self.mistakes}; give a share from 0 to 1")
+        check_ranges(self)
         if self.mistakes and not self.demonstrations:
             raise ConfigError(
                 f"mistakes: got {self.mistakes} without demonstrations, where nobody could err; raise demonstrations"

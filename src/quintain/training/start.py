@@ -225,9 +225,7 @@ class Imitation:
     """Passes over demonstrations: ``for number in Imitation(learner, trajectories, job).run(): ...``."""
 
     def __init__(self, learner: Learner, trajectories: Sequence[Trajectory], job: Job) -> None:
-        self.samples = imitation_samples(
-            trajectories, is_left_out=lambda turn: turn.action.error is not None
-        )
+        self.samples = imitation_samples(trajectories, is_left_out=lambda turn: turn.action.error is not None)
         self.total = job.imitation_epochs * num_batches(len(self.samples), DEMONSTRATIONS_PER_UPDATE)
         """updates in all passes"""
         self._learner, self._job = learner, job
@@ -238,8 +236,6 @@ class Imitation:
         for update in range(self.total):
             chosen = epoch_batch(len(self.samples), DEMONSTRATIONS_PER_UPDATE, update, seed)
             if chosen:
-                batches = micro_batches(
-                    [self.samples[i] for i in chosen], max_tokens=self._job.micro_tokens
-                )
+                batches = micro_batches([self.samples[i] for i in chosen], max_tokens=self._job.micro_tokens)
                 self._learner.step(batches, imitation(), rate_scale=1 - update / self.total if falls else 1.0)
             yield update

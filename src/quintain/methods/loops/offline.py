@@ -21,7 +21,7 @@ def train_offline(method: Offline, job: Job, run: Run) -> None:
     with opened(
         job, run, has_warm_start=method.has_warm_start, has_critic=needs.critic, policies=needs.policies
     ) as context:
-        data = list(method.data(context.collector))
+        data = method.data(context.collector)
         samples = make_samples(data)
         for step in context.steps():
             chosen = choose(method, len(samples), step, context.seed("pairs", step), context.seed("order"))

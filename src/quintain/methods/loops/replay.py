@@ -40,7 +40,7 @@ class Buffer:
         del self._episodes[: max(0, len(self._episodes) - self.settings.capacity)]
 
     def draw(self, seed: int) -> list[Group]:
-        """Return a batch of different episodes, each as a group of its own; a share of it comes from the newest step."""
+        """Return a batch of different episodes, each a group of its own; a share of it comes from the newest step."""
         rng = np.random.default_rng(seed)
         size = min(self.settings.batch_size, len(self._episodes))
         newest = self._episodes[-1][0]

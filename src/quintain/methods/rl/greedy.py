@@ -17,6 +17,7 @@ bandits; tic-tac-toe is not compared.
 from dataclasses import dataclass
 from functools import partial
 
+from quintain.agents.protocol import Agent
 from quintain.config.ranges import NonNegativeFloat, PositiveInt, Share
 from quintain.credit.discounted import discounted_return
 from quintain.credit.whiten import whitened
@@ -64,7 +65,10 @@ def method(config: Config) -> OnPolicy:
         invalid_action_penalty(config.penalty),
     )
     explores = config.tries_all or config.epsilon > 0
-    explore = partial(Exploring, tries_all=config.tries_all, epsilon=config.epsilon)
+
+    def explore(agent: Agent) -> Agent:
+        return Exploring(agent=agent, tries_all=config.tries_all, epsilon=config.epsilon)
+
     return OnPolicy(
         collect=grouped(config.episodes, 1, agent=explore if explores else None),
         reward=partial(apply_all, terms=terms),

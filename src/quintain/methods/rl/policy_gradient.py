@@ -19,7 +19,7 @@ from quintain.errors import ConfigError, suggestion
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.value import value
-from quintain.methods.method import Aggregation, Folds, OnPolicy, Update, grouped, same_groups
+from quintain.methods.method import Folds, OnPolicy, Update, grouped, same_groups
 from quintain.methods.rl.parts.choices import (
     IDEAS,
     LOSSES,
@@ -34,6 +34,7 @@ from quintain.methods.rl.parts.reward_terms import ONLY_ENVIRONMENT, needs_state
 from quintain.rewards.exploration import Visits
 from quintain.rewards.terms import apply_all
 from quintain.training.job import OnPolicyJob
+from quintain.training.update import Aggregation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +109,8 @@ def refuse_parts(config: Config) -> None:
         )
     if config.loss == "reinforce" and config.num_epochs * config.num_minibatches > 1:
         raise ConfigError(
-            f"num_epochs, num_minibatches: got {config.num_epochs}, {config.num_minibatches} with loss reinforce, which assumes tokens of the policy as it is; give 1 "
-            "and 1, or use a loss with a ratio"
+            f"num_epochs: got {config.num_epochs}, in {config.num_minibatches} minibatches, with loss reinforce, which "
+            "assumes tokens of the policy as it is; give 1 and 1, or use a loss with a ratio"
         )
     if (config.constant is not None) != (config.aggregation == "constant"):
         raise ConfigError(
@@ -126,7 +127,7 @@ def refuse_parts(config: Config) -> None:
         )
     if config.kl_target is not None and not (config.kl_coef > 0 and config.kl_target > 0):
         raise ConfigError(
-            f"kl_target: got {config.kl_target} with kl_coef {config.kl_coef}; give both above 0, or leave kl_target out"
+            f"kl_target: got {config.kl_target} with kl_coef {config.kl_coef}; give both above 0, or leave it out"
         )
 
 

@@ -111,7 +111,7 @@ TIMEOUT = 60.0
 
 
 class ExpertLabels:
-    """The expert's actions: ``ExpertLabels("guess").actions(trajectory)`` has one for each turn, None where it gave up."""
+    """The expert's actions: ``ExpertLabels("guess").actions(trajectory)``; None for turns in which it gave up."""
 
     def __init__(self, environment: str) -> None:
         self.make_environment = find(environment)

@@ -1,0 +1,171 @@
+"""The options of a configuration class: what help, error messages and flags are all made from."""
+
+import ast
+import inspect
+import re
+import textwrap
+import types
+from collections.abc import Collection, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from itertools import pairwise
+from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
+
+NAME = "NAME"
+"""Stands in the name of an option for any name in a table: ``policies.NAME.device``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option of a configuration: ``Option(name="policy.device", annotation=str, default="cpu", help="…")``."""
+
+    name: str
+    """where it stands: names of fields joined by dots, with `NAME` for any name in a table"""
+    annotation: Any
+    default: Any
+    """`dataclasses.MISSING` when it must be given"""
+    help: str
+    is_shared: bool = False
+    """whether it comes from the class at the root of the configuration's bases, which all methods share"""
+    old_names: tuple[str, ...] = ()
+    """what it was called earlier"""
+
+    @property
+    def flag(self) -> str:
+        """The flag that sets it: ``--group-size``, ``--policy.device``."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def is_required(self) -> bool:
+        """Whether it has no default."""
+        return self.default is MISSING
+
+    def matches(self, name: str) -> bool:
+        """Whether `name` is what the option is or was called, with a name of a table in the place of `NAME`."""
+        return any(
+            re.fullmatch(re.escape(own).replace(NAME, r"\w+"), name) for own in (self.name, *self.old_names)
+        )
+
+
+def options(config_class: type[Any]) -> tuple[Option, ...]:
+    """Return the options of a configuration dataclass in order, those of nested configurations in their place."""
+    moved = [(old, new) for old, new in renames(config_class).items() if "." in new]
+    return tuple(
+        replace(leaf, old_names=(*leaf.old_names, *(old for old, new in moved if new == leaf.name)))
+        for option in own_options(config_class)
+        for leaf in leaves(option)
+    )
+
+
+def leaves(option: Option) -> tuple[Option, ...]:
+    """Return the options inside `option`: itself, or those of the configuration or the table that it holds."""
+    entry, nested = entry_of(option.annotation), config_of(option.annotation)
+    if entry is not None:
+        return leaves(replace(option, name=f"{option.name}.{NAME}", annotation=entry, default=MISSING))
+    if nested is None:
+        return (option,)
+    default = option.default
+    inner = (
+        replace(
+            field,
+            name=f"{option.name}.{field.name}",
+            default=getattr(default, field.name) if isinstance(default, nested) else field.default,
+            is_shared=option.is_shared,
+            old_names=tuple(f"{option.name}.{old}" for old in field.old_names),
+        )
+        for field in own_options(nested)
+    )
+    return tuple(leaf for field in inner for leaf in leaves(field))
+
+
+def own_options(config_class: type[Any]) -> tuple[Option, ...]:
+    """Return an option for each field of `config_class`, also for those that hold a configuration or a table."""
+    bases = [base for base in config_class.__mro__ if is_dataclass(base)]
+    annotations, helps, renamed = limited_annotations(bases), field_helps(bases), renames(config_class)
+    shared = {field.name for field in fields(bases[-1])} if len(bases) > 1 else set[str]()
+    return tuple(
+        Option(
+            name=field.name,
+            annotation=annotations[field.name],
+            default=field.default if field.default_factory is MISSING else field.default_factory(),
+            help=helps.get(field.name, ""),
+            is_shared=field.name in shared,
+            old_names=tuple(old for old, new in renamed.items() if new == field.name),
+        )
+        for field in fields(config_class)
+        if field.init
+    )
+
+
+def limited_annotations(bases: list[type[Any]]) -> dict[str, Any]:
+    """Return the annotation of each field of the first of `bases`, with the limits that a later one sets to it."""
+    found: dict[str, Any] = {}
+    for base in bases:
+        plain, full = get_type_hints(base), get_type_hints(base, include_extras=True)
+        for name, annotation in full.items():
+            if found.get(name, plain[name]) == plain[name]:
+                found[name] = annotation
+    return found
+
+
+def field_helps(bases: list[type[Any]]) -> dict[str, str]:
+    """Return the string under each field of `bases`, as one line; none where the source is not at hand."""
+    helps: dict[str, str] = {}
+    for base in reversed(bases):
+        try:
+            source = textwrap.dedent(inspect.getsource(base))
+        except (OSError, TypeError):
+            continue
+        for node, below in pairwise(cast(ast.ClassDef, ast.parse(source).body[0]).body):
+            match node, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    helps[name] = " ".join(text.split())
+                case _:
+                    pass
+    return helps
+
+
+def renames(config_class: type[Any]) -> dict[str, str]:
+    """Return the old names of options with their new ones, of `config_class` and its bases.
+
+    A name that a field of the class has is no old one.
+    """
+    found: dict[str, str] = {}
+    for base in reversed(config_class.__mro__):
+        found |= vars(base).get("renamed", {})
+    fields = config_class.__dataclass_fields__
+    return {old: new for old, new in found.items() if old not in fields}
+
+
+def parts_of(annotation: Any) -> tuple[Any, ...]:
+    """Return the members of a union, or the annotation alone; limits are dropped."""
+    if get_origin(annotation) is Annotated:
+        return parts_of(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, types.UnionType):
+        return tuple(part for member in get_args(annotation) for part in parts_of(member))
+    return (annotation,)
+
+
+def config_of(annotation: Any) -> type[Any] | None:
+    """Return the configuration class that `annotation` admits, or None."""
+    return next(
+        (part for part in parts_of(annotation) if isinstance(part, type) and is_dataclass(part)), None
+    )
+
+
+def entry_of(annotation: Any) -> Any:
+    """Return what the entries of a table of names are annotated with, or None if `annotation` is no such table."""
+    for part in parts_of(annotation):
+        match get_origin(part), get_args(part):
+            case type() as origin, (key, entry) if key is str and issubclass(origin, Mapping):
+                return entry
+            case _:
+                pass
+    return None
+
+
+def is_list(part: Any) -> bool:
+    """Whether `part` is a list, tuple or set of something."""
+    origin = get_origin(part) or part
+    return (
+        isinstance(origin, type) and issubclass(origin, Collection) and not issubclass(origin, (str, Mapping))
+    )
