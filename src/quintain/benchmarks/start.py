@@ -11,7 +11,8 @@ import numpy as np
 from quintain.curriculum.streams import Uniform
 from quintain.data.pack import micro_batches
 from quintain.data.samples import imitation_samples
-from quintain.engines.local import Local
+from quintain.engines.build import build_engine
+from quintain.engines.settings import EngineSettings
 from quintain.environments.boundary import tasks_of
 from quintain.environments.catalog import find
 from quintain.eval.evaluate import evaluate
@@ -45,7 +46,7 @@ def imitated(job: Job, run: Run, display: Display, *, enough: float) -> float:
     samples = imitation_samples(kept, is_left_out=lambda turn: turn.action.error is not None)
     learner = Learner(model, Optimization(learning_rate=job.imitation_rate, temperature=job.temperature))
     agent = harness(tokenizer, make_environment, temperature=job.temperature, agent=job.agent)
-    engine = Local(model)
+    engine = build_engine(EngineSettings(), model, tokenizer)
     rollout = Rollout(agent, make_environment, engine)
     tasks = Uniform(tasks_of(make_environment)).draw(0, NUM_PROBED)
     per_epoch = max(1, round(len(samples) / DEMONSTRATIONS_PER_UPDATE))
@@ -59,7 +60,7 @@ def imitated(job: Job, run: Run, display: Display, *, enough: float) -> float:
             learner.step(batches, imitation())
             display.advance()
             if update + 1 in probes:
-                engine.sync(learner.version)
+                engine.load_weights(learner.version, None)
                 groups = rollout.groups(tasks, size=1, seed=derive_seed(job.seed, "probe"))
                 found = evaluate([t for group in groups for t in group.trajectories]).success
                 if found >= enough:

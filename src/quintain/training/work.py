@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from quintain.curriculum.contamination import Apart
 from quintain.curriculum.streams import Uniform, held_out
 from quintain.data.pack import Aggregation, micro_batches
-from quintain.engines.local import Local
+from quintain.engines.build import build_engine
+from quintain.engines.settings import EngineSettings
 from quintain.environments.boundary import asked, tasks_of, trainable_tools
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Factory
@@ -72,7 +73,7 @@ class Work:
         self.agent = harness(
             self.tokenizer, self.make_environment, temperature=job.temperature, agent=job.agent
         )
-        self.engine = Local(self.model)
+        self.engine = build_engine(EngineSettings(), self.model, self.tokenizer)
         self.learner = Learner(
             self.model,
             optimization(job),
@@ -194,7 +195,7 @@ class Work:
 
     def sync(self) -> float:
         """Let the engine serve the learner's weights, prove it, and return how far they are apart in nats."""
-        self.engine.sync(self.learner.version)
+        self.engine.load_weights(self.learner.version, None)
         return self.canary.check(self.engine)
 
     def evaluate(self, step: int) -> dict[str, float]:
@@ -254,7 +255,8 @@ class Work:
 
     def _num_computed(self) -> int:
         """Return the tokens that the engine has read and sampled so far."""
-        return self.engine.num_prefilled + self.engine.num_sampled
+        stats = self.engine.stats()
+        return stats.num_prefilled + stats.num_sampled
 
     def _is_spent(self) -> bool:
         """Return whether the training episodes so far have used up what the job allows."""

@@ -109,7 +109,7 @@ def alarms_of(scene: Scene, folder: Path, monkeypatch: pytest.MonkeyPatch) -> li
         if step == scene.sharpen:
             with torch.no_grad():
                 cast(Any, work.model.get_output_embeddings()).weight.mul_(30)
-            work.engine.sync(work.learner.version)
+            work.engine.load_weights(work.learner.version, None)
         return sampled(work, step, tasks, size=size)
 
     monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
