@@ -24,8 +24,8 @@ from quintain.agents.harness import PlainText
 from quintain.credit.group import group_relative
 from quintain.curriculum.streams import Uniform
 from quintain.data.pack import micro_batches, samples_from
-from quintain.engines.fused_decoder import FusedDecoder
-from quintain.engines.local import Local
+from quintain.engines.build import build_engine
+from quintain.engines.settings import EngineSettings
 from quintain.environments.protocol import Environment
 from quintain.losses.policy import clipped
 from quintain.models.tiny import build_tiny
@@ -71,7 +71,7 @@ def growth() -> dict[str, Any]:
     for turns in TURNS:
         before = resident("VmRSS")
         forget_peak()
-        engine = Local(model, max_length=4096)
+        engine = build_engine(EngineSettings(max_length=4096), model)
         agent = PlainText(Chat(tokenizer), max_tokens=SAMPLED)
         rollout = Rollout(agent, Corridor, engine, limits=Limits(max_turns=turns))
         learner = Learner(model, Optimization(learning_rate=0.0))
@@ -94,7 +94,7 @@ def growth() -> dict[str, Any]:
                 "tokens": num_tokens / EPISODES,
                 "rollout_seconds": statistics.median(rolled[1:]) / EPISODES,
                 "learning_seconds": statistics.median(learned[1:]) / EPISODES,
-                "cache_bytes_per_token": cache_bytes(engine) / num_tokens,
+                "cache_bytes_per_token": engine.stats().cache_bytes / num_tokens,
                 "peak_megabytes": (resident("VmHWM") - before) / 1e3,
             }
         )
@@ -120,11 +120,6 @@ def forget_peak() -> None:
     clear = Path("/proc/self/clear_refs")
     if clear.exists():
         clear.write_text("5", encoding="ascii")
-
-
-def cache_bytes(engine: Local) -> int:
-    """Return the bytes of the engine's keys and values."""
-    return engine.decoder.num_bytes if isinstance(engine.decoder, FusedDecoder) else 0
 
 
 def exponent(rows: list[dict[str, float]], name: str) -> float:

@@ -18,8 +18,9 @@ import numpy as np
 import torch
 
 from quintain.data.pack import micro_batches
-from quintain.engines.local import Local
+from quintain.engines.build import build_engine
 from quintain.engines.protocol import Request, Sampling
+from quintain.engines.settings import EngineSettings
 from quintain.losses.imitation import imitation
 from quintain.models.cpu.native import unavailable
 from quintain.models.families import head_sizes
@@ -90,7 +91,7 @@ def main() -> None:
 
 def decode_step(model: torch.nn.Module, vocabulary: int) -> float:
     """Return the seconds of a decoding step."""
-    engine = Local(model)  # pyright: ignore[reportArgumentType]
+    engine = build_engine(EngineSettings(), model)  # pyright: ignore[reportArgumentType]
     rng = Random(0)
     for row in range(ROWS):
         prompt = tuple(rng.randrange(10, vocabulary) for _ in range(PROMPT))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from quintain.methods.names import RECIPES
 
 import quintain
 from quintain.config import options
@@ -15,7 +16,6 @@ from quintain.environments.check import check
 from quintain.environments.protocol import Environment, advance, begin, tool_action
 from quintain.environments.scores import recorded
 from quintain.errors import EXIT_CODES
-from quintain.methods.names import RECIPES
 from quintain.methods.table import METHODS
 from quintain.training.job import Job
 from quintain.types import Action

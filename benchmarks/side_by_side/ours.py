@@ -17,8 +17,9 @@ import quintain
 from quintain.credit.group import group_relative
 from quintain.curriculum.streams import Uniform
 from quintain.data.pack import micro_batches, samples_from
-from quintain.engines.local import Local
+from quintain.engines.build import build_engine
 from quintain.engines.protocol import Request, Sampling
+from quintain.engines.settings import EngineSettings
 from quintain.environments.catalog import find
 from quintain.losses.imitation import imitation
 from quintain.losses.policy import clipped
@@ -37,13 +38,13 @@ def grpo(folder: str) -> Result:
     """Time whole GRPO steps of 64 episodes; the first is dropped. Every episode is trained on."""
     loaded = load(folder)
     make = find(f"guess?high={workload.HIGH}&max_turns={workload.MAX_TURNS}")
-    engine = Local(loaded.model)
+    engine = build_engine(EngineSettings(), loaded.model)
     learner = Learner(loaded.model, Optimization(learning_rate=1e-6))
     rollout = Rollout(harness(loaded.tokenizer, make, temperature=1.0), make, engine)
     tasks = Uniform(make)
     seconds: list[float] = []
     parts: list[tuple[float, float]] = []
-    sampled = engine.num_sampled
+    sampled = engine.stats().num_sampled
     for step in range(REPEATS + 1):
         started = time.perf_counter()
         groups = rollout.groups(tasks.draw(step, workload.TASKS), size=workload.GROUP_SIZE, seed=step)
@@ -51,11 +52,11 @@ def grpo(folder: str) -> Result:
         samples = samples_from(group_relative(groups))
         batches = micro_batches(samples, max_tokens=MICRO_TOKENS, aggregation="sequence_mean")
         learner.step(batches, clipped())
-        engine.sync(learner.version)
+        engine.load_weights(learner.version, None)
         seconds.append(time.perf_counter() - started)
         parts.append((rolled - started, seconds[-1] - rolled + started))
     rollout.close()
-    per_episode = (engine.num_sampled - sampled) / (REPEATS + 1) / workload.NUM_EPISODES
+    per_episode = (engine.stats().num_sampled - sampled) / (REPEATS + 1) / workload.NUM_EPISODES
     return {
         "seconds": statistics.median(seconds[1:]),
         "sampled_per_episode": per_episode,
@@ -71,24 +72,24 @@ def turns(folder: str) -> Result:
 
 def _turns(folder: str, *, shares: bool) -> list[dict[str, float]]:
     loaded = load(folder)
-    engine = Local(loaded.model)
+    engine = build_engine(EngineSettings(), loaded.model)
     learner = Learner(loaded.model, Optimization(learning_rate=1e-6, shares_prefixes=shares))
     rows: list[dict[str, float]] = []
     for number in workload.GROWTH:
         limits = Limits(max_turns=number)
         rollout = Rollout(harness(loaded.tokenizer, Never, temperature=1.0), Never, engine, limits=limits)
         seconds: list[float] = []
-        sampled = engine.num_sampled
+        sampled = engine.stats().num_sampled
         for step in range(REPEATS):
             started = time.perf_counter()
             drawn = Uniform(Never).draw(step, workload.GROWTH_EPISODES // workload.GROUP_SIZE)
             groups = rollout.groups(drawn, size=workload.GROUP_SIZE, seed=step)
             batches = micro_batches(samples_from(group_relative(groups)), max_tokens=MICRO_TOKENS)
             learner.step(batches, clipped())
-            engine.sync(learner.version)
+            engine.load_weights(learner.version, None)
             seconds.append(time.perf_counter() - started)
         rollout.close()
-        per_episode = (engine.num_sampled - sampled) / REPEATS / workload.GROWTH_EPISODES
+        per_episode = (engine.stats().num_sampled - sampled) / REPEATS / workload.GROWTH_EPISODES
         rows.append(
             {"turns": number, "seconds": statistics.median(seconds[1:]), "sampled_per_episode": per_episode}
         )
@@ -98,7 +99,7 @@ def _turns(folder: str, *, shares: bool) -> list[dict[str, float]]:
 def decode(folder: str) -> Result:
     """Time steady decoding: 64 rows, prompts of 256 tokens."""
     model = load(folder).model
-    engine = Local(model)
+    engine = build_engine(EngineSettings(), model)
     ids = workload.prompts(model.config.vocab_size, workload.DECODE_ROWS, workload.DECODE_PROMPT)
     sampling = Sampling(max_tokens=workload.DECODE_NEW)
     seconds: list[float] = []

@@ -21,7 +21,8 @@ from quintain.config import build
 from quintain.curriculum.streams import Uniform, held_out
 from quintain.dashboard.curve import learning_curve_png, terminal_curve
 from quintain.dashboard.report import write_report
-from quintain.engines.local import Local
+from quintain.engines.build import build_engine
+from quintain.engines.settings import EngineSettings
 from quintain.environments.boundary import asked, tasks_of
 from quintain.environments.catalog import EnvironmentSpec, is_importing
 from quintain.environments.protocol import Environment, Expert
@@ -146,7 +147,9 @@ def evaluate(
     loaded = policy_of(target)
     agent = build_agent(loaded.tokenizer, make_environment, temperature=temperature, agent=harness_of(target))
     with progressing("evaluation", episodes) as display:
-        rollout = Rollout(agent, make_environment, Local(loaded.model))
+        rollout = Rollout(
+            agent, make_environment, build_engine(EngineSettings(), loaded.model, loaded.tokenizer)
+        )
         with closing(rollout):
             groups = rollout.groups(
                 held_out(tasks_of(make_environment), episodes),
@@ -177,7 +180,7 @@ def collect(
     rollout = Rollout(
         build_agent(tokenizer, make_environment, temperature=1.0, agent=harness_of(agent)),
         make_environment,
-        None if loaded is None else Local(loaded.model),
+        None if loaded is None else build_engine(EngineSettings(), loaded.model, loaded.tokenizer),
         limits=Limits(max_failure_share=0.5),
     )
     tasks = Uniform(tasks_of(make_environment), "eval" if split == "eval" else "train").draw(0, episodes)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from quintain.training.work import START
 
 from quintain.benchmarks import start as benchmark_start
 from quintain.benchmarks.start import imitated, probed_after
@@ -13,7 +14,6 @@ from quintain.models.load import load
 from quintain.store.run import Run
 from quintain.training.job import Job
 from quintain.training.progress import Display
-from quintain.training.work import START
 
 JOB = Job(
     environment="guess?max_turns=1&high=3",

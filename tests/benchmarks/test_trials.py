@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from quintain.methods.names import recipe_module
 
 from quintain.benchmarks.comparisons import rl
 from quintain.benchmarks.comparisons.rl import BENCHMARKS
@@ -34,7 +35,6 @@ from quintain.benchmarks.trials import (
 from quintain.cli.main import main
 from quintain.environments.catalog import find
 from quintain.errors import ConfigError, DataError, UsageError
-from quintain.methods.names import recipe_module
 from quintain.store.run import Run
 
 SMALL: dict[str, Any] = {

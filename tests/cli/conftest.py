@@ -8,11 +8,11 @@ from types import ModuleType
 from typing import Any, ClassVar, Literal
 
 import pytest
+from quintain.methods.names import RECIPES
 
 import quintain
 from quintain.cli.main import main
 from quintain.config.ranges import PositiveFloat
-from quintain.methods.names import RECIPES
 
 
 @dataclass(frozen=True)

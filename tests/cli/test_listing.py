@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from quintain.methods.names import RECIPES
 
 from quintain.cli import listing
 from quintain.cli.listing import environment_names, method_rows
@@ -14,7 +15,6 @@ from quintain.environments import scores
 from quintain.environments.catalog import ELSEWHERE
 from quintain.environments.scores import recorded
 from quintain.errors import UsageError
-from quintain.methods.names import RECIPES
 
 Cli = Callable[..., Any]
 FAMILIES = {

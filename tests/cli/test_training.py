@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from quintain.methods.names import RECIPES
 
 Cli = Callable[..., Any]

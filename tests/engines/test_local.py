@@ -88,8 +88,8 @@ def test_equal_prompts_are_read_once(qwen: PreTrainedModel) -> None:
     for i in range(8):
         ask(engine, f"s{i}", (10, 11, 12, 13), seed=i, max_tokens=1)
     together = collect(engine, [f"s{i}" for i in range(8)])
-    assert engine.num_prefilled == 4
-    assert engine.num_sampled == 8
+    assert engine.stats().num_prefilled == 4
+    assert engine.stats().num_sampled == 8
     for i in range(8):
         single = Local(qwen)
         ask(single, "s", (10, 11, 12, 13), seed=i, max_tokens=1)
@@ -111,7 +111,7 @@ def test_new_weights_are_served_after_sync_and_no_old_key_is_used() -> None:
     ask(engine, "a", (10, 11, 12))
     first = collect(engine, ["a"])["a"]
     change(model)
-    engine.sync(1)
+    engine.load_weights(1, None)
     ask(engine, "a", (13,))
     second = collect(engine, ["a"])["a"]
     assert second.policy_version == 1

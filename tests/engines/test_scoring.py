@@ -129,11 +129,11 @@ def test_candidates_are_drawn_as_often_as_they_are_probable(qwen: PreTrainedMode
         for seed in range(1500)
     ]
     engine = Local(qwen)
-    engine.sync(2)
+    engine.load_weights(2, None)
     for number, one in enumerate(asked):
         engine.submit(replace(one, session=str(number)))
     results = [reply.result for reply in engine.advance()]
-    assert engine.num_prefilled == 3 + 1 + 2 + 1
+    assert engine.stats().num_prefilled == 3 + 1 + 2 + 1
     counts = Counter(result.token_ids for result in results if isinstance(result, Completion))
     wanted = action_probabilities([plain(qwen, (1, 2, 3), ids) for ids in IDS], lengths)
     for ids, probability in zip(IDS, wanted, strict=True):
@@ -211,8 +211,8 @@ def test_a_stream_stays_in_the_cache_between_turns_and_nothing_else_changes(mode
         assert one.logprobs == pytest.approx(other.logprobs, abs=1e-5)
     branches = 4 * len(prompts)
     said = sum(len(one.token_ids) for one in ours[:-1])
-    assert kept.num_prefilled == sum(map(len, prompts)) + said + branches
-    assert anew.num_prefilled > 3 * kept.num_prefilled
+    assert kept.stats().num_prefilled == sum(map(len, prompts)) + said + branches
+    assert anew.stats().num_prefilled > 3 * kept.stats().num_prefilled
 
 
 def test_new_weights_score_the_whole_stream_again() -> None:
@@ -224,7 +224,7 @@ def test_new_weights_score_the_whole_stream_again() -> None:
     with torch.no_grad():
         for weight in model.parameters():
             weight.mul_(1.3)
-    engine.sync(1)
+    engine.load_weights(1, None)
     engine.submit(request("a", (4,)))
     (second,) = engine.advance()
     assert isinstance(second.result, Completion)

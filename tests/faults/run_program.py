@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
+from quintain.training.work import Work
 
 import quintain.training.corpus
 from quintain.errors import QuintainError
@@ -26,7 +27,6 @@ from quintain.store import faults
 from quintain.store.checkpoints import Checkpoints, damage
 from quintain.store.run import Run
 from quintain.training.learner import Learner
-from quintain.training.work import Work
 
 STEPS, EVAL_EVERY = 20, 2
 HOUR = 3600.0

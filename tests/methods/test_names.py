@@ -5,9 +5,9 @@ import sys
 from types import ModuleType
 
 import pytest
+from quintain.methods.names import RECIPES, recipe_module
 
 from quintain.errors import UsageError
-from quintain.methods.names import RECIPES, recipe_module
 
 
 def test_every_recipe_of_the_table_can_be_found() -> None:

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 import torch
+from quintain.methods.names import recipe_module
+from quintain.methods.rl.parts.critic import critic
+from quintain.training.work import Work
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from quintain.data.samples import imitation_samples
 from quintain.environments.protocol import Environment
 from quintain.errors import ConfigError, DataError
 from quintain.methods.imitation import sft
-from quintain.methods.names import recipe_module
 from quintain.methods.rl import ppo
-from quintain.methods.rl.parts.critic import critic
 from quintain.store.run import Run
-from quintain.training.work import Work
 from quintain.types import Action, Group, Sample, Score, StepResult, Stop, Task, Trajectory
 
 SMALL: dict[str, Any] = {

@@ -52,7 +52,7 @@ def test_an_engine_that_takes_over_the_weights_is_near(temperature: float) -> No
     learner = trained(temperature=temperature)
     engine, canary = Local(learner.model), Canary(learner)
     for _ in range(3):
-        engine.sync(learner.version)
+        engine.load_weights(learner.version, None)
         assert canary.check(engine) < 1e-4
         step(learner)
 
@@ -62,7 +62,7 @@ def test_an_engine_elsewhere_that_copies_the_weights_is_near() -> None:
     engine, canary = Elsewhere(learner.model), Canary(learner)
     for _ in range(3):
         engine.inner.model.load_state_dict(learner.model.state_dict())
-        engine.inner.sync(learner.version)
+        engine.inner.load_weights(learner.version, None)
         assert canary.check(engine) < 1e-4
         step(learner)
 
@@ -81,7 +81,7 @@ def test_stale_weights_are_found_at_the_first_sync(rate: float) -> None:
     engine, canary = Elsewhere(learner.model), Canary(learner)
     canary.check(engine)
     step(learner)
-    engine.inner.sync(learner.version)
+    engine.inner.load_weights(learner.version, None)
     with pytest.raises(
         InvariantError, match=r"serves other weights, or samples|to version 1: got .* did not take them over"
     ):
@@ -119,7 +119,7 @@ def test_another_temperature_is_found() -> None:
     engine.submit = colder
     with torch.no_grad():
         learner.model.get_parameter("model.embed_tokens.weight").mul_(30)
-    engine.sync(0)
+    engine.load_weights(0, None)
     with pytest.raises(InvariantError, match="samples at another temperature"):
         canary.check(engine)
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+from quintain.training.work import Work
 
 from quintain.environments.protocol import Environment
 from quintain.errors import DataError, InvariantError
@@ -21,7 +22,6 @@ from quintain.store.run import Run
 from quintain.training.interrupt import Interruption
 from quintain.training.monitors.alarms import Alarm, Spans
 from quintain.training.monitors.thresholds import Thresholds
-from quintain.training.work import Work
 from quintain.types import Action, Batch, Group, Loss, LossReport, Outputs, Split, StepResult, Task
 
 

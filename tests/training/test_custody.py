@@ -110,7 +110,7 @@ def test_collecting_closes_every_environment_when_it_fails(monkeypatch: pytest.M
 
     monkeypatch.setattr(launch, "ready", lambda spec, **_: find(spec))
     monkeypatch.setattr(launch, "new_tokenizer", lambda make, seed: train_tokenizer(["left right x"], 300))
-    monkeypatch.setattr(launch, "Local", lambda model: pytest.fail("no model is needed"))
+    monkeypatch.setattr(launch, "build_engine", lambda *_: pytest.fail("no model is needed"))
     with pytest.raises(Exception, match="boo"):
         launch.collect(Counted, "random", episodes=4)
     assert Counted.num_open == 1, "the one that names tasks"

@@ -3,14 +3,6 @@ from random import Random
 from typing import Any, cast
 
 import pytest
-
-from quintain.curriculum.streams import Uniform
-from quintain.environments.catalog import find
-from quintain.environments.protocol import Environment, begin, tool_action
-from quintain.environments.tools import tool
-from quintain.errors import ConfigError, DataError, UsageError
-from quintain.training import policy
-from quintain.training.learner import Optimization
 from quintain.training.policy import (
     NewModel,
     demonstrate,
@@ -20,8 +12,16 @@ from quintain.training.policy import (
     new_policy,
     teacher,
 )
-from quintain.training.progress import Display
 from quintain.training.warm_up import warm_up
+
+from quintain.curriculum.streams import Uniform
+from quintain.environments.catalog import find
+from quintain.environments.protocol import Environment, begin, tool_action
+from quintain.environments.tools import tool
+from quintain.errors import ConfigError, DataError, UsageError
+from quintain.training import policy
+from quintain.training.learner import Optimization
+from quintain.training.progress import Display
 
 
 class NoExpert(Environment):

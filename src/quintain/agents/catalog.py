@@ -19,6 +19,7 @@ from quintain.errors import UsageError, suggestion
 
 if TYPE_CHECKING:
     from quintain.agents.protocol import Agent
+    from quintain.engines.protocol import Capability
     from quintain.environments.protocol import Environment
     from quintain.text.chat import Chat
 
@@ -128,6 +129,16 @@ def check(spec: str) -> tuple[Layer, ...]:
         elif layer.knobs:
             raise UsageError(f"agent: got {spec!r}; {AUTO} has no knobs, name the harness instead")
     return layers
+
+
+def engine_needs(spec: str) -> frozenset[Capability]:
+    """Return what an engine must be able to do for the agent that `spec` names.
+
+    Raises:
+        UsageError: see `check`.
+    """
+    kinds = [_class(_place(layer.name)) for layer in check(spec) if layer.name != AUTO]
+    return frozenset[Any]().union(*(getattr(kind, "needs", ()) for kind in kinds))
 
 
 def _harness(

@@ -16,12 +16,13 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from quintain.agents.deliberation import Deliberation
 from quintain.agents.harness import JsonTools, call_format
 from quintain.agents.protocol import Brief, Prompt
-from quintain.engines.grammar import Grammar
+from quintain.engines.grammar import check_grammar
+from quintain.engines.protocol import Capability, Grammar
 from quintain.errors import UsageError
 from quintain.text.chat import Chat
 from quintain.text.encoder import TextEncoder
@@ -46,6 +47,8 @@ class Constrained:
     """How calls are written; see `JsonTools`."""
     most_calls: int = 1
     """Calls of one turn."""
+    needs: ClassVar[frozenset[Capability]] = frozenset({"grammar"})
+    """What the engine must be able to do."""
     _known: dict[tuple[str, ...], Grammar] = field(
         default_factory=dict[tuple[str, ...], Grammar], init=False, repr=False, compare=False
     )
@@ -66,7 +69,9 @@ class Constrained:
         if key not in self._known:
             form, padding = call_format(self.chat, self.calls)
             text = calls_grammar(brief.tools, form, padding, self.chat.encoder, self.most_calls)
-            self._known[key] = Grammar(self.chat.tokenizer, text, self.chat.stop_ids)
+            grammar = Grammar(text=text)
+            check_grammar(grammar)
+            self._known[key] = grammar
         tools = JsonTools(self.chat, self.temperature, self.max_tokens, self.calls)
         return ConstrainedSession(tools, brief, self._known[key])
 

@@ -2,7 +2,7 @@
 
 Every legal action is scored after the prompt and one is drawn from the softmax of the scores, so an action is
 always legal and costs no decoding. ``sum`` is the policy of GLAM (arXiv 2302.02662), ``token`` and ``word`` are
-those of TWOSOME (2401.14151), which keep a long action from losing against a short one. The one rule: what
+those of TWOSOME (2401.14151), which keep a long action from losing against a short one. What
 was chosen is stored as its tokens with their log-probs under the model, which is what is trained;
 `quintain.engines.scoring` says how that gradient differs from the one of the policy over actions.
 
@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from quintain.agents.harness import Choices, ChoiceSession, sampling_of
 from quintain.agents.protocol import Brief, Prompt
-from quintain.engines.protocol import Candidates, Sampling
+from quintain.engines.protocol import Candidates, Capability, Sampling
 from quintain.errors import UsageError
 from quintain.text.chat import Chat
 from quintain.types import Observation
@@ -39,6 +39,8 @@ class Scored:
     max_tokens: int = 64
     normalization: Normalization = "token"
     list_actions: bool = False
+    needs: ClassVar[frozenset[Capability]] = frozenset({"candidates"})
+    """What the engine must be able to do."""
 
     def open(self, brief: Brief) -> ScoredSession:
         """See `Agent.open`.

@@ -7,7 +7,8 @@ depends on world and seed, so success is measured on the way. The one rule: only
 from __future__ import annotations
 
 from quintain.curriculum.streams import Uniform
-from quintain.engines.local import Local
+from quintain.engines.build import build_engine
+from quintain.engines.settings import EngineSettings
 from quintain.environments.boundary import tasks_of
 from quintain.environments.catalog import find
 from quintain.eval.evaluate import evaluate
@@ -38,7 +39,7 @@ def imitated(job: Job, run: Run, display: Display, *, enough: float) -> float:
     kept = load_demonstrations(job, make_environment, tokenizer, run, display)
     learner = Learner(model, Optimization(learning_rate=job.imitation_rate, temperature=job.temperature))
     updates = Imitation(learner, kept, job)
-    engine = Local(model)
+    engine = build_engine(EngineSettings(), model, tokenizer)
     rollout = Rollout(harness(job, tokenizer, make_environment), make_environment, engine)
     tasks = Uniform(tasks_of(make_environment)).draw(0, NUM_PROBED)
     probes, found = probed_after(updates.total), 0.0
@@ -47,7 +48,7 @@ def imitated(job: Job, run: Run, display: Display, *, enough: float) -> float:
         for update in updates.run():
             display.advance()
             if update + 1 in probes:
-                engine.sync(learner.version)
+                engine.load_weights(learner.version, None)
                 groups = rollout.groups(tasks, size=1, seed=derive_seed(job.seed, "probe"))
                 found = evaluate([t for group in groups for t in group.trajectories]).success
                 if found >= enough:

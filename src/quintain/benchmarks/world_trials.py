@@ -17,7 +17,8 @@ from typing import Any
 from quintain.agents.catalog import AUTO
 from quintain.config import build
 from quintain.curriculum.streams import held_out
-from quintain.engines.local import Local
+from quintain.engines.build import build_engine
+from quintain.engines.settings import EngineSettings
 from quintain.environments.baselines import expert, play
 from quintain.environments.boundary import tasks_of
 from quintain.environments.catalog import find
@@ -204,7 +205,8 @@ def compared(config: sft.Config, folder: Path) -> Imitated:
     loaded = load(str(folder / MODEL))
     # An expert does not sample either.
     agent = build_agent(loaded.tokenizer, make_environment, temperature=0.0, agent=config.agent)
-    with closing(Rollout(agent, make_environment, Local(loaded.model))) as rollout:
+    engine = build_engine(EngineSettings(), loaded.model, loaded.tokenizer)
+    with closing(Rollout(agent, make_environment, engine)) as rollout:
         groups = rollout.groups(tasks, size=1, seed=config.seed)
     found = evaluate([t for group in groups for t in group.trajectories])
     success, mean_return = demonstrated(config.environment, tasks)

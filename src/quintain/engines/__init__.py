@@ -1,4 +1,5 @@
 """Engines: prompt token ids in, sampled token ids with log-probs out.
 
-`Local` samples from a model in this process, `Scripted` replies from a script. Both are `protocol.Engine`.
+`protocol.Engine` says what one is, `build.build_engine` makes one from settings, `conformance.check_engine` tries one.
+`Local` samples from a model in this process, `ProcessEngine` in a process of its own, `Scripted` replies from a script.
 """

@@ -34,6 +34,10 @@ class Decoder(Protocol):
         """Append `new_ids[i]` to the stream in `slots[i]` and return the logits [R, V] after each last token."""
         ...
 
+    def read(self, slots: Sequence[int], new_ids: Sequence[Sequence[int]]) -> Tensor:
+        """Do as `forward`, but return the logits after every new token, in order: [sum of their counts, V]."""
+        ...
+
     def branch(self, slots: Sequence[int], new_ids: Sequence[Sequence[int]]) -> Tensor:
         """Return the logits after every token of all `new_ids`, each of which continues a stream by itself.
 
@@ -65,15 +69,21 @@ class GenericDecoder:
     @torch.inference_mode()
     def forward(self, slots: Sequence[int], new_ids: Sequence[Sequence[int]]) -> Tensor:
         """See `Decoder.forward`."""
-        rows: list[Tensor] = []
-        for slot, ids in zip(slots, new_ids, strict=True):
-            inputs = torch.tensor([list(ids)], device=self.model.device)
-            output: Any = cast(Any, self.model)(
-                input_ids=inputs, past_key_values=self._caches.get(slot), use_cache=True
-            )
-            self._caches[slot] = output.past_key_values
-            rows.append(output.logits[0, -1])
-        return torch.stack(rows)
+        return torch.stack([self._append(slot, ids)[-1] for slot, ids in zip(slots, new_ids, strict=True)])
+
+    @torch.inference_mode()
+    def read(self, slots: Sequence[int], new_ids: Sequence[Sequence[int]]) -> Tensor:
+        """See `Decoder.read`."""
+        return torch.cat([self._append(slot, ids) for slot, ids in zip(slots, new_ids, strict=True)])
+
+    def _append(self, slot: int, ids: Sequence[int]) -> Tensor:
+        """Append `ids` to the stream in `slot` and return the logits [tokens, V] after each of them."""
+        inputs = torch.tensor([list(ids)], device=self.model.device)
+        output: Any = cast(Any, self.model)(
+            input_ids=inputs, past_key_values=self._caches.get(slot), use_cache=True
+        )
+        self._caches[slot] = output.past_key_values
+        return output.logits[0]
 
     @torch.inference_mode()
     def branch(self, slots: Sequence[int], new_ids: Sequence[Sequence[int]]) -> Tensor:
@@ -151,6 +161,11 @@ class FastDecoder:
         return self._head(
             rms_norm(hidden if rows.is_decode else hidden.index_select(0, rows.last), self._base.norm)
         )
+
+    @torch.inference_mode()
+    def read(self, slots: Sequence[int], new_ids: Sequence[Sequence[int]]) -> Tensor:
+        """See `Decoder.read`."""
+        return self._head(rms_norm(self._extend(slots, new_ids)[0], self._base.norm))
 
     @torch.inference_mode()
     def branch(self, slots: Sequence[int], new_ids: Sequence[Sequence[int]]) -> Tensor:

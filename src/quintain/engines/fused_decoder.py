@@ -93,12 +93,21 @@ class FusedDecoder:
     @torch.inference_mode()
     def forward(self, slots: Sequence[int], new_ids: Sequence[Sequence[int]]) -> Tensor:
         """See `Decoder.forward`."""
+        return self._append(slots, new_ids, is_every=False)
+
+    @torch.inference_mode()
+    def read(self, slots: Sequence[int], new_ids: Sequence[Sequence[int]]) -> Tensor:
+        """See `Decoder.read`."""
+        return self._append(slots, new_ids, is_every=True)
+
+    def _append(self, slots: Sequence[int], new_ids: Sequence[Sequence[int]], *, is_every: bool) -> Tensor:
+        """Append `new_ids` to the streams in `slots`; see `_rounds` for what is returned."""
         starts = [self.lengths[slot] if slot < len(self.lengths) else 0 for slot in slots]
         ends = [start + len(ids) for start, ids in zip(starts, new_ids, strict=True)]
         self._reserve(max(slots) + 1, max(ends))
         for slot, end in zip(slots, ends, strict=True):
             self.lengths[slot] = end
-        return self._rounds(slots, starts, new_ids, self._leaders(slots))
+        return self._rounds(slots, starts, new_ids, self._leaders(slots), is_every=is_every)
 
     @torch.inference_mode()
     def branch(self, slots: Sequence[int], new_ids: Sequence[Sequence[int]]) -> Tensor:

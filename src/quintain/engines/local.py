@@ -1,17 +1,20 @@
 """The engine in this process: continuous batching over a Hugging Face causal model, cache kept across turns.
 
 Each session (one token stream) holds a slot of the decoder's cache; a request prefills only the tokens that
-are new. Sessions that open with the same prompt are prefilled once. Weights are shared with whoever trains
-them: `sync` takes over the new ones, and a session that was cached under an older version is read again from
-its first token, so no stale key or value is ever used.
+are new. Sessions that open with the same prompt are prefilled once. Weights may be shared with whoever trains
+them: `load_weights` takes over the new ones, and every session is then read again from its first token when it goes
+on, so no stale key or value is ever used.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -19,27 +22,40 @@ from torch import Tensor
 
 from quintain.engines.decoder import Decoder, FastDecoder, GenericDecoder
 from quintain.engines.fused_decoder import FusedDecoder, can_decode
-from quintain.engines.protocol import Guide, Reply, Request
+from quintain.engines.grammar import Grammars, Guide, is_available
+from quintain.engines.protocol import (
+    CAPABILITIES,
+    Capability,
+    EngineStats,
+    PauseMode,
+    Reply,
+    Request,
+    check_request,
+    check_streams,
+)
 from quintain.engines.sampling import guided, sample, uniforms
 from quintain.engines.scoring import Asked, choose
 from quintain.errors import EngineFault
 from quintain.models.families import unsupported
+from quintain.models.fingerprint import fingerprint
+from quintain.models.weights import read_weights
 from quintain.types import Completion, Failure
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 LOG = logging.getLogger(__name__)
+MOST_SCORED = 1 << 25
+"""Logits that `Local.score` holds at once."""
 
 
 @dataclass(slots=True)
 class _Session:
-    """A live stream: its ids so far, how many of them are cached, and under which weights."""
+    """A live stream: its ids so far, and how many of them are cached under the weights that are served."""
 
     slot: int
     ids: list[int] = field(default_factory=list[int])
     num_cached: int = 0
-    version: int = 0
 
 
 @dataclass(slots=True)
@@ -48,6 +64,10 @@ class _Job:
 
     request: Request
     session: _Session
+    num_before: int
+    """ids of the session before the request"""
+    versions: list[tuple[int, int]]
+    """(number of the first token, version) of the weights that it was sampled with"""
     guide: Guide | None = None
     token_ids: list[int] = field(default_factory=list[int])
     logprobs: list[float] = field(default_factory=list[float])
@@ -67,15 +87,26 @@ class Local:
     Args:
         model: any causal language model; the Llama family runs on the fast path, others on the generic one
             (`fallback_reason` then says why).
+        tokenizer: that of the model; without one there can be no grammars of text.
+        policy: name of the policy that the model is.
         max_length: longest stream in tokens; the model's own limit when None.
         max_batch: streams that are advanced together.
     """
 
     def __init__(
-        self, model: PreTrainedModel, *, max_length: int | None = None, max_batch: int = 256
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        *,
+        policy: str = "policy",
+        max_length: int | None = None,
+        max_batch: int = 256,
     ) -> None:
         limit = int(getattr(model.config, "max_position_embeddings", 1 << 20))
         self.model = model
+        self.policy = policy
+        self.vocabulary = len(cast(Tensor, model.get_input_embeddings().weight))
+        self._grammars = Grammars(self.vocabulary, tokenizer)
         self._max_length = min(limit, max_length or limit)
         self.max_batch = max_batch
         self.fallback_reason = unsupported(model)
@@ -87,11 +118,20 @@ class Local:
         self._free: list[int] = []
         self._queue: list[Request] = []
         self._jobs: list[_Job] = []
+        self._unanswered: set[str] = set()
+        """sessions with a request that has no reply"""
+        self._aborted: list[Reply] = []
         self._has_guides = False
-        self.num_prefilled = 0
-        """tokens computed while reading prompts, so far"""
-        self.num_sampled = 0
-        """tokens sampled, so far"""
+        self._is_paused = False
+        self._num_submitted = self._num_finished = self._num_failed = self._num_released = 0
+        self._num_prefilled = self._num_sampled = self._num_scored = self._num_loads = 0
+        self._busy = 0.0
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """Everything; grammars of text only with a tokenizer and llguidance."""
+        has_grammars = self._grammars.tokenizer is not None and is_available()
+        return CAPABILITIES if has_grammars else CAPABILITIES - {"grammar"}
 
     @property
     def policy_version(self) -> int:
@@ -103,32 +143,38 @@ class Local:
         """Longest token stream the engine can hold."""
         return self._max_length
 
-    def sync(self, version: int) -> None:
-        """Serve the model's current weights as `version`; every cached key and value is dropped."""
+    def load_weights(self, version: int, source: Path | None) -> None:
+        """See `Engine.load_weights`; weights from a folder are put into the model, also for whoever shares it."""
+        if source is not None:
+            read_weights(self.model, source)
         self._version = version
         self.decoder.refresh()
+        for session in self._sessions.values():
+            session.num_cached = 0
+        for job in self._jobs:
+            if job.versions[-1][0] == len(job.token_ids):
+                job.versions.pop()
+            job.versions.append((len(job.token_ids), version))
+        self._num_loads += 1
 
     def submit(self, request: Request) -> None:
-        """Queue `request`.
-
-        Raises:
-            EngineFault: the session already has a request, or the prompt is empty or too long.
-        """
+        """See `Engine.submit`."""
         session = self._sessions.get(request.session)
-        known = len(session.ids) if session else 0
-        room = self._max_length - known - len(request.prompt_ids)
-        if not request.prompt_ids and not known:
-            raise EngineFault(f"session {request.session}: got an empty prompt; send at least one token")
-        if room < 1:
-            raise EngineFault(
-                f"session {request.session}: got {self._max_length - room} tokens; the engine holds {self._max_length}"
-            )
-        if any(job.request.session == request.session for job in self._jobs) and session:
-            raise EngineFault(f"session {request.session}: a request is already running; wait for its reply")
+        check_request(
+            request,
+            num_known=len(session.ids) if session else 0,
+            max_length=self._max_length,
+            is_busy=request.session in self._unanswered,
+            vocabulary=self.vocabulary,
+        )
+        if request.sampling.constraint is not None:
+            self._grammars.begin(request.sampling.constraint, request.sampling.stop_ids)
         self._queue.append(request)
+        self._unanswered.add(request.session)
+        self._num_submitted += 1
 
     def release(self, session: str) -> None:
-        """Forget `session`; its slot is used again. A running request of it is dropped."""
+        """See `Engine.release`; the slot of the session is used again."""
         known = self._sessions.pop(session, None)
         if known is not None:
             self.decoder.clear(known.slot)
@@ -136,17 +182,134 @@ class Local:
             self._free.sort(reverse=True)
             self._jobs = [job for job in self._jobs if job.session is not known]
         self._queue = [request for request in self._queue if request.session != session]
+        self._aborted = [reply for reply in self._aborted if reply.session != session]
+        if session in self._unanswered:
+            self._unanswered.remove(session)
+            self._num_released += 1
 
     @torch.inference_mode()
     def advance(self) -> list[Reply]:
         """Sample one token for every running request; start queued ones. Returns the replies that became ready."""
+        started = time.perf_counter()
+        replies, self._aborted = self._aborted, []
+        if not self._is_paused:
+            replies += self._round()
+        for reply in replies:
+            self._unanswered.remove(reply.session)
+            self._num_failed += isinstance(reply.result, Failure)
+        self._num_finished += len(replies) - sum(isinstance(reply.result, Failure) for reply in replies)
+        self._busy += time.perf_counter() - started
+        return replies
+
+    def pause(self, mode: PauseMode = "keep") -> None:
+        """See `Engine.pause`."""
+        self._is_paused = True
+        if mode == "keep":
+            return
+        for job in self._jobs:
+            self._take_back(job)
+        names = [job.request.session for job in self._jobs] + [request.session for request in self._queue]
+        self._jobs, self._queue = [], []
+        aborted = Failure(owner="engine", kind="aborted", message="the engine was paused; ask again")
+        self._aborted += [Reply(session=name, result=aborted) for name in names]
+
+    def resume(self) -> None:
+        """See `Engine.resume`."""
+        self._is_paused = False
+
+    @torch.inference_mode()
+    def score(self, token_ids: Sequence[Sequence[int]], temperature: float = 1.0) -> list[tuple[float, ...]]:
+        """See `Engine.score`; nothing of the streams is kept."""
+        started = time.perf_counter()
+        check_streams(token_ids, max_length=self._max_length, vocabulary=self.vocabulary)
+        found: list[tuple[float, ...]] = []
+        for streams in self._portions(token_ids):
+            found += self._score(streams, temperature or 1.0)
+        self._num_scored += sum(map(len, token_ids))
+        self._busy += time.perf_counter() - started
+        return found
+
+    def stats(self) -> EngineStats:
+        """See `Engine.stats`."""
+        return EngineStats(
+            num_submitted=self._num_submitted,
+            num_finished=self._num_finished,
+            num_failed=self._num_failed,
+            num_released=self._num_released,
+            num_running=len(self._jobs),
+            num_waiting=len(self._queue) + len(self._aborted),
+            num_sessions=len(self._sessions),
+            num_prefilled=self._num_prefilled,
+            num_sampled=self._num_sampled,
+            num_scored=self._num_scored,
+            num_weight_loads=self._num_loads,
+            busy_seconds=self._busy,
+            cache_bytes=self.decoder.num_bytes if isinstance(self.decoder, FusedDecoder) else 0,
+        )
+
+    def shares(self, model: object) -> bool:
+        """See `Engine.shares`."""
+        return model is self.model
+
+    def fingerprint(self) -> str:
+        """See `Engine.fingerprint`."""
+        return fingerprint(self.model)
+
+    def close(self) -> None:
+        """Forget every session; the model belongs to whoever loaded it."""
+        for session in list(self._sessions):
+            self.release(session)
+
+    def _portions(self, token_ids: Sequence[Sequence[int]]) -> Iterator[list[Sequence[int]]]:
+        """Yield `token_ids` in order, as many streams at once as `MOST_SCORED` and `max_batch` admit, at least one."""
+        part: list[Sequence[int]] = []
+        for ids in token_ids:
+            too_many = sum(map(len, part)) + len(ids) > self._num_at_once or len(part) == self.max_batch
+            if part and too_many:
+                yield part
+                part = []
+            part.append(ids)
+        if part:
+            yield part
+
+    @property
+    def _num_at_once(self) -> int:
+        """Tokens that are scored in one pass."""
+        return max(16, MOST_SCORED // self.vocabulary)
+
+    def _score(self, streams: Sequence[Sequence[int]], heat: float) -> list[tuple[float, ...]]:
+        """Return the log-probs of the tokens of `streams`; one that is too long for a pass is read in pieces."""
+        first = len(self._sessions) + len(self._free)
+        slots = range(first, first + len(streams))
+        found: list[list[float]] = [[0.0] for _ in streams]
+        try:
+            for start in range(0, max(map(len, streams)), self._num_at_once):
+                pieces = [ids[start : start + self._num_at_once] for ids in streams]
+                rows = torch.log_softmax(self.decoder.read(slots, pieces).float() / heat, dim=-1)
+                at = 0
+                for logprobs, ids, piece in zip(found, streams, pieces, strict=True):
+                    following = torch.tensor(ids[start + 1 : start + 1 + len(piece)], device=rows.device)
+                    here = rows[at : at + len(following)]
+                    logprobs += here.gather(1, following.long()[:, None])[:, 0].tolist()
+                    at += len(piece)
+        finally:
+            for slot in slots:
+                self.decoder.clear(slot)
+        if not all(math.isfinite(value) for logprobs in found for value in logprobs):
+            raise EngineFault("streams to score: got a log-prob that is not finite; the weights are broken")
+        return [tuple(logprobs) for logprobs in found]
+
+    def _round(self) -> list[Reply]:
+        """Start queued requests, sample a token for each running one, and return the replies that became ready."""
         chosen_whole = self._choose_among()
         while self._queue and len(self._jobs) < self.max_batch:
             request = self._queue.pop(0)
-            constraint = request.sampling.constraint
-            guide = None if constraint is None else constraint.begin()
-            self._jobs.append(_Job(request, self._open(request), guide))
-            self._has_guides = self._has_guides or constraint is not None
+            constraint, stop_ids = request.sampling.constraint, request.sampling.stop_ids
+            guide = None if constraint is None else self._grammars.begin(constraint, stop_ids)
+            job = self._open(request)
+            job.guide = guide
+            self._jobs.append(job)
+            self._has_guides = self._has_guides or guide is not None
         if not self._jobs:
             return chosen_whole
         logits = self._forward(self._jobs)
@@ -159,30 +322,39 @@ class Local:
         if not asked:
             return []
         self._queue = [request for request in self._queue if request.sampling.candidates is None]
-        jobs = [_Job(request, self._open(request)) for request in asked]
+        jobs = [self._open(request) for request in asked]
         read = [
             Asked(request=job.request, slot=job.session.slot, stream=tuple(job.session.ids), after=after)
             for job, after in zip(jobs, self._forward(jobs), strict=True)
         ]
         results, num_read = choose(self.decoder, read, version=self._version)
-        self.num_prefilled += num_read
+        self._num_prefilled += num_read
+        replies: list[Reply] = []
         for job, result in zip(jobs, results, strict=True):
-            if not isinstance(result, Failure):
+            if isinstance(result, Failure):
+                self._take_back(job)
+            else:
                 job.session.ids.extend(result.token_ids)
-                self.num_sampled += len(result.token_ids)
-        return [Reply(session=r.session, result=found) for r, found in zip(asked, results, strict=True)]
+                self._num_sampled += len(result.token_ids)
+                result = replace(result, policy=self.policy)
+            replies.append(Reply(session=job.request.session, result=result))
+        return replies
 
-    def _open(self, request: Request) -> _Session:
-        """Return the session of `request` with the prompt appended to its stream."""
+    def _open(self, request: Request) -> _Job:
+        """Return the job of `request`, with the prompt appended to the stream of its session."""
         session = self._sessions.get(request.session)
         if session is None:
             slot = self._free.pop() if self._free else len(self._sessions)
-            session = self._sessions[request.session] = _Session(slot, version=self._version)
-        if session.version != self._version:
-            self.decoder.clear(session.slot)
-            session.num_cached, session.version = 0, self._version
+            session = self._sessions[request.session] = _Session(slot)
+        num_before = len(session.ids)
         session.ids.extend(request.prompt_ids)
-        return session
+        return _Job(request, session, num_before, [(0, self._version)])
+
+    def _take_back(self, job: _Job) -> None:
+        """Let the stream of `job` be what it was before the request."""
+        del job.session.ids[job.num_before :]
+        self.decoder.clear(job.session.slot)
+        job.session.num_cached = 0
 
     def _forward(self, jobs: list[_Job]) -> Tensor:
         """Bring the cache of every job up to date and return the logits [R, V] after its last token."""
@@ -199,8 +371,9 @@ class Local:
         sessions = [jobs[index].session for index in rows]
         new_ids = [session.ids[session.num_cached :] for session in sessions]
         logits = self.decoder.forward([session.slot for session in sessions], new_ids)
-        self.num_prefilled += sum(
-            len(ids) for index, ids in zip(rows, new_ids, strict=True) if not jobs[index].token_ids
+        # The last token of a request under way was sampled; what stands before it is read again under new weights.
+        self._num_prefilled += sum(
+            len(ids) - bool(jobs[index].token_ids) for index, ids in zip(rows, new_ids, strict=True)
         )
         where = {index: row for row, index in enumerate(rows)}
         for first, members in followers.items():
@@ -231,6 +404,7 @@ class Local:
         for job, token, logprob in zip(self._jobs, chosen, logprobs, strict=True):
             name = job.request.session
             if not math.isfinite(logprob):
+                self._take_back(job)
                 message = f"the log-prob of token {len(job.token_ids)} is {logprob}"
                 replies.append(
                     Reply(session=name, result=Failure(owner="engine", kind="not_finite", message=message))
@@ -240,7 +414,7 @@ class Local:
             job.logprobs.append(logprob)
             job.session.ids.append(token)
             sampling = job.request.sampling
-            is_stop = token in sampling.stop_ids
+            is_stop = token in sampling.stop_ids or (job.guide is not None and job.guide.is_over)
             if (
                 is_stop
                 or len(job.token_ids) >= sampling.max_tokens
@@ -249,7 +423,7 @@ class Local:
                 replies.append(Reply(session=name, result=self._completion(job, is_stop)))
             else:
                 running.append(job)
-        self.num_sampled += len(chosen)
+        self._num_sampled += len(chosen)
         self._jobs = running
         return replies
 
@@ -260,4 +434,6 @@ class Local:
             logprobs=tuple(job.logprobs),
             stop="stop" if is_stop else "length",
             policy_version=self._version,
+            policy=self.policy,
+            version_spans=tuple(job.versions) if len(job.versions) > 1 else (),
         )

@@ -3,38 +3,71 @@
 A session is one token stream (one segment of one episode). A request carries only the tokens appended since
 the session's last completion, so an engine can keep the key/value cache of the stream; an engine without one
 keeps the ids. Sampling reads one uniform number per token from (seed, index of the token in the completion).
+
+Requests and replies are plain data: frozen values without live objects, which can be compared, hashed and sent to
+another process or across a network. What an engine can do beyond sampling is data, too: its `capabilities`.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import Literal, Protocol, get_args
 
+from quintain.errors import EngineFault, UsageError
 from quintain.types import Completion, Failure
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+Capability = Literal[
+    "candidates",
+    "fingerprint",
+    "grammar",
+    "load_weights",
+    "pause",
+    "score",
+    "seeds",
+    "shared_weights",
+    "tokens",
+]
+"""What an engine may be able to do:
+
+- ``candidates``: choose one of several given completions (`Sampling.candidates`);
+- ``fingerprint``: name the weights that it serves by their bytes;
+- ``grammar``: keep to a grammar, a JSON schema, a regular expression or a choice of texts (needs a tokenizer);
+- ``load_weights``: take new weights from a folder of safetensors files;
+- ``pause``: stop sampling between two tokens and go on later;
+- ``score``: give the log-prob of every token of given streams;
+- ``seeds``: sample the same tokens from the same seed, whatever else it works on;
+- ``shared_weights``: serve the weights of a model in this process, and take over what a learner made of them;
+- ``tokens``: say one given sequence of tokens (a `Grammar` of kind ``tokens``).
+"""
+CAPABILITIES: frozenset[Capability] = frozenset(get_args(Capability))
+GrammarKind = Literal["lark", "json_schema", "regex", "choice", "tokens"]
+PauseMode = Literal["keep", "abort"]
 
 
-class Guide(Protocol):
-    """One completion under a constraint, from its first token on."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grammar:
+    """What a completion may say, as text that each engine compiles for itself.
 
-    def allowed(self) -> NDArray[np.bool_]:
-        """Return which tokens [V or fewer] may come next; at least one, a stop token where it may end."""
-        ...
+    Example: ``Grammar(kind="regex", text="(yes|no)")``; see also `Grammar.of_choices` and `Grammar.of_tokens`. Under a
+    grammar of text a completion ends with one of the request's stop ids, which are allowed where the grammar may end.
+    """
 
-    def take(self, token: int) -> None:
-        """Go on after `token` was sampled, which was allowed."""
-        ...
+    text: str
+    """Lark as llguidance reads it, a JSON schema, a regular expression, a JSON list of texts, or one of token ids."""
+    kind: GrammarKind = "lark"
 
+    @classmethod
+    def of_choices(cls, texts: Sequence[str]) -> Grammar:
+        """Return the grammar that admits one of `texts`."""
+        return cls(kind="choice", text=json.dumps(list(texts)))
 
-class Constraint(Protocol):
-    """What a completion may say; shared by all requests that name it."""
-
-    def begin(self) -> Guide:
-        """Return the guide of a new completion."""
-        ...
+    @classmethod
+    def of_tokens(cls, token_ids: Sequence[int]) -> Grammar:
+        """Return the grammar that admits one sequence of tokens, after which the completion ends."""
+        return cls(kind="tokens", text=json.dumps(list(token_ids)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +93,7 @@ class Sampling:
     """A completion ends with the first of these that is sampled."""
     candidates: Candidates | None = None
     """Choose one of these instead of sampling token by token; log-probs are still those of its tokens."""
-    constraint: Constraint | None = None
+    constraint: Grammar | None = None
     """Sample allowed tokens only, by their odds among each other; log-probs are still those of all tokens."""
 
 
@@ -79,14 +112,64 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What became of a request: ``Reply(session="s0", result=Completion(...))``."""
+    """What became of a request: ``Reply(session="s0", result=Completion(...))``.
+
+    After a `Failure` the stream of the session is what it was before the request.
+    """
 
     session: str
     result: Completion | Failure
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineStats:
+    """What an engine has done so far and is doing: ``EngineStats(num_sampled=64, num_running=2)``.
+
+    `num_submitted` is the sum of `num_finished`, `num_failed`, `num_released`, `num_running` and `num_waiting`.
+    """
+
+    num_submitted: int = 0
+    """Requests taken on."""
+    num_finished: int = 0
+    """Requests answered with a completion."""
+    num_failed: int = 0
+    """Requests answered with a failure."""
+    num_released: int = 0
+    """Requests whose session was released before their answer."""
+    num_running: int = 0
+    """Requests that tokens are being sampled for."""
+    num_waiting: int = 0
+    """Requests that were not begun, or whose answer was not yet asked for."""
+    num_sessions: int = 0
+    """Streams that are held."""
+    num_prefilled: int = 0
+    """Tokens computed while reading prompts and candidates."""
+    num_sampled: int = 0
+    """Tokens sampled, those of failed requests included."""
+    num_scored: int = 0
+    """Tokens read by `Engine.score`."""
+    num_weight_loads: int = 0
+    busy_seconds: float = 0.0
+    """Time spent sampling and scoring."""
+    cache_bytes: int = 0
+    """Memory for keys and values, where the engine knows it."""
+
+
 class Engine(Protocol):
-    """Samples completions for many sessions at once."""
+    """Samples completions for many sessions at once. `engines.conformance.check_engine` tries all that is said here.
+
+    A method that needs a capability which the engine does not have raises a `UsageError`.
+    """
+
+    @property
+    def policy(self) -> str:
+        """Name of the policy that is served; it stands in every completion."""
+        ...
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What it can do beyond sampling."""
+        ...
 
     @property
     def policy_version(self) -> int:
@@ -98,8 +181,18 @@ class Engine(Protocol):
         """Longest token stream the engine can hold."""
         ...
 
+    @property
+    def vocabulary(self) -> int | None:
+        """Number of tokens of the model; None where any id may be sent."""
+        ...
+
     def submit(self, request: Request) -> None:
-        """Queue `request`."""
+        """Queue `request`.
+
+        Raises:
+            EngineFault: the session has a request already, or the prompt is empty, too long or not of the vocabulary.
+            UsageError: the engine cannot do what it asks for, or its grammar cannot be compiled.
+        """
         ...
 
     def advance(self) -> list[Reply]:
@@ -107,5 +200,136 @@ class Engine(Protocol):
         ...
 
     def release(self, session: str) -> None:
-        """Forget `session` and free what it holds; unknown sessions are ignored."""
+        """Forget `session` and free what it holds; a running request of it is dropped, unknown sessions are ignored."""
         ...
+
+    def score(self, token_ids: Sequence[Sequence[int]], temperature: float = 1.0) -> list[tuple[float, ...]]:
+        """Return for every stream the log-prob (nats) of each token given those before it; 0 for the first.
+
+        Log-probs are those of softmax(logits / temperature), of temperature 1 where it is 0.
+
+        Raises:
+            EngineFault: a stream is empty, too long or not of the vocabulary, or a log-prob is not finite.
+        """
+        ...
+
+    def load_weights(self, version: int, source: Path | None) -> None:
+        """Serve new weights as `version`; nothing that was computed with the old ones is used again.
+
+        `source` is a folder of safetensors files; None takes the weights that are shared with a learner in this
+        process as they are now. Requests under way go on with the new weights, and their completions say so.
+
+        Raises:
+            ModelError: the files are missing or broken or hold other tensors; the old weights are still served.
+        """
+        ...
+
+    def pause(self, mode: PauseMode = "keep") -> None:
+        """Stop sampling at a token boundary; what is submitted from now on waits.
+
+        ``keep``: requests under way go on after `resume`, under the weights that are then served. ``abort``: the next
+        `advance` returns all unanswered requests as ``Failure(owner="engine", kind="aborted")``.
+        """
+        ...
+
+    def resume(self) -> None:
+        """Sample again; does nothing if the engine is not paused."""
+        ...
+
+    def stats(self) -> EngineStats:
+        """Return what it has done so far and is doing."""
+        ...
+
+    def shares(self, model: object) -> bool:
+        """Whether it samples from `model` itself, whose changed weights need not be copied to it."""
+        ...
+
+    def fingerprint(self) -> str:
+        """Return the digest of the weights that are served, as `models.fingerprint` computes it."""
+        ...
+
+    def close(self) -> None:
+        """Free everything; may be repeated."""
+        ...
+
+
+def require(
+    engine: str,
+    capabilities: Collection[Capability],
+    needed: Iterable[Capability],
+    *,
+    by: str,
+    instead: str = "take an engine that can",
+) -> None:
+    """Refuse what `by` needs where `engine`, which has `capabilities`, cannot do it; `instead` says what to do.
+
+    Example: ``require("scripted", {"score"}, ["grammar"], by="agent 'constrained'")``.
+
+    Raises:
+        UsageError: a needed capability is missing.
+    """
+    missing = sorted(set(needed) - set(capabilities))
+    if missing:
+        able = ", ".join(sorted(capabilities)) or "nothing beyond sampling"
+        raise UsageError(
+            f"{by} needs an engine that can do {', '.join(missing)}: got {engine}, which can do {able}; {instead}"
+        )
+
+
+def needs_of(sampling: Sampling) -> frozenset[Capability]:
+    """Return what an engine must be able to do for `sampling`."""
+    needed: set[Capability] = {"candidates"} if sampling.candidates is not None else set()
+    if sampling.constraint is not None:
+        needed.add("tokens" if sampling.constraint.kind == "tokens" else "grammar")
+    return frozenset(needed)
+
+
+def check_request(
+    request: Request, *, num_known: int, max_length: int, is_busy: bool, vocabulary: int | None = None
+) -> None:
+    """Refuse a request that cannot be answered; the stream of its session has `num_known` tokens so far.
+
+    Raises:
+        EngineFault: the session `is_busy`, or the prompt is empty, too long or not of the `vocabulary` (tokens).
+        UsageError: a grammar of text without a stop id to end with.
+    """
+    length = num_known + len(request.prompt_ids)
+    name, sampling = f"session {request.session}", request.sampling
+    if not length:
+        raise EngineFault(f"{name}: got an empty prompt; send at least one token")
+    if length >= max_length:
+        raise EngineFault(f"{name}: got {length} tokens; the engine holds {max_length}")
+    if is_busy:
+        raise EngineFault(f"{name}: a request is already running; wait for its reply")
+    check_ids(name, request.prompt_ids, vocabulary)
+    for candidate in sampling.candidates.token_ids if sampling.candidates is not None else ():
+        check_ids(name, candidate, vocabulary)
+    if sampling.constraint is not None and sampling.constraint.kind != "tokens" and not sampling.stop_ids:
+        raise UsageError(f"{name}: got a grammar without stop_ids; name the tokens that end a completion")
+
+
+def check_ids(name: str, token_ids: Sequence[int], vocabulary: int | None) -> None:
+    """Refuse `token_ids` of `name` that are not in a vocabulary of so many tokens.
+
+    Raises:
+        EngineFault: one is not.
+    """
+    if vocabulary is not None and token_ids and not (min(token_ids) >= 0 and max(token_ids) < vocabulary):
+        wrong = next(token for token in token_ids if not 0 <= token < vocabulary)
+        raise EngineFault(
+            f"{name}: got token {wrong}; the model has {vocabulary}, use the tokenizer that belongs to it"
+        )
+
+
+def check_streams(
+    token_ids: Sequence[Sequence[int]], *, max_length: int, vocabulary: int | None = None
+) -> None:
+    """Refuse streams that cannot be scored.
+
+    Raises:
+        EngineFault: one is empty, longer than `max_length` or not of the `vocabulary`.
+    """
+    for place, ids in enumerate(token_ids):
+        if not 0 < len(ids) <= max_length:
+            raise EngineFault(f"stream {place} to score: got {len(ids)} tokens; send 1 to {max_length}")
+        check_ids(f"stream {place} to score", ids, vocabulary)

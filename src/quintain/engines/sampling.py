@@ -17,7 +17,7 @@ from torch import Tensor
 from quintain.models.cpu.native import call, fits
 
 if TYPE_CHECKING:
-    from quintain.engines.protocol import Guide
+    from quintain.engines.grammar import Guide
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -70,7 +70,7 @@ def guided(
     """
     chosen, logprobs = free[0].clone(), free[1].clone()
     for row, guide in enumerate(guides):
-        if guide is None:
+        if guide is None or not torch.isfinite(logprobs[row]):
             continue
         allowed = torch.zeros(logits.shape[-1], dtype=torch.bool)
         mask = torch.from_numpy(guide.allowed())[: len(allowed)]

@@ -1,57 +1,232 @@
 """An engine that replies from a script, for tests and for measuring what everything but sampling costs."""
 
-from collections.abc import Callable
+from __future__ import annotations
 
-from quintain.engines.protocol import Reply, Request
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from quintain.engines.grammar import tokens_of
+from quintain.engines.protocol import (
+    Capability,
+    EngineStats,
+    PauseMode,
+    Reply,
+    Request,
+    check_request,
+    check_streams,
+    needs_of,
+    require,
+)
 from quintain.types import Completion, Failure
 
 Script = Callable[[Request, tuple[int, ...]], tuple[int, ...] | Failure]
+NAME = "the engine Scripted"
+
+
+@dataclass(slots=True)
+class _Job:
+    """A request that is being answered, a few tokens in each round."""
+
+    request: Request
+    stream: tuple[int, ...]
+    """the stream up to the answer"""
+    answer: tuple[int, ...] | Failure
+    versions: list[tuple[int, int]]
+    """(number of the first token, version) that it was said under"""
+    num_said: int = 0
 
 
 class Scripted:
     """Replies with what `script(request, stream)` returns; `stream` is the whole token stream so far.
 
-    Log-probs are -1 for every token. The completion ends with `stop` when its last id is a stop token.
+    Log-probs are -1 for every token. The completion ends with `stop` when its last id is a stop token; a script keeps
+    to `max_tokens` by itself. A request with fixed tokens says these; of candidates, the one that the script returns
+    is taken, or else one by the seed.
+
+    Args:
+        script: what to reply.
+        policy: name of the policy that it stands for.
+        max_length: longest stream in tokens.
+        tokens_per_round: tokens of a request that one `advance` says; None says all of them at once.
     """
 
-    def __init__(self, script: Script, *, max_length: int = 1 << 20) -> None:
+    def __init__(
+        self,
+        script: Script,
+        *,
+        policy: str = "policy",
+        max_length: int = 1 << 20,
+        tokens_per_round: int | None = None,
+    ) -> None:
         self.script = script
+        self.policy = policy
+        self.tokens_per_round = tokens_per_round
         self._max_length = max_length
+        self._version = 0
+        self._is_paused = False
         self._streams: dict[str, tuple[int, ...]] = {}
         self._queue: list[Request] = []
+        self._jobs: list[_Job] = []
+        self._aborted: list[Reply] = []
+        self._unanswered: set[str] = set()
+        self._num_finished = self._num_failed = self._num_released = self._num_prefilled = 0
+        self._num_sampled = self._num_scored = self._num_loads = 0
         self.requests: list[Request] = []
         """Every request so far, in order of submission."""
 
     @property
+    def capabilities(self) -> frozenset[Capability]:
+        """See `Engine.capabilities`: all but what needs a vocabulary or weights."""
+        return frozenset(
+            {"candidates", "load_weights", "pause", "score", "seeds", "shared_weights", "tokens"}
+        )
+
+    @property
     def policy_version(self) -> int:
-        """Always 0."""
-        return 0
+        """The version that was loaded last; 0 before."""
+        return self._version
 
     @property
     def max_length(self) -> int:
         """Longest token stream the engine can hold."""
         return self._max_length
 
+    @property
+    def vocabulary(self) -> int | None:
+        """None: a script takes any id."""
+        return None
+
     def submit(self, request: Request) -> None:
-        """Queue `request`."""
+        """See `Engine.submit`."""
+        require(NAME, self.capabilities, needs_of(request.sampling), by=f"session {request.session}")
+        check_request(
+            request,
+            num_known=len(self._streams.get(request.session, ())),
+            max_length=self._max_length,
+            is_busy=request.session in self._unanswered,
+        )
+        if request.sampling.constraint is not None:
+            tokens_of(request.sampling.constraint, None)
         self._queue.append(request)
+        self._unanswered.add(request.session)
         self.requests.append(request)
 
     def advance(self) -> list[Reply]:
-        """Answer every queued request."""
-        queue, self._queue = self._queue, []
-        return [Reply(session=request.session, result=self._answer(request)) for request in queue]
+        """Say the next tokens of every request, and return those that are answered."""
+        replies, self._aborted = self._aborted, []
+        if not self._is_paused:
+            queue, self._queue = self._queue, []
+            jobs, self._jobs = [*self._jobs, *map(self._begin, queue)], []
+            for job in jobs:
+                result = self._say(job)
+                if result is None:
+                    self._jobs.append(job)
+                else:
+                    replies.append(Reply(session=job.request.session, result=result))
+        for reply in replies:
+            self._unanswered.remove(reply.session)
+            self._num_failed += isinstance(reply.result, Failure)
+            self._num_finished += isinstance(reply.result, Completion)
+        return replies
 
     def release(self, session: str) -> None:
-        """Forget `session`."""
+        """See `Engine.release`."""
+        self._num_released += session in self._unanswered
+        self._unanswered.discard(session)
         self._streams.pop(session, None)
+        self._queue = [request for request in self._queue if request.session != session]
+        self._jobs = [job for job in self._jobs if job.request.session != session]
+        self._aborted = [reply for reply in self._aborted if reply.session != session]
 
-    def _answer(self, request: Request) -> Completion | Failure:
-        """Return the scripted result of `request` and extend its stream."""
+    def score(self, token_ids: Sequence[Sequence[int]], temperature: float = 1.0) -> list[tuple[float, ...]]:
+        """See `Engine.score`: -1 for every token but the first."""
+        check_streams(token_ids, max_length=self._max_length)
+        self._num_scored += sum(map(len, token_ids))
+        return [(0.0, *[-1.0] * (len(ids) - 1)) for ids in token_ids]
+
+    def load_weights(self, version: int, source: Path | None) -> None:
+        """Be `version` from now on; a script has no weights, and `source` is not read."""
+        self._version = version
+        self._num_loads += 1
+        for job in self._jobs:
+            if job.versions[-1][0] == job.num_said:
+                job.versions.pop()
+            job.versions.append((job.num_said, version))
+
+    def pause(self, mode: PauseMode = "keep") -> None:
+        """See `Engine.pause`."""
+        self._is_paused = True
+        if mode == "abort":
+            requests = [job.request for job in self._jobs] + self._queue
+            self._jobs, self._queue = [], []
+            failure = Failure(owner="engine", kind="aborted", message="the engine was paused; ask again")
+            self._aborted += [Reply(session=request.session, result=failure) for request in requests]
+
+    def resume(self) -> None:
+        """See `Engine.resume`."""
+        self._is_paused = False
+
+    def stats(self) -> EngineStats:
+        """See `Engine.stats`."""
+        return EngineStats(
+            num_submitted=len(self.requests),
+            num_finished=self._num_finished,
+            num_failed=self._num_failed,
+            num_released=self._num_released,
+            num_running=len(self._jobs),
+            num_waiting=len(self._queue) + len(self._aborted),
+            num_sessions=len(self._streams),
+            num_prefilled=self._num_prefilled,
+            num_sampled=self._num_sampled,
+            num_scored=self._num_scored,
+            num_weight_loads=self._num_loads,
+        )
+
+    def shares(self, model: object) -> bool:
+        """A script has no model."""
+        return False
+
+    def fingerprint(self) -> str:
+        """Refuse: a script has no weights."""
+        require(NAME, self.capabilities, ["fingerprint"], by="a fingerprint")
+        raise AssertionError("it is refused")
+
+    def close(self) -> None:
+        """Forget every session."""
+        for session in {*self._streams, *self._unanswered}:
+            self.release(session)
+
+    def _begin(self, request: Request) -> _Job:
+        """Return the job of `request`, with what the script says to it."""
         stream = self._streams.get(request.session, ()) + request.prompt_ids
-        ids = self.script(request, stream)
-        if isinstance(ids, Failure):
-            return ids
-        self._streams[request.session] = stream + ids
-        is_stop = bool(ids) and ids[-1] in request.sampling.stop_ids
-        return Completion(token_ids=ids, logprobs=(-1.0,) * len(ids), stop="stop" if is_stop else "length")
+        self._num_prefilled += len(request.prompt_ids)
+        sampling = request.sampling
+        if sampling.constraint is not None:
+            answer: tuple[int, ...] | Failure = tokens_of(sampling.constraint, None)
+        else:
+            answer = self.script(request, stream)
+        if sampling.candidates is not None and not isinstance(answer, Failure):
+            options = sampling.candidates.token_ids
+            answer = answer if answer in options else options[request.seed % len(options)]
+        return _Job(request, stream, answer, [(0, self._version)])
+
+    def _say(self, job: _Job) -> Completion | Failure | None:
+        """Say the next tokens of `job`, and return the result when all are said."""
+        if isinstance(job.answer, Failure):
+            return job.answer
+        num_new = min(len(job.answer) - job.num_said, self.tokens_per_round or len(job.answer))
+        job.num_said += num_new
+        self._num_sampled += num_new
+        if job.num_said < len(job.answer):
+            return None
+        self._streams[job.request.session] = job.stream + job.answer
+        is_stop = bool(job.answer) and job.answer[-1] in job.request.sampling.stop_ids
+        return Completion(
+            token_ids=job.answer,
+            logprobs=(-1.0,) * len(job.answer),
+            stop="stop" if is_stop else "length",
+            policy_version=self._version,
+            policy=self.policy,
+            version_spans=tuple(job.versions) if len(job.versions) > 1 else (),
+        )

@@ -1,21 +1,18 @@
 """Proof after a sync that the engine serves the new weights: a canary prompt, scored by engine and learner.
 
 The engine is made to say a few fixed tokens, so that the log-probs of one version can be compared with those of the
-next. The one rule: an engine that is nearer to the old weights than to the new ones is stale, however small the step
-was; one that is far from both, or names another version, is wrong. An engine in this process with weights of its
-own is compared by the fingerprint of all of them.
+next. An engine that is nearer to the old weights than to the new ones is stale, however small the step was; one that
+is far from both, or names another version, is wrong. An engine with weights of its own, if it can name them by their
+bytes, is compared by the fingerprint of all of them.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quintain.data.pack import pack
-from quintain.engines.local import Local
-from quintain.engines.protocol import Engine, Request, Sampling
+from quintain.engines.protocol import Engine, Grammar, Request, Sampling
 from quintain.errors import EngineFault, InvariantError
 from quintain.models.fingerprint import fingerprint
 from quintain.training import gap
@@ -32,36 +29,6 @@ MOST_ROUNDS = 1000
 """Rounds of the engine after which it does not answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recital:
-    """A constraint that admits one token after another."""
-
-    token_ids: tuple[int, ...]
-    vocabulary: int
-
-    def begin(self) -> Reciting:
-        """Return the guide of a new completion."""
-        return Reciting(list(self.token_ids), self.vocabulary)
-
-
-@dataclass(slots=True)
-class Reciting:
-    """What is left to say."""
-
-    left: list[int]
-    vocabulary: int
-
-    def allowed(self) -> NDArray[np.bool_]:
-        """Return the next token only."""
-        mask = np.zeros(self.vocabulary, dtype=np.bool_)
-        mask[self.left[0]] = True
-        return mask
-
-    def take(self, token: int) -> None:
-        """Go on to the next token."""
-        self.left.pop(0)
-
-
 class Canary:
     """Compares the engine with `learner`; remembers what the last version said."""
 
@@ -70,7 +37,7 @@ class Canary:
         size = int(learner.model.config.vocab_size)
         ids = tuple(derive_seed("canary", place) % size for place in range(NUM_PROMPT + NUM_SAID))
         self.prompt, self.said = ids[:NUM_PROMPT], ids[NUM_PROMPT:]
-        self.constraint = Recital(self.said, size)
+        self.constraint = Grammar.of_tokens(self.said)
         self._batch = pack([_sample(ids)])
         self._before: NDArray[np.float32] | None = None
 
@@ -88,8 +55,8 @@ class Canary:
                 f"weights of the engine after a sync: got version {completion.policy_version} of the learner's "
                 f"{version}; sync must take over the weights and their version"
             )
-        if isinstance(engine, Local) and engine.model is not self.learner.model:
-            _compare(fingerprint(engine.model), fingerprint(self.learner.model))
+        if "fingerprint" in engine.capabilities and not engine.shares(self.learner.model):
+            _compare(engine.fingerprint(), fingerprint(self.learner.model))
         served = np.array(completion.logprobs, dtype=np.float32)
         now = self.learner.infer(self._batch).logprobs[NUM_PROMPT:].cpu().float().numpy()
         before, self._before = self._before, now

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from quintain.curriculum.contamination import Apart
 from quintain.curriculum.streams import Uniform, held_out
-from quintain.engines.local import Local
+from quintain.engines.build import build_engine
 from quintain.engines.protocol import Engine
+from quintain.engines.settings import EngineSettings
 from quintain.environments.boundary import asked, tasks_of, trainable_tools
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Factory
@@ -279,7 +280,8 @@ class TrainingContext:
 
 def make_engine(name: str, policy: Policy) -> Engine:
     """Return what samples from `policy`."""
-    return Local(policy.model, max_length=policy.settings.max_context)
+    settings = EngineSettings(kind=policy.settings.engine, max_length=policy.settings.max_context)
+    return build_engine(settings, policy.model, policy.tokenizer, policy=name)
 
 
 @contextmanager

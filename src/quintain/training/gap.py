@@ -2,7 +2,7 @@
 
 On the batch that was just sampled both speak of the same weights, so the difference is only rounding. A larger
 one means that something else was sampled than is trained: stale weights or cache, another temperature, a
-shifted mask. The one rule: above `STOP`, or where the log-probs of the tokens before fit better, nothing is trained.
+shifted mask. Above `STOP`, or where the log-probs of the tokens before fit better, nothing is trained.
 """
 
 import logging

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-
 from quintain.methods.names import recipe_module
-from quintain.store.run import Run
 from quintain.training.work import START, Work
+
+from quintain.store.run import Run
 
 WORLD = str(Path(__file__).with_name("corridor.py"))
 SMALL: dict[str, Any] = {

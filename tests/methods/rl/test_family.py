@@ -7,22 +7,22 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-
-from quintain.credit.outcome import outcome_return
-from quintain.errors import ConfigError
 from quintain.methods.names import RECIPES, recipe_module
-from quintain.methods.rl import act_more, scaling_inter, twosome
-from quintain.methods.rl.loop import bounds
-from quintain.methods.rl.parts import vine
 from quintain.methods.rl.parts.by_task import by_task
 from quintain.methods.rl.parts.collapse import Signs, has_collapsed, signals
 from quintain.methods.rl.parts.collecting import within_turns
 from quintain.methods.rl.parts.probing import Probes, bias
 from quintain.methods.rl.parts.ranges import NAMES
+from quintain.training.work import Work
+
+from quintain.credit.outcome import outcome_return
+from quintain.errors import ConfigError
+from quintain.methods.rl import act_more, scaling_inter, twosome
+from quintain.methods.rl.loop import bounds
+from quintain.methods.rl.parts import vine
 from quintain.rollout.collect import Limits
 from quintain.rollout.episode import View
 from quintain.rollout.replay import Walk
-from quintain.training.work import Work
 from quintain.types import Action, Completion, Failure, Group, Outcome, Score, Stop, Task, Trajectory, Turn
 
 

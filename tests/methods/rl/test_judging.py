@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from quintain.methods.loops.method import Method
+from quintain.methods.rl.parts.collecting import grouped
+from quintain.methods.rl.parts.judging import judged
+from quintain.methods.rl.parts.updating import policy_update
 from tests.methods.rl.test_family import episode, group
 
 from quintain.credit.group import group_relative
 from quintain.errors import FailureRateError
 from quintain.losses.policy import clipped
-from quintain.methods.loops.method import Method
 from quintain.methods.loops.on_policy import train
-from quintain.methods.rl.parts.collecting import grouped
-from quintain.methods.rl.parts.judging import judged
-from quintain.methods.rl.parts.updating import policy_update
 from quintain.rewards.conduct import environment_reward
 from quintain.rewards.terms import Term, apply_all
 from quintain.store.run import Run

@@ -5,16 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from quintain.methods.names import recipe_module
+from quintain.methods.rl.parts.gold import Gold, calls_of
+from quintain.methods.rl.parts.selection import hard_and_diverse
 
 from quintain.data.samples import since_segment
 from quintain.environments.catalog import find
 from quintain.errors import ConfigError
-from quintain.methods.names import recipe_module
 from quintain.methods.rl import epo, metaspatial, pag, toolrl, ui_r1
 from quintain.methods.rl.parts.contexts import Keep, agreement, is_kept, single
-from quintain.methods.rl.parts.gold import Gold, calls_of
 from quintain.methods.rl.parts.relabelling import best_answer, is_last_of_solved, relabelled
-from quintain.methods.rl.parts.selection import hard_and_diverse
 from quintain.rewards.terms import Term, apply
 from quintain.types import (
     Action,

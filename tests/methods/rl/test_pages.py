@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
+from quintain.methods.names import RECIPES, recipe_module
 
 from quintain.benchmarks.comparisons.rl import BENCHMARKS
-from quintain.methods.names import RECIPES, recipe_module
 
 PAGES = Path(__file__).resolve().parents[3] / "docs" / "methods"
 METHODS = sorted(name for name, module in RECIPES.items() if ".rl." in module and name != "policy_gradient")

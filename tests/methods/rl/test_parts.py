@@ -9,25 +9,25 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
-
-from quintain.credit.outcome import outcome_return
-from quintain.data.samples import samples_from
-from quintain.errors import ConfigError, UsageError
-from quintain.losses.value import value
 from quintain.methods.loops.method import Assign, Memories
-from quintain.methods.rl import policy_gradient
 from quintain.methods.rl.parts.anchoring import EPISODE, Anchor
 from quintain.methods.rl.parts.critic import critic
 from quintain.methods.rl.parts.ideas import IDEAS
 from quintain.methods.rl.parts.normalisers import NORMALISERS, by_environment, by_seat, normalised
 from quintain.methods.rl.parts.paid import TERMS, needs_states, terms
 from quintain.methods.rl.parts.surrogates import LOSSES
+from quintain.training.work import Work, opened
+from torch import Tensor
+
+from quintain.credit.outcome import outcome_return
+from quintain.data.samples import samples_from
+from quintain.errors import ConfigError, UsageError
+from quintain.losses.value import value
+from quintain.methods.rl import policy_gradient
 from quintain.rewards.exploration import Visits
 from quintain.rewards.terms import apply
 from quintain.rollout.collect import Limits
 from quintain.store.run import Run
-from quintain.training.work import Work, opened
 from quintain.types import Action, Completion, Credit, Group, Loss, Score, Stop, Task, Trajectory, Turn
 
 Rows = Callable[[Path], list[dict[str, Any]]]

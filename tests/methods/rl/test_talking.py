@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from quintain.methods.rl.parts.talking import Parts, acts_from
 from tests.methods.rl.conftest import Runner
 
 from quintain.errors import ConfigError
 from quintain.losses.causal import Surrogate
 from quintain.methods.rl import coso
-from quintain.methods.rl.parts.talking import Parts, acts_from
 from quintain.store.run import Run
 from quintain.types import Action, Completion, Group, Score, Stop, Task, ToolCall, Trajectory, Turn
 

@@ -7,6 +7,12 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 import pytest
+from quintain.methods.loops.method import Method
+from quintain.methods.rl.parts.critic import critic
+from quintain.methods.rl.parts.informative import informative
+from quintain.methods.rl.parts.rate import warming
+from quintain.methods.rl.parts.updating import Plan, policy_update
+from quintain.training.work import Work, opened
 from tests.methods.rl.corridor import Long
 from torch import Tensor
 
@@ -20,17 +26,11 @@ from quintain.data.samples import samples_from
 from quintain.environments.boundary import tasks_of
 from quintain.errors import UsageError
 from quintain.losses.policy import clipped, reinforce
-from quintain.methods.loops.method import Method
 from quintain.methods.loops.on_policy import train
 from quintain.methods.rl.parts.contexts import Contexts, Keep
-from quintain.methods.rl.parts.critic import critic
-from quintain.methods.rl.parts.informative import informative
-from quintain.methods.rl.parts.rate import warming
-from quintain.methods.rl.parts.updating import Plan, policy_update
 from quintain.rollout.collect import Rollout
 from quintain.store.run import Run
 from quintain.training.learner import StepReport
-from quintain.training.work import Work, opened
 from quintain.types import Action, Completion, Credit, Group, Score, StepResult, Stop, Task, Trajectory, Turn
 
 

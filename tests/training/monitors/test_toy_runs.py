@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 import torch
+from quintain.training.work import Work
 from tests.training.monitors import toy
 from tests.training.monitors.toy import (
     GROUP_SIZE,
@@ -27,7 +28,6 @@ from quintain.methods.rl import grpo
 from quintain.store.run import Run
 from quintain.training import policy
 from quintain.training.monitors.thresholds import Thresholds
-from quintain.training.work import Work
 from quintain.types import Group, Task, ToolCall
 
 WITHIN = 5
@@ -109,7 +109,7 @@ def alarms_of(scene: Scene, folder: Path, monkeypatch: pytest.MonkeyPatch) -> li
         if step == scene.sharpen:
             with torch.no_grad():
                 cast(Any, work.model.get_output_embeddings()).weight.mul_(30)
-            work.engine.sync(work.learner.version)
+            work.engine.load_weights(work.learner.version, None)
         return sampled(work, step, tasks, size=size)
 
     monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)

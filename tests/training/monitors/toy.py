@@ -13,8 +13,8 @@ from typing import Any
 
 import quintain
 from quintain.agents.protocol import Agent, Brief, Prompt, Session
+from quintain.engines.protocol import Grammar
 from quintain.environments.protocol import Environment
-from quintain.training.canary import Recital
 from quintain.types import Action, Completion, StepResult, Task, ToolCall, as_text
 
 NUM_TASKS, GROUP_SIZE = 2, 4
@@ -162,7 +162,7 @@ class Telling:
         words = now().say(now().step, now().next(self.task.split), self.task) if is_training else "wrong"
         if words is None:
             return prompt
-        constraint = Recital(self.ids(words), self.vocabulary)
+        constraint = Grammar.of_tokens(self.ids(words))
         return replace(prompt, sampling=replace(prompt.sampling, constraint=constraint))
 
     def ids(self, words: Words) -> tuple[int, ...]:
