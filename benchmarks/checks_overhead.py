@@ -25,9 +25,9 @@ from quintain.store.run import Run
 from quintain.training import gap
 from quintain.training import work as recipes_work
 from quintain.training.canary import Canary
+from quintain.training.context import Work
 from quintain.training.learner import Learner
 from quintain.training.monitors.watch import Monitors
-from quintain.training.work import Work
 from quintain.types import derive_seed
 
 STEPS = 5

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from quintain.training.warm_up import MICRO_TOKENS
 
 from quintain.agents.harness import PlainText
 from quintain.credit.group import group_relative
@@ -33,7 +34,6 @@ from quintain.rollout.collect import Limits, Rollout
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
 from quintain.training.learner import Learner, Optimization
-from quintain.training.warm_up import MICRO_TOKENS
 from quintain.types import Action, Sample, StepResult, Task
 
 TURNS = (4, 8, 16, 32)

@@ -16,6 +16,7 @@ from random import Random
 
 import numpy as np
 import torch
+from quintain.training.warm_up import MICRO_TOKENS
 
 from quintain.data.pack import micro_batches
 from quintain.engines.build import build_engine
@@ -27,7 +28,6 @@ from quintain.models.families import head_sizes
 from quintain.models.tiny import build_tiny
 from quintain.text.tokenizer import train_tokenizer
 from quintain.training.learner import Learner, Optimization
-from quintain.training.warm_up import MICRO_TOKENS
 from quintain.types import Sample
 
 ROWS, PROMPT, NEW = 64, 256, 64

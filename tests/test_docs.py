@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from quintain.methods.names import RECIPES
 
 import quintain
 from quintain.config import options
@@ -16,7 +15,7 @@ from quintain.environments.check import check
 from quintain.environments.protocol import Environment, advance, begin, tool_action
 from quintain.environments.scores import recorded
 from quintain.errors import EXIT_CODES
-from quintain.methods.table import METHODS
+from quintain.methods.table import METHODS, MODULES
 from quintain.training.job import Job
 from quintain.types import Action
 
@@ -114,7 +113,7 @@ def test_every_recipe_is_in_the_table_of_methods(page: str) -> None:
     linked = re.findall(
         r"\[`(\w+)`\]\((?:docs/methods/)?(\w+)\.md\)", (ROOT / page).read_text(encoding="utf-8")
     )
-    files = {name: module.rpartition(".")[2] for name, module in RECIPES.items() if name != "quickstart"}
+    files = {name: module.rpartition(".")[2] for name, module in MODULES.items() if name != "quickstart"}
     assert sorted(linked) == sorted(files.items())
 
 
@@ -142,7 +141,7 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 def test_every_recipe_has_its_page() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    for name in {module.rpartition(".")[2] for module in RECIPES.values()} - {"quickstart"}:
+    for name in {module.rpartition(".")[2] for module in MODULES.values()} - {"quickstart"}:
         assert f"methods/{name}.md" in navigation
         assert (ROOT / "docs" / "methods" / f"{name}.md").is_file()
 

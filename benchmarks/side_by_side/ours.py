@@ -12,6 +12,7 @@ import torch
 import transformers
 import workload
 from prepare import Never
+from quintain.training.warm_up import MICRO_TOKENS
 
 import quintain
 from quintain.credit.group import group_relative
@@ -26,8 +27,7 @@ from quintain.losses.policy import clipped
 from quintain.models.load import load
 from quintain.rollout.collect import Limits, Rollout
 from quintain.training.learner import Learner, Optimization
-from quintain.training.policy import harness
-from quintain.training.warm_up import MICRO_TOKENS
+from quintain.training.start import harness
 from quintain.types import Sample
 
 Result = dict[str, object]

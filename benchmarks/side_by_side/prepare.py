@@ -25,7 +25,7 @@ from quintain.models.save import save
 from quintain.models.tiny import TinySize, build_tiny
 from quintain.rollout.collect import Limits, Rollout
 from quintain.training.learner import Learner, Optimization
-from quintain.training.policy import demonstrate, harness, valid_action
+from quintain.training.start import demonstrate, harness, valid_action
 from quintain.types import Task, Trajectory
 from quintain.worlds.guess.game import Guess
 

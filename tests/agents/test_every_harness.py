@@ -5,7 +5,6 @@ from contextlib import closing
 from functools import partial
 
 import pytest
-from quintain.training.policy import harness, new_tokenizer, teacher
 
 from quintain.benchmarks.world_trials import HARNESSES, World
 from quintain.engines.protocol import Request
@@ -13,6 +12,7 @@ from quintain.engines.scripted import Scripted
 from quintain.environments.catalog import find
 from quintain.rollout.collect import Rollout
 from quintain.safety.isolation import fault
+from quintain.training.start import harness, new_tokenizer, teacher
 from quintain.types import Score, Turn
 
 

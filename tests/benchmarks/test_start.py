@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from quintain.training.work import START
 
 from quintain.benchmarks import start as benchmark_start
 from quintain.benchmarks.start import imitated, probed_after
 from quintain.models.fingerprint import fingerprint
 from quintain.models.load import load
 from quintain.store.run import Run
+from quintain.training.context import START
 from quintain.training.job import Job
 from quintain.training.progress import Display
 

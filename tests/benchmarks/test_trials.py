@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 import torch
-from quintain.methods.names import recipe_module
 
 from quintain.benchmarks.comparisons import rl
 from quintain.benchmarks.comparisons.rl import BENCHMARKS
@@ -39,7 +38,7 @@ from quintain.store.run import Run
 
 SMALL: dict[str, Any] = {
     "model": "micro", "demonstrations": 2, "imitation_epochs": 1, "steps": 8, "eval_every": 4, "eval_episodes": 2,
-    "tasks": 1, "group_size": 2, "most_turns": 3, "most_tokens": None,
+    "tasks": 1, "group_size": 2, "max_env_steps": 3, "most_tokens": None,
 }  # fmt: skip
 WORLD = "guess?max_turns=1&high=3"
 
@@ -167,7 +166,7 @@ def test_the_command_writes_results_and_goes_on(
     monkeypatch.setattr(rl, "BENCHMARKS", (tiny(), tiny("two", measure="eval/turns", is_lower_better=True)))
     output = tmp_path / "results" / "rl.json"
     flags = ["--runs", str(tmp_path / "runs"), "--output", str(output), "--seeds", "1"]
-    settings = ["--set", '{"most_turns": 1}']
+    settings = ["--set", '{"max_env_steps": 1}']
     assert main(["bench", "methods", "--family", "rl", "--only", "two", *flags, *settings]) == 0
     told = capsys.readouterr()
     assert "grpo-0-" in told.err and "2/2 runs done" in told.err
@@ -192,7 +191,7 @@ def test_the_best_rate_is_that_of_the_best_end_then_of_the_best_run() -> None:
 
 def test_an_arm_is_tried_at_each_rate_on_a_seed_of_its_own() -> None:
     given = tiny(rates=(1e-3, 5e-4))
-    found = probes(given, "method", overrides={"most_turns": 2})
+    found = probes(given, "method", overrides={"max_env_steps": 2})
     assert {rate: run.config.learning_rate for rate, run in found.items()} == {1e-3: 1e-3, 5e-4: 5e-4}
     assert {(run.config.seed, run.config.most_turns) for run in found.values()} == {(TUNING, 2)}
     assert probes(given, "method", overrides={"learning_rate": 0.1}) == probes(tiny(), "method") == {}

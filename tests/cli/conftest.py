@@ -8,11 +8,11 @@ from types import ModuleType
 from typing import Any, ClassVar, Literal
 
 import pytest
-from quintain.methods.names import RECIPES
 
 import quintain
 from quintain.cli.main import main
 from quintain.config.ranges import PositiveFloat
+from quintain.methods.table import MODULES
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def recipe(monkeypatch: pytest.MonkeyPatch) -> str:
     module = ModuleType("quintain_test_recipe", "L = 0: a recipe for tests.\n\nMore.")
     vars(module)["Config"] = Config
     monkeypatch.setitem(sys.modules, "quintain_test_recipe", module)
-    monkeypatch.setitem(RECIPES, "test", "quintain_test_recipe")
+    monkeypatch.setitem(MODULES, "test", "quintain_test_recipe")
     return "test"
 
 

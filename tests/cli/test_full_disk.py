@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quintain.training.work import START
 
 from quintain.errors import StoreError
+from quintain.training.context import START
 
 Cli = Callable[..., Any]
 HERE = Path(__file__).parent

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quintain.methods.names import RECIPES
 
 from quintain.cli import listing
 from quintain.cli.listing import environment_names, method_rows
@@ -15,6 +14,7 @@ from quintain.environments import scores
 from quintain.environments.catalog import ELSEWHERE
 from quintain.environments.scores import recorded
 from quintain.errors import UsageError
+from quintain.methods.table import MODULES
 
 Cli = Callable[..., Any]
 FAMILIES = {
@@ -50,7 +50,7 @@ def test_states_and_recipes_are_known() -> None:
     for row in method_rows():
         assert set(row) == {"name", "family", "state", "recipe"}
         assert row["state"] in ("works", "partial", "planned")
-        assert row["recipe"] is None or row["recipe"] in RECIPES
+        assert row["recipe"] is None or row["recipe"] in MODULES
         assert row["state"] != "planned" or row["recipe"] is None
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quintain.training.work import Work
 
 from quintain.training import preflight
+from quintain.training.context import Work
 from quintain.types import Group
 
 Cli = Callable[..., Any]

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quintain.methods.names import RECIPES
+
+from quintain.methods.table import MODULES
 
 Cli = Callable[..., Any]
 Launcher = Any
@@ -99,7 +100,7 @@ def test_a_run_name_with_path_characters_is_refused(
     [
         (["grop"], "recipe: got 'grop'; did you mean 'grpo'?"),
         (["--steps", "3"], "quintain train needs a recipe first: got '--steps'; choose from "
-         f"{', '.join(RECIPES)}, test"),
+         f"{', '.join(MODULES)}, test"),
         (["test", "--stepz", "3"], "flag of quintain train test: got '--stepz'; did you mean '--steps'?"),
         (["test", "--step", "3"], "flag of quintain train test: got '--step'; did you mean '--steps'?"),
         (["test", "--steps", "many"], "--steps: got 'many'; give an integer such as 10"),

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from quintain.training.work import Work
 
 import quintain.training.corpus
 from quintain.errors import QuintainError
@@ -26,6 +25,7 @@ from quintain.methods.rl import grpo
 from quintain.store import faults
 from quintain.store.checkpoints import Checkpoints, damage
 from quintain.store.run import Run
+from quintain.training.context import Work
 from quintain.training.learner import Learner
 
 STEPS, EVAL_EVERY = 20, 2

@@ -5,20 +5,20 @@ import sys
 from types import ModuleType
 
 import pytest
-from quintain.methods.names import RECIPES, recipe_module
 
 from quintain.errors import UsageError
+from quintain.methods.table import MODULES
 
 
 def test_every_recipe_of_the_table_can_be_found() -> None:
-    for name, module in RECIPES.items():
+    for name, module in MODULES.items():
         assert importlib.util.find_spec(module) is not None, name
 
 
 def test_a_recipe_is_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("quintain_test_recipe")
     monkeypatch.setitem(sys.modules, "quintain_test_recipe", module)
-    monkeypatch.setitem(RECIPES, "test", "quintain_test_recipe")
+    monkeypatch.setitem(MODULES, "test", "quintain_test_recipe")
     assert recipe_module("test") is module
 
 

@@ -14,17 +14,18 @@ from typing import Any
 
 import pytest
 import torch
-from quintain.methods.names import recipe_module
 from quintain.methods.rl.parts.critic import critic
-from quintain.training.work import Work
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from quintain.data.samples import imitation_samples
 from quintain.environments.protocol import Environment
 from quintain.errors import ConfigError, DataError
+from quintain.methods.find import find_method
 from quintain.methods.imitation import sft
+from quintain.methods.loops import train_by
 from quintain.methods.rl import ppo
 from quintain.store.run import Run
+from quintain.training.context import Work
 from quintain.types import Action, Group, Sample, Score, StepResult, Stop, Task, Trajectory
 
 SMALL: dict[str, Any] = {
@@ -84,13 +85,13 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def config_of(recipe: str, **fields: Any) -> Any:
     values = {"environment": f"{__file__}:Coin", **SMALL, **SIZES[recipe], **fields}
-    return recipe_module(recipe).Config(**values)
+    return find_method(recipe).config_class(**values)
 
 
 def train(recipe: str, folder: Path, **fields: Any) -> Path:
     config = config_of(recipe, **fields)
     with Run.create(folder, recipe=recipe, config=asdict(config)) as run:
-        recipe_module(recipe).train(config, run)
+        train_by(find_method(recipe).make(config), config, run)
     return folder
 
 

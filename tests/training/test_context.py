@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from quintain.training.work import Work
 
 from quintain.environments.protocol import Environment
 from quintain.errors import DataError, InvariantError
 from quintain.methods.rl import grpo
 from quintain.store.checkpoints import damage
 from quintain.store.run import Run
+from quintain.training.context import Work
 from quintain.training.interrupt import Interruption
 from quintain.training.monitors.alarms import Alarm, Spans
 from quintain.training.monitors.thresholds import Thresholds

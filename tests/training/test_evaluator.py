@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from quintain.training.examining import innermost
 
 from quintain.agents.protocol import Brief, Session
 from quintain.api import check_parts, environment_of
@@ -15,6 +14,7 @@ from quintain.environments.tools import tool
 from quintain.errors import ConfigError, UsageError
 from quintain.methods.rl import gigpo, grpo
 from quintain.store.run import Run
+from quintain.training.evaluator import innermost
 from quintain.types import Action, StepResult, Task
 
 

@@ -19,7 +19,7 @@ from quintain.training.job import Job
         ),
         ("eval_every", 0, "eval_every: got 0 (an integer); give an integer of 1 or more such as 25"),
         ("eval_episodes", 0, "eval_episodes: got 0 (an integer); give an integer of 1 or more such as 128"),
-        ("most_turns", 0, "most_turns: got 0 (an integer); give an integer of 1 or more or none"),
+        ("max_env_steps", 0, "max_env_steps: got 0 (an integer); give an integer of 1 or more or none"),
         ("most_tokens", -5, "most_tokens: got -5 (an integer); give an integer of 1 or more or none"),
         ("imitation_rate", 0.0, "imitation_rate: got 0.0 (a number); give a number above 0 such as 0.002"),
         ("learning_rate", -1.0, "learning_rate: got -1.0 (a number); give a number above 0 such as 0.0003"),

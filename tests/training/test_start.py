@@ -3,15 +3,6 @@ from random import Random
 from typing import Any, cast
 
 import pytest
-from quintain.training.policy import (
-    NewModel,
-    demonstrate,
-    fumbled_action,
-    harness,
-    new_model,
-    new_policy,
-    teacher,
-)
 from quintain.training.warm_up import warm_up
 
 from quintain.curriculum.streams import Uniform
@@ -22,6 +13,15 @@ from quintain.errors import ConfigError, DataError, UsageError
 from quintain.training import policy
 from quintain.training.learner import Optimization
 from quintain.training.progress import Display
+from quintain.training.start import (
+    NewModel,
+    demonstrate,
+    fumbled_action,
+    harness,
+    new_model,
+    new_policy,
+    teacher,
+)
 
 
 class NoExpert(Environment):

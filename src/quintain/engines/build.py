@@ -8,15 +8,14 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
-
-import torch
+from typing import TYPE_CHECKING, Any, cast
 
 from quintain.engines.local import Local
 from quintain.engines.process import ProcessEngine
 from quintain.engines.protocol import Engine
 from quintain.engines.settings import EngineSettings, check_settings
 from quintain.errors import UsageError
+from quintain.models.device import find_device
 from quintain.models.load import find_folder, load
 from quintain.models.save import save
 from quintain.models.weights import write_weights
@@ -72,7 +71,7 @@ def _local(
     if isinstance(model, (str, Path)):
         loaded = load(str(model), dtype=settings.dtype)
         model, tokenizer = loaded.model, loaded.tokenizer
-        cast("torch.nn.Module", model).to(find_device(settings.device))
+        cast("Any", model).to(find_device(settings.device))
     elif settings.device != AUTO and model.device != find_device(settings.device):
         raise UsageError(
             f"device of an engine that shares its weights: got {settings.device!r} for a model on {model.device}; "
@@ -81,25 +80,6 @@ def _local(
     return Local(
         model, tokenizer, policy=policy, max_length=settings.max_length, max_batch=settings.max_batch
     )
-
-
-def find_device(name: str) -> torch.device:
-    """Return the device that `name` stands for; a GPU, where there is one, for auto.
-
-    Raises:
-        UsageError: there is no such device here.
-    """
-    if name == AUTO:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        found = torch.device(name)
-    except RuntimeError as error:
-        raise UsageError(f"device of an engine: got {name!r}; choose auto, cpu or cuda") from error
-    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
-        raise UsageError(
-            f"device of an engine: got {name!r}; this machine has {torch.cuda.device_count()} GPUs, choose auto or cpu"
-        )
-    return found
 
 
 def hand_over(engine: Engine, model: PreTrainedModel, version: int, folder: Path) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from quintain.curriculum.contamination import Apart
 from quintain.curriculum.streams import Uniform, held_out
-from quintain.engines.build import build_engine
+from quintain.engines.build import build_engine, hand_over
 from quintain.engines.protocol import Engine
 from quintain.engines.settings import EngineSettings
 from quintain.environments.boundary import asked, tasks_of, trainable_tools
@@ -44,8 +44,9 @@ from quintain.types import NOTHING, Group, Trajectory
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-START, MODEL = "start", "model"
-"""Folders of a run: the policy it starts from (after the warm start), and the one it ends with."""
+START, MODEL, ENGINES = "start", "model", "engines"
+"""Folders of a run: the policy it starts from (after the warm start), the one it ends with, and weights on their way
+to engines in other processes."""
 MAX_NAMED = 50_000_000
 """Parameters up to which the journal names the weights of every step; of larger models those of checkpoints."""
 
@@ -150,7 +151,8 @@ class TrainingContext:
         for name, canary in self.canaries.items():
             policy = self.policies[name]
             assert policy.engine is not None, "canaries are sung to engines"
-            policy.engine.load_weights(policy.version, None)
+            policy.activate()
+            hand_over(policy.engine, policy.model, policy.version, self.run.folder / ENGINES / name)
             gap = canary.check(policy.engine)
             found["gap/canary" if name == MAIN else f"gap/canary/{name}"] = gap
         return found
@@ -308,6 +310,9 @@ def opened(
             has_critic=has_critic, policies=policies, limits=limits or Limits(),
         )  # fmt: skip
         context.started = started
+        for policy in context.policies.acting.values():
+            if policy.engine is not None:
+                stack.callback(policy.engine.close)
         for rollout in {context.rollout, context.evaluator}:
             stack.callback(rollout.close)
         context.take_up()

@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 from quintain.agents.catalog import check as check_agent
 from quintain.config import check_ranges
 from quintain.config.ranges import NonNegativeInt, PositiveFloat, PositiveInt, Share
+from quintain.engines.settings import EngineKind
 from quintain.errors import ConfigError
 from quintain.training.monitors.thresholds import thresholds
 
@@ -58,8 +59,8 @@ class PolicySettings:
     """Where it computes: auto, cpu, cuda, cuda:1 or mps."""
     precision: Precision = "fp32"
     """Precision of the forward pass; weights and optimizer stay in fp32."""
-    engine: str = "local"
-    """What samples from it, where it acts."""
+    engine: EngineKind = "local"
+    """What samples from it, where it acts: local, or process (a process of its own)."""
     max_context: PositiveInt | None = None
     """Longest token stream it acts in; none: the model's own limit."""
     micro_tokens: PositiveInt = 16_384
@@ -128,8 +129,8 @@ class Job:
     """Rank of LoRA layers that are trained instead of all weights; 0 trains all."""
     lora_alpha: PositiveFloat = 16.0
     """Scale of the LoRA layers: alpha / rank."""
-    engine: str = "local"
-    """What samples from the policy."""
+    engine: EngineKind = "local"
+    """What samples from the policy: local (on the weights that are trained), or process (a process of its own)."""
     max_turn_tokens: PositiveInt = 128
     """Tokens that the policy may sample in a turn, unless the agent says otherwise."""
     max_context: PositiveInt | None = None

@@ -24,6 +24,7 @@ from quintain.data.samples import imitation_samples
 from quintain.engines.protocol import Engine, Reply, Request
 from quintain.errors import ConfigError, UsageError, suggestion
 from quintain.models.adapters import add_lora
+from quintain.models.device import find_device
 from quintain.models.heads import ValueHead
 from quintain.models.load import load
 from quintain.training.job import MAIN, Job, PolicySettings, PolicySpec
@@ -35,26 +36,6 @@ if TYPE_CHECKING:
 
 TokenArrays = list[list[NDArray[np.floating]]]
 FOLLOWER = "follower.safetensors"
-
-
-def find_device(name: str) -> torch.device:
-    """Return the device that `name` names; ``auto`` is the first GPU, or the processor where there is none.
-
-    Raises:
-        ConfigError: there is no such device here.
-    """
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise ConfigError(f"device: got {name!r}; give auto, cpu, cuda, cuda:1 or mps") from error
-    missing = (device.type == "cuda" and not torch.cuda.is_available()) or (
-        device.type == "mps" and not torch.backends.mps.is_available()
-    )
-    if missing:
-        raise ConfigError(f"device: got {name!r}, which torch does not see on this machine; give cpu or auto")
-    return device
 
 
 class SharedModel:

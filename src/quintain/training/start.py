@@ -27,6 +27,7 @@ from quintain.environments.noisy import noisy
 from quintain.environments.protocol import Environment, Expert, Factory
 from quintain.errors import ConfigError, UsageError, suggestion
 from quintain.losses.imitation import imitation
+from quintain.models.device import find_device
 from quintain.models.load import load
 from quintain.models.tiny import SIZES, build_tiny
 from quintain.rollout.collect import Limits, OnEpisode, Rollout
@@ -38,7 +39,6 @@ from quintain.text.tokenizer import SPANS, train_tokenizer
 from quintain.training.corpus import corpus
 from quintain.training.job import Job
 from quintain.training.learner import Learner, Optimization
-from quintain.training.policies import find_device
 from quintain.training.progress import Display
 from quintain.training.updating import epoch_batch, num_batches
 from quintain.types import Action, Observation, Trajectory, derive_seed

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 import torch
-from quintain.methods.names import recipe_module
-from quintain.training.work import START, Work
 
+from quintain.methods.find import find_method
+from quintain.methods.loops import train_by
 from quintain.store.run import Run
+from quintain.training.context import START, Work
 
 WORLD = str(Path(__file__).with_name("corridor.py"))
 SMALL: dict[str, Any] = {
@@ -38,7 +39,7 @@ class Runner:
         self._start: Path | None = None
 
     def config(self, recipe: str, **fields: Any) -> Any:
-        return recipe_module(recipe).Config(**{**SMALL, **fields})
+        return find_method(recipe).config_class(**{**SMALL, **fields})
 
     def train(self, recipe: str, **fields: Any) -> Path:
         """Train and return the folder of the run, also of one that was interrupted."""
@@ -49,7 +50,7 @@ class Runner:
             if self._start is not None:
                 shutil.copytree(self._start, folder / START)
             try:
-                recipe_module(recipe).train(config, run)
+                train_by(find_method(recipe).make(config), config, run)
             except KeyboardInterrupt:
                 return folder
         self._start = folder / START

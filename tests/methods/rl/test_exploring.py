@@ -5,14 +5,14 @@ from random import Random
 from typing import cast
 
 import pytest
-from quintain.training.policy import new_tokenizer
-from quintain.training.work import Work
 
 from quintain.agents.harness import Choice
 from quintain.agents.protocol import Agent, Brief
 from quintain.errors import ConfigError
 from quintain.methods.rl.parts.exploring import Exploring, explored
 from quintain.text.chat import Chat
+from quintain.training.context import Work
+from quintain.training.start import new_tokenizer
 from quintain.types import Action, Completion, Group
 from quintain.worlds.bandit.game import Bandit
 

@@ -7,22 +7,23 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from quintain.methods.names import RECIPES, recipe_module
 from quintain.methods.rl.parts.by_task import by_task
 from quintain.methods.rl.parts.collapse import Signs, has_collapsed, signals
 from quintain.methods.rl.parts.collecting import within_turns
 from quintain.methods.rl.parts.probing import Probes, bias
 from quintain.methods.rl.parts.ranges import NAMES
-from quintain.training.work import Work
 
 from quintain.credit.outcome import outcome_return
 from quintain.errors import ConfigError
+from quintain.methods.find import find_method
 from quintain.methods.rl import act_more, scaling_inter, twosome
 from quintain.methods.rl.loop import bounds
 from quintain.methods.rl.parts import vine
+from quintain.methods.table import MODULES
 from quintain.rollout.collect import Limits
 from quintain.rollout.episode import View
 from quintain.rollout.replay import Walk
+from quintain.training.context import Work
 from quintain.types import Action, Completion, Failure, Group, Outcome, Score, Stop, Task, Trajectory, Turn
 
 
@@ -101,13 +102,13 @@ def test_settings_that_leave_nothing_to_learn_are_refused(
     recipe: str, fields: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        recipe_module(recipe).Config(**fields).check()
+        find_method(recipe).config_class(**fields).check()
 
 
 def test_counts_and_weights_of_every_method_have_a_range() -> None:
     """Defaults lie within, and what is below them does not, whatever the method."""
-    for name, module in RECIPES.items():
-        config = recipe_module(name).Config
+    for name, module in MODULES.items():
+        config = find_method(name).config_class
         if ".rl." not in module:
             continue
         config().check()

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quintain.methods.names import recipe_module
 from quintain.methods.rl.parts.gold import Gold, calls_of
 from quintain.methods.rl.parts.selection import hard_and_diverse
 
 from quintain.data.samples import since_segment
 from quintain.environments.catalog import find
 from quintain.errors import ConfigError
+from quintain.methods.find import find_method
 from quintain.methods.rl import epo, metaspatial, pag, toolrl, ui_r1
 from quintain.methods.rl.parts.contexts import Keep, agreement, is_kept, single
 from quintain.methods.rl.parts.relabelling import best_answer, is_last_of_solved, relabelled
@@ -241,4 +241,4 @@ def test_key_turns_are_those_that_led_to_something_new() -> None:
     assert epo.key_turns(failed) == epo.success_alone(failed) == [0] * 4
     assert epo.key_turns(episode(value=1)) == []
     with pytest.raises(ConfigError, match="discount: got 0"):
-        recipe_module("epo").Config(discount=0.0).check()
+        find_method("epo").config_class(discount=0.0).check()

@@ -4,12 +4,12 @@ import re
 from pathlib import Path
 
 import pytest
-from quintain.methods.names import RECIPES, recipe_module
 
 from quintain.benchmarks.comparisons.rl import BENCHMARKS
+from quintain.methods.table import MODULES
 
 PAGES = Path(__file__).resolve().parents[3] / "docs" / "methods"
-METHODS = sorted(name for name, module in RECIPES.items() if ".rl." in module and name != "policy_gradient")
+METHODS = sorted(name for name, module in MODULES.items() if ".rl." in module and name != "policy_gradient")
 PARTS = frozenset({"cispo", "dapo", "dr_grpo", "gspo", "reinforce", "rloo", "vine"})
 """Recipes that fall out of others with one part changed; all others stand for a published system of their own."""
 
@@ -43,10 +43,10 @@ def differences(recipe: str) -> str:
 
 @pytest.mark.parametrize(
     "recipe",
-    sorted(name for name, module in RECIPES.items() if ".rl." in module and name != "policy_gradient"),
+    sorted(name for name, module in MODULES.items() if ".rl." in module and name != "policy_gradient"),
 )
 def test_the_page_says_how_the_method_differs(recipe: str) -> None:
-    page = (PAGES / f"{RECIPES[recipe].rpartition('.')[2]}.md").read_text(encoding="utf-8")
+    page = (PAGES / f"{MODULES[recipe].rpartition('.')[2]}.md").read_text(encoding="utf-8")
     told = " ".join(page.split())
     said = differences(recipe)
     assert f"**Differences.** {said[0].upper()}{said[1:]}" in told

@@ -16,7 +16,6 @@ from quintain.methods.rl.parts.ideas import IDEAS
 from quintain.methods.rl.parts.normalisers import NORMALISERS, by_environment, by_seat, normalised
 from quintain.methods.rl.parts.paid import TERMS, needs_states, terms
 from quintain.methods.rl.parts.surrogates import LOSSES
-from quintain.training.work import Work, opened
 from torch import Tensor
 
 from quintain.credit.outcome import outcome_return
@@ -28,6 +27,7 @@ from quintain.rewards.exploration import Visits
 from quintain.rewards.terms import apply
 from quintain.rollout.collect import Limits
 from quintain.store.run import Run
+from quintain.training.context import Work, opened
 from quintain.types import Action, Completion, Credit, Group, Loss, Score, Stop, Task, Trajectory, Turn
 
 Rows = Callable[[Path], list[dict[str, Any]]]

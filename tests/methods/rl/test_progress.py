@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-from quintain.training.policy import harness, new_policy
 
 from quintain.credit.decomposition import Contributions
 from quintain.credit.layout import outcome_of
@@ -13,6 +12,7 @@ from quintain.environments.boundary import tasks_of
 from quintain.environments.catalog import find
 from quintain.environments.noisy import noisy
 from quintain.rollout.collect import Rollout
+from quintain.training.start import harness, new_policy
 from quintain.types import Group, Trajectory
 
 HOUSE = "house?kind=put&things=1&reward=dense"

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from quintain.training.work import START
 
 from quintain.credit.whiten import whitened
 from quintain.errors import ConfigError
 from quintain.methods.rl import pag
 from quintain.methods.rl.parts import collecting
 from quintain.store.run import Run
+from quintain.training.context import START
 from quintain.types import Credit
 
 GROUPS = {"tasks": 2, "group_size": 3}

@@ -12,7 +12,6 @@ from quintain.methods.rl.parts.critic import critic
 from quintain.methods.rl.parts.informative import informative
 from quintain.methods.rl.parts.rate import warming
 from quintain.methods.rl.parts.updating import Plan, policy_update
-from quintain.training.work import Work, opened
 from tests.methods.rl.corridor import Long
 from torch import Tensor
 
@@ -30,6 +29,7 @@ from quintain.methods.loops.on_policy import train
 from quintain.methods.rl.parts.contexts import Contexts, Keep
 from quintain.rollout.collect import Rollout
 from quintain.store.run import Run
+from quintain.training.context import Work, opened
 from quintain.training.learner import StepReport
 from quintain.types import Action, Completion, Credit, Group, Score, StepResult, Stop, Task, Trajectory, Turn
 

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import pytest
 import torch
-from quintain.training.work import Work
 from tests.training.monitors import toy
 from tests.training.monitors.toy import (
     GROUP_SIZE,
@@ -27,6 +26,7 @@ from quintain.errors import FailureRateError
 from quintain.methods.rl import grpo
 from quintain.store.run import Run
 from quintain.training import policy
+from quintain.training.context import Work
 from quintain.training.monitors.thresholds import Thresholds
 from quintain.types import Group, Task, ToolCall
 
