@@ -339,15 +339,15 @@ def test_an_old_and_a_new_name_for_one_option_contradict_each_other(
 @pytest.mark.parametrize(
     ("config", "line"),
     [
-        (Base(steps=0), "steps: got 0 (an integer); give an integer of 1 or more such as 1"),
-        (Checked(steps=-2), "steps: got -2 (an integer); give an integer of 1 or more such as 20"),
-        (Base(limit=0), "limit: got 0 (an integer); give an integer of 1 or more or none"),
-        (Base(warm_up=-1), "warm_up: got -1 (an integer); give an integer of 0 or more such as 0"),
-        (Method(gae_lambda=1.01), "gae_lambda: got 1.01 (a number); give a share from 0 to 1 such as 0.95"),
-        (Method(gae_lambda=float("nan")), "gae_lambda: got NaN (a number); give a share from 0 to 1 such as 0.95"),
-        (Method(policy=Policy(learning_rate=0)), "policy.learning_rate: got 0 (an integer); "
+        (Base(steps=0), "steps: got 0; give an integer of 1 or more such as 1"),
+        (Checked(steps=-2), "steps: got -2; give an integer of 1 or more such as 20"),
+        (Base(limit=0), "limit: got 0; give an integer of 1 or more or none"),
+        (Base(warm_up=-1), "warm_up: got -1; give an integer of 0 or more such as 0"),
+        (Method(gae_lambda=1.01), "gae_lambda: got 1.01; give a share from 0 to 1 such as 0.95"),
+        (Method(gae_lambda=float("nan")), "gae_lambda: got nan; give a share from 0 to 1 such as 0.95"),
+        (Method(policy=Policy(learning_rate=0)), "policy.learning_rate: got 0; "
          "give a number above 0 such as 0.5"),
-        (Method(policies={"a": Policy(betas=(0.5, 2.0))}), "policies.a.betas: got [0.5, 2.0] (a list); "
+        (Method(policies={"a": Policy(betas=(0.5, 2.0))}), "policies.a.betas: got (0.5, 2.0); "
          "give a list, each a share from 0 to 1 such as 0.9,0.99"),
     ],
 )  # fmt: skip

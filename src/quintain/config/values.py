@@ -202,7 +202,7 @@ def read_json(option: Option, value: Any, source: Source) -> Any:
 
 def wrong_json(option: Option, value: Any, source: Source) -> ConfigError:
     """Return the error about a `value` that does not fit."""
-    came = f"{json.dumps(value, default=repr)} ({kind_of(value)})"
+    came = f"{json.dumps(value, default=repr)} ({kind_of(value)})" if source.name else repr(value)
     return ConfigError(wrong_value(option, value, source.label(option.name), came))
 
 
