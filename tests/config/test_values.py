@@ -233,7 +233,9 @@ def test_what_a_run_has_kept_is_whole_and_comes_back_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("values", "line"),
     [
-        ({"policy": {"devise": "x"}}, "configuration key in f: got 'policy.devise'; did you mean 'policy.device'?"),
+        ({"policy": {"devise": "x"}}, "configuration key in f: got 'policy.devise'; did you mean 'device'?"),
+        ({"policy": {"dvc": 1}}, "configuration key in f: got 'policy.dvc'; did you mean 'device'?"),
+        ({"policy": {"x": 1}}, "configuration key in f: got 'policy.x'; choose from betas, device, learning_rate"),
         ({"policy": {"learning_rate": -1}}, "policy.learning_rate in f: got -1 (an integer); "
          "give a number above 0 such as 0.5"),
         ({"policies": {"user": {"learning_rate": "1"}}}, 'policies.user.learning_rate in f: got "1" (text); '

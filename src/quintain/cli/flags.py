@@ -85,7 +85,7 @@ def read_configuration(
     values: dict[str, Any] = {}
     if file is not None:
         table = read_file(Path(file))
-        is_stored = table.keys() == KEYS_OF_A_RUN
+        is_stored = set(table) == KEYS_OF_A_RUN
         if is_stored and table["recipe"] != method:
             raise ConfigError(
                 f"configuration file {file} must be one of {method}: got one of {table['recipe']}; use that"
