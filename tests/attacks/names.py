@@ -83,8 +83,8 @@ def any_value(scene: Scene) -> None:
     """Take what is known and leave out the rest."""
     fields = {option.name for option in options(Config)} - {"learning_rate"}
 
-    def construct(_: object, given: dict[str, Any], *__: object) -> Config:
-        return Config(**{key: 1 if key == "steps" else "guess" for key in given if key in fields})
+    def construct(config_class: type[Any], given: dict[str, Any], *_: object) -> object:
+        return config_class(**{key: 1 if key == "steps" else "guess" for key in given if key in fields})
 
     scene.patch.setattr(values, "construct", construct)
 

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field
+from dataclasses import MISSING, dataclass, field, make_dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -90,6 +90,11 @@ def test_a_field_that_is_declared_again_keeps_its_help_and_its_limits_unless_it_
     assert (FOUND["steps"].default, FOUND["steps"].help) == (20, "Steps of training.")
     assert words(FOUND["steps"].annotation) == "an integer of 1 or more"
     assert words(FOUND["limit"].annotation) == "an integer of 5 or more or none"
+
+
+def test_a_class_without_source_has_options_without_help() -> None:
+    (option,) = options(make_dataclass("Made", [("steps", int, 3)]))
+    assert option == Option(name="steps", annotation=int, default=3, help="")
 
 
 def test_what_the_root_of_the_bases_declares_is_shared() -> None:

@@ -233,7 +233,9 @@ def test_what_a_run_has_kept_is_whole_and_comes_back_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("values", "line"),
     [
-        ({"policy": {"devise": "x"}}, "configuration key in f: got 'policy.devise'; did you mean 'policy.device'?"),
+        ({"policy": {"devise": "x"}}, "configuration key in f: got 'policy.devise'; did you mean 'device'?"),
+        ({"policy": {"dvc": 1}}, "configuration key in f: got 'policy.dvc'; did you mean 'device'?"),
+        ({"policy": {"x": 1}}, "configuration key in f: got 'policy.x'; choose from betas, device, learning_rate"),
         ({"policy": {"learning_rate": -1}}, "policy.learning_rate in f: got -1 (an integer); "
          "give a number above 0 such as 0.5"),
         ({"policies": {"user": {"learning_rate": "1"}}}, 'policies.user.learning_rate in f: got "1" (text); '
@@ -339,15 +341,15 @@ def test_an_old_and_a_new_name_for_one_option_contradict_each_other(
 @pytest.mark.parametrize(
     ("config", "line"),
     [
-        (Base(steps=0), "steps: got 0 (an integer); give an integer of 1 or more such as 1"),
-        (Checked(steps=-2), "steps: got -2 (an integer); give an integer of 1 or more such as 20"),
-        (Base(limit=0), "limit: got 0 (an integer); give an integer of 1 or more or none"),
-        (Base(warm_up=-1), "warm_up: got -1 (an integer); give an integer of 0 or more such as 0"),
-        (Method(gae_lambda=1.01), "gae_lambda: got 1.01 (a number); give a share from 0 to 1 such as 0.95"),
-        (Method(gae_lambda=float("nan")), "gae_lambda: got NaN (a number); give a share from 0 to 1 such as 0.95"),
-        (Method(policy=Policy(learning_rate=0)), "policy.learning_rate: got 0 (an integer); "
+        (Base(steps=0), "steps: got 0; give an integer of 1 or more such as 1"),
+        (Checked(steps=-2), "steps: got -2; give an integer of 1 or more such as 20"),
+        (Base(limit=0), "limit: got 0; give an integer of 1 or more or none"),
+        (Base(warm_up=-1), "warm_up: got -1; give an integer of 0 or more such as 0"),
+        (Method(gae_lambda=1.01), "gae_lambda: got 1.01; give a share from 0 to 1 such as 0.95"),
+        (Method(gae_lambda=float("nan")), "gae_lambda: got nan; give a share from 0 to 1 such as 0.95"),
+        (Method(policy=Policy(learning_rate=0)), "policy.learning_rate: got 0; "
          "give a number above 0 such as 0.5"),
-        (Method(policies={"a": Policy(betas=(0.5, 2.0))}), "policies.a.betas: got [0.5, 2.0] (a list); "
+        (Method(policies={"a": Policy(betas=(0.5, 2.0))}), "policies.a.betas: got (0.5, 2.0); "
          "give a list, each a share from 0 to 1 such as 0.9,0.99"),
     ],
 )  # fmt: skip

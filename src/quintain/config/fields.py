@@ -7,6 +7,7 @@ import textwrap
 import types
 from collections.abc import Collection, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from functools import cache
 from itertools import pairwise
 from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
 
@@ -79,9 +80,9 @@ def leaves(option: Option) -> tuple[Option, ...]:
 
 def own_options(config_class: type[Any]) -> tuple[Option, ...]:
     """Return an option for each field of `config_class`, also for those that hold a configuration or a table."""
-    bases = [base for base in config_class.__mro__ if is_dataclass(base)]
-    annotations, helps, renamed = limited_annotations(bases), field_helps(bases), renames(config_class)
-    shared = {field.name for field in fields(bases[-1])} if len(bases) > 1 else set[str]()
+    annotations, helps = limited_annotations(config_class), field_helps(config_class)
+    renamed, root = renames(config_class), dataclasses_of(config_class)[-1]
+    shared = {field.name for field in fields(root)} if root is not config_class else set[str]()
     return tuple(
         Option(
             name=field.name,
@@ -96,10 +97,16 @@ def own_options(config_class: type[Any]) -> tuple[Option, ...]:
     )
 
 
-def limited_annotations(bases: list[type[Any]]) -> dict[str, Any]:
-    """Return the annotation of each field of the first of `bases`, with the limits that a later one sets to it."""
+def dataclasses_of(config_class: type[Any]) -> list[type[Any]]:
+    """Return `config_class` and those of its bases that are dataclasses, the root last."""
+    return [base for base in config_class.__mro__ if is_dataclass(base)]
+
+
+@cache
+def limited_annotations(config_class: type[Any]) -> dict[str, Any]:
+    """Return the annotation of each field of `config_class`, with the limits that a base sets to it."""
     found: dict[str, Any] = {}
-    for base in bases:
+    for base in dataclasses_of(config_class):
         plain, full = get_type_hints(base), get_type_hints(base, include_extras=True)
         for name, annotation in full.items():
             if found.get(name, plain[name]) == plain[name]:
@@ -107,10 +114,11 @@ def limited_annotations(bases: list[type[Any]]) -> dict[str, Any]:
     return found
 
 
-def field_helps(bases: list[type[Any]]) -> dict[str, str]:
-    """Return the string under each field of `bases`, as one line; none where the source is not at hand."""
+@cache
+def field_helps(config_class: type[Any]) -> dict[str, str]:
+    """Return the string under each field of `config_class` and its bases, as one line, where the source is at hand."""
     helps: dict[str, str] = {}
-    for base in reversed(bases):
+    for base in reversed(dataclasses_of(config_class)):
         try:
             source = textwrap.dedent(inspect.getsource(base))
         except (OSError, TypeError):

@@ -99,7 +99,10 @@ def read_flags(config_class: type[Any], texts: Mapping[str, str]) -> dict[str, A
     for name, text in texts.items():
         option = next((option for option in known if option.matches(name)), None)
         if option is None:
-            raise unknown_key(name, [option.name for option in known], "the command line")
+            names = [option.name for option in known]
+            raise ConfigError(
+                f"configuration key in the command line: got {name!r}; {suggestion(name, names)}"
+            )
         put(values, name, read_text(option, text, "--" + name.replace("_", "-")))
     return rename(config_class, values, "the command line")
 
@@ -148,8 +151,11 @@ def construct(
     """
     table = rename(config_class, values, source.name, is_stored=source.is_stored)
     known = {option.name: option for option in own_options(config_class)}
-    for key in table.keys() - known.keys():
-        raise unknown_key(f"{prefix}{key}", [prefix + name for name in known], source.name)
+    for key in table:
+        if key not in known:
+            raise ConfigError(
+                f"configuration key in {source.name}: got {f'{prefix}{key}'!r}; {suggestion(str(key), known)}"
+            )
     given: dict[str, Any] = {}
     for key, option in known.items():
         start = getattr(default, key) if isinstance(default, config_class) else option.default
@@ -202,7 +208,7 @@ def read_json(option: Option, value: Any, source: Source) -> Any:
 
 def wrong_json(option: Option, value: Any, source: Source) -> ConfigError:
     """Return the error about a `value` that does not fit."""
-    came = f"{json.dumps(value, default=repr)} ({kind_of(value)})"
+    came = f"{json.dumps(value, default=repr)} ({kind_of(value)})" if source.name else repr(value)
     return ConfigError(wrong_value(option, value, source.label(option.name), came))
 
 
@@ -225,11 +231,6 @@ def read_text(option: Option, text: str, flag: str) -> Any:
 def adapter(annotation: Any) -> TypeAdapter[Any]:
     """Return pydantic's strict checker of `annotation`; numbers must be finite."""
     return TypeAdapter(annotation, config=ConfigDict(strict=True, allow_inf_nan=False))
-
-
-def unknown_key(key: str, known: list[str], source: str) -> ConfigError:
-    """Return the error about a `key` that is not one of those `known`."""
-    return ConfigError(f"configuration key in {source}: got {key!r}; {suggestion(key, known)}")
 
 
 def put(table: dict[str, Any], name: str, value: Any) -> bool:

