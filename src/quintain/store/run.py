@@ -20,6 +20,7 @@ from quintain.store.checkpoints import Checkpoint, Checkpoints, journal_offset
 from quintain.store.creation import JOURNAL, METRICS, create_folder, read_settings
 from quintain.store.journal import Journal
 from quintain.store.lock import WriterLock, is_locked
+from quintain.store.machine import machine
 from quintain.store.rows import Recorded, finite_metrics
 from quintain.types import Trajectory
 
@@ -128,14 +129,14 @@ class Run:
         `weights` is the fingerprint of the weights after the step, `policy_version` the number of updates until then.
         """
         self._check_writable()
-        numbers = finite_metrics(metrics)
+        numbers, here = finite_metrics(metrics), machine()
         now = time.monotonic()
         batch_hash = self._journal.commit(
             step=_natural(step), phase=phase, metrics=numbers, seconds=now - self._since,
-            weights=weights, policy_version=policy_version,
+            weights=weights, policy_version=policy_version, machine=here,
         )  # fmt: skip
         self._since = now
-        self._compare_with_abandoned(step, phase, batch_hash, weights)
+        self._compare_with_abandoned(step, phase, batch_hash, weights, here)
         line = json.dumps({"step": step, "phase": phase, **numbers})
         with _on_disk("adding metrics", self.folder / METRICS):
             files.append_line(self.folder / METRICS, line)
@@ -246,7 +247,9 @@ class Run:
                 seen = f"the checkpoint of step {step} has seen row {row}"
                 self._report("journal behind", f"{table} end at row {ends[table]}, and {seen}")
 
-    def _compare_with_abandoned(self, step: int, phase: str, batch_hash: str, weights: str | None) -> None:
+    def _compare_with_abandoned(
+        self, step: int, phase: str, batch_hash: str, weights: str | None, here: str
+    ) -> None:
         """Say once after resuming if the repeated step saw other trajectories, or led to other weights, than before."""
         before = self._journal.abandoned_hashes(step, phase) if self._may_drift else None
         if before is None:
@@ -256,7 +259,8 @@ class Run:
             what = "led to other weights"
         if what:
             self._may_drift = False
-            self._report("drift", f"step {step} of {phase!r} {what} than before the interruption")
+            differs = "" if before[2] == here else _differs(before[2], here)
+            self._report("drift", f"step {step} of {phase!r} {what} than before the interruption{differs}")
 
     def _hear(self, kind: str, message: str) -> None:
         """Count what the journal cannot read, and report it."""
@@ -288,6 +292,15 @@ def _opened(folder: Path, lock: WriterLock) -> Run:
     except BaseException:
         lock.release()
         raise
+
+
+def _differs(before: str, now: str) -> str:
+    """Say that a step was repeated on another machine, or perhaps on another where the first was not noted."""
+    was = f"another machine ({before})" if before else "a machine that was not noted"
+    return (
+        f", which was on {was}; this is {now}. Processors, libraries and numbers of threads round differently, "
+        "so equal bits are not to be expected; continue where the run began if they must be equal"
+    )
 
 
 def _natural(step: int) -> int:
