@@ -17,25 +17,24 @@ from quintain.store.machine import machine
 print(machine())
 assert "torch" not in sys.modules
 import torch
-torch.set_num_threads(int(sys.argv[1]))
-print(machine())
+for number in (1, 2):
+    torch.set_num_threads(number)
+    print(machine())
 """
 
 
-def said(threads: int, capability: str) -> list[str]:
-    """What a process says before and after it loaded torch."""
+def said(capability: str) -> list[str]:
+    """What a process says before it loaded torch, and with one and with two threads of it."""
     source = str(Path(quintain.__file__).parents[1])
     variables = {"PYTHONPATH": source, "PATH": "/usr/bin:/bin", "ATEN_CPU_CAPABILITY": capability}
-    command = [sys.executable, "-c", SAID, str(threads)]
+    command = [sys.executable, "-c", SAID]
     done = subprocess.run(command, capture_output=True, text=True, env=variables, check=True)
     return done.stdout.splitlines()
 
 
 def test_it_names_the_processor_and_what_torch_makes_of_it() -> None:
-    one, two = said(1, "default"), said(2, "default")
-    assert one[0] == two[0] == processor(), "torch is not loaded for its name"
-    assert one[1] == f"{processor()}, torch {torch.__version__} (DEFAULT, 1 thread)"
-    assert two[1] == f"{processor()}, torch {torch.__version__} (DEFAULT, 2 threads)"
+    built = f"{processor()}, torch {torch.__version__}"
+    assert said("default") == [processor(), f"{built} (DEFAULT, 1 thread)", f"{built} (DEFAULT, 2 threads)"]
 
 
 def test_here_it_is_what_torch_says() -> None:

@@ -47,6 +47,8 @@ class Journal:
     def __init__(self, file: Path, report: Report, *, is_writable: bool) -> None:
         """Open `file`; `report` hears of every row that cannot be read."""
         self.file = file
+        self.machine = ""
+        """What computes the steps that are committed."""
         self._report = report
         self._mutex = RLock()
         with _reported("opening the journal", file):
@@ -82,12 +84,12 @@ class Journal:
 
     def commit(
         self, *, step: int, phase: str, metrics: Mapping[str, float | None], seconds: float,
-        weights: str | None = None, policy_version: int | None = None, machine: str = "",
+        weights: str | None = None, policy_version: int | None = None,
     ) -> str:  # fmt: skip
         """Close `step` of `phase` durably and return the hash of its trajectories.
 
         `weights` names the weights after the step, by their fingerprint, and `policy_version` counts the updates that
-        led to them. `machine` names what computed it; it is noted where it is another one than before.
+        led to them. Where `machine` is another one than before, that is noted, too.
         """
         with self._transaction("committing a step", is_durable=True) as connection:
             faults.point("commit row", self.file)
@@ -100,8 +102,8 @@ class Journal:
             text = json.dumps(metrics)
             row = (step, phase, text, batch_hash, count, seconds, weights, policy_version)
             row_id = connection.execute(INSERT_STEP, row).lastrowid or 0
-            if machine and machine != self.machine_of(row_id):
-                connection.execute("INSERT INTO meta VALUES (?, ?)", (_machine_key(row_id), machine))
+            if self.machine and self.machine != self.machine_of(row_id):
+                connection.execute("INSERT INTO meta VALUES (?, ?)", (_machine_key(row_id), self.machine))
             return batch_hash
 
     def abandon(self, first_step: int) -> int:

@@ -129,14 +129,15 @@ class Run:
         `weights` is the fingerprint of the weights after the step, `policy_version` the number of updates until then.
         """
         self._check_writable()
-        numbers, here = finite_metrics(metrics), machine()
+        numbers = finite_metrics(metrics)
+        self._journal.machine = machine()
         now = time.monotonic()
         batch_hash = self._journal.commit(
             step=_natural(step), phase=phase, metrics=numbers, seconds=now - self._since,
-            weights=weights, policy_version=policy_version, machine=here,
+            weights=weights, policy_version=policy_version,
         )  # fmt: skip
         self._since = now
-        self._compare_with_abandoned(step, phase, batch_hash, weights, here)
+        self._compare_with_abandoned(step, phase, batch_hash, weights)
         line = json.dumps({"step": step, "phase": phase, **numbers})
         with _on_disk("adding metrics", self.folder / METRICS):
             files.append_line(self.folder / METRICS, line)
@@ -247,9 +248,7 @@ class Run:
                 seen = f"the checkpoint of step {step} has seen row {row}"
                 self._report("journal behind", f"{table} end at row {ends[table]}, and {seen}")
 
-    def _compare_with_abandoned(
-        self, step: int, phase: str, batch_hash: str, weights: str | None, here: str
-    ) -> None:
+    def _compare_with_abandoned(self, step: int, phase: str, batch_hash: str, weights: str | None) -> None:
         """Say once after resuming if the repeated step saw other trajectories, or led to other weights, than before."""
         before = self._journal.abandoned_hashes(step, phase) if self._may_drift else None
         if before is None:
@@ -259,6 +258,7 @@ class Run:
             what = "led to other weights"
         if what:
             self._may_drift = False
+            here = self._journal.machine
             differs = "" if before[2] == here else _differs(before[2], here)
             self._report("drift", f"step {step} of {phase!r} {what} than before the interruption{differs}")
 
