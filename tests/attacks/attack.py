@@ -55,6 +55,8 @@ class Attack:
     attempt: Callable[[Scene], Found]
     weaken: Callable[[Scene], None]
     """Switches off the defence, through `Scene.patch`."""
+    alone: Callable[[Scene], None] | None = None
+    """Leaves the attacker to the limits of the machine; where these stop it, too, the defence cannot be tried here."""
 
 
 def refused(

@@ -51,10 +51,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if not counted:
         return
     write = terminalreporter.write_line
-    write(f"{'':4} {'':28} {'denied':>8} {'let in':>8} {'weakened caught':>16} {'missed':>8} {'least':>6}")
+    heads = f"{'denied':>8} {'let in':>8} {'weakened caught':>16} {'missed':>8} {'untried':>8} {'least':>6}"
+    write(f"{'':4} {'':28} {heads}")
     for kind, title in TITLES.items():
         denied = counted[kind, "test_it_is_denied_and_reported:passed"]
         let_in = counted[kind, "test_it_is_denied_and_reported:failed"]
         caught = counted[kind, "test_a_weakened_build_is_caught:passed"]
         missed = counted[kind, "test_a_weakened_build_is_caught:failed"]
-        write(f"{kind:4} {title:28} {denied:8} {let_in:8} {caught:16} {missed:8} {MINIMUM[kind]:6}")
+        untried = counted[kind, "test_a_weakened_build_is_caught:skipped"]
+        write(
+            f"{kind:4} {title:28} {denied:8} {let_in:8} {caught:16} {missed:8} {untried:8} {MINIMUM[kind]:6}"
+        )
+    for report in terminalreporter.getreports("skipped"):
+        write(
+            f"{report.nodeid}: {report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr}"
+        )

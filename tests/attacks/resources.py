@@ -27,6 +27,12 @@ FORKS = (
     "        os._exit(0)\n    children.append(child)\nfor child in children:\n    os.kill(child, 9)\n"
     "    os.waitpid(child, 0)\nreturn len(children)"
 )
+THREADS = (
+    # Small stacks, and one heap for all threads: it is their number that meets a limit, not their address space.
+    "import _thread\nLIBC.mallopt(-8, 1)\n_thread.stack_size(256 << 10)\ntry:\n"
+    "    for _ in range(24): _thread.start_new_thread(time.sleep, (5,))\n"
+    "except RuntimeError as error:\n    raise OSError(str(error))\nreturn '24 threads'"
+)
 TREE = (
     "for _ in range(4):\n    if not os.fork():\n        held = bytearray(40 << 20)\n        time.sleep(1.5)\n"
     "        os._exit(0)\nfor _ in range(4):\n    os.wait()\nreturn 'held 160 MiB'"
@@ -146,16 +152,13 @@ SLEEPS = {
 }
 
 ATTACKS = [
-    Attack("A4", "a bomb of forks", inside(FORKS, FEW), unset("nproc")),
+    Attack("A4", "a bomb of forks", inside(FORKS, FEW), unset("nproc"), bare),
     Attack(
         "A4",
         "a swarm of threads",
-        inside(
-            "import _thread\ntry:\n    for _ in range(24): _thread.start_new_thread(time.sleep, (5,))\n"
-            "except RuntimeError as error:\n    raise OSError(str(error))\nreturn '24 threads'",
-            FEW,
-        ),
+        inside(THREADS, FEW),
         unset("nproc"),
+        bare,
     ),
     Attack(
         "A4",
@@ -185,8 +188,9 @@ ATTACKS = [
             NARROW,
         ),
         unset("fsize"),
+        bare,
     ),
-    Attack("A4", "open files", inside("return len([os.dup(0) for _ in range(400)])"), unset("nofile")),
+    Attack("A4", "open files", inside("return len([os.dup(0) for _ in range(400)])"), unset("nofile"), bare),
     Attack(
         "A4",
         "memory that cannot be swapped",
@@ -194,6 +198,7 @@ ATTACKS = [
             "held = ctypes.create_string_buffer(1 << 16)\ncalled(LIBC.mlock(held, 1 << 16))\nreturn 'locked'"
         ),
         unset("memlock"),
+        bare,
     ),
     *(
         Attack("A4", f"a flood of {name}", inside(f"{body}\nreturn 'written'", QUIET), NO_OUTPUT)

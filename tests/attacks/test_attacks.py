@@ -30,6 +30,13 @@ def test_it_is_denied_and_reported(attack: Attack, scene: Scene) -> None:
 def test_a_weakened_build_is_caught(attack: Attack, scene: Scene) -> None:
     attack.weaken(scene)
     found = attack.attempt(scene)
+    if not found.landed and attack.alone is not None:
+        attack.alone(scene)
+        outside = attack.attempt(scene)
+        if not outside.landed:
+            pytest.skip(
+                f"{attack.name} could not be tried here: this machine stops it by itself: {outside.said}"
+            )
     assert found.landed, f"denied by something else than the defence that it tests: {found.said}"
 
 

@@ -370,10 +370,10 @@ def test_an_expert_may_give_up_now_and_then() -> None:
 
 def test_a_hanging_world_is_told_where_it_hangs_and_the_rest_is_skipped() -> None:
     started = time.monotonic()
-    report = check(Hangs, episodes=2, deadline=0.3)
-    assert time.monotonic() - started < 3
+    report = check(Hangs, episodes=2, deadline=1.0)
+    assert time.monotonic() - started < 4.5
     assert states(report)["random play"] == "fail" and states(report)["closing"] == "skip"
-    assert "took longer than 0.3 s, in step at " in detail(report, "random play")
+    assert "took longer than 1 s, in step at " in detail(report, "random play")
     assert detail(report, "closing") == "not run: the environment hung in random play"
 
 

@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from quintain.environments import worker
 from quintain.environments.baselines import expert, play, random_policy
 from quintain.environments.catalog import find
 from quintain.environments.measures import children
@@ -27,6 +29,8 @@ from quintain.environments.protocol import (
 from quintain.environments.subject import Skipped, Subject
 from quintain.environments.worker import Worker, WorkerFault, ending
 from quintain.errors import EnvironmentFault, MissingExtra, SandboxError, UsageError
+from quintain.processes import frames
+from quintain.processes.frames import read_into
 from quintain.types import Action, Failure, Image, Text
 from quintain.worlds.guess.game import Guess
 from quintain.worlds.keydoor.game import KeyDoor
@@ -105,6 +109,37 @@ class Odd(quintain.Environment):
         if self.sick == "close":
             raise RuntimeError("cannot be closed")
 '''
+
+LOUD_WORLD = """
+import os
+import quintain
+
+
+class Loud(quintain.Environment):
+    '''Be loud.'''
+
+    def __init__(self, *, where: str):
+        self.where = where
+
+    def reset(self, task):
+        return "go"
+
+    def step(self, action):
+        self.say("before")
+        result = super().step(action)
+        self.say("after")
+        return result
+
+    def say(self, where):
+        if where == self.where:
+            os.write(2, b"x" * 3000)
+
+    @quintain.tool
+    def push(self) -> str:
+        '''Push.'''
+        self.say("tool")
+        return "pushed"
+"""
 
 
 @pytest.fixture
@@ -195,6 +230,29 @@ def test_what_it_raises_is_told_as_if_it_were_here(
         advance(world, action)
     assert (raised.value.owner, raised.value.kind, str(raised.value)) == (owner, kind, message)
     assert advance(world, tool_action("one", n=3)).observation == "3", "it goes on"
+
+
+@pytest.mark.parametrize("where", ["before", "tool", "after"])
+@pytest.mark.parametrize("late", ["replies", "output"])
+def test_who_prints_too_much_is_known_however_late_we_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, late: str
+) -> None:
+    """What was said is in two pipes, and all of it may have come before either is looked at."""
+    path = tmp_path / "loud.py"
+    path.write_text(LOUD_WORLD)
+    monkeypatch.setattr(worker, "MOST_OUTPUT", 2000)
+    with closing(Worker(f"{path}:Loud", where=where)) as world:
+        begin(world, world.task("train", 0))
+
+        def looked(content: bytearray, stream: int, most: int) -> bool:
+            if (most == 2000) == (late == "output"):
+                time.sleep(0.1)
+            return read_into(content, stream, most)
+
+        monkeypatch.setattr(frames, "read_into", looked)
+        with pytest.raises(WorkerFault, match="printed more than") as raised:
+            advance(world, tool_action("push"))
+    assert (raised.value.owner, raised.value.kind) == ("tool" if where == "tool" else "environment", "output")
 
 
 def test_errors_of_ours_keep_their_class(world: Worker, odd: str) -> None:

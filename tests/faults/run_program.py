@@ -11,10 +11,12 @@ import os
 import random
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from types import FrameType
 from typing import Any, cast
 
 import torch
@@ -244,25 +246,72 @@ def signalled_runs(root: Path, signals: int) -> dict[str, Any]:
     return {**report, "wrong": wrong}
 
 
+class Moment:
+    """Strikes when this thread has made so many calls: a moment of a run that is the same on every machine."""
+
+    def __init__(self, strike: Callable[[], None]) -> None:
+        self._strike = strike
+        self.num, self._due = 0, 0
+
+    def begin(self, due: int = 0) -> None:
+        """Count from 0; strike at call number `due`."""
+        self.num, self._due = 0, due
+        sys.setprofile(self._see)
+
+    def end(self) -> int:
+        """Count no more, and return how many calls there were."""
+        sys.setprofile(None)
+        return self.num
+
+    def _see(self, _frame: FrameType, event: str, _argument: object) -> None:
+        if event in ("call", "c_call"):
+            self.num += 1
+            if self.num == self._due:
+                self._strike()
+
+
 def asked(folder: Path) -> None:
-    """Train, and be asked to stop after a random time; say in a file how long that took."""
+    """Train, and be asked to stop at a random call of a step; say in a file how long that took.
+
+    The step is as long as the one that evaluates like it, and at least one follows: so it is never too late.
+    """
     number = int(folder.name.removeprefix("signal"))
     rng = random.Random(number)
     kind = signal.SIGTERM if number % 2 else signal.SIGINT
     has_second = number % 3 == 2
     began: list[float] = []
-    chosen = rng.randint(1, STEPS - 1)
+    chosen = rng.randint(EVAL_EVERY + 1, STEPS - 2)
+    length = [0]
+
+    def near() -> None:
+        """Strike in a moment, be it within a call of the system."""
+        signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, 1e-4))
+
+    moment = Moment(near)
 
     def see(call: int, is_over: bool) -> None:
-        if call == chosen and not is_over:
-            signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-4, 0.05))
+        if is_over:
+            return
+        if call == chosen - EVAL_EVERY:
+            moment.begin()
+        elif call == chosen - EVAL_EVERY + 1:
+            length[0] = moment.end()
+        elif call == chosen:
+            moment.begin(rng.randint(1, length[0]))
+        elif call == STEPS - 1 and not began:
+            strike()
 
     def strike(*_: object) -> None:
+        if began and signal.getsignal(kind) == idle:
+            return  # the run has ended, and hears no second one
         if has_second and not began:
-            signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-4, 0.02))
+            moment.begin(rng.randint(1, 1 + max(0, length[0] - moment.end()) // 2))
+        else:
+            moment.end()
         began.append(time.monotonic())
         os.kill(os.getpid(), kind)
 
+    idle = signal.getsignal(kind)
     watched(Work, "sampled", see)
     signal.signal(signal.SIGALRM, strike)
     bad = "it was not interrupted"
@@ -271,6 +320,7 @@ def asked(folder: Path) -> None:
     except KeyboardInterrupt:
         seconds = time.monotonic() - began[-1]
         signal.setitimer(signal.ITIMER_REAL, 0)
+        moment.end()
         steps = [row["step"] for row in curve(folder)]
         saved = max(int(each.name[5:]) for each in (folder / "checkpoints").glob("step-*"))
         is_second = len(began) > 1

@@ -294,7 +294,7 @@ def leaves(world: World, where: str) -> Any:
 
 
 def hangs(world: World, where: str) -> Any:
-    time.sleep(1.0)
+    time.sleep(4.0)
 
 
 def gives(value: object) -> Fault:
@@ -322,8 +322,8 @@ def gives(value: object) -> Fault:
 def test_a_fault_of_the_environment_is_a_failure_and_no_score(
     chat: Chat, where: str, fault: Fault, kind: str
 ) -> None:
-    book = Book()
-    collecting = rollout(chat, "left", "right", book=book, faults={where: fault}, step_timeout=0.15)
+    book, deadline = Book(), 0.5 if kind == "timeout" else 20.0
+    collecting = rollout(chat, "left", "right", book=book, faults={where: fault}, step_timeout=deadline)
     groups = collecting.groups(tasks(3), size=1, seed=0)
     well, sick, other = all_of(groups)
     assert isinstance(sick.outcome, Failure)
@@ -372,10 +372,10 @@ def test_attempts_can_be_more_or_one(chat: Chat) -> None:
 def test_an_environment_that_cannot_be_closed_is_left(chat: Chat) -> None:
     book = Book()
     faults: dict[str, Fault] = {"step": raises, "close": hangs}
-    collecting = rollout(chat, "right", book=book, faults=faults, step_timeout=0.1, attempts=1)
+    collecting = rollout(chat, "right", book=book, faults=faults, step_timeout=0.5, attempts=1)
     started = time.monotonic()
     assert isinstance(all_of(collecting.groups(tasks(2), size=1, seed=0))[1].outcome, Failure)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 3.5, "it is not waited for"
     assert collecting.stepper.num_abandoned == 1
 
 

@@ -34,14 +34,14 @@ class World(Environment):
 
     def step(self, action: Action) -> StepResult:
         if self.sick == "hang" and self.is_sick:
-            threading.Event().wait(2)
+            threading.Event().wait(4)
         if self.sick == "slow":
             time.sleep(0.02)
         return StepResult(observation="on")
 
     def close(self) -> None:
         if self.sick == "leak":
-            threading.Thread(target=threading.Event().wait, args=(3,), daemon=True).start()
+            threading.Thread(target=threading.Event().wait, args=(20,), daemon=True).start()
 
     def task(self, split: Any, index: int) -> Task:
         return Task(id=f"{split}/{index}", environment="world", seed=index, split=split)
@@ -73,7 +73,7 @@ def test_what_breaks_is_counted_and_built_anew() -> None:
 
 
 def test_what_hangs_is_given_up() -> None:
-    found = load(lambda: World(sick="hang"), instances=4, episodes=16, timeout=0.2)
+    found = load(lambda: World(sick="hang"), instances=4, episodes=16, timeout=0.6)
     assert found.failures == {"environment/timeout": 2}
 
 

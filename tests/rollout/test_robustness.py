@@ -92,7 +92,7 @@ def test_many_hanging_episodes_are_waited_for_together(chat: Chat, ledger: Ledge
         FailureRateError, match=r"200 episodes: got 200 failures, .* \(timeout\): a call took"
     ):
         collecting.groups(tasks(100), size=2, seed=0)
-    assert time.monotonic() - started < 5, "one after another they take 40 s"
+    assert time.monotonic() - started < 20, "one after another they take 40 s"
 
 
 def test_many_that_cannot_be_closed_are_waited_for_together(chat: Chat, ledger: Ledger) -> None:
@@ -102,11 +102,11 @@ def test_many_that_cannot_be_closed_are_waited_for_together(chat: Chat, ledger: 
         def close(self) -> None:
             waits(self)
 
-    collecting = rollout(chat, ledger, step_timeout=0.1, attempts=1, max_failure_share=1.0)
+    collecting = rollout(chat, ledger, step_timeout=0.2, attempts=1, max_failure_share=1.0)
     collecting.make_environment = lambda: Stuck(ledger, reset=breaks)
     started = time.monotonic()
     collecting.groups(tasks(60), size=1, seed=0)
-    assert time.monotonic() - started < 3, "one after another they take 6 s"
+    assert time.monotonic() - started < 8, "one after another they take 12 s"
 
 
 def test_the_failure_rate_is_looked_at_while_episodes_come_in(chat: Chat, ledger: Ledger) -> None:
@@ -242,7 +242,7 @@ def test_threads_and_processes_left_behind_are_named(
 def test_calls_that_never_returned_are_named(
     chat: Chat, ledger: Ledger, caplog: pytest.LogCaptureFixture
 ) -> None:
-    collecting = rollout(chat, ledger, step_timeout=0.1, attempts=1)
+    collecting = rollout(chat, ledger, step_timeout=0.5, attempts=1)
     worlds = iter([World(ledger), World(ledger, step=waits)])
     collecting.make_environment = lambda: next(worlds)
     collecting.groups(tasks(2), size=1, seed=0)

@@ -31,7 +31,7 @@ from quintain.text.parse import write_tool_calls
 from quintain.types import Failure, Score, Task, ToolCall, Trajectory
 
 WORLD = Path(__file__).with_name("breaking_world.py")
-DEADLINE, AMPLE = 0.5, 20.0
+DEADLINE, AMPLE = 1.5, 20.0
 """Seconds for a call that is to run into its deadline, and for any other."""
 MUCH = pytest.param(20, marks=[pytest.mark.faults, pytest.mark.timeout(600)])
 EXPECTED: dict[str, str] = {

@@ -198,10 +198,10 @@ def test_two_processes_share_nothing() -> None:
 
 def test_the_time_of_a_tool_is_not_the_cell_s() -> None:
     def slow(_name: str, _arguments: Mapping[str, Any]) -> Served:
-        time.sleep(0.7)
+        time.sleep(2.5)
         return Served(text="done")
 
-    with PythonProcess(Limits(seconds=0.5), tools=[ADD]) as python:
+    with PythonProcess(Limits(seconds=2.0), tools=[ADD]) as python:
         python.put(x=1)
         assert python.run("add(1, 2)", slow).reason == ""
 

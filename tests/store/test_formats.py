@@ -55,6 +55,8 @@ def test_a_saved_run_can_be_read_as_it_is(saved: Path) -> None:
 def test_a_saved_run_goes_on_where_it_was(saved: Path) -> None:
     torch.set_num_threads(1)
     learner = Learner(qwen(), Optimization(learning_rate=1e-2))
+    with Run.open(saved, writable=False) as run:
+        recorded = run.metrics()[2]["train/loss"]
     with Run.open(saved) as run:
         checkpoint = run.latest_checkpoint()
         assert checkpoint is not None and run.next_step == 2
@@ -63,10 +65,29 @@ def test_a_saved_run_goes_on_where_it_was(saved: Path) -> None:
         report = learner.step([pack(streams(2))], nll)
         run.append([trajectory(0), trajectory(1, outcome=BROKEN)], step=2)
         run.commit(2, {"train/loss": report.loss}, weights=fingerprint(learner.model), policy_version=3)
-        assert "drift" not in [event["kind"] for event in run.events()]
+        assert report.loss == pytest.approx(recorded, rel=1e-4)
+        drifts = [event["message"] for event in run.events() if event["kind"] == "drift"]
+        told = (
+            "step 2 of 'train' led to other weights than before the interruption, which was on a machine that"
+        )
+        assert all(message.startswith(told) for message in drifts), "it was recorded on another processor"
+        assert len(drifts) <= 1
         assert list(run.weights()) == [0, 1, 2]
         run.checkpoint(2, learner.save)
     assert version_of(saved) == VERSION
+
+
+def test_a_step_of_a_saved_run_repeats_within_rounding(saved: Path) -> None:
+    """The bits are those of the processor that it was recorded on; a step moves weights by a hundredth."""
+    checkpoints = saved / "checkpoints"
+    learner, other = (Learner(qwen(), Optimization(learning_rate=1e-2)) for _ in range(2))
+    learner.load(checkpoints / "step-000000")
+    before = [parameter.detach().clone() for parameter in learner.parameters]
+    learner.step([pack(streams(1))], nll)
+    other.load(checkpoints / "step-000001")
+    for got, want, was in zip(learner.parameters, other.parameters, before, strict=True):
+        torch.testing.assert_close(got, want, atol=1e-5, rtol=0)
+        assert float((want - was).abs().max().detach()) > 1e-3
 
 
 def test_bringing_a_run_up_to_date_may_fail_anywhere_and_be_repeated(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_abandoned_steps_are_kept_but_not_returned(opened: Opened, make: Any) ->
     assert [row["a"] for row in journal.metrics()] == [0]
     assert journal.last_step() == 0
     assert len(stored(journal)) == 1
-    assert journal.abandoned_hashes(2, "train") == (hashes[2], None)
+    assert journal.abandoned_hashes(2, "train") == (hashes[2], None, "")
     assert journal.abandoned_hashes(0, "train") is None
     journal.append([make(0, text="right")], step=2, phase="train")
     journal.commit(step=2, phase="train", metrics={"a": 20}, seconds=0.0)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.store.conftest import trajectory
 
 import quintain.store
 from quintain.errors import DataError, StoreError, UsageError
@@ -149,6 +150,66 @@ def test_a_step_names_its_weights_and_a_repeated_one_that_leads_to_others_is_rep
         )
         commit(run, 3, "other")
         assert "step 3 of 'train' led to other weights" in run.events()[-1]["message"]
+
+
+def drift_of(run: Run) -> str:
+    """The one report of a drift."""
+    (message,) = [event["message"] for event in run.events() if event["kind"] == "drift"]
+    return message
+
+
+@pytest.mark.parametrize(
+    ("here", "told"),
+    [
+        ("EPYC, 2 threads", ""),
+        (
+            "Xeon, 2 threads",
+            ", which was on another machine (EPYC, 2 threads); this is Xeon, 2 threads. Processors, libraries "
+            "and numbers of threads round differently, so equal bits are not to be expected; continue where the "
+            "run began if they must be equal",
+        ),
+    ],
+)
+def test_a_drift_says_whether_the_step_was_repeated_on_another_machine(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, here: str, told: str
+) -> None:
+    monkeypatch.setattr("quintain.store.run.machine", lambda: "EPYC, 2 threads")
+    with Run.create(folder, recipe="r", config={}) as run:
+        for step in range(3):
+            run.commit(step, {}, weights=f"{step}")
+        run.checkpoint(0, weights(0))
+    monkeypatch.setattr("quintain.store.run.machine", lambda: here)
+    with Run.open(folder) as run:
+        run.commit(1, {}, weights="other")
+        assert drift_of(run) == f"step 1 of 'train' led to other weights than before the interruption{told}"
+        run.commit(2, {}, weights="other, too")
+        assert drift_of(run), "once is enough"
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    monkeypatch.setattr("quintain.store.run.machine", lambda: "EPYC, 2 threads")
+    with Run.open(folder) as run:
+        run.commit(1, {}, weights="other")
+        run.commit(2, {}, weights="2")
+        message = run.events()[-1]["message"]
+        assert message.startswith("step 2") and ("another machine (Xeon" in message) == bool(told), (
+            "it is compared with the last time"
+        )
+
+
+def test_each_step_has_its_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Run.create(folder, recipe="r", config={}) as run:
+        for step, name in enumerate(("a", "a", "b", "a", "b")):
+            monkeypatch.setattr("quintain.store.run.machine", lambda name=name: name)
+            run.commit(step, {})
+    raw = sqlite3.connect(folder / "run.db")
+    noted = raw.execute("SELECT value FROM meta WHERE key LIKE 'machine%' ORDER BY key").fetchall()
+    raw.execute("DELETE FROM meta WHERE key LIKE 'machine%01'")
+    raw.commit()
+    raw.close()
+    assert noted == [("a",), ("b",), ("a",), ("b",)], "it is noted where it changes"
+    with Run.open(folder) as run:
+        run.append([trajectory()], step=0)
+        run.commit(0, {})
+        assert ", which was on a machine that was not noted; this is b. " in drift_of(run)
 
 
 def test_a_journal_that_ends_before_its_checkpoint_is_reported(folder: Path, make: Any) -> None:

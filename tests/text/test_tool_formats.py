@@ -3,13 +3,14 @@
 import json
 import random
 import sys
-import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.text.pace import fastest, slowness
 from transformers import PreTrainedTokenizerFast
 
 from quintain.errors import DataError, UsageError
@@ -286,14 +287,9 @@ def test_ten_thousand_malformed_calls_raise_nothing() -> None:
     ],
 )  # fmt: skip
 def test_long_texts_are_read_quickly(text: str) -> None:
-    limit = 0.02 if sys.gettrace() is None else 0.2
+    limit = slowness() * (0.02 if sys.gettrace() is None else 0.2)
     for parse in (parse_llama_calls, parse_mistral_calls):
-        laps: list[float] = []
-        for _ in range(5):
-            start = time.process_time()
-            parse(text)
-            laps.append(time.process_time() - start)
-        assert min(laps) < limit
+        assert fastest(partial(parse, text), limit) < limit
 
 
 def test_outermost_objects_are_found() -> None:

@@ -187,6 +187,8 @@ class Worker(Environment):
                 raise self._lost("crash", do, "")
             if "tool" in found:
                 self._tool = str(found["tool"])
+                if found.get("waits"):
+                    frames.write(framed({"heard": self._tool}))
             elif found.get("id") != self._number:
                 raise self._lost("protocol", do, f"said what was not asked: {found!s:.60}")
             elif "fault" in found:

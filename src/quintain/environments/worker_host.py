@@ -9,6 +9,8 @@ import io
 import json
 import os
 import sys
+import threading
+from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, BinaryIO, cast
@@ -55,12 +57,14 @@ class Host:
 
     def __init__(self, requests: BinaryIO, replies: BinaryIO) -> None:
         self._requests, self._replies = requests, replies
-        self._process = os.getpid()
+        self._process, self._thread = os.getpid(), threading.get_ident()
+        self._early: deque[Row] = deque()
+        """Requests that came before the last answer was complete."""
         self._built: Environment | None = None
 
     def serve(self) -> None:
         """Answer requests until there are no more."""
-        while (request := self._receive()) is not None:
+        while (request := self._early.popleft() if self._early else self._receive()) is not None:
             answer = self.answer(request)
             if os.getpid() != self._process:
                 os._exit(0)  # a process that the environment forked: the answer is its parent's to give
@@ -132,15 +136,28 @@ class Host:
         """Return the tool `method`, which says when it begins and ends: so it is known what hangs."""
 
         def run(**arguments: object) -> object:
-            self.send({"tool": name})
+            self._announce(name)
             try:
                 text = method(**arguments)
             except SystemExit as stop:
                 raise ToolFault.of(name, f"called sys.exit({stop.code!r}); return a text instead") from stop
-            self.send({"tool": ""})
+            self._announce("")
             return text
 
         return run
+
+    def _announce(self, name: str) -> None:
+        """Say which tool is at work, and wait until that is heard: so what is printed next is known to be its own.
+
+        Frames and output take two pipes, and neither tells what came first in the other. A process that the
+        environment forked says nothing, and another thread does not wait: requests are for this one to read.
+        """
+        if os.getpid() != self._process:
+            return
+        waits = threading.get_ident() == self._thread
+        self.send({"tool": name, "waits": waits})
+        while waits and (frame := self._receive()) is not None and "heard" not in frame:
+            self._early.append(frame)
 
     def _told(self) -> Row:
         """Return what an agent is told."""

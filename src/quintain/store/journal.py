@@ -47,6 +47,8 @@ class Journal:
     def __init__(self, file: Path, report: Report, *, is_writable: bool) -> None:
         """Open `file`; `report` hears of every row that cannot be read."""
         self.file = file
+        self.machine = ""
+        """What computes the steps that are committed."""
         self._report = report
         self._mutex = RLock()
         with _reported("opening the journal", file):
@@ -87,7 +89,7 @@ class Journal:
         """Close `step` of `phase` durably and return the hash of its trajectories.
 
         `weights` names the weights after the step, by their fingerprint, and `policy_version` counts the updates that
-        led to them.
+        led to them. Where `machine` is another one than before, that is noted, too.
         """
         with self._transaction("committing a step", is_durable=True) as connection:
             faults.point("commit row", self.file)
@@ -99,7 +101,9 @@ class Journal:
             batch_hash, count = self._hash_batch(step, phase)
             text = json.dumps(metrics)
             row = (step, phase, text, batch_hash, count, seconds, weights, policy_version)
-            connection.execute(INSERT_STEP, row)
+            row_id = connection.execute(INSERT_STEP, row).lastrowid or 0
+            if self.machine and self.machine != self.machine_of(row_id):
+                connection.execute("INSERT INTO meta VALUES (?, ?)", (_machine_key(row_id), self.machine))
             return batch_hash
 
     def abandon(self, first_step: int) -> int:
@@ -111,14 +115,20 @@ class Journal:
                 )
             return marked.rowcount
 
-    def abandoned_hashes(self, step: int, phase: str) -> tuple[str, str | None] | None:
-        """Return the hash of the trajectories and the weights of the newest superseded commit of `step`, or None."""
+    def abandoned_hashes(self, step: int, phase: str) -> tuple[str, str | None, str] | None:
+        """Return hash of the trajectories, weights and machine of the newest superseded commit of `step`, or None."""
         query = (
-            "SELECT batch_hash, weights FROM steps WHERE step = ? AND phase = ? AND is_abandoned = 1 "
+            "SELECT batch_hash, weights, id FROM steps WHERE step = ? AND phase = ? AND is_abandoned = 1 "
             "ORDER BY id DESC"
         )
         row = self._one(query, (step, phase))
-        return None if row is None else (row[0], row[1])
+        return None if row is None else (row[0], row[1], self.machine_of(row[2]))
+
+    def machine_of(self, row_id: int) -> str:
+        """Return the name of what computed the step in row `row_id`; an empty string where it was not noted."""
+        query = "SELECT value FROM meta WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1"
+        row = self._one(query, (_machine_key(0), _machine_key(row_id)))
+        return "" if row is None else row[0]
 
     def weights(self) -> dict[int, str]:
         """Return step → fingerprint of the weights after it, where that is known."""
@@ -274,6 +284,11 @@ class Journal:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+
+
+def _machine_key(row_id: int) -> str:
+    """Return under what is noted which machine computed the steps from row `row_id` on; keys sort like rows."""
+    return f"machine from step row {row_id:020}"
 
 
 @contextmanager

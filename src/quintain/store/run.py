@@ -20,6 +20,7 @@ from quintain.store.checkpoints import Checkpoint, Checkpoints, journal_offset
 from quintain.store.creation import JOURNAL, METRICS, create_folder, read_settings
 from quintain.store.journal import Journal
 from quintain.store.lock import WriterLock, is_locked
+from quintain.store.machine import machine
 from quintain.store.rows import Recorded, finite_metrics
 from quintain.types import Trajectory
 
@@ -129,6 +130,7 @@ class Run:
         """
         self._check_writable()
         numbers = finite_metrics(metrics)
+        self._journal.machine = machine()
         now = time.monotonic()
         batch_hash = self._journal.commit(
             step=_natural(step), phase=phase, metrics=numbers, seconds=now - self._since,
@@ -256,7 +258,9 @@ class Run:
             what = "led to other weights"
         if what:
             self._may_drift = False
-            self._report("drift", f"step {step} of {phase!r} {what} than before the interruption")
+            here = self._journal.machine
+            differs = "" if before[2] == here else _differs(before[2], here)
+            self._report("drift", f"step {step} of {phase!r} {what} than before the interruption{differs}")
 
     def _hear(self, kind: str, message: str) -> None:
         """Count what the journal cannot read, and report it."""
@@ -288,6 +292,15 @@ def _opened(folder: Path, lock: WriterLock) -> Run:
     except BaseException:
         lock.release()
         raise
+
+
+def _differs(before: str, now: str) -> str:
+    """Say that a step was repeated on another machine, or perhaps on another where the first was not noted."""
+    was = f"another machine ({before})" if before else "a machine that was not noted"
+    return (
+        f", which was on {was}; this is {now}. Processors, libraries and numbers of threads round differently, "
+        "so equal bits are not to be expected; continue where the run began if they must be equal"
+    )
 
 
 def _natural(step: int) -> int:
