@@ -6,15 +6,20 @@ with smoothing, which is a count: exact, in any order, and a fold over episodes.
 out. The one rule: weights are numbers without gradient, and a token that changes nothing has weight 0.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from quintain.types import Batch, Group, Turn
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 OTHER = "other"
 """Name of all actions beyond those that are told apart."""
@@ -108,15 +113,14 @@ def causal_weights(surrogate: Surrogate) -> Callable[[Batch], Tensor]:
     """Return the weights B [N] of the sampled tokens of a batch, 0 elsewhere, for `entropy_bonus`."""
 
     def weights(batch: Batch) -> Tensor:
-        found = torch.zeros(len(batch.token_ids), dtype=batch.loss_weight.dtype)
-        turn_of = torch.stack([batch.sequence_id, batch.turn_id], 1).cpu()
-        sampled = (turn_of[:, 1] >= 0).nonzero().squeeze(1)
-        if not len(sampled):
-            return found.to(batch.loss_weight.device)
-        _, sizes = torch.unique_consecutive(turn_of[sampled], dim=0, return_counts=True)
-        ids = batch.token_ids.cpu()[sampled]
-        parts = [surrogate.weights(part.tolist()) for part in ids.split(sizes.tolist())]
-        found[sampled] = torch.tensor([b for part in parts for b in part], dtype=found.dtype)
-        return found.to(batch.loss_weight.device)
+        ids, turns = batch.token_ids.tolist(), batch.turn_id.tolist()
+        places = list(zip(batch.sequence_id.tolist(), turns, strict=True))
+        found = [0.0] * len(ids)
+        sampled = (at for at, turn in enumerate(turns) if turn >= 0)
+        for _, run in groupby(sampled, key=places.__getitem__):
+            turn = list(run)
+            for at, weight in zip(turn, surrogate.weights([ids[at] for at in turn]), strict=True):
+                found[at] = weight
+        return batch.loss_weight.new_tensor(found)
 
     return weights

@@ -5,12 +5,16 @@ action. The one rule: the entropy is that of the policy now, over the whole voca
 measured it.
 """
 
-from collections.abc import Callable
+from __future__ import annotations
 
-from torch import Tensor
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from quintain.losses.measure import token_means, weighted_sum
 from quintain.types import Batch, Loss, LossReport, Outputs
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def entropy_bonus(token_weight: Callable[[Batch], Tensor] | None = None) -> Loss:

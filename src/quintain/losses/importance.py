@@ -7,18 +7,20 @@ loss has its own ratio against them (decoupled PPO, arXiv 2505.24298). The one r
 inner loss must have no ratio of its own (`reinforce`), or it counts twice.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal
 
 from quintain.losses.measure import token_means, unit_mean
 from quintain.losses.policy import log_ratio
 from quintain.types import Batch, Loss, LossReport, Outputs
 
-Proximal = Callable[[Batch], Tensor]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Proximal = Callable[[Batch], "Tensor"]
 
 
 def truncated_importance(loss: Loss, *, cap: float = 2.0, proximal: Proximal | None = None) -> Loss:
@@ -74,7 +76,7 @@ def _apply(
     outputs, batch = given
     weight = batch.loss_weight * terms["importance/weight"]
     behaviour = (
-        batch.logprobs if proximal is None else torch.where(batch.loss_weight > 0, proximal(batch), 0.0)
+        batch.logprobs if proximal is None else proximal(batch).where(batch.loss_weight > 0, 0.0)
     )
     report = loss(outputs, replace(batch, loss_weight=weight, logprobs=behaviour.detach()))
     return replace(report, metrics={**report.metrics, **token_means(batch, terms)})

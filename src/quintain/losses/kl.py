@@ -6,14 +6,17 @@ that of KL(π_ref ‖ π). That of k1 is 0 in expectation: k1 belongs into the r
 The one rule: the penalty is added, so a step on it alone moves the policy towards the reference.
 """
 
-from typing import Literal, get_args
+from __future__ import annotations
 
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal, get_args
 
 from quintain.errors import UsageError, suggestion
 from quintain.losses.measure import reference_of, token_means, weighted_sum
 from quintain.losses.policy import LOG_RATIO_LIMIT
 from quintain.types import Batch, Loss, LossReport, Outputs
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Estimator = Literal["k1", "k2", "k3"]
 

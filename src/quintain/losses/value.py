@@ -5,8 +5,6 @@ when the batch was collected (arXiv 1707.06347, the implementation's). V_t is th
 one rule: targets are fixed; nothing here bootstraps.
 """
 
-import torch
-
 from quintain.errors import UsageError
 from quintain.losses.measure import token_means, weighted_sum
 from quintain.types import Batch, Loss, LossReport, Outputs
@@ -32,7 +30,7 @@ def value(*, clip: float | None = None) -> Loss:
                     "values at collection for value clipping: got none; keep them or leave clip out"
                 )
             near = batch.extra.values + (outputs.values - batch.extra.values).clamp(-clip, clip)
-            worst = torch.maximum(error, (near - batch.returns).square())
+            worst = error.maximum((near - batch.returns).square())
         terms = {
             "value/squared_error": error,
             "value/mean": outputs.values,
