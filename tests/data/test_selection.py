@@ -12,13 +12,12 @@ from quintain.data.filters import (
     solved_between,
     successful,
     token_hash,
-    trajectories,
     with_variance,
 )
 from quintain.data.mixture import BLOCK, Mixture
 from quintain.data.pairs import all_pairs, best_and_worst
 from quintain.errors import DataError, UsageError
-from quintain.types import Failure, Group, Score, Stop, Trajectory
+from quintain.types import Failure, Group, Score, Stop, Trajectory, scored
 
 Make = Callable[..., Trajectory]
 MakeGroup = Callable[..., Group]
@@ -53,7 +52,7 @@ def test_filters_by_outcome(some: Callable[..., Group]) -> None:
     assert values(successful(groups)) == [[1.0, 0.5]]
     assert values(at_least(groups, 0.75)) == [[1.0]]
     assert values(at_least(groups, 0)) == [[1.0, 0, 0.5], [0, 0]]
-    assert len(trajectories(groups)) == 5
+    assert len(scored(groups)) == 5
 
 
 def test_groups_by_the_share_that_was_solved(some: Callable[..., Group]) -> None:

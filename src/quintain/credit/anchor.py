@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from quintain.credit.discounted import returns_to_go
 from quintain.credit.group import Std, group_relative, normalised
-from quintain.credit.layout import credit_of, scored, turn_rewards
+from quintain.credit.layout import credit_of, turn_rewards
 from quintain.errors import DataError
-from quintain.types import Credit, Group
+from quintain.types import Credit, Group, scored
 
 
 def state_anchored(

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quintain.credit.gae import Critic, final_value, gae, placed_rewards, values_of, with_returns
-from quintain.credit.layout import scored
-from quintain.types import Credit, Group
+from quintain.types import Credit, Group, scored
 
 
 def gae_bilevel(

@@ -11,16 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from quintain.credit.layout import (
-    TokenArrays,
-    checked,
-    credit_of,
-    group_metrics,
-    outcome_of,
-    scored,
-    turn_rewards,
-)
-from quintain.types import Credit, Group, Trajectory
+from quintain.credit.layout import TokenArrays, checked, credit_of, group_metrics, outcome_of, turn_rewards
+from quintain.types import Credit, Group, Trajectory, scored
 
 
 def returns_to_go(rewards: Sequence[float], discount: float) -> list[float]:

@@ -14,17 +14,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from quintain.credit.layout import (
-    TokenArrays,
-    checked,
-    credit_of,
-    group_metrics,
-    outcome_of,
-    scored,
-    turn_rewards,
-)
+from quintain.credit.layout import TokenArrays, checked, credit_of, group_metrics, outcome_of, turn_rewards
 from quintain.errors import DataError
-from quintain.types import Credit, Group, Stop, Trajectory, Turn
+from quintain.types import Credit, Group, Stop, Trajectory, Turn, scored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

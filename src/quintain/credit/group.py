@@ -11,18 +11,9 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from quintain.credit.layout import (
-    by_group,
-    credit_of,
-    group_metrics,
-    is_constant,
-    outcome_of,
-    scored,
-    spread,
-    turn_rewards,
-)
+from quintain.credit.layout import by_group, credit_of, group_metrics, outcome_of, spread, turn_rewards
 from quintain.errors import UsageError, suggestion
-from quintain.types import Credit, Group
+from quintain.types import Credit, Group, is_constant, scored
 
 Std = Literal["unbiased", "biased", "none"]
 
@@ -34,7 +25,7 @@ def normalised(values: Sequence[float], *, std: Std = "unbiased", epsilon: float
     """
     if std not in get_args(Std):
         raise UsageError(f"standard deviation of a group: got {std!r}; {suggestion(std, get_args(Std))}")
-    if len(values) < 2 or is_constant(values):
+    if is_constant(values):
         return [0.0] * len(values)
     array = np.asarray(values, np.float64)
     centred = array - array.mean()

@@ -11,15 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quintain.errors import DataError, InvariantError
-from quintain.types import Credit, Group, Score, Trajectory
+from quintain.types import Credit, Score, Trajectory, is_constant
 
 TokenArrays = Sequence[Sequence[NDArray[np.floating]]]
 """[trajectory][turn] → [tokens sampled in the turn]."""
-
-
-def scored(groups: Sequence[Group]) -> tuple[Trajectory, ...]:
-    """Return the trajectories of `groups` that may be trained on, in order."""
-    return tuple(trajectory for group in groups for trajectory in group.scored)
 
 
 def outcome_of(trajectory: Trajectory) -> float:
@@ -58,12 +53,6 @@ def by_group(trajectories: Sequence[Trajectory]) -> list[list[int]]:
                 f"group {name!r}: got tasks {sorted(tasks)}; give each task its own group id"
             )
     return list(members.values())
-
-
-def is_constant(values: Sequence[float]) -> bool:
-    """Whether `values` are all the same up to rounding (1e-8 of their size, at least 1e-8)."""
-    low, high = min(values), max(values)
-    return high - low <= 1e-8 * max(1.0, abs(low), abs(high))
 
 
 def spread(

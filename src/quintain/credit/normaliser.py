@@ -11,17 +11,9 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from quintain.credit.layout import (
-    by_group,
-    credit_of,
-    group_metrics,
-    is_constant,
-    outcome_of,
-    scored,
-    spread,
-)
+from quintain.credit.layout import by_group, credit_of, group_metrics, outcome_of, spread
 from quintain.errors import UsageError, suggestion
-from quintain.types import Credit, Group
+from quintain.types import Credit, Group, is_constant, scored
 
 Over = Literal["group", "batch", "none"]
 
@@ -51,11 +43,11 @@ def normalised_over(
     numbers = np.array(outcomes, np.float64)
     for indices in members[mean]:
         own = [outcomes[i] for i in indices]
-        flat = len(own) < 2 or is_constant(own)
+        flat = is_constant(own)
         numbers[indices] = 0.0 if flat else np.array(own) - np.mean(own)
     for indices in members[std]:
         own = [outcomes[i] for i in indices]
-        if len(own) < 2 or is_constant(own):
+        if is_constant(own):
             numbers[indices] = 0.0
         else:
             numbers[indices] /= np.std(own, ddof=int(is_unbiased)) + epsilon

@@ -7,8 +7,8 @@ The one rule: a turn reward of 0 does not mean no credit; the outcome reaches ev
 
 from collections.abc import Sequence
 
-from quintain.credit.layout import credit_of, group_metrics, outcome_of, scored, spread
-from quintain.types import Credit, Group
+from quintain.credit.layout import credit_of, group_metrics, outcome_of, spread
+from quintain.types import Credit, Group, scored
 
 
 def outcome_return(groups: Sequence[Group], *, baseline: float = 0.0) -> Credit:

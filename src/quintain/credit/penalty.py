@@ -13,9 +13,9 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from quintain.credit.layout import TokenArrays, checked, outcome_of, scored
+from quintain.credit.layout import TokenArrays, checked, outcome_of
 from quintain.errors import DataError
-from quintain.types import Group, Score, Trajectory
+from quintain.types import Group, Score, Trajectory, scored
 
 
 def kl_rewards(

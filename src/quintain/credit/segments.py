@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from quintain.credit.discounted import returns_to_go
-from quintain.credit.layout import credit_of, group_metrics, outcome_of, scored
+from quintain.credit.layout import credit_of, group_metrics, outcome_of
 from quintain.errors import DataError
-from quintain.types import Credit, Group
+from quintain.types import Credit, Group, scored
 
 
 def segment_scores(rewards: Sequence[float], discount: float = 0.99) -> list[float]:

@@ -8,9 +8,9 @@ turns, from rollouts that began there.
 
 from collections.abc import Sequence
 
-from quintain.credit.layout import credit_of, group_metrics, outcome_of, scored, spread, turn_rewards
+from quintain.credit.layout import credit_of, group_metrics, outcome_of, spread, turn_rewards
 from quintain.errors import DataError
-from quintain.types import Credit, Group, Trajectory
+from quintain.types import Credit, Group, Trajectory, scored
 
 
 def step_value(

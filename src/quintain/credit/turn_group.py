@@ -11,16 +11,8 @@ earlier ones are turn rewards.
 from collections.abc import Sequence
 
 from quintain.credit.group import Std, normalised
-from quintain.credit.layout import (
-    by_group,
-    credit_of,
-    group_metrics,
-    outcome_of,
-    scored,
-    spread,
-    turn_rewards,
-)
-from quintain.types import Credit, Group
+from quintain.credit.layout import by_group, credit_of, group_metrics, outcome_of, spread, turn_rewards
+from quintain.types import Credit, Group, scored
 
 
 def turn_group_relative(

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from quintain.credit.discounted import discounted_return
 from quintain.credit.group import group_relative
-from quintain.credit.layout import TokenArrays, credit_of, is_constant
+from quintain.credit.layout import TokenArrays, credit_of
 from quintain.errors import UsageError, suggestion
-from quintain.types import Credit, Group, Trajectory, Turn
+from quintain.types import Credit, Group, Trajectory, Turn, is_constant
 
 Unit = Literal["token", "turn", "trajectory"]
 Key = Callable[[Trajectory, Turn], str]
@@ -82,7 +82,7 @@ def _units(credit: Credit, keys: Sequence[Sequence[str]], key: str, unit: Unit) 
 
 
 def _statistics(units: Sequence[float]) -> tuple[float, float] | None:
-    if len(units) < 2 or is_constant(units):
+    if is_constant(units):
         return None
     return float(np.mean(units)), float(np.std(units))
 

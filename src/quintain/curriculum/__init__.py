@@ -4,7 +4,7 @@ The one rule: everything here is a pure function of the step (and, for gates, of
 resumed run draws what the first one would have drawn.
 """
 
-from quintain.curriculum.gates import Gated, Record, has_spread, informative, is_open, merged, records_of
+from quintain.curriculum.gates import Gated, Record, is_open, merged, records_of
 from quintain.curriculum.schedules import Stages, linear
 from quintain.curriculum.streams import Curriculum, Fixed, Mixture, TaskSource, Uniform, held_out
 
@@ -17,9 +17,7 @@ __all__ = [
     "Stages",
     "TaskSource",
     "Uniform",
-    "has_spread",
     "held_out",
-    "informative",
     "is_open",
     "linear",
     "merged",

@@ -30,10 +30,7 @@ from quintain.environments.protocol import (
 )
 from quintain.environments.specs import MIXTURE, find_single
 from quintain.errors import EnvironmentFault, UsageError
-from quintain.types import Action, Observation, Split, StepResult, Task, ToolSpec
-
-ALONE = ("agent",)
-"""The seats of an environment that has none."""
+from quintain.types import ALONE, Action, Observation, Split, StepResult, Task, ToolSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,12 +138,12 @@ class Mixture(Environment):
     def seats(self) -> tuple[str, ...]:
         """Return the seats of the task's environment."""
         part = self._acting()
-        return part.seats() if isinstance(part, Seats) else ALONE
+        return part.seats() if isinstance(part, Seats) else (ALONE,)
 
     def seat(self) -> str:
         """Return the seat that acts next."""
         part = self._acting()
-        return part.seat() if isinstance(part, Seats) else ALONE[0]
+        return part.seat() if isinstance(part, Seats) else ALONE
 
     def mistaken_action(self, rng: Random) -> Action:
         """Return a typical mistake where the task's environment knows some, else a random valid action."""

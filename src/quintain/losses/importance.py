@@ -75,8 +75,6 @@ def _apply(
     """Run `loss` with the loss weights of the batch multiplied by the first of `terms`, and log `terms`."""
     outputs, batch = given
     weight = batch.loss_weight * terms["importance/weight"]
-    behaviour = (
-        batch.logprobs if proximal is None else proximal(batch).where(batch.loss_weight > 0, 0.0)
-    )
+    behaviour = batch.logprobs if proximal is None else proximal(batch).where(batch.loss_weight > 0, 0.0)
     report = loss(outputs, replace(batch, loss_weight=weight, logprobs=behaviour.detach()))
     return replace(report, metrics={**report.metrics, **token_means(batch, terms)})

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from quintain.rewards.efficiency import Count, num_calls, scaled, tool_economy
 from quintain.rewards.terms import Term
-from quintain.types import Group, Score, Trajectory
+from quintain.types import Group, Trajectory, scored
 
 
 class FewestCalls:
@@ -22,7 +22,7 @@ class FewestCalls:
         """Take in the right answers among `groups`."""
         for group in groups:
             for trajectory in group.scored:
-                if isinstance(trajectory.outcome, Score) and trajectory.outcome.is_success:
+                if trajectory.is_success:
                     name, num = trajectory.task.id, self.count(trajectory)
                     self.known[name] = min(num, self.known.get(name, num))
 
@@ -38,6 +38,5 @@ class FewestCalls:
 
 def productivity(groups: Sequence[Group], count: Count = num_calls) -> float:
     """Return right answers per call over all scored episodes of `groups`; the right answers where no call was made."""
-    scored = [t for group in groups for t in group.scored]
-    right = sum(isinstance(t.outcome, Score) and t.outcome.is_success for t in scored)
-    return right / max(sum(count(t) for t in scored), 1)
+    episodes = scored(groups)
+    return sum(t.is_success for t in episodes) / max(sum(count(t) for t in episodes), 1)

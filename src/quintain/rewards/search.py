@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from quintain.errors import UsageError
 from quintain.rewards.terms import Term
-from quintain.types import Score, Trajectory
+from quintain.types import Trajectory
 
 
 def repetition(token_ids: Sequence[int], width: int = 4) -> float:
@@ -53,8 +53,7 @@ def turn_shaped_success(weight: float = 1.0) -> Term:
     """Return the term "shaped": `turn_shaped` of the outcome, on the last turn."""
 
     def measure(trajectory: Trajectory) -> float:
-        is_right = isinstance(trajectory.outcome, Score) and trajectory.outcome.is_success
-        return turn_shaped(is_right, len(trajectory.turns))
+        return turn_shaped(trajectory.is_success, len(trajectory.turns))
 
     return Term(name="shaped", measure=measure, weight=weight)
 

@@ -16,6 +16,7 @@ from quintain.environments.boundary import checked_instructions, checked_tools
 from quintain.environments.protocol import Environment, Legal, Seats, StateKey, advance, begin
 from quintain.errors import EnvironmentFault, InvariantError
 from quintain.types import (
+    ALONE,
     Action,
     Completion,
     Failure,
@@ -30,7 +31,6 @@ from quintain.types import (
     as_content,
 )
 
-ALONE = "agent"
 """The seat of an environment that knows of no seats."""
 MOST_THOUGHTS = 64
 """Turns in which a harness may do nothing for each one in which it acts."""

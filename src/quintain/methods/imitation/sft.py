@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quintain.data.filters import has_succeeded
 from quintain.data.samples import imitation_samples
 from quintain.errors import ConfigError, DataError
 from quintain.losses.imitation import imitation
@@ -52,7 +51,7 @@ def train(config: Config, run: Run) -> None:
     """Train until `config.steps`, continuing where `run` was left."""
     with opened(config, run, has_warm_up=False) as work:
         shown = work.demonstrations()[: config.examples]
-        kept = [trajectory for trajectory in shown if config.failures or has_succeeded(trajectory)]
+        kept = [trajectory for trajectory in shown if config.failures or trajectory.is_success]
         if not kept:
             raise DataError(
                 f"imitating {config.demonstrations} demonstrations: got none that solved its task; "

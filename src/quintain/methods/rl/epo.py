@@ -21,8 +21,9 @@ from quintain.methods.loops.on_policy import train as train_by
 from quintain.methods.rl.parts.collecting import grouped
 from quintain.methods.rl.parts.ranges import RangedJob
 from quintain.methods.rl.parts.updating import Plan, policy_update
+from quintain.rewards.conduct import new_states
 from quintain.store.run import Run
-from quintain.types import Group, Score, Trajectory
+from quintain.types import Group, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,20 +62,16 @@ def method(config: Config) -> Method:
 
 def key_turns(trajectory: Trajectory) -> list[float]:
     """Return 1 for the turns of a successful episode that were carried out and led to a new state, and for the last."""
-    if not isinstance(trajectory.outcome, Score) or not trajectory.outcome.is_success:
+    if not trajectory.is_success:
         return [0.0] * len(trajectory.turns)
-    keys = [turn.state_key for turn in trajectory.turns]
-    inner = [
-        float(turn.is_valid and keys[place + 1] not in keys[: place + 1])
-        for place, turn in enumerate(trajectory.turns[:-1])
-    ]
-    return [*inner, 1.0] if trajectory.turns else []
+    pairs = zip(trajectory.turns, new_states(trajectory), strict=True)
+    inner = [float(turn.is_valid and is_new) for turn, is_new in pairs]
+    return [*inner[:-1], 1.0] if trajectory.turns else []
 
 
 def success_alone(trajectory: Trajectory) -> list[float]:
     """Return a reward of 1 on the last turn of a successful episode: undiscounted, every turn has score 1."""
-    is_success = isinstance(trajectory.outcome, Score) and trajectory.outcome.is_success
-    return [*[0.0] * (len(trajectory.turns) - 1), float(is_success)] if trajectory.turns else []
+    return [*[0.0] * (len(trajectory.turns) - 1), float(trajectory.is_success)] if trajectory.turns else []
 
 
 def train(config: Config, run: Run) -> None:

@@ -10,13 +10,13 @@ A step in which nothing succeeded takes no optimizer step.
 
 from dataclasses import dataclass
 
-from quintain.data.filters import successful, trajectories
+from quintain.data.filters import successful
 from quintain.data.samples import imitation_samples
 from quintain.losses.imitation import imitation
 from quintain.store.run import Run
 from quintain.training.job import Job
 from quintain.training.work import opened
-from quintain.types import Group, Trajectory
+from quintain.types import Group, Trajectory, scored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,5 @@ def train(config: Config, run: Run) -> None:
 
 def accepted(group: Group, keep: int) -> list[Trajectory]:
     """Return at most `keep` different successful trajectories of `group`, shortest first."""
-    different = {
-        tuple(turn.completion.token_ids for turn in t.turns): t for t in trajectories(successful([group]))
-    }
+    different = {tuple(turn.completion.token_ids for turn in t.turns): t for t in scored(successful([group]))}
     return sorted(different.values(), key=lambda t: (len(t.turns), t.index))[:keep]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from quintain.credit.layout import outcome_of
-from quintain.types import Credit, Group, Score
+from quintain.types import Credit, Group
 
 
 def by_task(groups: Sequence[Group], credit: Credit) -> dict[str, float]:
@@ -31,7 +31,7 @@ def by_task(groups: Sequence[Group], credit: Credit) -> dict[str, float]:
         if not scored:
             continue
         outcomes = [outcome_of(t) for t in scored]
-        wins = [isinstance(t.outcome, Score) and t.outcome.is_success for t in scored]
+        wins = [t.is_success for t in scored]
         metrics |= {
             f"task/{kind}/success": float(np.mean(wins)),
             f"task/{kind}/reward": float(np.mean(outcomes)),

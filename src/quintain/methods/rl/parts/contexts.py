@@ -6,14 +6,13 @@ is trained on. The one rule: the environment is not asked what the action did; w
 action alone.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
-from quintain.data.filters import has_succeeded
-from quintain.data.samples import since_segment
+from quintain.data.samples import whole_prompt
 from quintain.errors import DataError
 from quintain.methods.rl.parts.gold import Gold, calls_of
 from quintain.rewards.terms import Measure
@@ -87,7 +86,7 @@ def is_kept(episode: Trajectory, number: int, right: Action, keep: Keep) -> bool
     It is sound where the teacher did what is `right`.
     """
     is_sound = keep == "outcome" or agreement(episode.turns[number].action, right) == 1
-    has_won = keep == "process" or has_succeeded(episode)
+    has_won = keep == "process" or episode.is_success
     return keep == "all" or (is_sound and has_won)
 
 
@@ -103,9 +102,5 @@ def single(trajectory: Trajectory, number: int) -> Trajectory:
     if len(trajectory.turns) <= number:
         return trajectory
     turn: Turn = trajectory.turns[number]
-    before: Sequence[Turn] = (
-        () if turn.starts_segment else since_segment(trajectory.turns[:number], turn.speaker)
-    )
-    stream = [i for t in before for i in (*t.prompt_ids, *t.completion.token_ids)]
-    whole = replace(turn, prompt_ids=(*stream, *turn.prompt_ids), starts_segment=True)
+    whole = replace(turn, prompt_ids=whole_prompt(trajectory.turns[:number], turn), starts_segment=True)
     return replace(trajectory, turns=(whole,))

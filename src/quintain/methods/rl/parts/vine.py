@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from quintain.credit.layout import outcome_of, scored
+from quintain.credit.layout import outcome_of
 from quintain.credit.step_value import return_from, step_value
 from quintain.losses.policy import clipped
 from quintain.methods.loops.method import Method, Needs
@@ -23,7 +23,7 @@ from quintain.methods.rl.parts.updating import Plan, policy_update
 from quintain.rollout.replay import every_turn
 from quintain.store.run import Run
 from quintain.training.work import Work
-from quintain.types import Group, derive_seed
+from quintain.types import Group, derive_seed, scored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
