@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quintain.agents.catalog import AUTO
-from quintain.curriculum.streams import Uniform, held_out
+from quintain.curriculum.streams import TaskStream, draw_held_out
 from quintain.dashboard.curve import learning_curve_png, terminal_curve
 from quintain.dashboard.report import write_report
 from quintain.engines.local import Local
-from quintain.environments.boundary import asked, tasks_of
+from quintain.environments.boundary import ask, tasks_of
 from quintain.environments.catalog import EnvironmentSpec, is_importing
 from quintain.environments.protocol import Environment, Expert
-from quintain.environments.rehearsal import ready
+from quintain.environments.rehearsal import find_ready
 from quintain.errors import ModelError, UsageError
 from quintain.eval.evaluate import Evaluation
 from quintain.eval.evaluate import evaluate as evaluated
@@ -100,9 +100,9 @@ def train(
 
 def check_parts(job: Job) -> None:
     """Raise the error of an environment that does not work, or of a model that is not there."""
-    ready(job.environment, for_training=True)
+    find_ready(job.environment, for_training=True)
     if job.eval_environment:
-        ready(job.eval_environment)
+        find_ready(job.eval_environment)
     if new_model(job.model) is None:
         check_folder(find_folder(job.model), job.model)
 
@@ -137,14 +137,14 @@ def evaluate(
 ) -> tuple[Evaluation, list[Trajectory]]:
     """Return what `episodes` held-out tasks say of a model folder, a hub id or a run, and the episodes."""
     spec = environment if environment is not None else environment_of(target)
-    make_environment = ready(spec)
+    make_environment = find_ready(spec)
     loaded = policy_of(target)
     agent = harness(loaded.tokenizer, make_environment, temperature=temperature, agent=harness_of(target))
     with progressing("evaluation", episodes) as display:
         rollout = Rollout(agent, make_environment, Local(loaded.model))
         with closing(rollout):
             groups = rollout.groups(
-                held_out(tasks_of(make_environment), episodes),
+                draw_held_out(tasks_of(make_environment), episodes),
                 size=1,
                 seed=derive_seed("evaluation", seed),
                 on_episode=lambda _: display.advance(),
@@ -164,7 +164,7 @@ def collect(
     """Return episodes of the expert, of random valid actions or of a model, and their tokenizer."""
     if split not in ("train", "eval"):
         raise UsageError(f"split: got {split!r}; choose train or eval")
-    make_environment = ready(environment, for_training=split == "train")
+    make_environment = find_ready(environment, for_training=split == "train")
     if agent == "expert":
         require_expert(make_environment)
     loaded = None if agent in TEACHERS else policy_of(agent)
@@ -175,7 +175,7 @@ def collect(
         None if loaded is None else Local(loaded.model),
         limits=Limits(max_failure_share=0.5),
     )
-    tasks = Uniform(tasks_of(make_environment), "eval" if split == "eval" else "train").draw(0, episodes)
+    tasks = TaskStream(tasks_of(make_environment), "eval" if split == "eval" else "train").draw(0, episodes)
     chosen = derive_seed("collect", seed)
     with progressing("collecting", episodes) as display, closing(rollout):
         if loaded is not None:
@@ -189,7 +189,7 @@ def collect(
 
 def require_expert(make_environment: EnvironmentSpec) -> None:
     """Raise a `UsageError` if the environment has no expert."""
-    if not asked(make_environment, lambda environment: isinstance(environment, Expert)):
+    if not ask(make_environment, lambda environment: isinstance(environment, Expert)):
         raise UsageError(
             f"agent: got 'expert', but {make_environment.spec} has no expert_action; take random or a model"
         )

@@ -8,9 +8,8 @@ import pytest
 from quintain.adapters.crafter import expert as crafter_expert
 from quintain.adapters.crafter.environment import Crafter, name_of, nearest
 from quintain.environments.baselines import expert, play, random_policy
-from quintain.environments.probes import PROBES
+from quintain.environments.probes import PROBES, Subject
 from quintain.environments.protocol import Expert, advance, begin
-from quintain.environments.subject import Subject
 from quintain.errors import EnvironmentFault, MissingExtra, UsageError
 from quintain.types import Action
 

@@ -14,7 +14,7 @@ from quintain.errors import EnvironmentFault
 from quintain.rewards import terms
 from quintain.rewards.terms import Term
 from quintain.safety import sandbox
-from quintain.safety.isolation import interpreter
+from quintain.safety.isolation import find_interpreter
 from quintain.types import Action, Failure, Score, StepResult, Task
 from quintain.worlds.repo.box import RepoBox
 from quintain.worlds.repo.game import Repo
@@ -146,7 +146,7 @@ def by_exit(scene: Scene) -> None:
     """Believe the exit code of a process that the agent's code runs in."""
 
     def graded(world: Repo) -> float:
-        found = sandbox.run([interpreter()[0], "-B", "-c", RUNNER], dict(world.snapshot()[1]), LONG)
+        found = sandbox.run([find_interpreter()[0], "-B", "-c", RUNNER], dict(world.snapshot()[1]), LONG)
         return float(found.exit_code == 0)
 
     scene.patch.setattr(Repo, "_graded", graded)

@@ -95,7 +95,7 @@ def test_step_values_are_turn_estimates_without_a_trace(trajectory: Make, group:
     groups = [group(trajectory([0.5, 0, 1]))]
     values = [0.1, 0.7, 0.4]
     critic = Critic(values=[[np.full(2, v) for v in values]])
-    expected = gae_turns(groups, critic, decay=0.0)
+    expected = gae_turns(groups, critic, gae_lambda=0.0)
     found = step_value(groups, [values])
     for mine, theirs in zip(found.advantages[0], expected.advantages[0], strict=True):
         assert mine.tolist() == pytest.approx(theirs.tolist())

@@ -28,12 +28,12 @@ LAND = Land(
 )
 
 
-def world_at_start(land: Land = LAND, **knobs: Any) -> Craft:
-    world = Craft(**knobs)
+def world_at_start(land: Land = LAND, **options: Any) -> Craft:
+    world = Craft(**options)
     begin(world, world.task("train", 0))
     start = tuple((place, things) for place, things in land.contents)
     none = frozenset[str]()
-    food = knobs.get("hunger", 0)
+    food = options.get("hunger", 0)
     world.restore((land, "forest", start, (), frozenset(), none, frozenset({"forest", "cave"}), (food, 0, 0)))
     return world
 
@@ -146,15 +146,15 @@ def test_a_land_without_a_map_is_explored() -> None:
 
 
 @pytest.mark.parametrize(
-    "knobs",
+    "options",
     [
         {},
         {"depth": 5, "recipes": "drawn", "capacity": 9, "spare": 3},
         {"depth": 5, "goal": "everything", "hunger": 8, "has_map": False, "reward": "dense"},
     ],
 )
-def test_the_expert_solves_fifty_tasks(knobs: dict[str, Any]) -> None:
-    world = Craft(**knobs)
+def test_the_expert_solves_fifty_tasks(options: dict[str, Any]) -> None:
+    world = Craft(**options)
     for index in range(50):
         episode = play(world, world.task("train", index), expert)
         assert episode.is_success and episode.total == pytest.approx(1.0)
@@ -217,11 +217,11 @@ def test_a_snapshot_continues_alike() -> None:
 
 
 @pytest.mark.parametrize(
-    "knobs", [{"depth": 0}, {"depth": 6}, {"places": 1}, {"places": 7}, {"spare": -1}, {"capacity": 8}]
+    "options", [{"depth": 0}, {"depth": 6}, {"places": 1}, {"places": 7}, {"spare": -1}, {"capacity": 8}]
 )
-def test_impossible_knobs_are_refused(knobs: dict[str, Any]) -> None:
-    [(name, value)] = knobs.items()
+def test_impossible_options_are_refused(options: dict[str, Any]) -> None:
+    [(name, value)] = options.items()
     with pytest.raises(UsageError, match=f"{name}={value}"):
-        Craft(**knobs)
+        Craft(**options)
     with pytest.raises(UsageError, match="hunger=5"):
         Craft(hunger=5)

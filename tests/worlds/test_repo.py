@@ -9,7 +9,7 @@ from quintain.environments.baselines import expert, play
 from quintain.environments.noisy import noisy
 from quintain.environments.protocol import advance, begin, tool_action
 from quintain.errors import SandboxError, UsageError
-from quintain.safety.isolation import fault
+from quintain.safety.isolation import find_fault
 from quintain.types import Action, StepResult, ToolCall
 from quintain.worlds.repo import box as repo_box
 from quintain.worlds.repo.box import RepoBox, is_right, report, sandboxed
@@ -25,7 +25,7 @@ from quintain.worlds.repo.plan import (
 )
 from quintain.worlds.repo.template import Piece, drawn, drawn_cases, lines_of
 
-pytestmark = pytest.mark.skipif(bool(fault()), reason=fault())
+pytestmark = pytest.mark.skipif(bool(find_fault()), reason=find_fault())
 PIECE = Piece(
     template="price", name="total", arguments=("count", "each"), constants=(("k", 5), ("cut", 2)), bug=1
 )
@@ -303,8 +303,8 @@ def test_without_a_sandbox_there_is_no_world(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(
-    "knobs", [{"modules": 0}, {"functions": 0}, {"bugs": 3}, {"noise": -1}, {"functions": 99}]
+    "options", [{"modules": 0}, {"functions": 0}, {"bugs": 3}, {"noise": -1}, {"functions": 99}]
 )
-def test_impossible_knobs(knobs: dict[str, int]) -> None:
+def test_impossible_options(options: dict[str, int]) -> None:
     with pytest.raises(UsageError, match="repo: got "):
-        Repo(**knobs)  # pyright: ignore[reportArgumentType]
+        Repo(**options)  # pyright: ignore[reportArgumentType]

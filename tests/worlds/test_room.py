@@ -21,8 +21,8 @@ GOOD = '[["bed", 0, 0], ["desk", 2, 0], ["lamp", 2, 1]]'
 ONE_PAIR = '[["bed", 0, 0], ["desk", 2, 0], ["lamp", 0, 0]]'
 
 
-def world_of(room: Room = ROOM, kind: type[BoxRoom] = BoxRoom, **knobs: Any) -> BoxRoom:
-    world = kind(**knobs)
+def world_of(room: Room = ROOM, kind: type[BoxRoom] = BoxRoom, **options: Any) -> BoxRoom:
+    world = kind(**options)
     world.restore(Sheet(room=room))
     return world
 
@@ -102,8 +102,8 @@ def test_to_be_right_at_once_is_worth_most() -> None:
         assert values == sorted(values, reverse=True) and len(set(values)) == 3
 
 
-def play_texts(*texts: str, **knobs: Any) -> list[float]:
-    return [result.reward for result in act(world_of(**knobs), *texts)]
+def play_texts(*texts: str, **options: Any) -> list[float]:
+    return [result.reward for result in act(world_of(**options), *texts)]
 
 
 def test_gains_add_up_to_the_best_attempt() -> None:
@@ -192,7 +192,7 @@ def test_a_judge_that_fails_is_a_failure_and_no_number(broken: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "knobs",
+    "options",
     [
         {},
         {"width": 4, "things": 2},
@@ -201,8 +201,8 @@ def test_a_judge_that_fails_is_a_failure_and_no_number(broken: object) -> None:
         {"width": 12, "depth": 9, "things": 8, "largest": 4, "walls": 8},
     ],
 )
-def test_the_expert_is_right_at_once(knobs: dict[str, Any]) -> None:
-    world = BoxRoom(**knobs)
+def test_the_expert_is_right_at_once(options: dict[str, Any]) -> None:
+    world = BoxRoom(**options)
     for index in range(40):
         episode = play(world, world.task("train", index), expert)
         assert episode.is_success and len(episode.rewards) == 1
@@ -315,7 +315,7 @@ def test_what_the_agent_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("knobs", "said"),
+    ("options", "said"),
     [
         ({"width": 1}, "width=1"),
         ({"depth": 21}, "depth=21"),
@@ -333,6 +333,6 @@ def test_what_the_agent_is_told() -> None:
         ({"things": 2, "names": 2, "largest": 1}, "got 2 different rooms"),
     ],
 )
-def test_impossible_knobs_are_refused(knobs: dict[str, Any], said: str) -> None:
+def test_impossible_options_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        BoxRoom(**knobs)
+        BoxRoom(**options)

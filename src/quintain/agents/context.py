@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from quintain.agents.deliberation import Deliberation, Words, said, with_words
+from quintain.agents.deliberation import Deliberation, Words, describe_action, with_words
 from quintain.agents.protocol import Agent, Brief, Deliberates, Prompt
 from quintain.errors import UsageError
 from quintain.text.chat import Chat
@@ -172,7 +172,7 @@ class SummarySession(Deliberation):
         action = self._inner_read(completion)
         if self._next is None:
             self._since += 1
-            self._done.append(f"{' '.join(as_text(self._seen[0]).split())} > {said(action)}")
+            self._done.append(f"{' '.join(as_text(self._seen[0]).split())} > {describe_action(action)}")
         return action
 
     def write(self, action: Action) -> tuple[int, ...]:
@@ -226,7 +226,7 @@ class MemorySession(Deliberation):
             return Action(text=self.memory)
         action = self._inner_read(completion)
         if self._next is None:
-            self._last = said(action)
+            self._last = describe_action(action)
         return action
 
     def write(self, action: Action) -> tuple[int, ...]:

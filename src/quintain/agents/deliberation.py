@@ -101,7 +101,7 @@ def with_words(observation: Observation, words: str) -> Observation:
     return (*as_content(observation), Text(text=f"\n\n{words}"))
 
 
-def said(action: Action) -> str:
+def describe_action(action: Action) -> str:
     """Return `action` in a few words: its text, or its calls as ``name[arguments]``."""
     if not action.tool_calls:
         return action.text

@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from quintain.agents.deliberation import Deliberation, Words, said, with_words
+from quintain.agents.deliberation import Deliberation, Words, describe_action, with_words
 from quintain.agents.harness import system_text
 from quintain.agents.protocol import Agent, Brief, Prompt
 from quintain.text.chat import Chat
@@ -52,7 +52,7 @@ class Plan:
         return "\n".join(lines)
 
 
-def edited(plan: Plan, text: str) -> Plan:
+def edit(plan: Plan, text: str) -> Plan:
     """Return `plan` after what `text` says, whatever that is.
 
     Numbered lines are a new plan in the place of the steps that are not done. Without them, lines ``done N``,
@@ -140,7 +140,7 @@ class PlanSession(Deliberation):
         if self._is_planning:
             self._is_planning = False
             text = self._words.read(completion)
-            self.plan = edited(self.plan, text)
+            self.plan = edit(self.plan, text)
             self._since = 0
             self._reopen(f"Plan:\n{self.plan.text}")
             self._next = self._inner.observe(*self._seen)
@@ -148,14 +148,14 @@ class PlanSession(Deliberation):
         action = self._inner_read(completion)
         if self._next is None:
             self._since += 1
-            self._done.append(said(action))
+            self._done.append(describe_action(action))
         return action
 
     def write(self, action: Action) -> tuple[int, ...]:
         """See `Session.write`; a demonstration plans the next action, and keeps what is planned before it."""
         if not self._is_planning:
             return self._inner.write(action)
-        return self._words.write(f"1. {said(action)}")
+        return self._words.write(f"1. {describe_action(action)}")
 
 
 def planner_text(plan: Plan, done: Sequence[str]) -> str:

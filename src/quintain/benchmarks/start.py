@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from quintain.curriculum.streams import Uniform
+from quintain.curriculum.streams import TaskStream
 from quintain.data.pack import micro_batches
 from quintain.data.samples import imitation_samples
 from quintain.engines.local import Local
@@ -47,7 +47,7 @@ def imitated(job: Job, run: Run, display: Display, *, enough: float) -> float:
     agent = harness(tokenizer, make_environment, temperature=job.temperature, agent=job.agent)
     engine = Local(model)
     rollout = Rollout(agent, make_environment, engine)
-    tasks = Uniform(tasks_of(make_environment)).draw(0, NUM_PROBED)
+    tasks = TaskStream(tasks_of(make_environment)).draw(0, NUM_PROBED)
     per_epoch = max(1, round(len(samples) / DEMONSTRATIONS_PER_UPDATE))
     probes, found = probed_after(job.imitation_epochs * per_epoch), 0.0
     display.phase("warm-up", job.imitation_epochs * per_epoch)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from quintain.agents.catalog import AUTO
-from quintain.curriculum.streams import held_out
+from quintain.curriculum.streams import draw_held_out
 from quintain.engines.local import Local
 from quintain.environments.baselines import expert, play
 from quintain.environments.boundary import tasks_of
@@ -199,7 +199,7 @@ def check_same(world: World, seed: int, root: Path, overrides: Mapping[str, Any]
 def compared(config: sft.Config, folder: Path) -> Imitated:
     """Return how the policy of the finished run in `folder` and the expert do on the same held-out tasks."""
     make_environment = find(config.environment)
-    tasks = held_out(tasks_of(make_environment), EPISODES)
+    tasks = draw_held_out(tasks_of(make_environment), EPISODES)
     loaded = load(str(folder / MODEL))
     # An expert does not sample either.
     agent = harness(loaded.tokenizer, make_environment, temperature=0.0, agent=config.agent)

@@ -10,7 +10,7 @@ more. The one rule: states are keyed by task *and* state; equal observations of 
 from collections.abc import Sequence
 
 from quintain.credit.discounted import returns_to_go
-from quintain.credit.group import Std, group_relative, normalised
+from quintain.credit.group import Std, group_relative, normalise
 from quintain.credit.layout import credit_of, turn_rewards
 from quintain.errors import DataError
 from quintain.types import Credit, Group, scored
@@ -43,7 +43,7 @@ def state_anchored(
     to_go = [returns_to_go(turn_rewards(trajectory), discount) for trajectory in trajectories]
     steps = [[0.0] * len(trajectory.turns) for trajectory in trajectories]
     for where in places.values():
-        values = normalised([to_go[i][k] for i, k in where], std=std, epsilon=epsilon)
+        values = normalise([to_go[i][k] for i, k in where], std=std, epsilon=epsilon)
         for (index, number), value in zip(where, values, strict=True):
             steps[index][number] = value
     advantages = [

@@ -23,7 +23,7 @@ def gae_bilevel(
     *,
     discount: float = 1.0,
     turn_discount: float = 0.95,
-    decay: float = 1.0,
+    gae_lambda: float = 1.0,
 ) -> Credit:
     """Estimate over turn ends with gamma_h = `turn_discount`, then over the tokens of each turn with gamma =
     `discount`.
@@ -45,18 +45,22 @@ def gae_bilevel(
             [rewards[k] for k in acting],
             ends,
             discounts=[turn_discount] * len(acting),
-            decay=decay,
+            gae_lambda=gae_lambda,
             final=final_value(critic, index, trajectory),
         )
         targets = {k: a + v for k, a, v in zip(acting, high, ends, strict=True)}
         advantages.append(
-            [_inside(array, targets.get(k, 0.0), discount, decay) for k, array in enumerate(arrays)]
+            [_inside(array, targets.get(k, 0.0), discount, gae_lambda) for k, array in enumerate(arrays)]
         )
     return with_returns(trajectories, advantages, values)
 
 
-def _inside(values: NDArray[np.float64], target: float, discount: float, decay: float) -> NDArray[np.float64]:
+def _inside(
+    values: NDArray[np.float64], target: float, discount: float, gae_lambda: float
+) -> NDArray[np.float64]:
     if not len(values):
         return values
     rewards = [0.0] * (len(values) - 1) + [target]
-    return np.array(gae(rewards, values.tolist(), discounts=[discount] * len(values), decay=decay, final=0.0))
+    return np.array(
+        gae(rewards, values.tolist(), discounts=[discount] * len(values), gae_lambda=gae_lambda, final=0.0)
+    )

@@ -59,7 +59,7 @@ class Contributions:
         """Return one row of features for each turn, [turns, size]; the first turn is marked as such."""
         rows = np.zeros((len(trajectory.turns), self.size))
         for number, turn in enumerate(trajectory.turns):
-            places = [self._place(key) for key in keys(turn, is_first=number == 0)]
+            places = [self._place(key) for key in describe_turn(turn, is_first=number == 0)]
             np.add.at(rows[number], places, 1 / len(places) ** 0.5)
         return rows
 
@@ -70,7 +70,7 @@ class Contributions:
         return self._places[key]
 
 
-def keys(turn: Turn, *, is_first: bool) -> list[object]:
+def describe_turn(turn: Turn, *, is_first: bool) -> list[object]:
     """Return what a turn is described by: its action, its validity, tokens of its observation, and the pairs.
 
     Of the first turn's prompt only the end is looked at, as of every other's: its instructions say nothing.

@@ -11,7 +11,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from quintain.credit.layout import TokenArrays, checked, credit_of, group_metrics, outcome_of, turn_rewards
+from quintain.credit.layout import (
+    TokenArrays,
+    check_arrays,
+    credit_of,
+    group_metrics,
+    outcome_of,
+    turn_rewards,
+)
 from quintain.types import Credit, Group, Trajectory, scored
 
 
@@ -34,7 +41,7 @@ def discounted_return(
     trajectories in order; they are not discounted within a turn.
     """
     trajectories = scored(groups)
-    extra = None if token_rewards is None else checked(trajectories, token_rewards, "token rewards")
+    extra = None if token_rewards is None else check_arrays(trajectories, token_rewards, "token rewards")
     advantages = [
         _to_go(trajectory, discount, None if extra is None else extra[index])
         for index, trajectory in enumerate(trajectories)

@@ -55,7 +55,7 @@ def by_group(trajectories: Sequence[Trajectory]) -> list[list[int]]:
     return list(members.values())
 
 
-def spread(
+def repeat_over_tokens(
     trajectories: Sequence[Trajectory], per_turn: Iterable[Sequence[float]]
 ) -> list[list[NDArray[np.float64]]]:
     """Return one array per turn that repeats the turn's number over the tokens sampled in it."""
@@ -68,7 +68,7 @@ def spread(
     ]
 
 
-def checked(trajectories: Sequence[Trajectory], arrays: TokenArrays, name: str) -> TokenArrays:
+def check_arrays(trajectories: Sequence[Trajectory], arrays: TokenArrays, name: str) -> TokenArrays:
     """Return `arrays` if they fit the sampled tokens of `trajectories`, else raise `DataError`."""
     want = [[len(turn.completion.token_ids) for turn in trajectory.turns] for trajectory in trajectories]
     got = [[len(array) for array in turns] for turns in arrays]

@@ -11,14 +11,14 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from quintain.credit.layout import by_group, credit_of, group_metrics, outcome_of, spread
+from quintain.credit.layout import by_group, credit_of, group_metrics, outcome_of, repeat_over_tokens
 from quintain.errors import UsageError, suggestion
 from quintain.types import Credit, Group, is_constant, scored
 
 Over = Literal["group", "batch", "none"]
 
 
-def normalised_over(
+def normalise_over(
     groups: Sequence[Group],
     *,
     mean: Over = "group",
@@ -53,4 +53,4 @@ def normalised_over(
             numbers[indices] /= np.std(own, ddof=int(is_unbiased)) + epsilon
     per_turn = [[float(x)] * len(t.turns) for x, t in zip(numbers, trajectories, strict=True)]
     metrics = group_metrics(trajectories, outcome_of)
-    return credit_of(trajectories, spread(trajectories, per_turn), metrics=metrics)
+    return credit_of(trajectories, repeat_over_tokens(trajectories, per_turn), metrics=metrics)

@@ -7,7 +7,7 @@ The one rule: a turn reward of 0 does not mean no credit; the outcome reaches ev
 
 from collections.abc import Sequence
 
-from quintain.credit.layout import credit_of, group_metrics, outcome_of, spread
+from quintain.credit.layout import credit_of, group_metrics, outcome_of, repeat_over_tokens
 from quintain.types import Credit, Group, scored
 
 
@@ -19,5 +19,7 @@ def outcome_return(groups: Sequence[Group], *, baseline: float = 0.0) -> Credit:
     trajectories = scored(groups)
     per_turn = [[outcome_of(trajectory) - baseline] * len(trajectory.turns) for trajectory in trajectories]
     return credit_of(
-        trajectories, spread(trajectories, per_turn), metrics=group_metrics(trajectories, outcome_of)
+        trajectories,
+        repeat_over_tokens(trajectories, per_turn),
+        metrics=group_metrics(trajectories, outcome_of),
     )

@@ -13,7 +13,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from quintain.credit.layout import TokenArrays, checked, outcome_of
+from quintain.credit.layout import TokenArrays, check_arrays, outcome_of
 from quintain.errors import DataError
 from quintain.types import Group, Score, Trajectory, scored
 
@@ -26,7 +26,7 @@ def kl_rewards(
     Give the result as `token_rewards`. Raises `DataError` for trajectories without log-probs.
     """
     trajectories = scored(groups)
-    reference = checked(trajectories, reference_logprobs, "reference log-probs")
+    reference = check_arrays(trajectories, reference_logprobs, "reference log-probs")
     result: list[list[NDArray[np.float64]]] = []
     for trajectory, arrays in zip(trajectories, reference, strict=True):
         if any(len(turn.completion.logprobs) != len(turn.completion.token_ids) for turn in trajectory.turns):
@@ -38,7 +38,7 @@ def kl_rewards(
     return result
 
 
-def less_kl(groups: Sequence[Group], token_rewards: TokenArrays) -> list[Group]:
+def add_token_rewards(groups: Sequence[Group], token_rewards: TokenArrays) -> list[Group]:
     """Return `groups` with what `token_rewards` add up to in an episode added to its outcome, and turn by turn.
 
     That is the KL of the whole episode as part of its reward (RLOO, arXiv 2402.14740); a turn's share is added to
@@ -46,7 +46,7 @@ def less_kl(groups: Sequence[Group], token_rewards: TokenArrays) -> list[Group]:
     trajectories, in order.
     """
     trajectories = scored(groups)
-    own = checked(trajectories, token_rewards, "token rewards")
+    own = check_arrays(trajectories, token_rewards, "token rewards")
     extra = {
         id(t): [float(array.sum()) for array in turns] for t, turns in zip(trajectories, own, strict=True)
     }

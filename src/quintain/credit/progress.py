@@ -15,7 +15,7 @@ from quintain.errors import DataError
 from quintain.types import Group, Trajectory
 
 
-def completed(contributions: Sequence[float], outcome: float) -> list[float]:
+def complete(contributions: Sequence[float], outcome: float) -> list[float]:
     """Return `contributions` plus an equal share each of what they miss of `outcome`.
 
     Example: .2, .5 for outcome 1 → .35, .65.
@@ -45,7 +45,7 @@ def progress_rewards(
             raise DataError(
                 f"contributions to {trajectory.task.id}: got {len(own)}; give one to each of {num} turns"
             )
-        shares = completed(own, outcome_of(trajectory))
+        shares = complete(own, outcome_of(trajectory))
         turns = tuple(
             replace(turn, reward=alpha * share + beta * turn.is_valid)
             for turn, share in zip(trajectory.turns, shares, strict=True)

@@ -8,7 +8,7 @@ turns, from rollouts that began there.
 
 from collections.abc import Sequence
 
-from quintain.credit.layout import credit_of, group_metrics, outcome_of, spread, turn_rewards
+from quintain.credit.layout import credit_of, group_metrics, outcome_of, repeat_over_tokens, turn_rewards
 from quintain.errors import DataError
 from quintain.types import Credit, Group, Trajectory, scored
 
@@ -36,7 +36,7 @@ def step_value(
         rewards = turn_rewards(trajectory)
         per_turn.append([r + discount * a - v for r, a, v in zip(rewards, after, own, strict=True)])
     metrics = group_metrics(trajectories, outcome_of)
-    return credit_of(trajectories, spread(trajectories, per_turn), metrics=metrics)
+    return credit_of(trajectories, repeat_over_tokens(trajectories, per_turn), metrics=metrics)
 
 
 def return_from(trajectory: Trajectory, turn: int, discount: float = 1.0) -> float:

@@ -30,7 +30,7 @@ def records_of(groups: Iterable[Group]) -> dict[str, Record]:
     return {name: Record(num=len(won), num_success=sum(won)) for name, won in wins.items()}
 
 
-def merged(first: Mapping[str, Record], second: Mapping[str, Record]) -> dict[str, Record]:
+def merge(first: Mapping[str, Record], second: Mapping[str, Record]) -> dict[str, Record]:
     """Return the sums of two sets of records, task by task."""
     total = dict(first)
     for name, record in second.items():

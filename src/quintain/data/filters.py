@@ -63,10 +63,10 @@ def solved_between(groups: Sequence[Group], low: float, high: float) -> list[Gro
     """
     if not 0 <= low <= high <= 1:
         raise UsageError(f"solved shares to keep: got {low} to {high}; give 0 <= low <= high <= 1")
-    return [group for group in groups if group.scored and low <= _solved(group) <= high]
+    return [group for group in groups if group.scored and low <= _solved_share(group) <= high]
 
 
-def ended(groups: Sequence[Group]) -> list[Group]:
+def without_cut(groups: Sequence[Group]) -> list[Group]:
     """Keep the trajectories that came to an end of their own; those that a limit cut are left out."""
     return _keep(groups, lambda trajectory, score: not trajectory.stop.is_truncation)
 
@@ -116,6 +116,6 @@ def _spread(group: Group) -> float:
     return (sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5
 
 
-def _solved(group: Group) -> float:
+def _solved_share(group: Group) -> float:
     """Return the share of the scored trajectories of `group` that solved their task."""
     return sum(trajectory.is_success for trajectory in group.scored) / len(group.scored)

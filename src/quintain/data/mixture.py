@@ -23,10 +23,10 @@ BLOCK = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mixture(Generic[Item]):
+class DatasetMixture(Generic[Item]):
     """A weighted mixture of named datasets.
 
-    Example: ``Mixture(datasets={"new": a, "old": b}, weights={"new": 3, "old": 1}).draw(0, 8)`` → 8 items.
+    Example: ``DatasetMixture(datasets={"new": a, "old": b}, weights={"new": 3, "old": 1}).draw(0, 8)`` → 8 items.
     """
 
     datasets: Mapping[str, Sequence[Item]]

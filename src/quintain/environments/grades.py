@@ -74,7 +74,7 @@ class TaskGrades:
         return "; ".join([*told, *filter(None, [self.verdict])])
 
 
-def graded(make: Factory, *, tasks: int, calls: int) -> list[TaskGrades]:
+def grade_tasks(make: Factory, *, tasks: int, calls: int) -> list[TaskGrades]:
     """Play each of the first `tasks` training tasks `calls` times with each policy, and return what it paid."""
     with closing(make()) as environment:
         several = [environment.task("train", index) for index in range(tasks)]

@@ -78,7 +78,7 @@ class Host:
         """Build the environment and say what it is."""
         world = self._built = find(spec)()
         for name in tools_of(type(world)):
-            setattr(world, name, self._announced(name, getattr(world, name)))
+            setattr(world, name, self._announce(name, getattr(world, name)))
         return {
             "name": environment_name(world),
             "max_turns": world.max_turns,
@@ -86,7 +86,7 @@ class Host:
             "tags": sorted(type(world).tags),
             "evaluation_only": world.evaluation_only,
             "abilities": [name for name, kind in ABILITIES.items() if isinstance(world, kind)],
-            **self._told(),
+            **self._describe(),
         }
 
     def on_task(self, split: str, index: int) -> Row:
@@ -96,7 +96,7 @@ class Host:
     def on_reset(self, task: Row) -> Row:
         """Start an episode; instructions and tools may be different in each."""
         observation = begin(self._world, read_task(task))
-        return {"observation": observation_row(observation), **self._told()}
+        return {"observation": observation_row(observation), **self._describe()}
 
     def on_step(self, action: Row) -> Row:
         """Carry out an action."""
@@ -128,7 +128,7 @@ class Host:
         self._replies.write(told)
         self._replies.flush()
 
-    def _announced(self, name: str, method: Callable[..., object]) -> Callable[..., object]:
+    def _announce(self, name: str, method: Callable[..., object]) -> Callable[..., object]:
         """Return the tool `method`, which says when it begins and ends: so it is known what hangs."""
 
         def run(**arguments: object) -> object:
@@ -142,7 +142,7 @@ class Host:
 
         return run
 
-    def _told(self) -> Row:
+    def _describe(self) -> Row:
         """Return what an agent is told."""
         return {
             "instructions": self._world.instructions(),

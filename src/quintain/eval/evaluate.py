@@ -69,7 +69,7 @@ def evaluate(trajectories: Sequence[Trajectory]) -> Evaluation:
     scored = [t for t in trajectories if isinstance(t.outcome, Score)]
     failures = [t.outcome for t in trajectories if isinstance(t.outcome, Failure)]
     by_owner = dict(sorted(Counter(failure.owner for failure in failures).items()))
-    checked_scored(len(scores), failures, by_owner)
+    check_scored(len(scores), failures, by_owner)
     wins = sum(score.is_success for score in scores)
     low, high = wilson(wins, len(scores))
     return Evaluation(
@@ -95,7 +95,7 @@ def evaluate_by_environment(trajectories: Sequence[Trajectory]) -> dict[str, Eva
     return {name: evaluate(parts[name]) for name in names if scored[name]} if len(names) > 1 else {}
 
 
-def checked_scored(num_scored: int, failures: Sequence[Failure], by_owner: Mapping[str, int]) -> None:
+def check_scored(num_scored: int, failures: Sequence[Failure], by_owner: Mapping[str, int]) -> None:
     """Raise when no episode was scored."""
     if num_scored:
         return

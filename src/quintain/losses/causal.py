@@ -25,22 +25,22 @@ OTHER = "other"
 """Name of all actions beyond those that are told apart."""
 
 
-class Surrogate:
+class ActionModel:
     """What actions tokens stand for: ``surrogate.see(groups)``, then ``surrogate.weights(token_ids)``."""
 
     def __init__(
         self,
         *,
         window: int = 1,
-        most_actions: int = 32,
+        max_actions: int = 32,
         label: Callable[[Turn], str] | None = None,
         smoothing: float = 0.1,
     ) -> None:
-        """Nullify `window` tokens around each (the official code: 4); tell `most_actions` actions apart.
+        """Nullify `window` tokens around each (the official code: 4); tell `max_actions` actions apart.
 
         `label` names the action of a turn: by default its tool, or else its text.
         """
-        self.window, self.most_actions, self.smoothing = window, most_actions, smoothing
+        self.window, self.max_actions, self.smoothing = window, max_actions, smoothing
         self.label = label or action_name
         self._actions: dict[str, int] = {}
         self._seen: Counter[int] = Counter()
@@ -97,7 +97,7 @@ class Surrogate:
         return self._logs[token]
 
     def _count(self, name: str, ids: Sequence[int]) -> None:
-        if name not in self._actions and len(self._actions) >= self.most_actions - 1:
+        if name not in self._actions and len(self._actions) >= self.max_actions - 1:
             name = OTHER
         action = self._actions.setdefault(name, len(self._actions))
         self._seen[action] += 1
@@ -109,7 +109,7 @@ def action_name(turn: Turn) -> str:
     return turn.action.tool_calls[0].name if turn.action.tool_calls else turn.action.text
 
 
-def causal_weights(surrogate: Surrogate) -> Callable[[Batch], Tensor]:
+def causal_weights(surrogate: ActionModel) -> Callable[[Batch], Tensor]:
     """Return the weights B [N] of the sampled tokens of a batch, 0 elsewhere, for `entropy_bonus`."""
 
     def weights(batch: Batch) -> Tensor:

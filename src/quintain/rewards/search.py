@@ -23,7 +23,7 @@ def repetition(token_ids: Sequence[int], width: int = 4) -> float:
 
 
 def search_bonus(
-    *, base: float = 0.98, most_repetition: float = 0.5, has_gate: bool = True, weight: float = 1.0
+    *, base: float = 0.98, max_repetition: float = 0.5, has_gate: bool = True, weight: float = 1.0
 ) -> Term:
     """Return the term "search": 1 - `base`^tokens of the episode, right or wrong; 0 for text that repeats itself.
 
@@ -34,7 +34,7 @@ def search_bonus(
 
     def measure(trajectory: Trajectory) -> float:
         ids = [i for turn in trajectory.turns for i in turn.completion.token_ids]
-        if has_gate and repetition(ids) > most_repetition:
+        if has_gate and repetition(ids) > max_repetition:
             return 0.0
         return 1 - base ** len(ids)
 

@@ -57,13 +57,13 @@ def apply(trajectory: Trajectory, terms: Sequence[Term]) -> Trajectory:
     measured: dict[str, list[float]] = {}
     weighted: dict[str, list[float]] = {}
     for term in terms:
-        numbers = _measured(term, trajectory)
+        numbers = _measure(term, trajectory)
         if isinstance(numbers, Failure):
             return replace(trajectory, outcome=numbers)
         measured[term.name] = numbers
         is_open = term.gate is None or sum(measured[term.gate]) > 0
-        weighted[term.name] = _capped([is_open * term.weight * number for number in numbers], term.cap)
-    broken = _overflown(terms, weighted)
+        weighted[term.name] = _cap([is_open * term.weight * number for number in numbers], term.cap)
+    broken = _find_overflow(terms, weighted)
     if broken is not None:
         return replace(trajectory, outcome=broken)
     turns = tuple(
@@ -102,7 +102,7 @@ def check(terms: Sequence[Term]) -> None:
         names.append(term.name)
 
 
-def _measured(term: Term, trajectory: Trajectory) -> list[float] | Failure:
+def _measure(term: Term, trajectory: Trajectory) -> list[float] | Failure:
     """Return one finite number per turn (one in all for an episode without turns), or why there is none."""
     found = cast(object, term.measure(trajectory))
     size = max(len(trajectory.turns), 1)
@@ -122,7 +122,7 @@ def _measured(term: Term, trajectory: Trajectory) -> list[float] | Failure:
     return floats
 
 
-def _overflown(terms: Sequence[Term], weighted: Mapping[str, Sequence[float]]) -> Failure | None:
+def _find_overflow(terms: Sequence[Term], weighted: Mapping[str, Sequence[float]]) -> Failure | None:
     """Return the failure of the term with which the sums are finite no longer."""
     total = 0.0
     for term in terms:
@@ -139,7 +139,7 @@ def _failure(term: Term, kind: str, found: str) -> Failure:
     return Failure(owner="judge", kind=kind, message=message)
 
 
-def _capped(numbers: Sequence[float], cap: tuple[float, float] | None) -> list[float]:
+def _cap(numbers: Sequence[float], cap: tuple[float, float] | None) -> list[float]:
     """Cut `numbers` so that no running sum leaves `cap`."""
     if cap is None:
         return list(numbers)

@@ -25,7 +25,7 @@ def match_score(predicted: Sequence[ToolCall], wanted: Sequence[ToolCall]) -> fl
     """
     if not wanted:
         return -3.0 if predicted else 3.0
-    if sorted(map(written, predicted)) == sorted(map(written, wanted)):
+    if sorted(map(as_json, predicted)) == sorted(map(as_json, wanted)):
         return 3.0
     most = 1 + sum(1 + len(call.arguments) for call in wanted)
     names, gold = Counter(c.name for c in predicted), Counter(c.name for c in wanted)
@@ -67,6 +67,6 @@ def canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, default=repr)
 
 
-def written(call: ToolCall) -> str:
+def as_json(call: ToolCall) -> str:
     """Return `call` as a text in which equal calls are equal texts."""
     return f"{call.name} {canonical(dict(call.arguments))}"

@@ -68,7 +68,7 @@ def trials(
                 patience=rollout.limits.reply_timeout,
             )
             for task_id, turn in reflections.items():
-                known = known.learned(task_id, turn.action.text)
+                known = known.add(task_id, turn.action.text)
             done.append(Trial(trajectories=trial, reflections=reflections, lessons=known))
             left = [task for task, attempt in zip(left, trial, strict=True) if not attempt.is_success]
     finally:
@@ -109,7 +109,7 @@ def reflect(
             continue
         task_id = trajectory.task.id
         prompt = reflection_prompt(
-            chat, trajectory, lessons.of(task_id), sampling, most_tokens=engine.max_length - max_tokens
+            chat, trajectory, lessons.of(task_id), sampling, max_tokens=engine.max_length - max_tokens
         )
         asked[task_id] = trajectory, prompt.token_ids
         engine.submit(

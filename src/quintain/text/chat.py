@@ -110,7 +110,7 @@ class Conversation:
         entries = [template.entry(message) for message in messages]
         if not self._history:
             self._history = template.opening(entries, self._tools)
-            return self._restarted()
+            return self._restart()
         if self._sampled is None:
             raise InvariantError("a prompt needs the last one answered: got two in a row; call sampled first")
         said = answer(self._chat.encoder.defuse_answer(self.text(self._sampled)))
@@ -123,7 +123,7 @@ class Conversation:
         self._history += [said, *added]
         self._sampled = None
         if delta is None:
-            return self._restarted()
+            return self._restart()
         rest = delta.removeprefix(template.end_text) if ends else delta
         return PromptIds(token_ids=self._chat.encoder.marked(rest, continues=True), starts_segment=False)
 
@@ -141,7 +141,7 @@ class Conversation:
         """Return the text of a completion without the token that ended it."""
         return self._chat.text(token_ids)
 
-    def _restarted(self) -> PromptIds:
+    def _restart(self) -> PromptIds:
         text = self._chat.template.opened(self._history, self._tools)
         return PromptIds(token_ids=self._chat.encoder.marked(text, continues=False), starts_segment=True)
 

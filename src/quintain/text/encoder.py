@@ -108,10 +108,10 @@ class TextEncoder:
 
     def plain(self, text: str, *, continues: bool = True) -> tuple[int, ...]:
         """Return the ids of `text` without any markup id; `continues` says that other tokens precede it."""
-        ids = self._encoded(text, continues)
+        ids = self._encode(text, continues)
         if self._forbidden.isdisjoint(ids):
             return ids
-        single = [token for character in text for token in self._encoded(character, continues)]
+        single = [token for character in text for token in self._encode(character, continues)]
         return tuple(token for token in single if token not in self._forbidden)
 
     def marked(self, text: str, *, continues: bool) -> tuple[int, ...]:
@@ -119,7 +119,7 @@ class TextEncoder:
         key = (text, continues)
         found = self._cache.get(key)
         if found is None:
-            found = tuple(self._marked(text, continues))
+            found = tuple(self._encode_marked(text, continues))
             if len(text) <= CACHED_LENGTH:
                 if len(self._cache) >= CACHED_TEXTS:
                     self._cache.clear()
@@ -135,7 +135,7 @@ class TextEncoder:
         """Return the text of `token_ids`, special tokens included."""
         return self._backend.decode(list(token_ids), skip_special_tokens=False)
 
-    def _marked(self, text: str, continues: bool) -> list[int]:
+    def _encode_marked(self, text: str, continues: bool) -> list[int]:
         ids: list[int] = []
         for index, piece in enumerate(self._pattern.split(text)):
             if index % 2:
@@ -149,7 +149,7 @@ class TextEncoder:
         found = self._ids.get(piece)
         return self._ids[piece.strip()] if found is None else found
 
-    def _encoded(self, text: str, continues: bool) -> tuple[int, ...]:
+    def _encode(self, text: str, continues: bool) -> tuple[int, ...]:
         """Encode with the private backend; the anchor keeps `text` from looking like a document's start."""
         whole = ANCHOR + text if continues else text
         try:

@@ -171,7 +171,7 @@ class Template:
             return answer(written["content"] + self._encoder.defuse_answer(said))
         defuse = self._encoder.defuse
         functions = (
-            {"name": defuse(call.name), "arguments": defused(call.arguments, defuse)}
+            {"name": defuse(call.name), "arguments": defuse_all(call.arguments, defuse)}
             for call in message.tool_calls
         )
         calls = [{"id": CALL_ID, "type": "function", "function": each} for each in functions]
@@ -233,10 +233,10 @@ class Template:
     def _turn(self, roles: tuple[str, ...], has_system: bool, has_tools: bool) -> ProbedTurn:
         key = (roles, has_system and self.takes_system, has_tools and self.takes_tools)
         if key not in self._turns:
-            self._turns[key] = self._probed(*key)
+            self._turns[key] = self._probe(*key)
         return self._turns[key]
 
-    def _probed(self, roles: tuple[str, ...], has_system: bool, has_tools: bool) -> ProbedTurn:
+    def _probe(self, roles: tuple[str, ...], has_system: bool, has_tools: bool) -> ProbedTurn:
         """Add messages of `roles` to several chats, after several answers, and compare what that adds."""
         tools = (PROBE_TOOL,) if has_tools else ()
         start = [SYSTEM, USER] if has_system else [USER]
@@ -316,7 +316,7 @@ class Template:
         function = {
             "name": defuse(tool.name),
             "description": defuse(tool.description),
-            "parameters": defused(tool.parameters, defuse),
+            "parameters": defuse_all(tool.parameters, defuse),
         }
         return {"type": "function", "function": function}
 
@@ -363,14 +363,15 @@ def template_of(tokenizer: PreTrainedTokenizerBase) -> str | None:
     return PLAIN_TEMPLATE
 
 
-def defused(value: Any, defuse: Defuser) -> Any:
+def defuse_all(value: Any, defuse: Defuser) -> Any:
     """Return the JSON `value` with every string in it, keys included, defused."""
     if isinstance(value, str):
         return defuse(value)
     if isinstance(value, Mapping):
         return {
-            defuse(str(key)): defused(item, defuse) for key, item in cast("Mapping[str, Any]", value).items()
+            defuse(str(key)): defuse_all(item, defuse)
+            for key, item in cast("Mapping[str, Any]", value).items()
         }
     if isinstance(value, list | tuple):
-        return [defused(item, defuse) for item in cast("Sequence[Any]", value)]
+        return [defuse_all(item, defuse) for item in cast("Sequence[Any]", value)]
     return value

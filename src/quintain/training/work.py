@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quintain.curriculum.contamination import Apart
-from quintain.curriculum.streams import Uniform, held_out
+from quintain.curriculum.streams import TaskStream, draw_held_out
 from quintain.data.pack import Aggregation, micro_batches
 from quintain.engines.local import Local
-from quintain.environments.boundary import asked, tasks_of, trainable_tools
+from quintain.environments.boundary import ask, tasks_of, trainable_tools
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Factory
 from quintain.errors import InvariantError, StoreError
@@ -84,12 +84,12 @@ class Work:
         limits = replace(limits or Limits(), max_broken_share=job.most_broken)
         self.rollout = Rollout(self.agent, self.make_environment, self.engine, limits=limits)
         self.examiner = examiner(job, self.rollout, self.tokenizer)
-        self.curriculum = Uniform(tasks_of(self.make_environment))
-        self.held_out = held_out(tasks_of(self.examiner.make_environment), job.eval_episodes)
+        self.curriculum = TaskStream(tasks_of(self.make_environment))
+        self.held_out = draw_held_out(tasks_of(self.examiner.make_environment), job.eval_episodes)
         self.apart = Apart(self.held_out)
         rows = run.metrics()
         last = rows[-1] if rows else {}
-        self._tools = [tool.name for tool in asked(self.make_environment, trainable_tools)]
+        self._tools = [tool.name for tool in ask(self.make_environment, trainable_tools)]
         self.monitors = Monitors(thresholds(job.monitors), rows, self._tools)
         self._seconds_before = float(last.get("time/seconds", 0.0))
         self.turns_taken = int(last.get("total/turns", 0))

@@ -6,7 +6,7 @@ import numpy as np
 
 from quintain.credit.decomposition import Contributions
 from quintain.credit.layout import outcome_of
-from quintain.curriculum.streams import Uniform
+from quintain.curriculum.streams import TaskStream
 from quintain.engines.local import Local
 from quintain.environments.boundary import tasks_of
 from quintain.environments.catalog import find
@@ -28,7 +28,7 @@ def played() -> list[Trajectory]:
     try:
         for draw, turns in enumerate((3, 5, 7, 9)):
             rollout.limits = replace(rollout.limits, max_turns=turns)
-            tasks = Uniform(tasks_of(make)).draw(draw, 40)
+            tasks = TaskStream(tasks_of(make)).draw(draw, 40)
             groups = rollout.demonstrations(tasks, noisy(0.3), seed=draw)
             episodes += [t for group in groups for t in group.trajectories]
     finally:

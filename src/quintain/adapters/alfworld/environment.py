@@ -34,7 +34,7 @@ class AlfworldEngine(Environment):
 
         Raises:
             MissingExtra: alfworld or its planner is not installed.
-            UsageError: there is no such chore, or a knob is out of range.
+            UsageError: there is no such chore, or an option is out of range.
         """
         if chore not in CHORES:
             raise UsageError(f"chore of alfworld-engine: got {chore!r}; {suggestion(chore, CHORES)}")

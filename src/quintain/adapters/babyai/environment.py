@@ -138,7 +138,7 @@ class BabyAI(Environment):
         self._set_limit()
 
     def _set_limit(self) -> None:
-        """Take the turn limit over from the level, or from the knob where that is lower."""
+        """Take the turn limit over from the level, or from the option where that is lower."""
         longest = int(self._level.max_steps)
         self.max_turns = min(self._limit or longest, longest)
 

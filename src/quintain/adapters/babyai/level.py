@@ -157,12 +157,12 @@ def _bounded_bot() -> Any:
             self.num_searches = 0
             return super().replan(action_taken)
 
-        def _shortest_path(self, *arguments: Any, **knobs: Any) -> Any:
+        def _shortest_path(self, *arguments: Any, **options: Any) -> Any:
             """Search a way, a bounded number of times for an action."""
             self.num_searches += 1
             if self.num_searches > MOST_SEARCHES:
                 raise RecursionError(f"{MOST_SEARCHES} searches for a way for one action")
-            return super()._shortest_path(*arguments, **knobs)
+            return super()._shortest_path(*arguments, **options)
 
     return Bounded
 

@@ -41,7 +41,7 @@ class Crafter(Environment):
 
     tags: ClassVar[frozenset[str]] = frozenset({"planning", "memory"})
 
-    def __new__(cls, goal: str = "collect_drink", **_knobs: Any) -> Self:
+    def __new__(cls, goal: str = "collect_drink", **_options: Any) -> Self:
         """Return a game with an expert where the goal has one."""
         is_solved = cls is Crafter and goal not in UNSOLVED
         return super().__new__(cast("type[Self]", Solved) if is_solved else cls)

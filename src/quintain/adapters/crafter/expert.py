@@ -199,14 +199,14 @@ class _Mind:
             return self.act_on(cell)
         return f"move_{_name((cell[0] - self.here[0], cell[1] - self.here[1]))}"
 
-    def way(self, is_goal: Callable[[Cell], bool], most: int = 10_000) -> list[Cell]:
+    def way(self, is_goal: Callable[[Cell], bool], max_cost: int = 10_000) -> list[Cell]:
         """Return the cells of the cheapest way to a goal other than here, without the first; [] if there is none."""
         best = {self.here: 0}
         came: dict[Cell, Cell] = {}
         queue = [(0, self.here)]
         while queue:
             cost, cell = heapq.heappop(queue)
-            if cost > best[cell] or cost > most:
+            if cost > best[cell] or cost > max_cost:
                 continue
             if cell != self.here and is_goal(cell):
                 way = [cell]

@@ -59,7 +59,7 @@ class MiniWoB(Environment):
     tags: ClassVar[frozenset[str]] = frozenset({"perception", "planning"})
     parallel = 16
 
-    def __new__(cls, task: str = "click-test-2", *, listed: bool = False, **_knobs: Any) -> Self:
+    def __new__(cls, task: str = "click-test-2", *, listed: bool = False, **_options: Any) -> Self:
         """Return an environment with an expert where the task has one, and with legal actions if `listed`."""
         kinds = {(True, True): SolvedListed, (True, False): Solved, (False, True): Listed}
         kind = kinds.get((task in EXPERTS, listed), cls) if cls is MiniWoB else cls
@@ -83,7 +83,7 @@ class MiniWoB(Environment):
 
         Raises:
             MissingExtra: miniwob or Chromium is not installed.
-            UsageError: there is no such task, or a knob does not fit.
+            UsageError: there is no such task, or an option does not fit.
         """
         self._pages = pages()
         known = sorted(path.stem for path in self._pages.glob("*.html"))

@@ -42,7 +42,7 @@ class ScienceWorld(Environment):
     return_range = (-1.0, 1.0)
     parallel = 4
 
-    def __new__(cls, task: str = "find-living-thing", *, listed: bool = False, **_knobs: Any) -> Self:
+    def __new__(cls, task: str = "find-living-thing", *, listed: bool = False, **_options: Any) -> Self:
         """Return an environment whose valid actions are listed if `listed`."""
         del task
         return super().__new__(cast("type[Self]", Listed) if cls is ScienceWorld and listed else cls)
@@ -65,7 +65,7 @@ class ScienceWorld(Environment):
 
         Raises:
             MissingExtra: scienceworld or Java is not installed.
-            UsageError: there is no such task, or a knob does not fit.
+            UsageError: there is no such task, or an option does not fit.
         """
         package = extra_module(
             "scienceworld.utils", package="scienceworld", extra="scienceworld", feature=FEATURE

@@ -53,7 +53,7 @@ class TextWorld(Environment):
         defaults = FAMILIES[family]
         for name in settings:
             if name not in defaults:
-                raise UsageError(f"knob of textworld/{family}: got {name!r}; {suggestion(name, defaults)}")
+                raise UsageError(f"option of textworld/{family}: got {name!r}; {suggestion(name, defaults)}")
         self._settings = {**defaults, **settings}
         told = ", ".join(f"{name}={value!r}" for name, value in self._settings.items())
         wrong = [name for name, value in self._settings.items() if not _fits(name, value, defaults[name])]

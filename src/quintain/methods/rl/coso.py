@@ -14,7 +14,7 @@ tool calls, where the paper has phones, card games and ALFWorld.
 from dataclasses import dataclass
 
 from quintain.credit.group import group_relative
-from quintain.losses.causal import Surrogate, causal_weights
+from quintain.losses.causal import ActionModel, causal_weights
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import clipped
@@ -45,7 +45,7 @@ class Config(GroupJob):
 
 def method(config: Config) -> Method:
     """Return CoSo as `config` describes it."""
-    surrogate, parts = Surrogate(window=config.window, most_actions=config.actions), Parts()
+    surrogate, parts = ActionModel(window=config.window, max_actions=config.actions), Parts()
     bonus = entropy_bonus(causal_weights(surrogate) if config.is_causal else None)
     loss = combine((clipped(0.2, config.clip_high), 1.0), (bonus, config.entropy))
     return Method(

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from quintain.credit.gae import gae_tokens
-from quintain.credit.whiten import whitened
+from quintain.credit.whiten import whiten
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import clipped
@@ -57,7 +57,7 @@ def method(config: Config) -> Method:
 
     def credit(work: Work, groups: Sequence[Group]) -> Credit:
         values = critic(work, groups)
-        return whitened(gae_tokens(groups, values, turn_discount=config.discount, decay=config.decay))
+        return whiten(gae_tokens(groups, values, turn_discount=config.discount, gae_lambda=config.decay))
 
     loss = combine((clipped(), 1.0), (value(clip=0.2), 0.5), (entropy_bonus(), 0.01))
     return Method(

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from quintain.credit.discounted import discounted_return
-from quintain.credit.whiten import whitened
+from quintain.credit.whiten import whiten
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clipped
@@ -70,9 +70,7 @@ def method(config: Config) -> Method:
         prepare=probes.prepare,
         collect=explored(grouped(config.episodes, 1), tries_all=config.tries_all, epsilon=config.epsilon),
         reward=partial(apply_all, terms=terms),
-        credit=lambda work, groups: whitened(
-            discounted_return(groups, discount=config.discount), unit="turn"
-        ),
+        credit=lambda work, groups: whiten(discounted_return(groups, discount=config.discount), unit="turn"),
         update=policy_update(loss, Plan(updates=2, keeps_zeros=has_kl), has_reference=has_kl),
         needs=Needs(reference=has_kl, legal_actions=config.tries_all or config.epsilon > 0),
         measure=probes,

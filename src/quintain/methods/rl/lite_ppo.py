@@ -9,7 +9,7 @@ digits that may be mended, where the paper has mathematics.
 
 from dataclasses import dataclass
 
-from quintain.credit.normaliser import Over, normalised_over
+from quintain.credit.normaliser import Over, normalise_over
 from quintain.losses.policy import clipped
 from quintain.methods.loops.method import Method
 from quintain.methods.loops.on_policy import train as train_by
@@ -37,7 +37,7 @@ def method(config: Config) -> Method:
     """Return Lite PPO as `config` describes it."""
     return Method(
         collect=grouped(config.tasks, config.group_size),
-        credit=lambda work, groups: normalised_over(groups, mean=config.mean, std=config.std),
+        credit=lambda work, groups: normalise_over(groups, mean=config.mean, std=config.std),
         update=policy_update(clipped(config.clip, config.clip), Plan(updates=config.updates)),
     )
 

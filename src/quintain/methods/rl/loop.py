@@ -13,7 +13,7 @@ of 6. Measured on BabyAI and on a help desk (`desk`) that takes commands, where 
 from dataclasses import dataclass
 from typing import Literal
 
-from quintain.credit.baseline import without_small
+from quintain.credit.baseline import drop_small
 from quintain.credit.group import leave_one_out
 from quintain.losses.policy import clipped, whole_ratio
 from quintain.methods.loops.method import Method
@@ -50,7 +50,7 @@ def method(config: Config) -> Method:
     surrogate = clipped if config.ratio == "token" else whole_ratio
     return Method(
         collect=grouped(config.tasks, config.group_size),
-        credit=lambda work, groups: without_small(leave_one_out(groups), config.least),
+        credit=lambda work, groups: drop_small(leave_one_out(groups), config.least),
         update=policy_update(
             surrogate(*bounds(config.clip)),
             Plan(aggregation="sequence_mean", updates=config.updates, most_kl=config.most_kl),

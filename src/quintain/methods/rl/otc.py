@@ -21,8 +21,7 @@ from quintain.methods.rl.parts.collecting import grouped
 from quintain.methods.rl.parts.group_job import GroupJob
 from quintain.methods.rl.parts.updating import Plan, policy_update
 from quintain.rewards.conduct import success
-from quintain.rewards.economy import FewestCalls, productivity
-from quintain.rewards.efficiency import num_calls, num_turns
+from quintain.rewards.efficiency import FewestCalls, num_calls, num_turns, productivity
 from quintain.rewards.terms import apply_all
 from quintain.store.run import Run
 from quintain.types import Group

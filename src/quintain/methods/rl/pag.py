@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from quintain.credit.gae import gae_tokens
-from quintain.credit.whiten import whitened
+from quintain.credit.whiten import whiten
 from quintain.losses.compose import combine
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
@@ -49,8 +49,8 @@ def method(config: Config) -> Method:
     """Return PAG as `config` describes it."""
 
     def credit(work: Work, groups: Sequence[Group]) -> Credit:
-        estimates = gae_tokens(groups, critic(work, groups), turn_discount=0.0, decay=config.decay)
-        return whitened(estimates, by=role if config.by_role else None)
+        estimates = gae_tokens(groups, critic(work, groups), turn_discount=0.0, gae_lambda=config.decay)
+        return whiten(estimates, by=role if config.by_role else None)
 
     loss = combine((clipped(), 1.0), (value(), 0.5))
     return Method(

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quintain.credit.gae import gae_tokens
-from quintain.credit.whiten import whitened
+from quintain.credit.whiten import whiten
 from quintain.losses.compose import combine
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
@@ -53,7 +53,7 @@ def method(config: Config) -> Method:
 
     def credit(work: Work, groups: Sequence[Group]) -> Credit:
         values = critic(work, groups)
-        return whitened(gae_tokens(groups, values, discount=config.discount, decay=config.decay))
+        return whiten(gae_tokens(groups, values, discount=config.discount, gae_lambda=config.decay))
 
     loss = combine((clipped(config.clip, config.clip), 1.0), (value(), config.value_weight))
     return Method(

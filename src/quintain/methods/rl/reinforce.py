@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from quintain.credit.baseline import less_others
+from quintain.credit.baseline import subtract_others
 from quintain.credit.discounted import discounted_return
 from quintain.errors import ConfigError
 from quintain.losses.policy import reinforce
@@ -50,7 +50,7 @@ def method(config: Config) -> Method:
 
     def credit(work: Work, groups: Sequence[Group]) -> Credit:
         returns = discounted_return(groups, discount=config.discount)
-        return returns if config.baseline == "none" else less_others(returns)
+        return returns if config.baseline == "none" else subtract_others(returns)
 
     return Method(collect=grouped(config.episodes, 1), credit=credit, update=policy_update(reinforce()))
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quintain.credit.group import leave_one_out
-from quintain.credit.penalty import less_kl
+from quintain.credit.penalty import add_token_rewards
 from quintain.losses.policy import reinforce
 from quintain.methods.loops.method import Method, Needs
 from quintain.methods.loops.on_policy import train as train_by
@@ -37,7 +37,7 @@ def method(config: Config) -> Method:
 
     def credit(work: Work, groups: Sequence[Group]) -> Credit:
         penalty = kl_in_reward(work, groups, config.kl)
-        return leave_one_out(groups if penalty is None else less_kl(groups, penalty))
+        return leave_one_out(groups if penalty is None else add_token_rewards(groups, penalty))
 
     return Method(
         collect=grouped(config.tasks, config.group_size),

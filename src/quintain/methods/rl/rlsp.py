@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from quintain.credit.gae import gae_tokens
-from quintain.credit.whiten import whitened
+from quintain.credit.whiten import whiten
 from quintain.losses.compose import combine
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
@@ -57,7 +57,7 @@ def method(config: Config) -> Method:
 
     def credit(work: Work, groups: Sequence[Group]) -> Credit:
         values = replace(critic(work, groups), token_rewards=kl_in_reward(work, groups, config.kl))
-        return whitened(gae_tokens(groups, values, decay=1.0))
+        return whiten(gae_tokens(groups, values, gae_lambda=1.0))
 
     return Method(
         collect=grouped(config.episodes, 1),

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from quintain.credit.decomposition import Contributions
 from quintain.credit.gae import gae_tokens
 from quintain.credit.progress import progress_rewards
-from quintain.credit.whiten import whitened
+from quintain.credit.whiten import whiten
 from quintain.losses.compose import combine
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
@@ -57,7 +57,7 @@ def method(config: Config) -> Method:
         return progress_rewards(groups, found, alpha=config.progress, beta=config.grounding)
 
     def credit(work: Work, groups: Sequence[Group]) -> Credit:
-        return whitened(gae_tokens(groups, critic(work, groups), decay=config.decay))
+        return whiten(gae_tokens(groups, critic(work, groups), gae_lambda=config.decay))
 
     def error(groups: Sequence[Group]) -> Mapping[str, float]:
         errors = [estimator.error(t) for group in groups for t in group.scored]

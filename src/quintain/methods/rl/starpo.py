@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from quintain.credit.bilevel import gae_bilevel
-from quintain.credit.whiten import whitened
+from quintain.credit.whiten import whiten
 from quintain.data.filters import most_uncertain
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
@@ -57,7 +57,7 @@ def method(config: Config) -> Method:
     """Return StarPO-S as `config` describes it."""
 
     def credit(work: Work, groups: Sequence[Group]) -> Credit:
-        return whitened(gae_bilevel(groups, critic(work, groups), turn_discount=config.turn_discount))
+        return whiten(gae_bilevel(groups, critic(work, groups), turn_discount=config.turn_discount))
 
     loss = combine((clipped(0.2, 0.28), 1.0), (value(), 0.5), (entropy_bonus(), config.entropy))
     signs = Signs()

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quintain.credit.gae import gae_turns
-from quintain.credit.whiten import whitened
+from quintain.credit.whiten import whiten
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import clipped
@@ -55,8 +55,10 @@ def method(config: Config) -> Method:
 
     def credit(work: Work, groups: Sequence[Group]) -> Credit:
         values = critic(work, groups)
-        estimates = gae_turns(groups, values, discount=config.discount, decay=config.decay, duration=duration)
-        return whitened(estimates, unit="turn")
+        estimates = gae_turns(
+            groups, values, discount=config.discount, gae_lambda=config.decay, duration=duration
+        )
+        return whiten(estimates, unit="turn")
 
     loss = combine((clipped(), 1.0), (value(), 0.5), (entropy_bonus(), 0.01))
     plan = Plan(updates=config.updates, keeps_zeros=True, most_kl=config.most_kl)

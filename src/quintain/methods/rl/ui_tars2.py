@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quintain.credit.gae import decoupled, gae_tokens, length_adaptive
-from quintain.credit.whiten import whitened
+from quintain.credit.whiten import whiten
 from quintain.losses.compose import combine
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
@@ -50,8 +50,8 @@ def method(config: Config) -> Method:
 
     def credit(work: Work, groups: Sequence[Group]) -> Credit:
         values = critic(work, groups)
-        advantages = gae_tokens(groups, values, decay=length_adaptive(config.adaptive))
-        return whitened(decoupled(advantages, gae_tokens(groups, values, decay=1.0)))
+        advantages = gae_tokens(groups, values, gae_lambda=length_adaptive(config.adaptive))
+        return whiten(decoupled(advantages, gae_tokens(groups, values, gae_lambda=1.0)))
 
     loss = combine((clipped(0.2, config.clip_high), 1.0), (value(), 0.5))
     update = policy_update(loss, Plan(updates=config.updates, keeps_zeros=True))

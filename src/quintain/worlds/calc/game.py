@@ -132,7 +132,7 @@ class Calc(Environment):
         return f"{self._problem.words()}{chatter(self._noise, self._seed, 0)}"
 
     def tools(self) -> tuple[ToolSpec, ...]:
-        """Return the tools that these knobs leave."""
+        """Return the tools that these options leave."""
         return self._specs
 
     def step(self, action: Action) -> StepResult:

@@ -84,7 +84,7 @@ class Collab(Environment):
     """1 if all is right; the share of slots that are right; or half of it for details found out"""
 
     def __post_init__(self) -> None:
-        """Check the knobs.
+        """Check the options.
 
         Raises:
             UsageError: one is out of its range.

@@ -119,7 +119,7 @@ def needed(steps: Iterable[str], goals: Iterable[str], recipes: Mapping[str, Rec
 
 
 class LandShape(NamedTuple):
-    """The knobs that a land is drawn by."""
+    """The options that a land is drawn by."""
 
     depth: int
     places: int

@@ -60,7 +60,7 @@ class Question:
 
 
 class QuestionShape(NamedTuple):
-    """The knobs that a question is drawn by."""
+    """The options that a question is drawn by."""
 
     hops: int
     least_hops: int

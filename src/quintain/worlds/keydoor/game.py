@@ -41,7 +41,7 @@ class KeyDoor(Environment):
         keys and doors on the way. The turn limit is half as much again as the longest way of the expert.
 
         Raises:
-            UsageError: the knobs leave no room for the things, or there are more doors than colors.
+            UsageError: the options leave no room for the things, or there are more doors than colors.
         """
         height = height or length
         cells = length * height

@@ -38,7 +38,7 @@ class Case:
 
 
 class CaseShape(NamedTuple):
-    """The knobs that a case is drawn by."""
+    """The options that a case is drawn by."""
 
     domain: Domain
     blocks: int

@@ -43,7 +43,7 @@ def num_steps(action: Action) -> int:
     return len(_steps(words.removeprefix("run ")))
 
 
-class Plan(Environment):
+class Planning(Environment):
     """Reach the goal.
 
     Act: an action, "run ACTION; ACTION; ..." to take several, "check ACTION; ACTION; ..." to see whether that would

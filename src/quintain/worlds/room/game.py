@@ -86,7 +86,7 @@ class BoxRoom(Environment):
     """how the expert writes an entry; both are read"""
 
     def __post_init__(self) -> None:
-        """Check the knobs.
+        """Check the options.
 
         Raises:
             UsageError: there are no such rooms.

@@ -5,6 +5,7 @@ boxes told in text. Clicks can be paid by how near they come. The one rule: what
 happens." and counts as a miss.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar, Literal
@@ -14,8 +15,7 @@ from quintain.environments.protocol import Environment, tool_action
 from quintain.environments.splitting import split_draw
 from quintain.environments.tools import tool
 from quintain.errors import UsageError
-from quintain.types import Action, StepResult, Task, ToolSpec
-from quintain.worlds.screen import words as screen_words
+from quintain.types import Action, StepResult, Task, ToolCall, ToolSpec
 from quintain.worlds.screen.layout import (
     BUTTONS,
     CELL,
@@ -32,6 +32,9 @@ from quintain.worlds.screen.layout import (
     scaled,
 )
 
+COMMANDS_INSTRUCTION = "\n\nAct: click X Y, or type TEXT."
+CLICK = re.compile(r"\s*click\s+(-?\d{1,9})[\s,]+(-?\d{1,9})\s*", re.IGNORECASE)
+TYPE = re.compile(r"\s*type\s+(\S.*?)\s*", re.IGNORECASE)
 NEAR = 0.5
 """What a click that just misses is worth of a click that hits."""
 LONGEST_SHOWN = 40
@@ -102,7 +105,7 @@ class Screen(Environment):
 
     def instructions(self) -> str:
         """Return what to do, and how it is written where there are no tools."""
-        return super().instructions() + ("" if self._has_tools else screen_words.INSTRUCTION)
+        return super().instructions() + ("" if self._has_tools else COMMANDS_INSTRUCTION)
 
     def tools(self) -> tuple[ToolSpec, ...]:
         """Return the tools; none where actions are words."""
@@ -120,7 +123,7 @@ class Screen(Environment):
         """Take a click or a text as a tool call, or written out when no tool was called."""
         self._turn += 1
         self._was_vain = False
-        result = super().step(screen_words.read(action))
+        result = super().step(read_command(action))
         is_valid = result.is_valid and not self._was_vain
         if not result.is_terminated and 0 < self._misses <= self._num_missed:
             return replace(
@@ -181,7 +184,7 @@ class Screen(Environment):
         else:
             x, y = self._next_target().center
             action = tool_action("click", x=x, y=y)
-        return action if self._has_tools else screen_words.write(action)
+        return action if self._has_tools else write_command(action)
 
     def snapshot(self) -> State:
         """Return the screen as it is."""
@@ -279,3 +282,22 @@ class Screen(Environment):
         places = box[1:] if self._has_corners else box.center
         text = f" = {self._texts[box.label][:LONGEST_SHOWN]}" if self._texts.get(box.label) else ""
         return f"{box.label} {' '.join(map(str, places))}{text}"
+
+
+def read_command(action: Action) -> Action:
+    """Return `action` with the call that its words are, where it has none."""
+    if action.error is not None or action.tool_calls:
+        return action
+    clicked, typed = CLICK.fullmatch(action.text), TYPE.fullmatch(action.text)
+    calls = ()
+    if clicked:
+        calls = (ToolCall(name="click", arguments={"x": int(clicked[1]), "y": int(clicked[2])}),)
+    elif typed:
+        calls = (ToolCall(name="type", arguments={"text": typed[1]}),)
+    return replace(action, tool_calls=calls)
+
+
+def write_command(action: Action) -> Action:
+    """Return the call of `action` in words."""
+    (call,) = action.tool_calls
+    return Action(text=" ".join((call.name, *map(str, call.arguments.values()))))

@@ -92,7 +92,7 @@ class Layout:
 
 
 class LayoutShape(NamedTuple):
-    """The knobs that a screen is drawn by."""
+    """The options that a screen is drawn by."""
 
     width: int
     height: int

@@ -75,7 +75,7 @@ class Stream(Environment):
     """whether needed pages are paid for, too"""
 
     def __post_init__(self) -> None:
-        """Check the knobs.
+        """Check the options.
 
         Raises:
             UsageError: they contradict each other or are out of range.

@@ -77,7 +77,7 @@ class TwoCards(Environment):
     """whether needed facts that are passed on are paid for, too"""
 
     def __post_init__(self) -> None:
-        """Check the knobs.
+        """Check the options.
 
         Raises:
             UsageError: they contradict each other or are out of range.

@@ -69,7 +69,7 @@ class Site:
 
 
 class SiteShape(NamedTuple):
-    """The knobs that a site is drawn by."""
+    """The options that a site is drawn by."""
 
     depth: int
     kinds: int

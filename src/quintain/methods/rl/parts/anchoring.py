@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from quintain.credit.penalty import kl_rewards, less_kl
+from quintain.credit.penalty import add_token_rewards, kl_rewards
 from quintain.losses.kl import adapted_coefficient, kl_penalty
 from quintain.methods.loops.method import Assign
 from quintain.methods.rl.parts.reference import reference_logprobs
@@ -57,7 +57,7 @@ class Anchor:
             sums = [sum(float(array.sum()) for array in turns) for turns in divergence]
             if self.place == "reward":
                 penalty = [[-weight * array for array in turns] for turns in divergence]
-                found = assign(work, less_kl(groups, penalty))
+                found = assign(work, add_token_rewards(groups, penalty))
             else:
                 found = assign(work, groups)
             metrics = {EPISODE: sum(sums) / max(len(sums), 1), WEIGHT: weight}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from quintain.credit.anchor import state_anchored
-from quintain.credit.baseline import less_others
+from quintain.credit.baseline import subtract_others
 from quintain.credit.bilevel import gae_bilevel
 from quintain.credit.decomposition import Contributions
 from quintain.credit.discounted import discounted_return
@@ -70,13 +70,15 @@ def pure(compute: Callable[[Sequence[Group], Knobs], Credit]) -> Callable[..., A
 def attributed(groups: Sequence[Group], knobs: Knobs, contributions: Contributions) -> Credit:
     """Return discounted sums of what each turn is predicted to have contributed, less the others' mean."""
     found = [contributions.of(t) for group in groups for t in group.scored]
-    return less_others(discounted_return(progress_rewards(groups, found, beta=0.0), discount=knobs.discount))
+    return subtract_others(
+        discounted_return(progress_rewards(groups, found, beta=0.0), discount=knobs.discount)
+    )
 
 
 def decoupled_gae(groups: Sequence[Group], values: Critic, knobs: Knobs) -> Credit:
     """Return λ by length for the policy, and λ = 1 for the critic."""
-    policy = gae_tokens(groups, values, decay=length_adaptive(knobs.adaptive))
-    return decoupled(policy, gae_tokens(groups, values, decay=1.0))
+    policy = gae_tokens(groups, values, gae_lambda=length_adaptive(knobs.adaptive))
+    return decoupled(policy, gae_tokens(groups, values, gae_lambda=1.0))
 
 
 CRITIC, TURNS = Needs(critic=True), Needs(turn_rewards=True)
@@ -84,7 +86,7 @@ STD, DISCOUNT, BOTH = frozenset({"std"}), frozenset({"discount"}), frozenset({"d
 IDEAS: Mapping[str, Idea] = {
     "outcome": Idea(make=pure(lambda g, _: outcome_return(g))),
     "return": Idea(make=pure(lambda g, k: discounted_return(g, discount=k.discount)), reads=DISCOUNT),
-    "others": Idea(make=pure(lambda g, k: less_others(discounted_return(g, discount=k.discount))), reads=DISCOUNT),
+    "others": Idea(make=pure(lambda g, k: subtract_others(discounted_return(g, discount=k.discount))), reads=DISCOUNT),
     "group": Idea(make=pure(lambda g, k: group_relative(g, std=k.std)), reads=STD, is_grouped=True),
     "leave_one_out": Idea(make=pure(lambda g, _: leave_one_out(g)), is_grouped=True),
     "process": Idea(make=pure(lambda g, k: group_process(g, std=k.std)), needs=TURNS, reads=STD, is_grouped=True),
@@ -96,13 +98,14 @@ IDEAS: Mapping[str, Idea] = {
         needs=Needs(state_keys=True), reads=STD | DISCOUNT, is_grouped=True,
     ),
     "gae": Idea(
-        make=valued(lambda g, v, k: gae_tokens(g, v, turn_discount=k.discount, decay=k.decay)), needs=CRITIC, reads=BOTH
+        make=valued(lambda g, v, k: gae_tokens(g, v, turn_discount=k.discount, gae_lambda=k.decay)),
+        needs=CRITIC, reads=BOTH,
     ),
     "gae_turns": Idea(
-        make=valued(lambda g, v, k: gae_turns(g, v, discount=k.discount, decay=k.decay)), needs=CRITIC, reads=BOTH
+        make=valued(lambda g, v, k: gae_turns(g, v, discount=k.discount, gae_lambda=k.decay)), needs=CRITIC, reads=BOTH
     ),
     "gae_bilevel": Idea(
-        make=valued(lambda g, v, k: gae_bilevel(g, v, turn_discount=k.discount, decay=k.decay)),
+        make=valued(lambda g, v, k: gae_bilevel(g, v, turn_discount=k.discount, gae_lambda=k.decay)),
         needs=CRITIC, reads=BOTH,
     ),
     "gae_decoupled": Idea(make=valued(decoupled_gae), needs=CRITIC, reads=frozenset({"adaptive"})),

@@ -5,7 +5,7 @@ The one rule: statistics name their unit, and what has statistics of its own.
 
 from collections.abc import Mapping
 
-from quintain.credit.whiten import Key, Unit, whitened
+from quintain.credit.whiten import Key, Unit, whiten
 from quintain.methods.loops.method import Assign
 from quintain.types import Trajectory, Turn
 
@@ -37,4 +37,4 @@ def normalised(assign: Assign, name: str) -> Assign:
     if found is None:
         return assign
     unit, by = found
-    return lambda work, groups: whitened(assign(work, groups), unit=unit, by=by)
+    return lambda work, groups: whiten(assign(work, groups), unit=unit, by=by)

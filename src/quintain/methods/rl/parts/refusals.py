@@ -4,7 +4,7 @@ The one rule: a setting that would be ignored, or that leaves nothing to learn f
 line.
 """
 
-from quintain.environments.boundary import answered, spec_of
+from quintain.environments.boundary import call_within, spec_of
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Expert, Legal, Snapshot, StateKey
 from quintain.errors import ConfigError
@@ -21,7 +21,7 @@ NUM_REHEARSED = 8
 def refuse(job: Job, method: Method) -> None:
     """Raise a `ConfigError` when the environment of `job` has not what `method` needs."""
     make_environment = find(job.environment)
-    environment = answered(spec_of(make_environment), make_environment)
+    environment = call_within(spec_of(make_environment), make_environment)
     try:
         if method.needs.state_keys and not isinstance(environment, StateKey):
             raise ConfigError(
