@@ -1,9 +1,8 @@
 """Budgets of a turn: tokens of thought and number of tool calls.
 
-A thought that is not closed within its budget is closed for the model, which then answers (budget forcing,
-arXiv 2501.19393); the closing tokens are part of the prompt and are not trained. A turn with too many tool
-calls is an error that the model reads, and none is carried out. The one rule: what is over budget is never cut
-in silence.
+A thought that is not closed within its budget is closed for the model, which then answers (budget forcing, arXiv
+2501.19393); the closing tokens are part of the prompt and are not trained. A turn with too many tool calls is an
+error that the model reads, and none is carried out. What is over budget is never cut in silence.
 """
 
 from __future__ import annotations

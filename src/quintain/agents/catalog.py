@@ -1,8 +1,8 @@
 """Names of harnesses: what ``agent="react"`` or ``agent="window?turns=4+tools?calls=llama"`` builds.
 
-A spec is a harness, and in front of it, each with a ``+``, what it is wrapped in, outermost first; options
-follow a question mark and are the fields of its class. The one rule: an unknown name or option, or a harness
-that the environment has nothing for, is an error that names the nearest one, before anything is sampled.
+A spec is a harness, and in front of it, each with a ``+``, what it is wrapped in, outermost first; options follow a
+question mark and are the fields of its class. An unknown name or option, or a harness that the environment has
+nothing for, is an error that names the nearest one, before anything is sampled.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 CodeAct (arXiv 2402.01030): tools are functions, variables live on from turn to turn. CaveAgent (2601.01569): objects
 go in and come out as they are. DynaSaur (2411.01747): functions of solved episodes are kept, and shown to later ones.
-`quintain.agents.code_world` carries the code out. The one rule: one process per episode, never shared.
+`quintain.agents.code_world` carries the code out. One process per episode, never shared.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""An environment whose actions are Python: code calls the tools of the environment that is inside.
+"""An environment whose actions are Python: code calls the tools of the environment inside it.
 
 Where that has no tools, `act(text)` takes an action there. The code runs in the sandbox; its calls are carried out
-here, one by one, until the episode ends. The one rule: rewards come from what the calls did, so that code can
-earn nothing that its calls could not.
+here, one by one, until the episode ends. Rewards come from these calls alone: code can earn nothing that its calls
+could not.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """How much of an episode stays in the prompt: a window of turns, a summary, or a memory that is rewritten.
 
-Without a wrapper the whole episode stays. Where history is rewritten a new segment starts: its prompt holds the
-ids that were sampled, as they were, and only the newest turn of it is trained there. The one rule: a
-context policy changes what a prompt holds, never what was sampled.
+Without a wrapper the whole episode stays. Where history is rewritten a new segment starts: its prompt holds the ids
+that were sampled, as they were, and only the newest turn of it is trained there. A context policy changes what a
+prompt holds, never what was sampled.
 
-`Memory` is the state of MEM1 (arXiv 2506.15841) and MemAgent (2507.02259): each turn sees the task, the memory
-and the newest observation. Differences: the memory and the action are two completions of one stream, not tags
-within one; segments take the place of a 4-D attention mask.
+`Memory` is the state of MEM1 (arXiv 2506.15841) and MemAgent (2507.02259): each turn sees the task, the memory and
+the newest observation. Differences: the memory and the action are two completions of one stream, not tags within one;
+segments take the place of a 4-D attention mask.
 """
 
 from __future__ import annotations

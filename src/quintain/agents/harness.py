@@ -1,8 +1,8 @@
 """The four basic harnesses: plain text, ReAct, JSON tool calls, and a choice among legal actions.
 
-They differ in how an action is written and read, and in what ends a completion; the conversation is the same.
-The system message is the environment's instructions and the task's prompt. The one rule: `write(action)`
-gives the ids that a policy would sample to take `action`, and `read` takes them back.
+They differ in how an action is written and read, and in what ends a completion; the conversation is the same. The
+system message is the environment's instructions and the task's prompt. `write(action)` gives the ids that a policy
+would sample to take `action`, and `read` takes them back.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A library of actions that grows: functions that an agent wrote in episodes that it solved (DynaSaur, 2411.01747).
 
 Each is kept with all it stands on: imports with their aliases, constants, and the other functions it calls, so that
-it runs in a fresh process. A function that stands on anything else is not kept. The one rule: nothing is ever
-replaced; another function of a known name gets a name with a number, and a frozen library learns nothing.
+it runs in a fresh process. A function that stands on anything else is not kept. Nothing is ever replaced; another
+function of a known name gets a name with a number, and a frozen library learns nothing.
 """
 
 from __future__ import annotations

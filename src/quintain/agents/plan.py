@@ -1,13 +1,12 @@
 """Plan and act: a planner writes numbered steps, an executor acts on them (Plan-and-Act, arXiv 2503.09572).
 
-One model plays both roles in contexts of their own: the planner sees the task, what was done, its last plan and
-the newest observation; the executor sees the plan and what happened since. Every plan therefore starts a
-segment, and so does the executor after it. With `replan_every` the plan is revised after so many actions (1 is
-the paper's dynamic replanning), with 0 it stays. The one rule: a plan is data; any text edits it somehow, and
-no text can break it.
+One model plays both roles in contexts of their own: the planner sees the task, what was done, its last plan and the
+newest observation; the executor sees the plan and what happened since. Every plan therefore starts a segment, and so
+does the executor after it. With `replan_every` the plan is revised after so many actions (1 is the paper's dynamic
+replanning), with 0 it stays. A plan is data; any text edits it somehow, and no text can break it.
 
-Differences to the paper: no separate models, and no chain of thought of its own; the planner may edit single
-steps instead of writing the plan anew.
+Differences to the paper: no separate models, and no chain of thought of its own; the planner may edit single steps
+instead of writing the plan anew.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """What an agent (harness) is: history → prompt ids, sampled ids → action, and back for demonstrations.
 
-An `Agent` is stateless and shared; each episode opens a `Session`. The rollout asks the session for the next
-prompt, gives it the completion, and carries out the action it reads.
+An `Agent` is stateless and shared; each episode opens a `Session`. The rollout asks the session for the next prompt,
+gives it the completion, and carries out the action it reads. A harness may put an environment of its own around the
+one it acts in (`Equips`), such as a Python that runs code; what that holds for an episode starts with `reset` and
+ends with `close`, as in any environment.
 """
 
 from __future__ import annotations

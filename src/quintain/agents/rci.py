@@ -1,12 +1,12 @@
 """Criticise and improve: RCI (arXiv 2303.17491) around any harness.
 
-The agent drafts an action, is asked what is wrong with it, and drafts again, `rounds` times at most (explicit
-RCI); a critique that says there is no problem accepts the draft. A draft that cannot be read is asked for again
-with the error, `retries` times, without a step of the environment (implicit RCI). The one rule: drafts and
-critiques are turns like others, sampled and trained, in which nothing is done.
+The agent drafts an action, is asked what is wrong with it, and drafts again, `rounds` times at most (explicit RCI); a
+critique that says there is no problem accepts the draft. A draft that cannot be read is asked for again with the
+error, `retries` times, without a step of the environment (implicit RCI). Drafts and critiques are turns like others,
+sampled and trained, in which nothing is done.
 
-Differences to the paper: actions are criticised, not a plan for the whole task; limits end in the last draft
-instead of an exception.
+Differences to the paper: actions are criticised, not a plan for the whole task; limits end in the last draft instead
+of an exception.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reflexion (arXiv 2303.11366): lessons of failed attempts stand in the prompt of the next attempt at a task.
 
-The lessons are kept outside of episodes, by task, as a value: an attempt reads them and never writes them, so
-that the attempts of a round do not depend on each other's order. `quintain.rollout.trials` runs the rounds. The
-one rule: only a failed attempt is reflected on, and at most the newest `MAX_LESSONS` are shown.
+The lessons are kept outside of episodes, by task, as a value: an attempt reads them and never writes them, so that
+the attempts of a round do not depend on each other's order. `quintain.rollout.trials` runs the rounds. Only a failed
+attempt is reflected on, and at most the newest `MAX_LESSONS` are shown.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Observations in a shape that a model can use: AgentOccam (arXiv 2410.13825), as wrappers of a harness.
 
 Pages are trees of nodes, one line each: indentation, an id in brackets, a role, a name (``[12] button "Buy"``).
-`Simplified` removes what says nothing; `Pivotal` shows past pages by the nodes that the agent spoke of and
-what they are in. The one rule: the id of a node that can be acted on is never lost or changed by simplifying,
-and text without ids stays as it is.
+`Simplified` removes what says nothing; `Pivotal` shows past pages by the nodes that the agent spoke of and what they
+are in. The id of a node that can be acted on is never lost or changed by simplifying, and text without ids stays as
+it is.
 """
 
 from __future__ import annotations

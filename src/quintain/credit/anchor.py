@@ -1,10 +1,10 @@
 """A = A_E + ω·A_S: the group-relative outcome plus, for states that were met more than once, a step credit.
 
-GiGPO (arXiv 2505.10978). A_S = (G_k - mean) / (std + ε) over all turns of one task whose state was the same
-before the action, with G_k the discounted return from turn k. Unit: trajectory for A_E, turn for A_S; a
-state visited twice in one episode counts twice. Singleton rule: alone → 0 on both levels. With unique states
-this is GRPO. Where we differ from the official code: A_E compares trajectories, so long episodes do not count
-more. The one rule: states are keyed by task *and* state; equal observations of two tasks never meet.
+GiGPO (arXiv 2505.10978). A_S = (G_k - mean) / (std + ε) over all turns of one task whose state was the same before
+the action, with G_k the discounted return from turn k. Unit: trajectory for A_E, turn for A_S; a state visited twice
+in one episode counts twice. Singleton rule: alone → 0 on both levels. With unique states this is GRPO. Where we
+differ from the official code: A_E compares trajectories, so long episodes do not count more. States are keyed by task
+*and* state; equal observations of two tasks never meet.
 """
 
 from collections.abc import Sequence

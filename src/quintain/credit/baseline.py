@@ -1,8 +1,8 @@
 """A_i ← A_i - mean of what the other episodes of the batch were worth: a baseline without groups or critic.
 
-REINFORCE with a baseline (Williams 1992): what other episodes returned does not depend on this one's actions, so
-the gradient stays unbiased. An episode is worth the credit of its first sampled token, its return. Unit:
-trajectory, over the batch. Singleton rule: alone → 0. The one rule: an episode never enters its own baseline.
+REINFORCE with a baseline (Williams 1992): what other episodes returned does not depend on this one's actions, so the
+gradient stays unbiased. An episode is worth the credit of its first sampled token, its return. Unit: trajectory, over
+the batch. Singleton rule: alone → 0. An episode never enters its own baseline.
 """
 
 import numpy as np

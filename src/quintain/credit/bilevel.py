@@ -1,11 +1,9 @@
-"""Turn-level GAE over turn ends, then token-level GAE inside each turn: bi-level GAE (RAGEN, arXiv
-2504.20073).
+"""Turn-level GAE over turn ends, then token-level GAE inside each turn: bi-level GAE (RAGEN, arXiv 2504.20073).
 
-High level: δ_k = r_k + gamma_h·V(end_{k+1}) - V(end_k), A_k = δ_k + gamma_h·λ·A_{k+1}; A_k + V(end_k) is then
-the reward of the turn's last token, and inside the turn the value after that token is 0. Where we differ:
-turn ends are the turns' own, never "where the reward is not 0" (a turn without reward keeps its boundary),
-and whitening is left to `whiten`. Unit: none, nothing is normalised. Singleton rule: none needed. The one
-rule: a turn is a boundary whatever its reward.
+High level: δ_k = r_k + gamma_h·V(end_{k+1}) - V(end_k), A_k = δ_k + gamma_h·λ·A_{k+1}; A_k + V(end_k) is then the
+reward of the turn's last token, and inside the turn the value after that token is 0. Where we differ: turn ends are
+the turns' own, never "where the reward is not 0" (a turn without reward keeps its boundary), and whitening is left to
+`whiten`. Unit: none, nothing is normalised. Singleton rule: none needed.
 """
 
 from collections.abc import Sequence

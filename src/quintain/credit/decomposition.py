@@ -5,7 +5,7 @@ SPA-RL (2505.20732): c is fitted so that the contributions of an episode *sum* t
 hashed features of the turn (its observation's tokens, its own tokens, and both together), which makes the fit ridge
 regression on sums of features: exact, in any order, and a fold over episodes. `quintain.credit.progress` then makes
 contributions sum to the outcome exactly. Unit: trajectory, its outcome. Singleton rule: one episode is evidence like
-any other; none predicts 0. The one rule: only outcomes are learned from, turn rewards are not read.
+any other; none predicts 0. Only outcomes are learned from, turn rewards are not read.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,8 @@
 """G_k = r_k + gamma·G_{k+1}: what was still to come, from each turn on; gamma is per turn, not per token.
 
-Reward-to-go (Sutton et al. 2000). Rewards per token, such as -β·KL to a reference, are added from the token
-on. Unit: none, nothing is estimated here. Singleton rule: none needed. Truncation: what lies beyond is 0; use
-`quintain.credit.gae` with final values where that is wrong. The one rule: a token gets only what came after
-it.
+Reward-to-go (Sutton et al. 2000). Rewards per token, such as -β·KL to a reference, are added from the token on. Unit:
+none, nothing is estimated here. Singleton rule: none needed. Truncation: what lies beyond is 0; use
+`quintain.credit.gae` with final values where that is wrong. A token gets only what came after it.
 """
 
 from collections.abc import Sequence

@@ -1,11 +1,10 @@
-"""δ_t = r_t + gamma·V_{t+1} - V_t, A_t = δ_t + gamma·λ·A_{t+1}: generalised advantage estimation (arXiv
-1506.02438).
+"""δ_t = r_t + gamma·V_{t+1} - V_t, A_t = δ_t + gamma·λ·A_{t+1}: generalised advantage estimation (arXiv 1506.02438).
 
-Over the tokens the policy sampled, or over turns as macro-actions. The value after a token is that of the
-next *policy* token, across whatever observation stands between. Beyond the end it is 0 where the environment
-ended the episode and the given final value where a limit did. λ = 1 is Monte Carlo. Rewards of a turn fall on
-its last token. Unit: none, nothing is normalised; see `whiten`. Singleton rule: none needed. The one rule:
-observations are never a step of the chain.
+Over the tokens the policy sampled, or over turns as macro-actions. The value after a token is that of the next
+*policy* token, across whatever observation stands between. Beyond the end it is 0 where the environment ended the
+episode and the given final value where a limit did. λ = 1 is Monte Carlo. Rewards of a turn fall on its last token.
+Unit: none, nothing is normalised; see `whiten`. Singleton rule: none needed. Observations are never a step of the
+chain.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,9 +1,8 @@
 """A_i = (R_i - mean_group) / (std_group + ε): outcomes are compared within their group, no critic.
 
-GRPO (arXiv 2402.03300) with std="unbiased", which is what `torch.std` computes there; Dr. GRPO (2503.20783)
-with std="none"; leave-one-out is RLOO (2402.14740) and LOOP (2502.01600).
-Unit: trajectory; in `group_process` the turn. Singleton rule: alone in a group → 0. No variance → exactly 0.
-The one rule: a group is an explicit id, never a place in a list.
+GRPO (arXiv 2402.03300) with std="unbiased", which is what `torch.std` computes there; Dr. GRPO (2503.20783) with
+std="none"; leave-one-out is RLOO (2402.14740) and LOOP (2502.01600). Unit: trajectory; in `group_process` the turn.
+Singleton rule: alone in a group → 0. No variance → exactly 0. A group is an explicit id, never a place in a list.
 """
 
 from collections.abc import Sequence

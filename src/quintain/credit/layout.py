@@ -1,8 +1,8 @@
 """How credit is laid out: scored trajectories in order, one float32 array per turn, groups by explicit id.
 
-Every method of this room computes in float64 over plain lists and hands its result to `credit_of`, which
-casts once and measures what is logged for every method alike.
-The one rule: order of arrival means nothing; who is compared with whom is decided by ids alone.
+Every method of this room computes in float64 over plain lists and hands its result to `credit_of`, which casts once
+and measures what is logged for every method alike. Order of arrival means nothing; who is compared with whom is
+decided by ids alone.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

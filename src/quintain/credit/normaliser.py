@@ -1,9 +1,9 @@
 """A_i = (R_i - mean) / (std + ε), with the mean and the deviation of the group, of the batch, or of neither.
 
-"Part I: Tricks or Traps?" (arXiv 2508.08221): the mean of the group with the deviation of the *batch* is Lite
-PPO; group and group is GRPO, group and none Dr. GRPO. The deviation of a group whose outcomes are nearly equal is
-nearly 0 and blows its advantages up; that of the batch does not. Unit: trajectory. Singleton rule: alone in its
-unit → 0. No variance → exactly 0. The one rule: outcomes are centred once.
+"Part I: Tricks or Traps?" (arXiv 2508.08221): the mean of the group with the deviation of the *batch* is Lite PPO;
+group and group is GRPO, group and none Dr. GRPO. The deviation of a group whose outcomes are nearly equal is nearly 0
+and blows its advantages up; that of the batch does not. Unit: trajectory. Singleton rule: alone in its unit → 0. No
+variance → exactly 0.
 """
 
 from collections.abc import Sequence

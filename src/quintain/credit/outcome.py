@@ -1,8 +1,8 @@
 """A_t = R - b: the return of the episode, on every token that was sampled in it.
 
-REINFORCE over whole episodes (Williams 1992); the baseline b is a number the caller knows before the episode.
-Unit: none, nothing is estimated here. Singleton rule: none needed; R itself is the credit.
-The one rule: a turn reward of 0 does not mean no credit; the outcome reaches every turn.
+REINFORCE over whole episodes (Williams 1992); the baseline b is a number the caller knows before the episode. Unit:
+none, nothing is estimated here. Singleton rule: none needed; R itself is the credit. A turn reward of 0 does not mean
+no credit; the outcome reaches every turn.
 """
 
 from collections.abc import Sequence

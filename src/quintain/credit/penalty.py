@@ -1,9 +1,9 @@
 """r_t = -β·(log π_behaviour(y_t) - log π_ref(y_t)): the KL to a reference as a reward of each token.
 
-The k1 estimate in the reward (InstructGPT, arXiv 2203.02155; REINFORCE++, 2501.03262): its gradient, through
-the return, is that of the KL of the whole episode. In the loss instead: `quintain.losses.kl`. Unit: token; nothing
-is normalised. Singleton rule: none needed. The one rule: the log-probs are those at sampling, so that the reward is
-what the policy earned then.
+The k1 estimate in the reward (InstructGPT, arXiv 2203.02155; REINFORCE++, 2501.03262): its gradient, through the
+return, is that of the KL of the whole episode. In the loss instead: `quintain.losses.kl`. Unit: token; nothing is
+normalised. Singleton rule: none needed. The log-probs are those at sampling, so that the reward is what the policy
+earned then.
 """
 
 from collections.abc import Sequence

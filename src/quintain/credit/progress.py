@@ -1,10 +1,9 @@
 """r_k = alpha·c_k + β·g_k with Σ_k c_k = R: an outcome divided over the turns that made progress to it.
 
-SPA-RL (arXiv 2505.20732). The contributions c_k come from an estimator; what they miss of the outcome R is
-shared equally so that they sum to it. g_k is 1 where the action could be carried out. The result is new turn
-rewards: any credit may follow (the paper: GAE over tokens). Unit: none, nothing is normalised. Singleton rule: a
-single turn gets the whole outcome. The one rule: contributions are placed at their
-own turn and sum to the outcome; nothing multiplies them.
+SPA-RL (arXiv 2505.20732). The contributions c_k come from an estimator; what they miss of the outcome R is shared
+equally so that they sum to it. g_k is 1 where the action could be carried out. The result is new turn rewards: any
+credit may follow (the paper: GAE over tokens). Unit: none, nothing is normalised. Singleton rule: a single turn gets
+the whole outcome. Contributions are placed at their own turn and sum to the outcome; nothing multiplies them.
 """
 
 from collections.abc import Sequence

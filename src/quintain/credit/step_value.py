@@ -2,8 +2,8 @@
 
 Monte-Carlo step values (VinePPO, arXiv 2410.01679): no critic is learned, so its errors are only those of few
 samples; a turn that wins or loses the episode stands out. After the last turn V is 0 where the environment ended the
-episode. Unit: none, nothing is normalised. Singleton rule: none needed. The one rule: values are of states before
-turns, from rollouts that began there.
+episode. Unit: none, nothing is normalised. Singleton rule: none needed. Values are of states before turns, from
+rollouts that began there.
 """
 
 from collections.abc import Sequence

@@ -1,11 +1,9 @@
-"""A_k = A_O + λ·A_T,k for turns before the last and A_O for the last: outcome and turn credit, each in its
-group.
+"""A_k = A_O + λ·A_T,k for turns before the last and A_O for the last: outcome and turn credit, each in its group.
 
-MT-GRPO (arXiv 2505.11821). A_T,k compares the reward of turn k with that of the same turn of the others in
-the group, A_O the reward of the last turn; both normalised. The paper has two turns; for more we compare
-turns of equal number. Unit: trajectory, for each turn number. Singleton rule: alone (in its group, or in
-reaching a turn) → 0. No variance → exactly 0. The one rule: the reward of the last turn is the outcome, all
-earlier ones are turn rewards.
+MT-GRPO (arXiv 2505.11821). A_T,k compares the reward of turn k with that of the same turn of the others in the group,
+A_O the reward of the last turn; both normalised. The paper has two turns; for more we compare turns of equal number.
+Unit: trajectory, for each turn number. Singleton rule: alone (in its group, or in reaching a turn) → 0. No variance →
+exactly 0. The reward of the last turn is the outcome, all earlier ones are turn rewards.
 """
 
 from collections.abc import Sequence

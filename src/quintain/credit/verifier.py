@@ -1,9 +1,9 @@
 """-log σ(r⁺ - r⁻) + λ r²: a verifier of single answers, learned from pairs of right and wrong ones (Bradley-Terry).
 
-The verifier of muCode (arXiv 2502.20380), which scores what one turn says in its state; there a language model,
-here linear in hashed features of the turn's tokens, refitted by gradient descent from zero whenever it has seen
-more. Unit: pair of turns. Singleton rule: an answer without a counterpart teaches nothing. The one rule: a pair is
-of one task, so that tasks which are easy do not look like answers that are good.
+The verifier of muCode (arXiv 2502.20380), which scores what one turn says in its state; there a language model, here
+linear in hashed features of the turn's tokens, refitted by gradient descent from zero whenever it has seen more.
+Unit: pair of turns. Singleton rule: an answer without a counterpart teaches nothing. A pair is of one task, so that
+tasks which are easy do not look like answers that are good.
 """
 
 from collections.abc import Callable, Sequence

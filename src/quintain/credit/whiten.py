@@ -1,10 +1,9 @@
-"""A ← (A - mean) / (std + ε) over the whole batch: normalisation that knows no groups, after any other
-credit.
+"""A ← (A - mean) / (std + ε) over the whole batch: normalisation that knows no groups, after any other credit.
 
-REINFORCE++ whitens returns-to-go; its "-baseline" form first subtracts the group mean (arXiv 2501.03262).
-Unit: named by the caller. "token" counts every sampled token, so long episodes weigh more; "turn" and
-"trajectory" count each of theirs once, by its mean. Singleton rule: one unit → 0. No variance → exactly 0.
-The one rule: only sampled tokens enter the statistics.
+REINFORCE++ whitens returns-to-go; its "-baseline" form first subtracts the group mean (arXiv 2501.03262). Unit: named
+by the caller. "token" counts every sampled token, so long episodes weigh more; "turn" and "trajectory" count each of
+theirs once, by its mean. Singleton rule: one unit → 0. No variance → exactly 0. Only sampled tokens enter the
+statistics.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
 """Which task next: numbered streams of tasks, gates on what was learned, schedules.
 
-The one rule: everything here is a pure function of the step (and, for gates, of recorded statistics), so a
-resumed run draws what the first one would have drawn.
+Everything here is a pure function of the step (and, for gates, of recorded statistics), so a resumed run draws what
+the first one would have drawn.
 """
 
 from quintain.curriculum.gates import Gated, Record, is_open, merge, records_of

@@ -1,7 +1,7 @@
 """Training tasks are apart from those of the evaluation: by what they are, not by their name.
 
-A task is what its environment, seed, prompt and data make it. The one rule: a task that is held out is never
-trained on, whatever a curriculum or an environment hands over.
+A task is what its environment, seed, prompt and data make it. A task that is held out is never trained on, whatever a
+curriculum or an environment hands over.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Schedules: values that change with the step, and with nothing else.
 
-The one rule: a schedule is called with the step and keeps no state, so it reads the same after a resume.
+A schedule is called with the step and keeps no state, so it reads the same after a resume.
 """
 
 from bisect import bisect_right

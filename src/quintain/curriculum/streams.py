@@ -1,7 +1,7 @@
 """Streams of tasks: a fresh one every time, a fixed set, or a mixture of streams.
 
-A curriculum numbers its tasks; step `s` of a run that takes `count` tasks a step gets the tasks numbered
-`s * count` to `s * count + count - 1`. The one rule: task number n depends on n and nothing else.
+A curriculum numbers its tasks; step `s` of a run that takes `count` tasks a step gets the tasks numbered `s * count`
+to `s * count + count - 1`. Task number n depends on n and nothing else.
 """
 
 import random

@@ -1,8 +1,8 @@
 """Trajectories as chat messages, one JSON object per line, and such files back as validated records.
 
-Out: ``{"messages": [{"role", "content", "tool_calls"?}, …], "task", "reward", "is_success"}``. In: that, or
-ShareGPT (``{"conversations": [{"from", "value"}]}``); tool calls as OpenAI writes them, with arguments as a
-JSON string. The one rule: every line is read or refused with its number; nothing is skipped.
+Out: ``{"messages": [{"role", "content", "tool_calls"?}, …], "task", "reward", "is_success"}``. In: that, or ShareGPT
+(``{"conversations": [{"from", "value"}]}``); tool calls as OpenAI writes them, with arguments as a JSON string. Every
+line is read or refused with its number; nothing is skipped.
 """
 
 import json

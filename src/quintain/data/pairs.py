@@ -1,8 +1,8 @@
 """Groups to preference pairs: within a group the higher outcome is chosen over the lower.
 
-Episodes of one task only are compared, and only where their outcomes differ by more than a margin (ETO,
-arXiv 2403.02502). The result depends on the groups alone: ties go to the lower index, the order is theirs.
-The one rule: a failure is on no side of a pair.
+Episodes of one task only are compared, and only where their outcomes differ by more than a margin (ETO, arXiv
+2403.02502). The result depends on the groups alone: ties go to the lower index, the order is theirs. A failure is on
+no side of a pair.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""The policies every world is measured against: doing nothing, acting at random, and the world's own expert.
+"""The policies that every environment is measured against: doing nothing, acting at random, and its own expert.
 
-The one rule: a random action is legal where the world lists what is legal, and schema-valid where it has
-tools, so that a random score says something of the task and not of its syntax.
+A random action is legal where the environment lists what is legal, and fits the schema where it has tools, so that a
+random score says something of the task and not of its syntax.
 """
 
 import random

@@ -1,7 +1,7 @@
-"""The boundary around environment code outside of episodes: building one, asking what it is, its tasks.
+"""Calls into environment code outside of episodes: building an environment, asking what it is, naming its tasks.
 
-Whatever it raises becomes an `EnvironmentFault` of one line that names the environment and the place; what does
-not answer in time is given up. The one rule: no call into a user's world runs where nothing waits for it.
+Whatever that code raises becomes an `EnvironmentFault` of one line that names the environment and the place; a call
+that does not return in time is given up.
 """
 
 import threading

@@ -1,7 +1,7 @@
 """The conformance suite: does an environment keep its contract, and what is it worth as a task?
 
-Every probe is a small function; what an environment raises, and how long it hangs, is a finding and never an
-error of the checker. The one rule: a probe that did not run says so; it has not passed.
+Every probe is a small function; what an environment raises, and how long it hangs, is a finding and never an error of
+the checker. A probe that did not run says so; it has not passed.
 """
 
 import contextlib

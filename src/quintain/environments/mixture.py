@@ -1,8 +1,8 @@
 """Several environments as one: ``mix:guess,keydoor@2,calc`` plays each task in the environment that it names.
 
-`Task.environment` is the name under which statistics by task go; environments get tasks in proportion to their
-weights (one unless ``@`` says otherwise), spread evenly. They are built when a task first needs them. The one rule:
-an episode is that of its environment to the letter: instructions, tools, limits and rewards are its own.
+`Task.environment` is the name under which statistics by task are kept. Environments get tasks in proportion to their
+weights (1 unless ``@`` says otherwise), spread evenly, and are built when a task first needs them. Instructions,
+tools, limits and rewards of an episode are those of its environment, unchanged.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""An expert that errs: the option that every world's expert has, and text that says nothing.
+"""An expert that makes mistakes, for demonstrations that are not perfect; and text that says nothing.
 
-``noisy(0.3)`` acts as the expert of any world does, but in 30 % of the turns does something else that the world
-accepts: what `Fallible.mistaken_action` calls a typical mistake, else a random valid action. It fits
-``rollout.demonstrations(tasks, noisy(0.3), seed=0)``; ``noisy_policy(0.3, seed=0)`` is the same for
-`baselines.play`. `chatter` makes observations longer. The one rule: chance comes from the caller's counter, so
-that noise changes neither tasks nor worlds.
+``noisy(0.3)`` acts as the expert of any environment does, but in 30 % of the turns does something else that the
+environment accepts: what `Fallible.mistaken_action` calls a typical mistake, else a random valid action. It fits
+``rollout.demonstrations(tasks, noisy(0.3), seed=0)``; ``noisy_policy(0.3, seed=0)`` is the same for `baselines.play`.
+`chatter` makes observations longer. Chance comes from the caller's counter, so that noise changes neither tasks nor
+environments.
 """
 
 import random

@@ -1,7 +1,7 @@
-"""What the conformance suite asks of an environment, one function per question.
+"""What the conformance suite asks of an environment and measures of it, one function per question.
 
 A probe returns what it saw, raises `ContractError` when the contract is broken, and `NotApplicableError` when the
-environment does not claim the capability. Whatever else comes out of the environment is a failure too.
+environment does not claim the capability. Whatever else the environment raises is a failure, too.
 """
 
 import json

@@ -1,7 +1,7 @@
 """A few random steps of an environment before anything is written for it.
 
-What a user's world breaks at once is told at once: as an `EnvironmentFault` with the way to look closer. The one
-rule: every call has a deadline.
+An environment that breaks at once is reported at once, as an `EnvironmentFault` that says how to look closer. Every
+call has a deadline.
 """
 
 import random

@@ -1,8 +1,7 @@
-"""What the environments of the catalogue are worth as tasks: success of doing nothing, of chance, of the expert.
+"""Recorded scores of the built-in environments: success of doing nothing, of random play and of the expert.
 
-``scores.json`` beside this file holds what was measured, so that listing them takes no time;
-``quintain environments --measure --record`` writes it anew. The one rule: a score is measured by the conformance
-suite's own baselines, or it is null.
+``scores.json`` beside this file holds what was measured, so that listing them takes no time; ``quintain environments
+--measure --record`` writes it anew. A score is measured by the baselines of the conformance suite, or it is null.
 """
 
 import json

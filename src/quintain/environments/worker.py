@@ -1,8 +1,8 @@
 """An environment in a process and under an interpreter of its own: for packages that clash, hang or crash.
 
 ``worker/nle?python=/path/to/python`` is the environment ``nle`` there. Every request has a deadline; a process that
-hangs, dies or says what it must not is ended with everything it started, and the next episode gets a new one. The one
-rule: a process is trusted until it fails once, and what failed has an owner: the environment, or the tool it was in.
+hangs, dies or says what it must not is ended with everything it started, and the next episode gets a new one. A
+process is trusted until it fails once, and what failed has an owner: the environment, or the tool it was in.
 """
 
 import shutil

@@ -1,8 +1,7 @@
 """The other side of a worker: an environment that answers requests, frame by frame.
 
-What were standard input and output carry the frames; the environment gets an empty input, and its output goes to
-the error stream. The one rule: a request is answered once, by the process that was started for it; what the
-environment raises is an answer, too.
+The frames go over what were standard input and output; the environment gets an empty input, and what it prints goes
+to the error stream. Each request is answered once; what the environment raises is an answer, too.
 """
 
 import io

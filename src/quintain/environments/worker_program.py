@@ -1,7 +1,7 @@
 """The program that the other interpreter runs: it finds this package by its own place, and hosts an environment.
 
 So quintain need not be installed there, and nothing else of ours can be imported. It needs Python 3.11 and the
-standard library; the one rule: what is imported for it needs no more.
+standard library, and what is imported for it needs no more.
 """
 
 import importlib.util

@@ -1,6 +1,6 @@
 """What a set of episodes says about an agent: success with an interval, lengths, and what broke.
 
-The one rule: rates and means are over scored episodes; failures are counted beside them, with their owner.
+Rates and means are over scored episodes; failures are counted beside them, with their owner.
 """
 
 from collections import Counter

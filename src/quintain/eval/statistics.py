@@ -1,7 +1,7 @@
 """Rates with intervals, and tests of a difference between paired results. Plain numbers in and out.
 
-Intervals are two-sided at `level` (0.95). Resampling is seeded, so a number in a report can be made again.
-The one rule: a statistic of nothing is an error, except a rate's interval, which is then all of [0, 1].
+Intervals are two-sided at `level` (0.95). Resampling is seeded, so a number in a report can be made again. A
+statistic of nothing is an error, except a rate's interval, which is then all of [0, 1].
 """
 
 from collections.abc import Sequence

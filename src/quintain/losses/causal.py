@@ -1,9 +1,9 @@
 """B_i = ½ Σ_a |p(a | y) - p(a | y without y_i)|: how much each token decides the action, for weighted entropy (CoSo).
 
-Counterfactual soft RL (arXiv 2505.03792) explores in tokens that change the parsed action and leaves filler alone. p is
-a surrogate of the parser, learned from episodes; the paper trains a small encoder, here it is naive Bayes over tokens
-with smoothing, which is a count: exact, in any order, and a fold over episodes. A token is nullified by leaving it
-out. The one rule: weights are numbers without gradient, and a token that changes nothing has weight 0.
+Counterfactual soft RL (arXiv 2505.03792) explores in tokens that change the parsed action and leaves filler alone. p
+is a surrogate of the parser, learned from episodes; the paper trains a small encoder, here it is naive Bayes over
+tokens with smoothing, which is a count: exact, in any order, and a fold over episodes. A token is nullified by
+leaving it out. Weights are numbers without gradient, and a token that changes nothing has weight 0.
 """
 
 from __future__ import annotations

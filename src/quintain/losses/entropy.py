@@ -1,8 +1,7 @@
 """L = -Σ w_t · b_t · H(π(· | y_<t)): a bonus for staying undecided.
 
-b_t = 1 is the ordinary bonus; CoSo (arXiv 2505.03792) gives b_t per token, by how much the token decides the
-action. The one rule: the entropy is that of the policy now, over the whole vocabulary, as the learner
-measured it.
+b_t = 1 is the ordinary bonus; CoSo (arXiv 2505.03792) gives b_t per token, by how much the token decides the action.
+The entropy is that of the policy now, over the whole vocabulary, as the learner measured it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """w_t ← w_t · min(r_t, cap), or w_t · [low ≤ r_t ≤ high]: repair for data that another policy sampled.
 
-r_t = π_learner(y_t)/π_sampler(y_t), without gradient: engines round differently and weights go stale.
-Truncated importance sampling (TIS, Yao et al. 2025; Espeholt et al., arXiv 1802.01561), masked (IcePop, MIS).
-With `proximal`, the learner's log-probs at the start of the step: the ratio above is of those, and the inner
-loss has its own ratio against them (decoupled PPO, arXiv 2505.24298). The one rule: without `proximal` the
-inner loss must have no ratio of its own (`reinforce`), or it counts twice.
+r_t = π_learner(y_t)/π_sampler(y_t), without gradient: engines round differently and weights go stale. Truncated
+importance sampling (TIS, Yao et al. 2025; Espeholt et al., arXiv 1802.01561), masked (IcePop, MIS). With `proximal`,
+the learner's log-probs at the start of the step: the ratio above is of those, and the inner loss has its own ratio
+against them (decoupled PPO, arXiv 2505.24298). Without `proximal` the inner loss must have no ratio of its own
+(`reinforce`), or it counts twice.
 """
 
 from __future__ import annotations

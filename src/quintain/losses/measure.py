@@ -1,8 +1,7 @@
 """What losses log: means over the trained tokens of the whole step, moved off the device in one go.
 
-A metric of a micro-batch is its sum over trained tokens divided by the tokens of the *step*, so that the
-metrics of micro-batches add up.
-The one rule: a token with loss weight 0 is never counted.
+A metric of a micro-batch is its sum over trained tokens divided by the tokens of the *step*, so that the metrics of
+micro-batches add up. A token with loss weight 0 is never counted.
 """
 
 from __future__ import annotations

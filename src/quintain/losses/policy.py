@@ -1,9 +1,9 @@
 """L = -Σ w_t · min(r_t A_t, clip(r_t, 1-low, 1+high) A_t), r_t = π(y_t)/π_behaviour(y_t): policy gradients.
 
 REINFORCE; PPO (arXiv 1707.06347), with asymmetric clip (DAPO, 2503.14476) and dual clip (1912.09729); GSPO
-(2507.18071) per stream or per turn; CISPO (2506.13585). How tokens are averaged was decided in `data.pack`.
-At π = π_behaviour all of them have the gradient of REINFORCE, -Σ w_t A_t ∇log π.
-The one rule: the ratio is against the log-probs at sampling, which are never recomputed here.
+(2507.18071) per stream or per turn; CISPO (2506.13585). How tokens are averaged was decided in `data.pack`. At π =
+π_behaviour all of them have the gradient of REINFORCE, -Σ w_t A_t ∇log π. The ratio is against the log-probs at
+sampling, which are never recomputed here.
 """
 
 from __future__ import annotations

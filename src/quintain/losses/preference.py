@@ -1,10 +1,10 @@
-"""L = -log sigmoid(β·Δ), Δ = (log π - log π_ref)(chosen) - (log π - log π_ref)(rejected): preferences without
-a reward model.
+"""L = -log sigmoid(β·Δ), Δ = (log π - log π_ref)(chosen) - (log π - log π_ref)(rejected): preferences without a reward
+model.
 
-DPO (arXiv 2305.18290) with label smoothing; IPO (2310.12036); RPO, DPO with a likelihood term (2404.19733);
-DMPO (2406.14868) with weights by turn. Log-probs are *summed* over the trained tokens of all streams of a
-side, and losses are means over the pairs of the step; `loss_weight` says which tokens are trained and no
-more. The one rule: both sides of a pair stand in the batch; half a pair is an error, never a zero.
+DPO (arXiv 2305.18290) with label smoothing; IPO (2310.12036); RPO, DPO with a likelihood term (2404.19733); DMPO
+(2406.14868) with weights by turn. Log-probs are *summed* over the trained tokens of all streams of a side, and losses
+are means over the pairs of the step; `loss_weight` says which tokens are trained and no more. Both sides of a pair
+stand in the batch; half a pair is an error, never a zero.
 """
 
 from __future__ import annotations

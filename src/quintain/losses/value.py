@@ -1,8 +1,8 @@
 """L = Σ w_t · ½(V_t - G_t)²: the critic's regression on the returns that the credit gave.
 
-With `clip`, PPO's pessimistic form: the larger of that and the same with V_t kept within ±clip of the value
-when the batch was collected (arXiv 1707.06347, the implementation's). V_t is the value before token t. The
-one rule: targets are fixed; nothing here bootstraps.
+With `clip`, PPO's pessimistic form: the larger of that and the same with V_t kept within ±clip of the value when the
+batch was collected (arXiv 1707.06347, the implementation's). V_t is the value before token t. Targets are fixed;
+nothing here bootstraps.
 """
 
 from quintain.errors import UsageError

@@ -1,8 +1,7 @@
 """Is it the answer? Exact match and token F1 after normalisation, the best over several gold answers.
 
-Normalisation is SQuAD's (Rajpurkar et al., arXiv 1606.05250): lower case, without punctuation, articles and
-extra space. F1 = 2PR/(P+R) over the multiset of words.
-The one rule: an empty answer matches only an empty gold answer.
+Normalisation is SQuAD's (Rajpurkar et al., arXiv 1606.05250): lower case, without punctuation, articles and extra
+space. F1 = 2PR/(P+R) over the multiset of words. An empty answer matches only an empty gold answer.
 """
 
 import re

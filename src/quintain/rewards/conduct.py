@@ -1,9 +1,8 @@
 """How the episode went: the environment's own reward, success, format, validity, new states.
 
-Penalties are measured per turn as -1 and weighed by the caller (RAGEN: 0.1 per turn whose format is broken,
-arXiv 2504.20073; GiGPO: 0.1 per invalid action, 2505.10978). The one rule: what could not be read
-(`Action.error`) and what could not be carried out (`Turn.is_valid`) are two things; a turn that could not be
-read is not counted again as invalid.
+Penalties are measured per turn as -1 and weighed by the caller (RAGEN: 0.1 per turn whose format is broken, arXiv
+2504.20073; GiGPO: 0.1 per invalid action, 2505.10978). What could not be read (`Action.error`) and what could not be
+carried out (`Turn.is_valid`) are two things; a turn that could not be read is not counted again as invalid.
 """
 
 from quintain.rewards.terms import Term

@@ -1,10 +1,9 @@
-"""p = max(0, n - b)/b: tokens, calls or turns over a budget cost something, but only where the answer is
-right.
+"""p = max(0, n - b)/b: tokens, calls or turns over a budget cost something, but only where the answer is right.
 
-Agent RFT's budget penalty and OTC's tool economy cos(m·π/(2m + c)) (arXiv 2504.14870), both as a factor on
-the term that says "right": a wrong answer has nothing to lose, so it gains nothing by being brief. Overlong
-shaping is DAPO's (arXiv 2503.14476). The one rule: an efficient wrong answer never comes out above an
-inefficient right one.
+Agent RFT's budget penalty, and OTC's tool economy cos(m·π/(2m + c)) (arXiv 2504.14870), where c is the fewest calls
+of any right answer to the task that the run has seen (`FewestCalls`). Both are a factor on the term that says
+"right": a wrong answer gains nothing by being brief, teaches nothing about the fewest calls, and never comes out
+above a right one. Overlong shaping is DAPO's (arXiv 2503.14476).
 """
 
 import math

@@ -2,8 +2,8 @@
 
 Count-based exploration (Strehl and Littman 2008; arXiv 1606.01868). N(s) counts the visits up to and including the
 step at hand, so the order of episodes within a step means nothing. The bonus of a turn is for the state that its
-action led to. The one rule: states are counted by task unless the caller names another scope, because equal keys of
-different tasks are different states.
+action led to. States are counted by task unless the caller names another scope, because equal keys of different tasks
+are different states.
 """
 
 from collections import Counter

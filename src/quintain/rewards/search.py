@@ -1,7 +1,7 @@
 """Rewards for looking before answering: more thought, more turns, new information; with what keeps them honest.
 
 RLSP's exploration reward 1 - c^length (arXiv 2502.06773), the turn bonus of "Demystifying agentic RL" (2510.11701), a
-limit on the tokens of a turn (short thinking, more acting). The one rule: repeated text is no search.
+limit on the tokens of a turn (short thinking, more acting). Repeated text is no search.
 """
 
 from collections import Counter

@@ -1,9 +1,9 @@
 """r_k = Σ_i cap_i(w_i · m_i,k): named, weighted, capped and gated terms become turn rewards and a `Score`.
 
-A term measures a whole trajectory: one number goes to the last turn, a number for every turn goes where it
-says. The environment's own reward is a term like any other (`quintain.rewards.conduct.environment_reward`):
-what is not listed does not count. Every term is logged by name in `Turn.reward_terms`. The one rule: None,
-NaN, a wrong type or a wrong number of turns is a `Failure` of the judge, never a 0.
+A term measures a whole trajectory: one number goes to the last turn, a number for every turn goes where it says. The
+environment's own reward is a term like any other (`quintain.rewards.conduct.environment_reward`): what is not listed
+does not count. Every term is logged by name in `Turn.reward_terms`. None, NaN, a wrong type or a wrong number of
+turns is a `Failure` of the judge, never a 0.
 """
 
 import math

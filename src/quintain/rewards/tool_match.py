@@ -1,8 +1,8 @@
 """R = 6·S/S_max - 3: how far tool calls are the ones that were wanted, field by field: ToolRL (arXiv 2504.13958).
 
-S adds the multiset overlap of names, and for each wanted call, matched with one predicted call of its name, the overlap
-of argument names and the number of equal values; S_max = 1 + Σ (1 + number of arguments). Matched is what gives most,
-not what comes first. The one rule: values are compared as JSON, so 1 is neither "1" nor true.
+S adds the multiset overlap of names, and for each wanted call, matched with one predicted call of its name, the
+overlap of argument names and the number of equal values; S_max = 1 + Σ (1 + number of arguments). Matched is what
+gives most, not what comes first. Values are compared as JSON, so 1 is neither "1" nor true.
 """
 
 import json

@@ -1,8 +1,8 @@
 """A box: a command in isolation, watched from outside and ended as a whole.
 
-A box dies with the thread that started it (the kernel binds the two), so all are started by one thread that
-never ends. The one rule: ending a box ends every process in it, because its first process goes first and the
-kernel takes the rest along; none of them is left as a zombie.
+A box dies with the thread that started it (the kernel binds the two), so all are started by one thread that never
+ends. Ending a box ends every process in it, because its first process goes first and the kernel takes the rest along;
+none of them is left as a zombie.
 """
 
 import os

@@ -1,8 +1,8 @@
 """The command line that shuts a command in: bubblewrap, under a real user id that is not root.
 
-As root, bubblewrap alone is no sandbox: files of the kernel stay writable and the limit of processes does not
-hold. So the user id is given up first, and for each box another one is taken. The environment is empty from
-the start, because the first process in a box shows its own. The one rule: what cannot be isolated is not run.
+As root, bubblewrap alone is no sandbox: files of the kernel stay writable and the limit of processes does not hold.
+So the user id is given up first, and for each box another one is taken. The environment is empty from the start,
+because the first process in a box shows its own. What cannot be isolated is not run.
 """
 
 import itertools

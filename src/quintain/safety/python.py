@@ -1,8 +1,8 @@
 """Python for one episode: a process in a box that keeps its variables from cell to cell.
 
-Objects go in and come out as JSON; tools are functions inside whose calls are carried out outside. Between two
-cells the process stands still and has no other beside it. The one rule: a cell that passes a limit ends the
-process for good; the next cell finds a new one, with the same tools and none of the variables.
+Objects go in and come out as JSON; tools are functions inside whose calls are carried out outside. Between two cells
+the process stands still and has no other beside it. A cell that passes a limit ends the process for good; the next
+cell finds a new one, with the same tools and none of the variables.
 """
 
 import json

@@ -1,7 +1,7 @@
 """One command in a box: what it wrote, how it ended, and why it was killed if it was.
 
-The one rule: nothing that happens inside is waited for longer than the limits say, not even the end of its
-output, because a process that was left behind can hold that open for ever.
+Nothing that happens inside is waited for longer than the limits say, not even the end of its output, because a
+process that was left behind can hold that open for ever.
 """
 
 import os

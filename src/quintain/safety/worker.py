@@ -1,9 +1,8 @@
 """The program that runs inside a box and carries out an agent's Python, cell after cell, in one namespace.
 
-It needs the standard library only, because its text is what is sent into the box. Requests and replies are
-frames (four bytes of length, then JSON) on what were its standard input and output; those are then given to
-the code it runs, closed and redirected. The one rule: whatever it says may have been said by the code it runs,
-so outside nobody trusts it.
+It needs the standard library only, because its text is what is sent into the box. Requests and replies are frames
+(four bytes of length, then JSON) on what were its standard input and output; those are then given to the code it
+runs, closed and redirected. Whatever it says may have been said by the code it runs, so outside nobody trusts it.
 """
 
 import ast

@@ -1,8 +1,8 @@
 """Chats as token ids that only grow: each turn appends what it adds, and what was sampled stays as it was.
 
-Where a template merely appends, a turn costs work in proportion to its own text. Where it rewrites what came
-before (Qwen3 drops earlier `<think>` blocks), the chat is rendered in full and a new segment starts. The one
-rule: sampled ids are never encoded again within a segment.
+Where a template merely appends, a turn costs work in proportion to its own text. Where it rewrites what came before
+(Qwen3 drops earlier `<think>` blocks), the chat is rendered in full and a new segment starts. Sampled ids are never
+encoded again within a segment.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Read Python out of completions, and write it the way it is read: fenced blocks, or CodeAct's tags.
 
-Several blocks in one answer are one action, in their order (CodeAct, arXiv 2402.01030); what stands between them
-is thought. The one rule: as everywhere in this room, a parser never raises and never guesses.
+Several blocks in one answer are one action, in their order (CodeAct, arXiv 2402.01030); what stands between them is
+thought. A parser never raises and never guesses.
 """
 
 import re

@@ -1,10 +1,9 @@
 """Encode text so that only a chat template can write special tokens.
 
-Markup is every special token and every added token that looks like one (`<tool_call>`, `[INST]`). Before
-untrusted text meets a template it is *defused*: a private mark is put inside each markup string in it. After
-rendering, the markup that is still whole was written by the template and becomes its id; everything else
-loses its marks and is encoded by a private tokenizer that knows no markup. The one rule: `plain` never
-returns a markup id, whatever the text.
+Markup is every special token and every added token that looks like one (`<tool_call>`, `[INST]`). Before untrusted
+text meets a template it is *defused*: a private mark is put inside each markup string in it. After rendering, the
+markup that is still whole was written by the template and becomes its id; everything else loses its marks and is
+encoded by a private tokenizer that knows no markup. `plain` never returns a markup id, whatever the text.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Read actions out of completions, and write them the way they are read.
 
-Every parser takes any string and returns an `Action`; what cannot be read becomes `Action.error`, a line for
-the model that says what was wrong. Nothing here knows an environment: arguments are checked where the tool
-is. The one rule: a parser never raises and never guesses.
+Every parser takes any string and returns an `Action`; what cannot be read becomes `Action.error`, a line for the
+model that says what was wrong. Nothing here knows an environment: arguments are checked where the tool is. A parser
+never raises and never guesses.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Render a chat template as marked text, learn what it accepts, and find the text that a new turn adds.
 
-Templates run only in transformers' sandbox (`apply_chat_template`). What they take (a system role, tools,
-several user messages in a row) is found by rendering small probe chats, never by reading their source; what a
-template refuses is folded into what it takes. The one rule: `Pieces` are used only where every probe chat
-showed that the template merely appends.
+Templates run only in transformers' sandbox (`apply_chat_template`). What they take (a system role, tools, several
+user messages in a row) is found by rendering small probe chats, never by reading their source; what a template
+refuses is folded into what it takes. `Pieces` are used only where every probe chat showed that the template merely
+appends.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A small byte-level BPE tokenizer trained on given texts, with the house's compact chat template.
 
-One turn costs two markers: ``<|user|>content<|assistant|>`` sampled ``<|end|>``, no newlines, because the
-length of prompts decides how fast a small model rolls out. For the same reason tokens may span a few words, unless
-they are asked not to: worlds repeat their phrases ("red ball", "3 ahead"). The one rule: training is deterministic,
-and a word or phrase the corpus shows as a whole answer is one token where there is room for it.
+One turn costs two markers: ``<|user|>content<|assistant|>`` sampled ``<|end|>``, no newlines, because the length of
+prompts decides how fast a small model rolls out. For the same reason tokens may span a few words, unless they are
+asked not to: worlds repeat their phrases ("red ball", "3 ahead"). Training is deterministic, and a word or phrase the
+corpus shows as a whole answer is one token where there is room for it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How model families write tool calls: Hermes/Qwen tags, Llama's bare JSON, Mistral's list after a marker.
 
-A format reads any string (what cannot be read is `Action.error`, in words for the model) and writes what it
-reads back. Several calls may stand in one turn in each. The one rule, as in `parse`: a parser never raises
-and never guesses; if one call of a turn cannot be read, none is carried out.
+A format reads any string (what cannot be read is `Action.error`, in words for the model) and writes what it reads
+back. Several calls may stand in one turn in each. A parser never raises and never guesses; if one call of a turn
+cannot be read, none is carried out.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """AgentDojo (arXiv 2406.13352): tool use in simulated workplaces, with and without planted instructions.
 
 Suites, tools, states, attacks and verdicts are the package's own. For evaluation only: training on it is refused.
-The one rule: what the user wanted and what the attacker wanted are two verdicts; both are in the reward terms of the
-last turn, and `side` says which of them is the success. A check that breaks is the judge's failure, never a 0.
+What the user wanted and what the attacker wanted are two verdicts; both are in the reward terms of the last turn, and
+`side` says which of them is the success. A check that breaks is the judge's failure, never a 0.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Chores in ALFWorld's engine (arXiv 2010.03768; packages alfworld and textworld) with problems written here.
 
-Domain, planner, texts and commands are ALFWorld's own; the rooms are not its games, which have to be downloaded. The
-one rule: what is reached here is no result on ALFWorld's 134 or 140 games, and is never called one.
+Domain, planner, texts and commands are ALFWorld's own; the rooms are not its games, which have to be downloaded. What
+is reached here is no result on ALFWorld's 134 or 140 games, and is never called one.
 """
 
 import importlib.util

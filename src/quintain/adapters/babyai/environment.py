@@ -1,7 +1,7 @@
 """BabyAI's levels (arXiv 1810.08272; package minigrid) as text: a word per action, a short line per view.
 
-The world, its missions and its expert bot are the package's own. The one rule: success is the package's,
-``terminated`` with a reward above zero.
+The world, its missions and its expert bot are the package's own. Success is the package's, ``terminated`` with a
+reward above zero.
 """
 
 import hashlib

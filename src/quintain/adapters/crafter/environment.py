@@ -2,7 +2,7 @@
 
 World, creatures, rewards and ends are the package's own but for one thing: the package walks through creatures in the
 order of their memory addresses, so that equal seeds soon differ. Here they are walked through in the order of their
-birth. The one rule: equal seeds and equal actions are the same game in every process.
+birth. Equal seeds and equal actions are the same game in every process.
 """
 
 import copy

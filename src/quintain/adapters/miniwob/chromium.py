@@ -1,8 +1,8 @@
 """A headless Chromium that is shared by a whole process: one browser, a tab for each environment.
 
-It is spoken to in its own protocol (Chrome DevTools, https://chromedevtools.github.io/devtools-protocol) through
-two pipes: nothing listens on a port, and a browser whose process is gone ends by itself. The one rule: every call
-has a deadline, and what was started is counted and closed.
+It is spoken to in its own protocol (Chrome DevTools, https://chromedevtools.github.io/devtools-protocol) through two
+pipes: nothing listens on a port, and a browser whose process is gone ends by itself. Every call has a deadline, and
+what was started is counted and closed.
 """
 
 import atexit

@@ -1,8 +1,8 @@
 """MiniWoB++ (arXiv 1802.08802; package miniwob) in headless Chromium: small web tasks, told as a list of elements.
 
-Pages, instructions and verdicts are the package's own; the pages are driven directly, so its Selenium is not
-needed. The one rule: the clock decides nothing. The reward does not fall with time, no page times out, and effects
-that would be animated happen at once.
+Pages, instructions and verdicts are the package's own; the pages are driven directly, so its Selenium is not needed.
+The clock decides nothing. The reward does not fall with time, no page times out, and effects that would be animated
+happen at once.
 """
 
 import base64

@@ -1,7 +1,7 @@
 """Scripted experts for tasks of MiniWoB++: the page of the moment → the next command.
 
-Each reads what the agent reads and remembers nothing, so it can take over anywhere. The one rule: an expert that
-finds no action raises, it does not guess.
+Each reads what the agent reads and remembers nothing, so it can take over anywhere. An expert that finds no action
+raises, it does not guess.
 """
 
 import operator

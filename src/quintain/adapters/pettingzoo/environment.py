@@ -1,8 +1,7 @@
 """PettingZoo's classic games (arXiv 2009.14471; package pettingzoo): tictactoe, connect_four and rps.
 
-Rules, action masks and rewards are the package's own. Its pickles lose the state of the game, so a snapshot is
-the list of actions so far, played again. The one rule: what an opponent does depends on the task and the moves
-so far alone.
+Rules, action masks and rewards are the package's own. Its pickles lose the state of the game, so a snapshot is the
+list of actions so far, played again. What an opponent does depends on the task and the moves so far alone.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,7 @@
 """The datasets of reasoning-gym (arXiv 2505.24760; package reasoning-gym) as episodes of one turn.
 
-Questions and graders are the package's own. The one rule: the score is what the package's grader gives; a
-grader that breaks is the judge's failure, never a 0.
+Questions and graders are the package's own. The score is what the package's grader gives; a grader that breaks is the
+judge's failure, never a 0.
 """
 
 from typing import Any, ClassVar, Self, cast

@@ -1,8 +1,8 @@
 """ScienceWorld (arXiv 2203.07540; package scienceworld): 30 tasks of elementary science in a simulated house.
 
 World, texts, scores and gold paths are the package's own, in a Java machine that is borrowed (`scienceworld_jvm`).
-Train has the package's training variations of a task, eval its development or test variations. The one rule: the
-score is the package's; valid actions are listed when somebody asks, never in a step.
+Train has the package's training variations of a task, eval its development or test variations. The score is the
+package's; valid actions are listed when somebody asks, never in a step.
 """
 
 from typing import Any, ClassVar, Literal, Self, cast

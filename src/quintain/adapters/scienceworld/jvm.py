@@ -1,7 +1,7 @@
 """Java machines that ScienceWorld's simulator runs in: each is lent to one environment at a time, counted and closed.
 
-Starting one takes seconds and 440 MB, so a machine that is given back waits for the next borrower for a while. The one
-rule: none outlives this process, and a forked child never touches those of its parent.
+Starting one takes seconds and 440 MB, so a machine that is given back waits for the next borrower for a while. None
+outlives this process, and a forked child never touches those of its parent.
 """
 
 import atexit

@@ -1,7 +1,7 @@
 """TextArena's games (arXiv 2504.11442; package textarena) as episodes of one, two or more seats.
 
-Rules, texts and rewards are the package's own. It draws from Python's global random numbers, so every call
-gets those of its game and puts the others back. The one rule: a seat reads only what was sent to it.
+Rules, texts and rewards are the package's own. It draws from Python's global random numbers, so every call gets those
+of its game and puts the others back. A seat reads only what was sent to it.
 """
 
 import copy

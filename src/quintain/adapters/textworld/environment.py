@@ -1,7 +1,7 @@
 """Text adventures that TextWorld (arXiv 1806.11532; package textworld) generates: quests, and two of its challenges.
 
-Generation, parser, texts and walkthrough are the package's own. A game is compiled once, about a second, and
-kept in a folder by the digest of what made it. The one rule: won and lost are the package's.
+Generation, parser, texts and walkthrough are the package's own. A game is compiled once, about a second, and kept in
+a folder by the digest of what made it. Won and lost are the package's.
 """
 
 import importlib

@@ -1,7 +1,7 @@
 """Small games of chance and inference: arms that pay, mastermind, tic-tac-toe.
 
-Families it stands for: the bandits and board games in which exploration and the knowing-doing gap of language
-models are measured. The one rule: all chance of an episode is in its task, so that equal moves have equal results.
+Families it stands for: the bandits and board games in which exploration and the knowing-doing gap of language models
+are measured. All chance of an episode is in its task, so that equal moves have equal results.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,7 @@
 """Mastermind: a hidden row of colors, found from how many of a guess are right and how many are misplaced.
 
-The expert guesses the first code that agrees with all it was told, in the order of the colors. The one rule: an
-answer counts pegs of the right color in the right place, then those in a wrong place, each peg once.
+The expert guesses the first code that agrees with all it was told, in the order of the colors. An answer counts pegs
+of the right color in the right place, then those in a wrong place, each peg once.
 """
 
 from collections.abc import Iterator

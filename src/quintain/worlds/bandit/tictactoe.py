@@ -1,7 +1,7 @@
 """Tic-tac-toe against an opponent that plays perfectly in a share of its moves and at random in the others.
 
-The expert plays so that no reply can beat it and, among such moves, so that most replies lose. The one rule:
-what the opponent does depends on its seed and the board alone.
+The expert plays so that no reply can beat it and, among such moves, so that most replies lose. What the opponent does
+depends on its seed and the board alone.
 """
 
 from dataclasses import dataclass, replace

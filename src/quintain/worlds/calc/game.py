@@ -1,8 +1,8 @@
 """Arithmetic with tools: look prices up, calculate step by step, check a result before it is given.
 
 Families it stands for: function calling and tool-integrated reasoning, and self-correction: a number may be checked
-and revised before the answer is final. Tools fail, lie or break at rates that are asked for. The one rule: what
-a tool tells depends on the task and on the count of calls alone.
+and revised before the answer is final. Tools fail, lie or break at rates that are asked for. What a tool tells
+depends on the task and on the count of calls alone.
 """
 
 import re

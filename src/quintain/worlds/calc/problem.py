@@ -1,6 +1,6 @@
 """Chains of arithmetic: what is to be computed, the calls that compute it, and how a problem is drawn.
 
-Frozen data and pure functions. The one rule: every number on the way is a natural number of so many digits.
+Frozen data and pure functions. Every number on the way is a natural number of so many digits.
 """
 
 import operator

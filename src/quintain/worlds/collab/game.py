@@ -1,8 +1,8 @@
 """Find out by asking what a user has in mind, then hand it in: the wish is hidden until it is asked for.
 
-Families it stands for: ColBench and SWEET-RL (arXiv 2503.15478) and CollabLLM (2502.00640): an answer that comes
-too soon is wrong, one that comes too late costs. The one rule: the user answers one question a turn, truly, and
-grades what is handed in, not how nicely it was asked.
+Families it stands for: ColBench and SWEET-RL (arXiv 2503.15478) and CollabLLM (2502.00640): an answer that comes too
+soon is wrong, one that comes too late costs. The user answers one question a turn, truly, and grades what is handed
+in, not how nicely it was asked.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Gather, make tools, gather what only the tools reach: a tech tree over a few places.
 
 Families it stands for: Crafter, and Minecraft's tech tree as text. Raw things are few and making uses them up, so
-that a thing made in vain can put the goal out of reach for good. The one rule: an action without effect says
-"Nothing happens." and takes no time.
+that a thing made in vain can put the goal out of reach for good. An action without effect says "Nothing happens." and
+takes no time.
 """
 
 import random

@@ -1,7 +1,7 @@
 """The tech tree of `craft`, the lands drawn for its tasks, and how an expert works in them.
 
-Raw things are gathered, some of them only with a tool; what is made uses raw things up and needs stations that
-stand at the same place. The one rule: a land holds what its goal takes, and `spare` of each raw thing beyond.
+Raw things are gathered, some of them only with a tool; what is made uses raw things up and needs stations that stand
+at the same place. A land holds what its goal takes, and `spare` of each raw thing beyond.
 """
 
 import random

@@ -1,6 +1,6 @@
 """The facts behind `hopqa`: people, companies, cities and countries, and questions that chain their relations.
 
-The one rule: each relation of a thing has one answer in a corpus, so that every question has one.
+Each relation of a thing has one answer in a corpus, so that every question has one.
 """
 
 import random

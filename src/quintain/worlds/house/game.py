@@ -1,7 +1,7 @@
 """Chores in a house: find a thing, clean, heat or cool it, bring it where it belongs, or look at it under a lamp.
 
-Families it stands for: ALFWorld and other household tasks in text. Verbs take minutes of different length, so
-that actions are macro-actions. The one rule: an action without effect says "Nothing happens." and takes no time.
+Families it stands for: ALFWorld and other household tasks in text. Verbs take minutes of different length, so that
+actions are macro-actions. An action without effect says "Nothing happens." and takes no time.
 """
 
 from dataclasses import replace

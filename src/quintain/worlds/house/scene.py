@@ -1,7 +1,7 @@
 """The state of a house world as a frozen value, how far its chore has come, and the expert's next action.
 
-The expert knows what it has seen: it looks through places in the order in which they are told. The one rule:
-nothing here changes anything.
+The expert knows what it has seen: it looks through places in the order in which they are told. All functions here are
+pure.
 """
 
 from collections.abc import Mapping

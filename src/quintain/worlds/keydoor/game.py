@@ -1,8 +1,8 @@
 """Rooms in a row, locked doors between them: fetch the key, open the door, reach the flag.
 
-Families it stands for: MiniGrid's DoorKey and other sparse-reward chains of subgoals. Only the room the agent
-is in can be seen; the hand holds one thing; a key stays in the lock it opened. With `irreversible` nothing
-can be put down, so a wrong take is a dead end. The one rule: an action without effect says "Nothing happens."
+Families it stands for: MiniGrid's DoorKey and other sparse-reward chains of subgoals. Only the room the agent is in
+can be seen; the hand holds one thing; a key stays in the lock it opened. With `irreversible` nothing can be put down,
+so a wrong take is a dead end. An action without effect says "Nothing happens."
 """
 
 from typing import ClassVar

@@ -1,8 +1,7 @@
 """Blocks to stack and packages to deliver: classical planning, a step at a time or as whole plans.
 
 Families it stands for: PDDL planning (PlanBench, the IPC's domains). A plan can be checked before it is run, and a
-check says which step fails and why. The one rule: a check changes nothing, and an action without effect says
-"Nothing happens.".
+check says which step fails and why. A check changes nothing, and an action without effect says "Nothing happens.".
 """
 
 import random

@@ -1,7 +1,7 @@
 """STRIPS: states are sets of facts, actions need, add and delete facts; distances to the goal by search.
 
-A state is an integer, a bit for each fact. The one rule: distances are exact, over all states that can be reached
-from the start, so that a state without a distance is a dead end.
+A state is an integer, a bit for each fact. Distances are exact, over all states that can be reached from the start,
+so that a state without a distance is a dead end.
 """
 
 from collections import deque

@@ -1,9 +1,8 @@
 """Where the code of the world `repo` runs: a Python in the sandbox, told to test or to call.
 
-The world and the sandbox are rooms of one floor and do not import each other: the world names the class it
-wants as the catalogue names worlds, and knows it by the protocol `Interpreter`. In the box each run is a fresh
-process in a fresh folder. The one rule: what a box says is text and numbers of the agent's making; only here is it
-compared with what is right.
+The world and the sandbox are rooms of one floor and do not import each other: the world names the class it wants as
+the catalogue names worlds, and knows it by the protocol `Interpreter`. In the box each run is a fresh process in a
+fresh folder. What a box says is text and numbers of the agent's making; only here is it compared with what is right.
 """
 
 from __future__ import annotations

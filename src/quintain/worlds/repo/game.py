@@ -1,8 +1,8 @@
 """A small repository whose tests fail: read, mend, test, hand in.
 
 Family it stands for: SWE-bench (arXiv 2310.06770) and other benchmarks of mending code. Code runs in the sandbox.
-What is handed in is graded by calls that the agent never sees, whose results are compared outside of the box. The
-one rule: only the modules count; tests that are changed or deleted, and files that run by themselves, do not.
+What is handed in is graded by calls that the agent never sees, whose results are compared outside of the box. Only
+the modules count; tests that are changed or deleted, and files that run by themselves, do not.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Repositories of the world `repo`: a few modules of small functions, some of them broken, and their tests.
 
 A `RepoPlan` is all there is to know of a task; what the agent sees of it are the texts of `files`. The tests that
-decide are not among them: `hidden_cases` are arguments and results, and the results never leave this side. The
-one rule: the text of a right module is what the templates say, and a broken one differs by one line per bug.
+decide are not among them: `hidden_cases` are arguments and results, and the results never leave this side. The text
+of a right module is what the templates say, and a broken one differs by one line per bug.
 """
 
 from dataclasses import dataclass, replace

@@ -1,7 +1,7 @@
 """Lay out a room: place boxes so that none overlap and none stick out, as a list in JSON; a bad layout is tried again.
 
 Family it stands for: layouts of rooms by a language model (MetaSpatial, arXiv 2503.18470), told in text. Each turn is
-a whole new attempt that sees score and faults of the ones before. The one rule: every attempt is scored by
+a whole new attempt that sees score and faults of the ones before. Every attempt is scored by
 `quintain.rewards.arrangement`, and a judge that fails is a failure of the judge, never a grade.
 """
 

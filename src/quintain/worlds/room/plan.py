@@ -1,6 +1,6 @@
 """Rooms of `room` and the greedy packer that fills them: what it cannot fill is not drawn.
 
-The one rule: the packer puts each thing, in the order told, on the first free place, row by row from the corner 0 0.
+The packer puts each thing, in the order given, on the first free place, row by row from the corner 0 0.
 """
 
 import math

@@ -1,8 +1,8 @@
 """A screen of labelled boxes: click at coordinates, open the menu, type into fields.
 
 Families it stands for: GUI grounding and computer use (ScreenSpot, MiniWoB by coordinates, AndroidControl), with the
-boxes told in text. Clicks can be paid by how near they come. The one rule: what has no effect says "Nothing
-happens." and counts as a miss.
+boxes described in text. Tools may be written as short commands, ``click 12 40`` and ``type oslo``. Clicks can be paid
+by how near they come; one without effect says "Nothing happens." and counts as a miss.
 """
 
 import re

@@ -1,6 +1,6 @@
 """The screens of `screen`: labelled boxes that do not overlap, and what to do with them.
 
-The one rule: a box includes its edges, and coordinates count from the upper left corner of the screen.
+A box includes its edges, and coordinates count from the upper left corner of the screen.
 """
 
 import math

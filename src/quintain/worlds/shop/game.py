@@ -1,7 +1,7 @@
 """A web shop: search, click through results and options, go back from what does not fit, and buy.
 
-Families it stands for: WebShop and other page-by-page shopping with a graded score at the end. The one rule: the
-only thing that is scored is what was bought, and a purchase ends the episode.
+Families it stands for: WebShop and other page-by-page shopping with a graded score at the end. The only thing that is
+scored is what was bought, and a purchase ends the episode.
 """
 
 from dataclasses import dataclass, replace

@@ -1,6 +1,6 @@
 """What a shop sells and what a customer wants: items, the search that finds them, and the score of a purchase.
 
-Frozen data and pure functions. The one rule: there is always an item that is all that the customer wants.
+Frozen data and pure functions. There is always an item that is all that the customer wants.
 """
 
 from dataclasses import dataclass

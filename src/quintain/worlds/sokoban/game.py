@@ -1,7 +1,7 @@
 """Sokoban: push every box onto a target; a box in a corner stays there.
 
 Families it stands for: planning puzzles with dead ends, sokoban and sliding on ice. The expert's way is a shortest
-one, found by search. The one rule: every level can be solved, because it was made by pulling.
+one, found by search. Every level can be solved, because it was made by pulling.
 """
 
 from typing import ClassVar, Literal

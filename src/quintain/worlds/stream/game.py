@@ -1,8 +1,8 @@
 """Facts scattered over a long text that is read page by page, with the question known from the start.
 
 Families it stands for: reading with a bounded memory, such as MemAgent's RULER tasks (arXiv 2507.02259) and MEM1's
-several questions at once (2506.15841), and knowing when not to search. The one rule: a page that was read is not
-shown again, and every page costs the same, needed or not.
+several questions at once (2506.15841), and knowing when not to search. A page that was read is not shown again, and
+every page costs the same, needed or not.
 """
 
 import re

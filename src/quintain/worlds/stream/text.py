@@ -1,7 +1,7 @@
 """The text of `stream`: pages of facts and remarks, and the questions that some of the facts answer.
 
-A fact is ``red = 4.``, a link ``red = blue.``, a correction ``red = 7 (new).``; the last word on a key counts.
-The one rule: the answer follows from the pages that a question needs, and from no page before them.
+A fact is ``red = 4.``, a link ``red = blue.``, a correction ``red = 7 (new).``; the last statement about a key
+counts. The answer to a question follows from the pages that it needs, and from no page before them.
 """
 
 from collections.abc import Sequence

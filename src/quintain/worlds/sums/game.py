@@ -1,8 +1,8 @@
 """Add numbers, then judge your own answer, then mend it: self-verification in turns (PAG, SCoRe).
 
-Two roles take turns in one conversation: an answer, then the verdict "right" or "wrong" on it, and after
-"wrong" one more answer. Legal actions are not listed: numbers are written. The one rule: each turn is paid for
-its own job alone, an answer for being right and a verdict for being true.
+Two roles take turns in one conversation: an answer, then the verdict "right" or "wrong" on it, and after "wrong" one
+more answer. Legal actions are not listed: numbers are written. Each turn is paid for its own job alone, an answer for
+being right and a verdict for being true.
 """
 
 import re

@@ -1,7 +1,6 @@
 """Two cards of facts, a question that neither answers alone, and how a seat that wants the answer would talk.
 
-The one rule: a seat knows its own card and what was said to it, nothing else; the expert's talk is computed from
-just that.
+A seat knows its own card and what was said to it, nothing else; the expert's talk is computed from just that.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Two seats with a card each: only together do they know enough, and only by talking.
 
-Families it stands for: information exchange between agents, as in Optima (arXiv 2410.08115), iAgents (2406.14928)
-and the debates of MARTI. Seats act in turn, and an observation is addressed to the seat whose turn it is. The one
-rule: what is on a card reaches the other seat in messages and in no other way.
+Families it stands for: information exchange between agents, as in Optima (arXiv 2410.08115), iAgents (2406.14928) and
+the debates of MARTI. Seats act in turn, and an observation is addressed to the seat whose turn it is. What is on a
+card reaches the other seat in messages and in no other way.
 """
 
 import re

@@ -1,7 +1,7 @@
 """The sites of `web`: pages, links and forms, drawn for a task, and the way to its goal.
 
-A shop in a tree of pages: home, kinds of things, sizes, things, and a form to order each; and one to sign up. The
-one rule: a site is frozen data; what was clicked and typed is the browser's.
+A shop in a tree of pages: home, kinds of things, sizes, things, and a form to order each; and one to sign up. A site
+is frozen data; what was clicked and typed is the browser's.
 """
 
 import random
