@@ -14,7 +14,7 @@ pytest.importorskip("minigrid")
 
 from quintain.adapters.babyai import level as babyai_level
 from quintain.adapters.babyai.environment import ACTIONS, BabyAI
-from quintain.adapters.babyai.level import copied, level_ids, start_level
+from quintain.adapters.babyai.level import copy_level, level_ids, start_level
 from quintain.adapters.babyai.view import describe
 from quintain.environments.baselines import expert, play, random_policy
 from quintain.environments.probes import play_on
@@ -272,7 +272,7 @@ def follow_from(world: BabyAI, state: Any) -> list[str]:
 
 def test_copies_share_nothing_that_changes() -> None:
     level = start_level("PutNextLocal", 4)
-    twin, _ = copied(level)
+    twin, _ = copy_level(level)
     mine = {id(cell) for cell in level.grid.grid if cell is not None and cell.type != "wall"}
     theirs = {id(cell) for cell in twin.grid.grid if cell is not None and cell.type != "wall"}
     assert mine and not mine & theirs

@@ -105,7 +105,7 @@ def any_measure(scene: Scene) -> None:
     def measured(term: Term, trajectory: Any) -> list[float]:
         return [1.0 for _ in trajectory.turns]
 
-    scene.patch.setattr(terms, "_measured", measured)
+    scene.patch.setattr(terms, "_measure", measured)
     scene.patch.setattr(terms, "_overflown", lambda *_: None)
 
 
@@ -139,7 +139,7 @@ def by_report(scene: Scene) -> None:
         finally:
             box.close()
 
-    scene.patch.setattr(Repo, "_graded", graded)
+    scene.patch.setattr(Repo, "_grade", graded)
 
 
 def by_exit(scene: Scene) -> None:
@@ -149,7 +149,7 @@ def by_exit(scene: Scene) -> None:
         found = sandbox.run([find_interpreter()[0], "-B", "-c", RUNNER], dict(world.snapshot()[1]), LONG)
         return float(found.exit_code == 0)
 
-    scene.patch.setattr(Repo, "_graded", graded)
+    scene.patch.setattr(Repo, "_grade", graded)
 
 
 def handed_in(write: Callable[[dict[str, str], str], dict[str, str]]) -> Callable[[Scene], Found]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from quintain.curriculum import Fixed, Gated, Record, is_open, merged, records_of
+from quintain.curriculum import Fixed, Gated, Record, is_open, merge, records_of
 from quintain.errors import UsageError
 from quintain.types import Action, Completion, Failure, Group, Outcome, Score, Stop, Task, Trajectory, Turn
 
@@ -47,7 +47,7 @@ def test_records_count_scored_episodes_only() -> None:
 def test_merged_records_add_up() -> None:
     first = {"a": Record(num=2, num_success=1)}
     second = {"a": Record(num=3, num_success=3), "b": Record(num=1)}
-    assert merged(first, second) == {"a": Record(num=5, num_success=4), "b": Record(num=1)}
+    assert merge(first, second) == {"a": Record(num=5, num_success=4), "b": Record(num=1)}
     assert first == {"a": Record(num=2, num_success=1)}
 
 

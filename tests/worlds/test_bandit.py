@@ -37,7 +37,7 @@ def act(world: Bandit, *words: str) -> list[StepResult]:
 
 
 def test_arms_by_value() -> None:
-    assert ARMS.told() == "Arms: red, blue; 6 pulls"
+    assert ARMS.describe() == "Arms: red, blue; 6 pulls"
     world = world_with(ARMS, "arms")
     results = act(world, "pull red", "pull red", "pull blue", "pull blue", "pull blue", "pull blue")
     assert [result.observation for result in results[:3]] == [
@@ -129,7 +129,7 @@ def test_answers_of_mastermind_by_value(
 
 
 def test_mastermind_by_value() -> None:
-    assert MASTERMIND.told() == "Colors: red, blue, gold; 3 pegs"
+    assert MASTERMIND.describe() == "Colors: red, blue, gold; 3 pegs"
     world = world_with(MASTERMIND, "mastermind")
     moves: list[str] = []
     results: list[StepResult] = []

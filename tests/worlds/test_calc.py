@@ -9,7 +9,7 @@ from quintain.environments.tools import ToolFault
 from quintain.errors import UsageError
 from quintain.types import Action, Split, StepResult
 from quintain.worlds.calc.game import UNTOLD, Calc, Ledger
-from quintain.worlds.calc.problem import Problem, draw_problem, solved
+from quintain.worlds.calc.problem import Problem, draw_problem, solve
 
 # (fig + 4) * 5 - pear, where a fig is 3 and a pear is 6: 29.
 PROBLEM = Problem(
@@ -34,7 +34,7 @@ def said(world: Calc, *words: str) -> list[str]:
 
 def test_a_problem_by_value() -> None:
     assert PROBLEM.words() == "Compute: fig, add 4, multiply 5, subtract pear."
-    assert solved(PROBLEM) == (
+    assert solve(PROBLEM) == (
         (
             ("lookup", ("fig",)),
             ("add", (3, 4)),
@@ -228,7 +228,7 @@ def test_numbers_stay_within_their_digits() -> None:
     world = Calc(steps=8, digits=1, names=0)
     for index in range(40):
         problem = draw_problem(8, 2, 2, world.task("train", index).rng)
-        results = [problem.result(call) for call in solved(problem)[0]]
+        results = [problem.result(call) for call in solve(problem)[0]]
         assert all(result is not None and 0 <= result <= 99 for result in results)
 
 

@@ -14,9 +14,9 @@ from quintain.worlds.craft.land import (
     TOOL_FOR,
     Land,
     LandShape,
+    count_needed,
     draw_land,
     longest,
-    needed,
     steps_to,
 )
 
@@ -173,7 +173,13 @@ def test_the_tech_tree_by_value() -> None:
     assert steps_to(["stone"], RECIPES) == ("wood", "table", "wood pickaxe", "stone")
     # wood: table 2, three pickaxes 3; stone: stone pickaxe 1, furnace 2; coal and iron: iron pickaxe.
     steps = steps_to(["diamond"], RECIPES)
-    assert needed(steps, ["diamond"], RECIPES) == {"wood": 5, "stone": 3, "coal": 1, "iron": 1, "diamond": 1}
+    assert count_needed(steps, ["diamond"], RECIPES) == {
+        "wood": 5,
+        "stone": 3,
+        "coal": 1,
+        "iron": 1,
+        "diamond": 1,
+    }
     # gather 1, go back and forth 2 * 1 + 1 for the table, 2 steps, 2 places
     assert longest(LandShape(1, 2, 0, False, False, False)) == 2 + 3 + 2 + 2
 
@@ -183,7 +189,7 @@ def test_a_land_holds_what_the_goal_takes_and_what_is_to_spare() -> None:
     rng = world.task("train", 3).rng
     for _ in range(30):
         land = draw_land(LandShape(5, 4, 2, True, False, False), rng)
-        total = needed(land.steps, land.goals, dict(land.recipes))
+        total = count_needed(land.steps, land.goals, dict(land.recipes))
         lying: dict[str, int] = dict.fromkeys(TOOL_FOR, 0)
         for _, things in land.contents:
             for name, count in things:

@@ -12,7 +12,7 @@ from quintain.errors import SandboxError, UsageError
 from quintain.safety.isolation import find_fault
 from quintain.types import Action, StepResult, ToolCall
 from quintain.worlds.repo import box as repo_box
-from quintain.worlds.repo.box import RepoBox, is_right, report, sandboxed
+from quintain.worlds.repo.box import RepoBox, is_right, open_sandbox, report
 from quintain.worlds.repo.game import Repo
 from quintain.worlds.repo.plan import (
     TEMPLATES,
@@ -23,7 +23,7 @@ from quintain.worlds.repo.plan import (
     repair,
     right_files,
 )
-from quintain.worlds.repo.template import Piece, drawn, drawn_cases, lines_of
+from quintain.worlds.repo.template import Piece, draw_piece, drawn_cases, lines_of
 
 pytestmark = pytest.mark.skipif(bool(find_fault()), reason=find_fault())
 PIECE = Piece(
@@ -76,7 +76,7 @@ def test_every_function_is_right_and_every_bug_shows() -> None:
     for key, template in TEMPLATES.items():
         for bug in range(-1, len(template.bugs)):
             for _ in range(2):
-                piece = replace(drawn(key, template, rng, is_broken=False), bug=bug)
+                piece = replace(draw_piece(key, template, rng, is_broken=False), bug=bug)
                 module = f"{key}_{len(texts)}"
                 right, wrong = lines_of(template, piece, -1), lines_of(template, piece, bug)
                 assert sum(a != b for a, b in zip(right, wrong, strict=True)) == (bug >= 0), (key, bug)
@@ -85,7 +85,7 @@ def test_every_function_is_right_and_every_bug_shows() -> None:
                 for given, result in drawn_cases(template, piece, rng):
                     wanted.append([module, piece.name, given])
                     expected.append((module, result))
-    python = sandboxed()
+    python = open_sandbox()
     try:
         python.put(texts=texts, wanted=wanted)
         python.run("outcome = apart(calls, texts, wanted)")

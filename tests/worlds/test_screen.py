@@ -16,7 +16,7 @@ from quintain.worlds.screen.layout import (
     LayoutShape,
     draw_layout,
     num_cells,
-    scaled,
+    scale_layout,
 )
 
 BOXES = (
@@ -235,11 +235,11 @@ def test_a_screen_in_another_size_by_value() -> None:
     layout = Layout(
         goal=CLICK, width=24, height=13, boxes=(Box("save", 4, 3, 9, 5),), items=(Box("cut", 13, 7, 16, 9),)
     )
-    half, double = scaled(layout, 0.5), scaled(layout, 2.0)
+    half, double = scale_layout(layout, 0.5), scale_layout(layout, 2.0)
     assert (half.width, half.height, double.width, double.height) == (12, 6, 48, 26)
     assert half.boxes == (Box("save", 2, 1, 4, 2),) and half.items == (Box("cut", 6, 3, 7, 4),)
     assert double.boxes == (Box("save", 8, 6, 19, 11),) and double.items == (Box("cut", 26, 14, 33, 19),)
-    assert scaled(layout, 1.0) == layout
+    assert scale_layout(layout, 1.0) == layout
 
 
 @pytest.mark.parametrize("scale", [0.5, 0.7, 1.3, 2.0])

@@ -7,7 +7,7 @@ from quintain.environments.noisy import noisy_policy
 from quintain.environments.protocol import Seats, advance, begin
 from quintain.errors import UsageError
 from quintain.types import Action, StepResult, as_text
-from quintain.worlds.twocards.deal import Deal, answer_from, claims, expert_talk, progress, resolved
+from quintain.worlds.twocards.deal import Deal, answer_from, claims, expert_talk, progress, resolve
 from quintain.worlds.twocards.game import State, TwoCards
 
 DEAL = Deal(
@@ -109,7 +109,7 @@ def test_the_talk_along_a_chain() -> None:
     messages = ((0, "ask red"), (1, "say red blue"))
     assert expert_talk(CHAIN, messages, 0, (True, True)) == "say blue fox"
     assert expert_talk(CHAIN, (*messages, (0, "say blue fox")), 1, (True, True)) == "answer 3"
-    assert resolved("red", {"red": "blue", "blue": "red"}) == (["red", "blue"], "red"), (
+    assert resolve("red", {"red": "blue", "blue": "red"}) == (["red", "blue"], "red"), (
         "a lie may go in circles"
     )
     assert expert_talk(CHAIN, ((1, "say red red"),), 0, (True, True)) == "ask red"

@@ -71,7 +71,7 @@ class AlfworldEngine(Environment):
             for entity in self._env._entity_infos.values():
                 entity.name = entity.id.replace("_", " ")
             self._now = self._env.reset()
-        return _cleaned(self._now.feedback)
+        return _clean(self._now.feedback)
 
     def step(self, action: Action) -> StepResult:
         """Give the command to the engine; one that does not apply changes nothing."""
@@ -82,7 +82,7 @@ class AlfworldEngine(Environment):
         self._now, _, _ = self._env.step(command)
         has_won = bool(self._now.won)
         return StepResult(
-            observation=_cleaned(self._now.feedback),
+            observation=_clean(self._now.feedback),
             reward=float(has_won),
             is_terminated=has_won,
             is_success=True if has_won else None,
@@ -115,7 +115,7 @@ class AlfworldEngine(Environment):
         self._env = self._now = None
 
 
-def _cleaned(feedback: str) -> str:
+def _clean(feedback: str) -> str:
     """Return the engine's text without its greeting and without empty lines."""
     return "\n".join(line for line in feedback.splitlines() if line.strip() and not line.startswith("-="))
 

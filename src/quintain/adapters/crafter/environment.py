@@ -80,30 +80,30 @@ class Crafter(Environment):
 
     def reset(self, task: Task) -> str:
         """Make the land of the task's seed."""
-        self._game = _copied(_start(self._size, task.seed & SEED_MASK))
+        self._game = _copy(_start(self._size, task.seed & SEED_MASK))
         goal = (
-            "Goal: as many achievements as you can." if self._goal == SCORE else f"Goal: {_said(self._goal)}."
+            "Goal: as many achievements as you can." if self._goal == SCORE else f"Goal: {_say(self._goal)}."
         )
-        return f"{goal}\n{self._shown()}"
+        return f"{goal}\n{self._show()}"
 
     def step(self, action: Action) -> StepResult:
         """Take the action that `action` names; anything else changes nothing."""
         number = self._names.get(" ".join(action.text.lower().split())) if action.error is None else None
         if number is None:
             said = action.error or f"unknown action; say one of {', '.join(self._names)}"
-            return StepResult(observation=f"Error: {said}\n{self._shown()}", is_valid=False)
+            return StepResult(observation=f"Error: {said}\n{self._show()}", is_valid=False)
         _, reward, is_done, facts = self._game.step(number)
         is_dead = not facts["discount"]
         if self._goal == SCORE:
             return StepResult(
-                observation=self._shown(),
+                observation=self._show(),
                 reward=float(reward),
                 is_terminated=is_dead,
                 is_truncated=bool(is_done) and not is_dead,
             )
         has_won = facts["achievements"][self._goal] > 0
         return StepResult(
-            observation=self._shown(),
+            observation=self._show(),
             reward=float(has_won),
             is_terminated=has_won or is_dead,
             is_truncated=bool(is_done) and not is_dead and not has_won,
@@ -120,17 +120,17 @@ class Crafter(Environment):
 
     def snapshot(self) -> Any:
         """Return a deep copy of the game."""
-        return _copied(self._game)
+        return _copy(self._game)
 
     def restore(self, state: Any) -> None:
         """Continue from a snapshot."""
-        self._game = _copied(state)
+        self._game = _copy(state)
 
-    def _shown(self) -> str:
+    def _show(self) -> str:
         """Return what is faced, what is nearest of each kind, and how the player is."""
         player, world = self._game._player, self._game._world
         near = ", ".join(f"{name} {_place(x, y)}" for name, (x, y) in nearest(world, player.pos).items())
-        carried = [f"{_said(name)} {count}" for name, count in player.inventory.items() if count]
+        carried = [f"{_say(name)} {count}" for name, count in player.inventory.items() if count]
         state = "asleep. " if player.sleeping else ""
         dark = "dark. " if world.daylight < DARK else ""
         faced = name_of(*world[player.pos + player.facing])
@@ -183,7 +183,7 @@ def _place(right: int, down: int) -> str:
     return " ".join(parts)
 
 
-def _said(name: str) -> str:
+def _say(name: str) -> str:
     """Return the package's `name` as words."""
     return name.replace("_", " ")
 
@@ -191,13 +191,13 @@ def _said(name: str) -> str:
 @functools.lru_cache(maxsize=NUM_KEPT)
 def _start(size: int, seed: int) -> Any:
     """Return the game of `seed` at its start, which must not be stepped."""
-    game = _ordered()(area=(size, size), seed=seed)
+    game = _ordered_class()(area=(size, size), seed=seed)
     game.reset()
     return game
 
 
 @functools.cache
-def _ordered() -> Any:
+def _ordered_class() -> Any:
     """Return the package's environment with creatures in the order of their birth."""
     module: Any = importlib.import_module("crafter.env")
 
@@ -213,6 +213,6 @@ def _ordered() -> Any:
     return Ordered
 
 
-def _copied(game: Any) -> Any:
+def _copy(game: Any) -> Any:
     """Return a deep copy of `game` that shares its pictures."""
     return copy.deepcopy(game, {id(game._textures): game._textures})

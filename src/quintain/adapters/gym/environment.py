@@ -48,7 +48,7 @@ class Gymnasium(Environment):
             raise UsageError(f"random_map of {id}: got {random_map}; give the number of rows, 2 or more")
         self.name = f"gymnasium/{id}"
         self._id, self._options, self._random_map = id, options, random_map
-        self._adopt(_made(id, options))
+        self._adopt(_make(id, options))
         wording, space = wording_of(self._world), cast(Any, self._env.action_space)
         names = wording.actions if len(wording.actions) == space.n else ()
         self._words = names or tuple(f"action {number}" for number in range(int(space.n)))
@@ -62,7 +62,7 @@ class Gymnasium(Environment):
         """Start the episode of the task's seed."""
         if self._random_map:
             board = generate_random_map(self._random_map, seed=task.seed)
-            self._adopt(_made(self._id, {**self._options, "desc": board}))
+            self._adopt(_make(self._id, {**self._options, "desc": board}))
         observation, _ = self._env.reset(seed=task.seed)
         self._shown = self._text(observation)
         introduction = self._wording.introduce(self._world) if self._wording.introduce else ""
@@ -105,11 +105,11 @@ class Gymnasium(Environment):
         Raises:
             EnvironmentFault: it cannot be copied.
         """
-        return _copied(self.name, self._env), self._shown
+        return _copy(self.name, self._env), self._shown
 
     def restore(self, state: tuple[Any, str]) -> None:
         """Continue from a snapshot."""
-        self._adopt(_copied(self.name, state[0]))
+        self._adopt(_copy(self.name, state[0]))
         self._shown = state[1]
 
     def _adopt(self, env: "gymnasium.Env[Any, Any]") -> None:
@@ -170,7 +170,7 @@ def best_actions(table: dict[int, dict[int, list[tuple[float, int, float, bool]]
         values = new_values
 
 
-def _made(id: str, options: dict[str, Any]) -> "gymnasium.Env[Any, Any]":
+def _make(id: str, options: dict[str, Any]) -> "gymnasium.Env[Any, Any]":
     """Return ``gymnasium.make(id, **options)``, its errors told as ours."""
     try:
         env: gymnasium.Env[Any, Any] = gymnasium.make(id, disable_env_checker=True, **options)
@@ -192,7 +192,7 @@ def _made(id: str, options: dict[str, Any]) -> "gymnasium.Env[Any, Any]":
     return env
 
 
-def _copied(who: str, env: "gymnasium.Env[Any, Any]") -> "gymnasium.Env[Any, Any]":
+def _copy(who: str, env: "gymnasium.Env[Any, Any]") -> "gymnasium.Env[Any, Any]":
     """Return a deep copy of `env` that shares what never changes."""
     facts = vars(env.unwrapped)
     try:

@@ -124,7 +124,7 @@ class MiniWoB(Environment):
         else:
             self._look(START % _drawn[key])
         self._values = fields_of(self._pages.parent.parent, self._task, self._page.utterance)
-        return self._shown()
+        return self._show()
 
     def step(self, action: Action) -> StepResult:
         """Act on the page; a command that cannot be read, or names no element, changes nothing."""
@@ -135,7 +135,7 @@ class MiniWoB(Environment):
         is_success = is_done and raw >= 1
         reward = float(is_success) if self._reward == "binary" else max(-1.0, min(1.0, raw)) * is_done
         return StepResult(
-            observation=f"done, reward {reward:g}" if is_done else self._shown(),
+            observation=f"done, reward {reward:g}" if is_done else self._show(),
             reward=reward,
             is_terminated=is_done,
             is_success=is_success if is_done else None,
@@ -233,7 +233,7 @@ class MiniWoB(Environment):
         facts.pop("commands", None)
         self._tab.call("Input.dispatchKeyEvent", type="keyUp", **facts)
 
-    def _shown(self) -> Observation:
+    def _show(self) -> Observation:
         """Return the page as text, with its picture if that was asked for."""
         if not self._screenshot:
             return self._page.text

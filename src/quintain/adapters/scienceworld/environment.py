@@ -102,7 +102,7 @@ class ScienceWorld(Environment):
         """Load the variation of the task's seed; the first observation starts with what is to be done."""
         variations = self._variations("train" if task.split == "train" else self._held_out)
         self._variation = variations[(task.seed >> 1) % len(variations)]
-        seen = self._loaded()
+        seen = self._load()
         machine = self._ready()
         return f"{machine.ask(machine.env.get_task_description)}\n{seen}"
 
@@ -119,7 +119,7 @@ class ScienceWorld(Environment):
         self._taken.append(command)
         has_won = int(facts["score"]) >= FULL
         return StepResult(
-            observation=_cleaned(seen),
+            observation=_clean(seen),
             # A negative score, at which the package ends the episode, counts as -1.
             reward=float(has_won) if self._reward == "binary" else max(-1.0, float(change) / FULL),
             is_terminated=bool(is_done),
@@ -182,12 +182,12 @@ class ScienceWorld(Environment):
             machine.ask(machine.env.load, *key, True)
             path = machine.ask(machine.env.get_gold_action_sequence)
             _gold_paths[key] = tuple(str(each) for each in path)
-            self._loaded()
+            self._load()
             for command in taken:
                 self.step(Action(text=command))
         return _gold_paths[key]
 
-    def _loaded(self) -> str:
+    def _load(self) -> str:
         """Start the variation and return what is seen."""
         machine = self._ready()
         self._taken = []
@@ -195,7 +195,7 @@ class ScienceWorld(Environment):
         # Turns are counted by whoever plays.
         machine.env.envStepLimit = NO_LIMIT
         seen, _ = machine.ask(machine.env.reset)
-        return _cleaned(seen)
+        return _clean(seen)
 
     def _ready(self) -> Machine:
         """Return a machine that is alive; one that ended in the middle of an episode is a fault."""
@@ -223,7 +223,7 @@ _gold_paths: dict[tuple[str, int, str], tuple[str, ...]] = {}
 _known_variations: dict[tuple[str, str], tuple[int, ...]] = {}
 
 
-def _cleaned(seen: str) -> str:
+def _clean(seen: str) -> str:
     """Return the simulator's text with blanks for tabs and no empty lines."""
     lines = (line.expandtabs(1).rstrip() for line in seen.splitlines())
     return "\n".join(line for line in lines if line)

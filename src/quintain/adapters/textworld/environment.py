@@ -86,7 +86,7 @@ class TextWorld(Environment):
             warnings.simplefilter("ignore")
             self._env = self._package.start(str(game), infos)
             self._now = self._env.reset()
-        return _cleaned(self._now.feedback)
+        return _clean(self._now.feedback)
 
     def step(self, action: Action) -> StepResult:
         """Give the command to the game."""
@@ -99,7 +99,7 @@ class TextWorld(Environment):
         has_won = bool(self._now.won)
         is_over = bool(is_done) or has_won or bool(self._now.lost)
         return StepResult(
-            observation=_cleaned(self._now.feedback),
+            observation=_clean(self._now.feedback),
             reward=float(has_won),
             is_terminated=is_over,
             is_success=has_won if is_over else None,
@@ -177,7 +177,7 @@ def _fits(name: str, value: Any, default: Any) -> bool:
     return type(value) is type(default) and (name not in COUNTS or value >= 1)
 
 
-def _cleaned(feedback: str) -> str:
+def _clean(feedback: str) -> str:
     """Return the game's text without its banner and without the status line that is padded with blanks."""
     lines = [line.rstrip() for line in feedback.split("\n")]
     kept = [line for line in lines if line and not set(line) <= set("\\|$_/ >")]

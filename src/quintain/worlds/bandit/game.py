@@ -96,7 +96,7 @@ class Bandit(Environment):
         """Begin the game of the task."""
         self._game = split_draw(task, self._draw)
         self._seed, self._turn = task.seed, 0
-        return f"{self._game.told()}{chatter(self._noise, self._seed, 0)}"
+        return f"{self._game.describe()}{chatter(self._noise, self._seed, 0)}"
 
     def step(self, action: Action) -> StepResult:
         """Make a move; one that is not legal changes nothing."""

@@ -13,7 +13,7 @@ from quintain.types import NOTHING
 class Game(Protocol):
     """A small game."""
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return the first observation."""
         ...
 

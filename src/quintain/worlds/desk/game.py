@@ -259,7 +259,9 @@ class Desk(Environment):
     def privileged(self) -> str:
         """Return what the agent cannot see: the wish, and what the policy says to it."""
         case = self._now.case
-        right = f"refuse {case.reason}" if case.reason else ", ".join(map(_written, case.writes)) or "answer"
+        right = (
+            f"refuse {case.reason}" if case.reason else ", ".join(map(_write_text, case.writes)) or "answer"
+        )
         return f"{case.name}: {case.kind}, order {case.order}; right: {right}"
 
     def snapshot(self) -> State:
@@ -348,7 +350,7 @@ class Desk(Environment):
         return chance % 10_000 < 10_000 * self.tool_failures
 
 
-def _written(write: Write) -> str:
+def _write_text(write: Write) -> str:
     return f"{write.name} {write.order} {write.value}".strip()
 
 

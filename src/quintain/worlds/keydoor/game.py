@@ -207,12 +207,12 @@ class KeyDoor(Environment):
             seen.append((world.door(number), f"{state} {world.doors[number][1]} door"))
         x, y = self._place
         seen.sort(key=lambda pair: (abs(pair[0][0] - x) + abs(pair[0][1] - y), pair))
-        parts = [_described(words, place[0] - x, place[1] - y) for place, words in seen]
+        parts = [_describe(words, place[0] - x, place[1] - y) for place, words in seen]
         held = f"holding {' '.join(self._held)}" if self._held else "holding nothing"
         return ", ".join([*parts, held])
 
 
-def _described(words: str, east: int, south: int) -> str:
+def _describe(words: str, east: int, south: int) -> str:
     """Return `words` with how far to the south and east they are: ``red key 2 north 1 east``."""
     if not (east or south):
         return f"{words} here"

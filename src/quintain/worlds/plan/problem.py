@@ -83,7 +83,7 @@ class Problem:
     def distance(self, state: int) -> int | None:
         """Return the least number of actions from `state` to the goal; None where there is no way."""
         if not self._distances:
-            self._distances = self._measured()
+            self._distances = self._measure()
         return self._distances.get(state)
 
     def plan(self, state: int) -> tuple[str, ...] | None:
@@ -101,7 +101,7 @@ class Problem:
                     break
         return tuple(words)
 
-    def _measured(self) -> dict[int, int]:
+    def _measure(self) -> dict[int, int]:
         """Return the distance to the goal of each state that has one."""
         before: dict[int, list[int]] = {self.start: []}
         queue = deque([self.start])

@@ -12,7 +12,7 @@ from typing import Any
 from quintain.types import derive_seed
 from quintain.worlds.repo.lists import LISTS
 from quintain.worlds.repo.numbers import NUMBERS
-from quintain.worlds.repo.template import Arguments, Piece, Template, drawn, drawn_cases, lines_of
+from quintain.worlds.repo.template import Arguments, Piece, Template, draw_piece, drawn_cases, lines_of
 from quintain.worlds.repo.texts import TEXTS
 
 TEMPLATES: dict[str, Template] = {**NUMBERS, **LISTS, **TEXTS}
@@ -52,7 +52,7 @@ def draw_plan(rng: Random, *, modules: int, functions: int, bugs: int) -> RepoPl
     names: set[str] = set()
     pieces: list[Piece] = []
     for key in keys:
-        piece = drawn(key, TEMPLATES[key], rng, is_broken=key in broken)
+        piece = draw_piece(key, TEMPLATES[key], rng, is_broken=key in broken)
         while piece.name in names:
             piece = replace(piece, name=f"{piece.name}_{len(names)}")
         names.add(piece.name)

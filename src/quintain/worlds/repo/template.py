@@ -48,7 +48,7 @@ class Piece:
     bug: int = -1
 
 
-def drawn(key: str, template: Template, rng: Random, *, is_broken: bool) -> Piece:
+def draw_piece(key: str, template: Template, rng: Random, *, is_broken: bool) -> Piece:
     """Return a piece of `template`, which `key` names."""
     return Piece(
         template=key,

@@ -29,7 +29,7 @@ from quintain.worlds.screen.layout import (
     Layout,
     LayoutShape,
     draw_layout,
-    scaled,
+    scale_layout,
 )
 
 COMMANDS_INSTRUCTION = "\n\nAct: click X Y, or type TEXT."
@@ -113,7 +113,7 @@ class Screen(Environment):
 
     def reset(self, task: Task) -> str:
         """Show the screen of the task."""
-        self._layout = scaled(split_draw(task, lambda rng: draw_layout(self._shape, rng)), self._scale)
+        self._layout = scale_layout(split_draw(task, lambda rng: draw_layout(self._shape, rng)), self._scale)
         self._seed = task.seed
         self._start()
         size = f"{self._layout.width}x{self._layout.height}"
@@ -143,7 +143,7 @@ class Screen(Environment):
         self._pay_nearness(target, x, y)
         box = next((box for box in self._visible() if box.contains(x, y)), None)
         label = box.label if box else ""
-        if label not in self._needed():
+        if label not in self._find_needed():
             self._num_missed += 1
         if label == self._focus or (label in (*BUTTONS, OK) and label != self._layout.goal.target):
             box = None
@@ -240,7 +240,7 @@ class Screen(Environment):
                 return self._box(field)
         return self._box(MENU if goal.kind == "menu" and not self._is_open else goal.target)
 
-    def _needed(self) -> set[str]:
+    def _find_needed(self) -> set[str]:
         """Return the boxes that it makes sense to click now."""
         goal = self._layout.goal
         open_fields = {field for field, text in goal.texts if self._texts.get(field) != text}
@@ -273,11 +273,11 @@ class Screen(Environment):
 
     def _view(self) -> str:
         """Return the boxes, what is typed and what has the focus, and noise."""
-        parts = [self._told(box) for box in self._visible()]
+        parts = [self._describe(box) for box in self._visible()]
         focus = f"; focus {self._focus}" if self._focus else ""
         return f"{', '.join(parts)}{focus}{chatter(self._noise, self._seed, self._turn)}"
 
-    def _told(self, box: Box) -> str:
+    def _describe(self, box: Box) -> str:
         """Return a box in words: ``city 12 40 = oslo``."""
         places = box[1:] if self._has_corners else box.center
         text = f" = {self._texts[box.label][:LONGEST_SHOWN]}" if self._texts.get(box.label) else ""
