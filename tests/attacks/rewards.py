@@ -106,7 +106,7 @@ def any_measure(scene: Scene) -> None:
         return [1.0 for _ in trajectory.turns]
 
     scene.patch.setattr(terms, "_measure", measured)
-    scene.patch.setattr(terms, "_overflown", lambda *_: None)
+    scene.patch.setattr(terms, "_find_overflow", lambda *_: None)
 
 
 PASSES = re.compile(r"([1-9]\d*) of \1 tests pass\.")
