@@ -149,7 +149,7 @@ def at(line: Sequence[str], *words: str) -> int:
 
 def no_filter(scene: Scene) -> None:
     """Let every system call through."""
-    scene.patch.setattr(box, "filter_handle", lambda: None)
+    scene.patch.setattr(box, "open_filter", lambda: None)
 
 
 def bare(scene: Scene) -> None:
@@ -160,7 +160,7 @@ def bare(scene: Scene) -> None:
         return [*plain_user(), limiter, f"--as={limits.memory_bytes}", "--core=0", "--", *command]
 
     scene.patch.setattr(box, "isolate", isolate)
-    scene.patch.setattr(box, "filter_handle", lambda: None)
+    scene.patch.setattr(box, "open_filter", lambda: None)
 
 
 def plain_user() -> list[str]:

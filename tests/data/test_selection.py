@@ -12,7 +12,7 @@ from quintain.data.filters import (
     successful,
     token_hash,
     with_variance,
-    without_cut,
+    without_truncated,
 )
 from quintain.data.mixture import BLOCK, DatasetMixture
 from quintain.data.pairs import all_pairs, best_and_worst
@@ -169,5 +169,5 @@ def test_what_a_limit_cut_is_left_out(some: Callable[..., Group]) -> None:
     group = some(1, 0, 0, None)
     first, cut, *rest = group.trajectories
     given = replace(group, trajectories=(first, replace(cut, stop=Stop.MAX_TURNS), *rest))
-    assert values(without_cut([given])) == [[1, 0]]
-    assert without_cut([replace(group, trajectories=(given.trajectories[1],))]) == []
+    assert values(without_truncated([given])) == [[1, 0]]
+    assert without_truncated([replace(group, trajectories=(given.trajectories[1],))]) == []

@@ -52,7 +52,7 @@ class Plan:
 
 
 def edit(plan: Plan, text: str) -> Plan:
-    """Return `plan` after what `text` says, whatever that is.
+    """Return `plan` as the model's `text` edits it; any text is accepted.
 
     Numbered lines are a new plan in the place of the steps that are not done. Without them, lines ``done N``,
     ``drop N``, ``change N: STEP`` and ``add: STEP`` edit it, in their order and by the numbers of `plan`. Any

@@ -75,7 +75,7 @@ def find_ids(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Simplified:
-    """A harness that sees every observation `simplify`."""
+    """A harness that sees every observation as `simplify` returns it."""
 
     agent: Agent
 

@@ -52,7 +52,7 @@ class Contributions:
         return (self.features(trajectory) @ self._weights).tolist() if trajectory.turns else []
 
     def error(self, trajectory: Trajectory) -> float:
-        """Return |Σ_k c_k - R|, what the contributions miss of the outcome."""
+        """Return |Σ_k c_k - R|: by how much the predicted contributions miss the outcome."""
         return abs(sum(self.of(trajectory)) - outcome_of(trajectory))
 
     def features(self, trajectory: Trajectory) -> NDArray[np.float64]:

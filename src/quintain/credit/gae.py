@@ -27,7 +27,7 @@ from quintain.types import Credit, Group, Stop, Trajectory, Turn, scored
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Critic:
-    """What a critic said of the scored trajectories, in order.
+    """The values that a critic gives the scored trajectories, in order.
 
     Example: ``Critic(values=[[array([.2, .4]), array([.5])]], final=[0.0])`` for two turns of 2 and 1 tokens.
     """

@@ -86,7 +86,7 @@ def check_arrays(trajectories: Sequence[Trajectory], arrays: TokenArrays, name: 
 def group_metrics(
     trajectories: Sequence[Trajectory], number: Callable[[Trajectory], float]
 ) -> dict[str, float]:
-    """Return how many groups there are, and the share of them that is alone or without any difference."""
+    """Return the number of groups, and the shares of those with one member and of those without variance."""
     groups = [[number(trajectories[i]) for i in indices] for indices in by_group(trajectories)]
     num = max(len(groups), 1)
     return {

@@ -39,7 +39,7 @@ def kl_rewards(
 
 
 def add_token_rewards(groups: Sequence[Group], token_rewards: TokenArrays) -> list[Group]:
-    """Return `groups` with what `token_rewards` add up to in an episode added to its outcome, and turn by turn.
+    """Return `groups` with `token_rewards` added: their sum over a turn to its reward, over an episode to its outcome.
 
     That is the KL of the whole episode as part of its reward (RLOO, arXiv 2402.14740); a turn's share is added to
     the reward of the turn, so that it reaches credit of either kind. `token_rewards` are those of the scored

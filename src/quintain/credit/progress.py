@@ -15,7 +15,7 @@ from quintain.types import Group, Trajectory
 
 
 def complete(contributions: Sequence[float], outcome: float) -> list[float]:
-    """Return `contributions` plus an equal share each of what they miss of `outcome`.
+    """Return `contributions` made to sum to `outcome`: what is missing is shared equally.
 
     Example: .2, .5 for outcome 1 → .35, .65.
     """

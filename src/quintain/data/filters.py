@@ -66,7 +66,7 @@ def solved_between(groups: Sequence[Group], low: float, high: float) -> list[Gro
     return [group for group in groups if group.scored and low <= _solved_share(group) <= high]
 
 
-def without_cut(groups: Sequence[Group]) -> list[Group]:
+def without_truncated(groups: Sequence[Group]) -> list[Group]:
     """Keep the trajectories that came to an end of their own; those that a limit cut are left out."""
     return _keep(groups, lambda trajectory, score: not trajectory.stop.is_truncation)
 

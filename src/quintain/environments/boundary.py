@@ -188,5 +188,5 @@ class GuardedTasks:
 
 
 def tasks_of(make: Factory) -> Callable[[], GuardedTasks]:
-    """Return what `curriculum` is given, so that it reads tasks of `make` behind the boundary."""
+    """Return a function that builds the source of tasks for a curriculum: the tasks of `make`, each with a deadline."""
     return lambda: GuardedTasks(make)

@@ -1,4 +1,4 @@
-"""Before training: what a grader gives, task by task, when the same episode is graded several times.
+"""A check of graders before training: what each task pays when the same episode is graded several times.
 
 Each task is played several times as its expert plays it (at random, where there is none) and several times by doing
 nothing. A grader that tells the two apart can teach; rewards that vary for one and the same episode are its noise,

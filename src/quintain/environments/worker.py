@@ -197,7 +197,7 @@ class Worker(Environment):
                 return found["value"]
 
     def _end_as_lost(self, kind: str, do: str, what: str) -> WorkerFault:
-        """End the process and return the fault that it lost our trust for."""
+        """End a process that can no longer be trusted, and return the error that says why."""
         assert self._running is not None, "a process was started"
         said = " ".join(self._running.frames.output(MOST_OUTPUT).split())[-LONGEST_TAIL:]
         if not what:

@@ -162,7 +162,7 @@ class Host:
 
 
 def fault_row(problem: BaseException) -> Row:
-    """Return what `problem` stands for in an episode, as a rollout says it of an environment of its own process."""
+    """Return the row of the failure that `problem` is, the same as for an environment in our own process."""
     kind, owner, message = type(problem).__name__, "environment", str(problem)
     if isinstance(problem, OwnedFault):
         kind, owner = problem.kind, problem.owner

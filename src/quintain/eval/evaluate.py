@@ -15,7 +15,7 @@ from quintain.types import NOTHING, Failure, Score, Trajectory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What episodes say: ``Evaluation(num=10, num_failed=1, success=0.8, low=0.49, high=0.94, …)``."""
+    """Statistics of a set of episodes: ``Evaluation(num=10, num_failed=1, success=0.8, low=0.49, high=0.94, …)``."""
 
     num: int
     """scored episodes; failures are not among them"""
@@ -59,7 +59,7 @@ class Evaluation:
 
 
 def evaluate(trajectories: Sequence[Trajectory]) -> Evaluation:
-    """Return what `trajectories` say.
+    """Return success, lengths and failures of `trajectories`.
 
     Raises:
         DataError: there is no trajectory.
@@ -88,7 +88,7 @@ def evaluate(trajectories: Sequence[Trajectory]) -> Evaluation:
 
 
 def evaluate_by_environment(trajectories: Sequence[Trajectory]) -> dict[str, Evaluation]:
-    """Return what `trajectories` say of each environment that scored some, by name; {} where there is only one."""
+    """Return the same for each environment that has scored episodes, by name; {} where there is only one."""
     names = sorted({trajectory.task.environment for trajectory in trajectories})
     parts = {name: [t for t in trajectories if t.task.environment == name] for name in names}
     scored = {name: any(isinstance(t.outcome, Score) for t in part) for name, part in parts.items()}

@@ -1,9 +1,9 @@
 """B_i = ½ Σ_a |p(a | y) - p(a | y without y_i)|: how much each token decides the action, for weighted entropy (CoSo).
 
 Counterfactual soft RL (arXiv 2505.03792) explores in tokens that change the parsed action and leaves filler alone. p
-is a surrogate of the parser, learned from episodes; the paper trains a small encoder, here it is naive Bayes over
-tokens with smoothing, which is a count: exact, in any order, and a fold over episodes. A token is nullified by
-leaving it out. Weights are numbers without gradient, and a token that changes nothing has weight 0.
+predicts the action from the tokens of a turn and is learned from episodes: the paper trains a small encoder, here it is
+naive Bayes with smoothing, which only counts, so the order of episodes means nothing. A token is nullified by leaving
+it out. Weights are numbers without gradient, and a token that changes nothing has weight 0.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OTHER = "other"
 
 
 class ActionModel:
-    """What actions tokens stand for: ``surrogate.see(groups)``, then ``surrogate.weights(token_ids)``."""
+    """Predicts the action from the tokens of a turn: ``model.see(groups)``, then ``model.weights(token_ids)``."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ def action_name(turn: Turn) -> str:
     return turn.action.tool_calls[0].name if turn.action.tool_calls else turn.action.text
 
 
-def causal_weights(surrogate: ActionModel) -> Callable[[Batch], Tensor]:
+def causal_weights(model: ActionModel) -> Callable[[Batch], Tensor]:
     """Return the weights B [N] of the sampled tokens of a batch, 0 elsewhere, for `entropy_bonus`."""
 
     def weights(batch: Batch) -> Tensor:
@@ -119,7 +119,7 @@ def causal_weights(surrogate: ActionModel) -> Callable[[Batch], Tensor]:
         sampled = (at for at, turn in enumerate(turns) if turn >= 0)
         for _, run in groupby(sampled, key=places.__getitem__):
             turn = list(run)
-            for at, weight in zip(turn, surrogate.weights([ids[at] for at in turn]), strict=True):
+            for at, weight in zip(turn, model.weights([ids[at] for at in turn]), strict=True):
                 found[at] = weight
         return batch.loss_weight.new_tensor(found)
 

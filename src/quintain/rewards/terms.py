@@ -154,7 +154,7 @@ def _cap(numbers: Sequence[float], cap: tuple[float, float] | None) -> list[floa
 
 
 def mean_terms(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    """Return what each term of turn rewards came to in a scored episode, on average, by name."""
+    """Return the mean of each reward term over scored episodes, by name."""
     scored = [trajectory for trajectory in trajectories if isinstance(trajectory.outcome, Score)]
     sums: dict[str, float] = {}
     for turn in (turn for trajectory in scored for turn in trajectory.turns):

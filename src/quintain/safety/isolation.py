@@ -168,7 +168,7 @@ def _probe() -> "subprocess.CompletedProcess[bytes]":
 
 
 def require() -> None:
-    """Return where isolation works.
+    """Check that isolation works on this machine.
 
     Raises:
         SandboxError: it does not; the message says what to install or allow.

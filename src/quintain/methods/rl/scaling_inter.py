@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from quintain.credit.group import group_relative
-from quintain.data.filters import without_cut
+from quintain.data.filters import without_truncated
 from quintain.errors import ConfigError
 from quintain.losses.policy import clipped
 from quintain.methods.loops.method import Method, unchanged
@@ -56,7 +56,7 @@ def method(config: Config) -> Method:
     collect = grouped(config.tasks, config.group_size)
     return Method(
         collect=within_turns(collect, lambda step: horizon(config, step)),
-        keep=without_cut if config.cut == "left_out" else unchanged,
+        keep=without_truncated if config.cut == "left_out" else unchanged,
         credit=lambda work, groups: group_relative(groups),
         update=policy_update(clipped(0.2, config.clip_high), Plan(aggregation="sequence_mean")),
     )
