@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import PurePosixPath
 
 from quintain.errors import SandboxError, UsageError
+from quintain.processes.child import close_streams
 from quintain.processes.tree import below, memory, send
 from quintain.safety.isolation import hold_in_memory, isolate, open_filter, require
 from quintain.safety.limits import Limits, Reason
@@ -119,10 +120,7 @@ class Box:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(TICK)
         code = process.returncode
-        for stream in (process.stdin, process.stdout, process.stderr):
-            if stream is not None:
-                with suppress(OSError):
-                    stream.close()
+        close_streams(process)
         if self.exited >= 0:
             os.close(self.exited)
             self.exited = -1
