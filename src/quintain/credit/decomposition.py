@@ -22,7 +22,7 @@ WINDOW = 24
 
 
 class Contributions:
-    """A predictor of what a turn contributes: ``estimator.see(groups)``, then ``estimator.of(trajectory)``."""
+    """A predictor of what a turn contributes: ``estimator.see(groups)``, then ``estimator.predict(trajectory)``."""
 
     def __init__(self, size: int = 256, *, ridge: float = 1.0, memory: float = 1.0, seed: int = 0) -> None:
         """Start knowing nothing: every contribution is 0.
@@ -47,13 +47,13 @@ class Contributions:
         self._moment = self.memory * self._moment + sums.T @ outcomes
         self._weights = np.linalg.solve(self._gram + self.ridge * np.eye(self.size), self._moment)
 
-    def of(self, trajectory: Trajectory) -> list[float]:
+    def predict(self, trajectory: Trajectory) -> list[float]:
         """Return what each turn of `trajectory` is predicted to contribute, in units of its outcome."""
         return (self.features(trajectory) @ self._weights).tolist() if trajectory.turns else []
 
     def error(self, trajectory: Trajectory) -> float:
         """Return |Σ_k c_k - R|: by how much the predicted contributions miss the outcome."""
-        return abs(sum(self.of(trajectory)) - outcome_of(trajectory))
+        return abs(sum(self.predict(trajectory)) - outcome_of(trajectory))
 
     def features(self, trajectory: Trajectory) -> NDArray[np.float64]:
         """Return one row of features for each turn, [turns, size]; the first turn is marked as such."""

@@ -17,8 +17,8 @@ def content_of(task: Task) -> str:
     return json.dumps([task.environment, task.seed, task.prompt, task.data], sort_keys=True, default=_plain)
 
 
-class Apart:
-    """The tasks that are held out, to compare training tasks with: ``Apart(held_out).check(tasks)``."""
+class HeldOutTasks:
+    """The tasks that are held out, which no training task may be: ``HeldOutTasks(held_out).check(tasks)``."""
 
     def __init__(self, held_out: Sequence[Task]) -> None:
         self._contents = frozenset(map(content_of, held_out))

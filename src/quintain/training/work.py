@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quintain.curriculum.contamination import Apart
+from quintain.curriculum.contamination import HeldOutTasks
 from quintain.curriculum.streams import TaskStream, draw_held_out
 from quintain.data.pack import Aggregation, micro_batches
 from quintain.engines.local import Local
@@ -86,7 +86,7 @@ class Work:
         self.examiner = examiner(job, self.rollout, self.tokenizer)
         self.curriculum = TaskStream(tasks_of(self.make_environment))
         self.held_out = draw_held_out(tasks_of(self.examiner.make_environment), job.eval_episodes)
-        self.apart = Apart(self.held_out)
+        self.apart = HeldOutTasks(self.held_out)
         rows = run.metrics()
         last = rows[-1] if rows else {}
         self._tools = [tool.name for tool in ask(self.make_environment, trainable_tools)]

@@ -44,6 +44,6 @@ def test_contributions_follow_the_true_progress_in_a_house() -> None:
     outcomes = np.array([outcome_of(t) for t in unseen])
     errors = [estimator.error(t) for t in unseen]
     assert float(np.mean(errors)) < 0.4 * float(np.mean(np.abs(outcomes - outcomes.mean())))
-    found = [value for t in unseen for value in estimator.of(t)]
+    found = [value for t in unseen for value in estimator.predict(t)]
     true = [turn.reward for t in unseen for turn in t.turns]
     assert float(np.corrcoef(found, true)[0, 1]) > 0.7

@@ -53,7 +53,7 @@ def method(config: Config) -> Method:
     estimator = Contributions()
 
     def fused(groups: Sequence[Group]) -> Sequence[Group]:
-        found = [estimator.of(t) for group in groups for t in group.scored]
+        found = [estimator.predict(t) for group in groups for t in group.scored]
         return progress_rewards(groups, found, alpha=config.progress, beta=config.grounding)
 
     def credit(work: Work, groups: Sequence[Group]) -> Credit:

@@ -69,7 +69,7 @@ def pure(compute: Callable[[Sequence[Group], Knobs], Credit]) -> Callable[..., A
 
 def attributed(groups: Sequence[Group], knobs: Knobs, contributions: Contributions) -> Credit:
     """Return discounted sums of what each turn is predicted to have contributed, less the others' mean."""
-    found = [contributions.of(t) for group in groups for t in group.scored]
+    found = [contributions.predict(t) for group in groups for t in group.scored]
     return subtract_others(
         discounted_return(progress_rewards(groups, found, beta=0.0), discount=knobs.discount)
     )
