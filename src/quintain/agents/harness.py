@@ -85,7 +85,7 @@ class ChatSession:
 
     def read(self, completion: Completion) -> Action:
         """See `Session.read`."""
-        self._conversation.sampled(completion.token_ids)
+        self._conversation.record(completion.token_ids)
         action = self._wording.parse(self._conversation.text(completion.token_ids))
         self._awaits_tool = self._has_tools and bool(action.tool_calls)
         return action

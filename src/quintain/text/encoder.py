@@ -113,7 +113,7 @@ class TextEncoder:
         single = [token for character in text for token in self._encode(character, continues)]
         return tuple(token for token in single if token not in self._forbidden)
 
-    def marked(self, text: str, *, continues: bool) -> tuple[int, ...]:
+    def encode_marked(self, text: str, *, continues: bool) -> tuple[int, ...]:
         """Return the ids of rendered `text`: whole markup gives its id, defused markup is plain text."""
         key = (text, continues)
         found = self._cache.get(key)

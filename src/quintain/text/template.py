@@ -140,7 +140,7 @@ class Template:
         self._is_first = False
         return cast(str, text)
 
-    def opened(self, entries: Sequence[Entry], tools: Sequence[ToolSpec]) -> str:
+    def render_opening(self, entries: Sequence[Entry], tools: Sequence[ToolSpec]) -> str:
         """Return `render` of a chat that begins with `entries`, from its pieces where it has fixed ones.
 
         Groups and worlds open thousands of chats that differ in their contents only.
@@ -158,7 +158,7 @@ class Template:
         pieces = self._openings[key]
         return self.render(entries, tools) if pieces is None else pieces.fill(contents)
 
-    def entry(self, message: Message) -> Entry:
+    def as_entry(self, message: Message) -> Entry:
         """Return `message` for the template, its texts defused."""
         text = as_text(message.content)
         if message.role != "assistant":
@@ -177,7 +177,7 @@ class Template:
         calls = [{"id": CALL_ID, "type": "function", "function": each} for each in functions]
         return {**written, "tool_calls": calls}
 
-    def opening(self, entries: Sequence[Entry], tools: Sequence[ToolSpec]) -> list[Entry]:
+    def opening_entries(self, entries: Sequence[Entry], tools: Sequence[ToolSpec]) -> list[Entry]:
         """Return the entries of a chat's start; a system text or tools the template refuses are folded in."""
         started = list(entries)
         if tools and not self.takes_tools:
@@ -187,10 +187,10 @@ class Template:
             else:
                 started.insert(0, {"role": "system", "content": text})
         if self.takes_system and started and started[0]["role"] == "system":
-            return [started[0], *self.continuing(started[1:])]
-        return self.continuing(started)
+            return [started[0], *self.continuing_entries(started[1:])]
+        return self.continuing_entries(started)
 
-    def continuing(self, entries: Sequence[Entry]) -> list[Entry]:
+    def continuing_entries(self, entries: Sequence[Entry]) -> list[Entry]:
         """Return `entries` with refused roles turned into user messages, joined where they must alternate."""
         adapted: list[Entry] = []
         joins = False
@@ -208,11 +208,11 @@ class Template:
             joins = is_late_system
         return adapted
 
-    def appends(self, roles: tuple[str, ...], *, has_system: bool, has_tools: bool) -> bool:
+    def is_appending(self, roles: tuple[str, ...], *, has_system: bool, has_tools: bool) -> bool:
         """Whether new messages of `roles` left all probe chats before them as they were."""
         return self._turn(roles, has_system, has_tools).appends
 
-    def added(self, entries: Sequence[Entry], *, has_system: bool, has_tools: bool) -> str | None:
+    def find_addition(self, entries: Sequence[Entry], *, has_system: bool, has_tools: bool) -> str | None:
         """Return the text that new `entries` add after any answer; None where history may be rewritten.
 
         The work is that of the new entries alone: their pieces are filled, or they are rendered after a probe
