@@ -170,7 +170,7 @@ def test_a_land_that_lacks_what_is_needed_is_said_to(monkeypatch: pytest.MonkeyP
         begin(world, world.task("train", 0))
 
         def nowhere(*_: object) -> str:
-            raise crafter_expert.NoWay("a way to tree")
+            raise crafter_expert.NoWayError("a way to tree")
 
         monkeypatch.setattr("quintain.adapters.crafter.environment.next_action", nowhere)
         assert isinstance(world, Expert)

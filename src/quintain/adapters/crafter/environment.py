@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, cast
 
-from quintain.adapters.crafter.expert import NoWay, next_action
+from quintain.adapters.crafter.expert import NoWayError, next_action
 from quintain.environments.extras import extra_module
 from quintain.environments.protocol import Environment
 from quintain.errors import EnvironmentFault, UsageError, suggestion
@@ -150,7 +150,7 @@ class Solved(Crafter):
         """
         try:
             return Action(text=next_action(self._game, self._rules, self._goal).replace("_", " "))
-        except NoWay as error:
+        except NoWayError as error:
             raise EnvironmentFault(
                 f"expert of {self.name} has no action: got a land without {error}; skip its demonstration"
             ) from error
