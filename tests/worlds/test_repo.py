@@ -209,7 +209,7 @@ def test_the_answers_never_enter_a_box(world: Repo, monkeypatch: pytest.MonkeyPa
     class Listening(RepoBox):
         def _asked(self, call: str, **objects: object) -> tuple[str, object]:
             told.append(objects)
-            return super()._asked(call, **objects)
+            return super()._ask(call, **objects)
 
     monkeypatch.setattr("quintain.worlds.repo.game.RepoBox", Listening)
     assert do(world, "submit").reward == 1
