@@ -207,7 +207,7 @@ def test_the_answers_never_enter_a_box(world: Repo, monkeypatch: pytest.MonkeyPa
     told: list[dict[str, object]] = []
 
     class Listening(RepoBox):
-        def _asked(self, call: str, **objects: object) -> tuple[str, object]:
+        def _ask(self, call: str, **objects: object) -> tuple[str, object]:
             told.append(objects)
             return super()._ask(call, **objects)
 
