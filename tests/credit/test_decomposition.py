@@ -37,8 +37,8 @@ def learned(trajectory: Make, group: MakeGroup) -> Contributions:
     for _ in range(60):
         words = generator.integers(1, 4, generator.integers(1, 6)).tolist()
         episodes.append(told(trajectory, words, sum(worth[word] for word in words)))
-    estimator.see([group(*episodes[:30])])
-    estimator.see([group(*episodes[30:])])
+    estimator.update([group(*episodes[:30])])
+    estimator.update([group(*episodes[30:])])
     return estimator
 
 
@@ -51,19 +51,19 @@ def test_contributions_are_found_from_sums_alone(learned: Contributions, traject
 def test_order_and_cuts_of_the_evidence_mean_nothing(trajectory: Make, group: MakeGroup) -> None:
     episodes = [told(trajectory, [1, 2], 1.0), told(trajectory, [2], 0.0), told(trajectory, [1], 1.0)]
     whole, parts = Contributions(32), Contributions(32)
-    whole.see([group(*episodes)])
+    whole.update([group(*episodes)])
     for episode in reversed(episodes):
-        parts.see([group(episode)])
+        parts.update([group(episode)])
     assert whole.predict(episodes[0]) == pytest.approx(parts.predict(episodes[0]))
     forgetful = Contributions(32, memory=0.0)
-    forgetful.see([group(*episodes)])
-    forgetful.see([group(told(trajectory, [1], -1.0))])
+    forgetful.update([group(*episodes)])
+    forgetful.update([group(told(trajectory, [1], -1.0))])
     assert forgetful.predict(episodes[2])[0] < 0
 
 
 def test_nothing_seen_is_nothing_contributed(trajectory: Make, group: MakeGroup) -> None:
     estimator = Contributions(16)
-    estimator.see([])
+    estimator.update([])
     assert estimator.predict(told(trajectory, [1, 2], 1.0)) == [0, 0]
     fused = progress_rewards([group(told(trajectory, [1, 2], 1.0))], [[0.0, 0.0]], beta=0.0)
     assert [turn.reward for turn in fused[0].trajectories[0].turns] == [0.5, 0.5]

@@ -71,7 +71,7 @@ def test_what_was_right_scores_higher(trajectory: Make, group: MakeGroup) -> Non
         return verifier.score(turn)
 
     assert score(good) == 0
-    verifier.see([group(good, *bad)])
+    verifier.update([group(good, *bad)])
     assert score(good) > 0.5 > 0 > max(map(score, bad))
 
 
@@ -79,5 +79,5 @@ def test_only_answers_to_one_task_are_paired(trajectory: Make, group: MakeGroup)
     verifier = Verifier(is_right)
     easy = group(saying(trajectory, 1, is_right=True, task="easy"))
     hard = group(saying(trajectory, 2, is_right=False, task="hard"))
-    verifier.see([easy, hard])
+    verifier.update([easy, hard])
     assert verifier.score(easy.trajectories[0].turns[0]) == 0

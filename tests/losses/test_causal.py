@@ -49,8 +49,8 @@ def groups(*turns: Turn) -> list[Group]:
 def surrogate() -> ActionModel:
     found = ActionModel(smoothing=0.01)
     left, right = Action(text="left"), Action(text="right")
-    found.see(groups(*[turn((FILLER, LEFT), left), turn((FILLER, RIGHT), right)] * 10))
-    found.see(groups(turn((5, 5), Action(error="unreadable"))))
+    found.update(groups(*[turn((FILLER, LEFT), left), turn((FILLER, RIGHT), right)] * 10))
+    found.update(groups(turn((5, 5), Action(error="unreadable"))))
     return found
 
 
@@ -63,7 +63,7 @@ def test_only_the_token_that_decides_has_weight(surrogate: ActionModel) -> None:
 
 def test_a_wider_window_takes_the_neighbours_along(surrogate: ActionModel) -> None:
     surrogate.window = 2
-    surrogate.see([])
+    surrogate.update([])
     assert surrogate.weights((FILLER, FILLER, LEFT)) == [
         0,
         pytest.approx(0.5, abs=0.01),
@@ -77,10 +77,10 @@ def test_nothing_seen_is_no_distribution() -> None:
 
 def test_one_action_decides_nothing_and_rare_ones_share_a_name() -> None:
     one = ActionModel()
-    one.see(groups(turn((LEFT,), Action(text="left"))))
+    one.update(groups(turn((LEFT,), Action(text="left"))))
     assert one.weights((LEFT, FILLER)) == [0, 0]
     few = ActionModel(max_actions=2)
-    few.see(groups(*(turn((n,), Action(text=str(n))) for n in range(4))))
+    few.update(groups(*(turn((n,), Action(text=str(n))) for n in range(4))))
     assert list(few._actions) == ["0", OTHER]  # pyright: ignore[reportPrivateUsage]
     calls = (ToolCall(name="look"),)
     assert action_name(turn((1,), Action(text="x", tool_calls=calls))) == "look"

@@ -25,10 +25,10 @@ def test_rare_states_pay_more(turn: MakeTurn, episode: Make) -> None:
     first = episode([turn(state="a"), turn(state="b"), turn(state="a")])
     second = episode([turn(state="a"), turn(state="c"), turn()])
     visits = Visits()
-    visits.see([group(first, second)])
+    visits.update([group(first, second)])
     assert per_turn(first, visits.bonus(1.0)) == [1.0, pytest.approx(3**-0.5), 0.0]
     assert per_turn(second, visits.bonus(0.5)) == [0.5, 0.0, 0.0]
-    visits.see([group(first)])
+    visits.update([group(first)])
     assert per_turn(first, visits.bonus(1.0)) == [pytest.approx(2**-0.5), pytest.approx(5**-0.5), 0.0]
     assert per_turn(episode([]), visits.bonus(1.0)) == []
 
@@ -38,7 +38,7 @@ def test_tasks_count_apart_unless_asked(turn: MakeTurn, episode: Make) -> None:
     other = replace(one, task=replace(one.task, id="u"))
     apart, together = Visits(), Visits(by_environment)
     for visits in (apart, together):
-        visits.see([group(one), group(other)])
+        visits.update([group(one), group(other)])
     assert per_turn(one, apart.bonus(1.0))[0] == 1
     assert per_turn(one, together.bonus(1.0))[0] == pytest.approx(2**-0.5)
 

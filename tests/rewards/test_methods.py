@@ -45,7 +45,7 @@ def test_the_fewest_calls_of_right_answers_earn_most(turn: MakeTurn, episode: Ma
     right = success()
     assert value(episodes[2], right, fewest.term(right)) == pytest.approx(0.7071068)
     task = Group(task=wrong.task, trajectories=(wrong, episodes[4], episodes[2]))
-    fewest.see([task])
+    fewest.update([task])
     assert fewest.known == {"t": 2}
     found = {num: value(episodes[num], right, fewest.term(right)) for num in episodes}
     assert found == {1: pytest.approx(0.8660254), 2: pytest.approx(1.0), 4: pytest.approx(0.8660254)}

@@ -22,7 +22,7 @@ WINDOW = 24
 
 
 class Contributions:
-    """A predictor of what a turn contributes: ``estimator.see(groups)``, then ``estimator.predict(trajectory)``."""
+    """A predictor of what a turn contributes: ``estimator.update(groups)``, then ``estimator.predict(trajectory)``."""
 
     def __init__(self, size: int = 256, *, ridge: float = 1.0, memory: float = 1.0, seed: int = 0) -> None:
         """Start knowing nothing: every contribution is 0.
@@ -36,7 +36,7 @@ class Contributions:
         self._weights = np.zeros(size)
         self._places: dict[object, int] = {}
 
-    def see(self, groups: Sequence[Group]) -> None:
+    def update(self, groups: Sequence[Group]) -> None:
         """Learn from the scored trajectories of `groups`."""
         rows = [(self.features(t), outcome_of(t)) for group in groups for t in group.scored]
         if not rows:

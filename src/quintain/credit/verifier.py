@@ -19,7 +19,7 @@ MOST_PAIRS = 4096
 
 
 class Verifier:
-    """Scores turns: ``verifier.see(groups)``, then ``verifier.score(turn)``; higher is more likely right."""
+    """Scores turns: ``verifier.update(groups)``, then ``verifier.score(turn)``; higher is more likely right."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Verifier:
         self._weights = np.zeros(size)
         self._places: dict[object, int] = {}
 
-    def see(self, groups: Sequence[Group]) -> None:
+    def update(self, groups: Sequence[Group]) -> None:
         """Make a pair of every wrong turn with a right one of its task, and fit anew."""
         for group in groups:
             labelled = [(t.turns[k], self.is_right(t, k)) for t in group.scored for k in range(len(t.turns))]

@@ -26,7 +26,7 @@ OTHER = "other"
 
 
 class ActionModel:
-    """Predicts the action from the tokens of a turn: ``model.see(groups)``, then ``model.weights(token_ids)``."""
+    """Predicts the action from the tokens of a turn: ``model.update(groups)``, then ``model.weights(token_ids)``."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class ActionModel:
         self._totals = np.zeros(0)
         """how often each action was seen, [actions]"""
 
-    def see(self, groups: Sequence[Group]) -> None:
+    def update(self, groups: Sequence[Group]) -> None:
         """Count which tokens stand in which actions; what could not be read is no action."""
         self._known.clear()
         self._logs.clear()

@@ -101,13 +101,13 @@ def overlong_penalty(limit: int, *, buffer: int, weight: float = 1.0) -> Term:
 
 
 class FewestCalls:
-    """The fewest calls that each task was solved with: ``fewest.see(groups)``, then ``fewest.term(success())``."""
+    """The fewest calls that each task was solved with: ``fewest.update(groups)``, then ``fewest.term(success())``."""
 
     def __init__(self, count: Count = num_calls) -> None:
         self.count = count
         self.known: dict[str, int] = {}
 
-    def see(self, groups: Sequence[Group]) -> None:
+    def update(self, groups: Sequence[Group]) -> None:
         """Learn from the right answers among `groups`."""
         for group in groups:
             for trajectory in group.scored:

@@ -24,13 +24,13 @@ def by_environment(task: Task) -> str:
 
 
 class Visits:
-    """How often each state was met: ``visits.see(groups)``, then ``visits.bonus(0.1)`` as a term."""
+    """How often each state was met: ``visits.update(groups)``, then ``visits.bonus(0.1)`` as a term."""
 
     def __init__(self, scope: Callable[[Task], str] = by_task) -> None:
         self.scope = scope
         self.counts: Counter[tuple[str, str]] = Counter()
 
-    def see(self, groups: Sequence[Group]) -> None:
+    def update(self, groups: Sequence[Group]) -> None:
         """Count the states of all trajectories of `groups`, of failures too: they were visited."""
         for group in groups:
             for trajectory in group.trajectories:

@@ -68,7 +68,7 @@ def test_at_the_sampler_every_loss_has_the_gradient_of_reinforce(
     config = policy_gradient.Config(credit=name)
     method = policy_gradient.method(config)
     if method.memory is not None:
-        method.memory.see(groups)
+        method.memory.update(groups)
     credit = method.credit(work, groups)
     assert len(credit.trajectories) == (3 if name == "best_of" else 12)
     wanted = gradient(work, credit, LOSSES["reinforce"]())
@@ -318,5 +318,5 @@ def test_rewards_are_named_weighed_capped_and_gated() -> None:
 def test_several_memories_are_one() -> None:
     seen: list[str] = []
     one, two = (cast(Any, SimpleNamespace(see=lambda _, name=name: seen.append(name))) for name in "ab")
-    Memories(one, None, two).see([])
+    Memories(one, None, two).update([])
     assert seen == ["a", "b"]

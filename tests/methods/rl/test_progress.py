@@ -40,7 +40,7 @@ def test_contributions_follow_the_true_progress_in_a_house() -> None:
     episodes = played()
     seen, unseen = [t for n, t in enumerate(episodes) if n % 5], episodes[::5]
     estimator = Contributions()
-    estimator.see([Group(task=t.task, trajectories=(t,)) for t in seen])
+    estimator.update([Group(task=t.task, trajectories=(t,)) for t in seen])
     outcomes = np.array([outcome_of(t) for t in unseen])
     errors = [estimator.error(t) for t in unseen]
     assert float(np.mean(errors)) < 0.4 * float(np.mean(np.abs(outcomes - outcomes.mean())))

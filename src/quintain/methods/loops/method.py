@@ -29,7 +29,7 @@ Measure = Callable[[Sequence[Group]], Mapping[str, float]]
 class Memory(Protocol):
     """What a method knows from earlier episodes, such as how often a state was visited."""
 
-    def see(self, groups: Sequence[Group]) -> None:
+    def update(self, groups: Sequence[Group]) -> None:
         """Take in the recorded groups of the next step."""
         ...
 
@@ -40,10 +40,10 @@ class Memories:
     def __init__(self, *parts: Memory | None) -> None:
         self.parts = [part for part in parts if part is not None]
 
-    def see(self, groups: Sequence[Group]) -> None:
+    def update(self, groups: Sequence[Group]) -> None:
         """Let every part take in the recorded groups of the next step."""
         for part in self.parts:
-            part.see(groups)
+            part.update(groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,7 +48,7 @@ def recall(work: Work, method: Method) -> None:
 def see(method: Method, groups: list[Group]) -> None:
     """Let the memory of `method`, where it has one, see `groups`."""
     if method.memory is not None:
-        method.memory.see(groups)
+        method.memory.update(groups)
 
 
 def recorded(run: Run, step: int) -> list[Group]:
