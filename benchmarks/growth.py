@@ -23,7 +23,7 @@ from quintain.training.warm_up import MICRO_TOKENS
 
 from quintain.agents.harness import PlainText
 from quintain.credit.group import group_relative
-from quintain.curriculum.streams import Uniform
+from quintain.curriculum.streams import TaskStream
 from quintain.data.pack import micro_batches, samples_from
 from quintain.engines.build import build_engine
 from quintain.engines.settings import EngineSettings
@@ -80,7 +80,7 @@ def growth() -> dict[str, Any]:
         num_tokens = 0
         for repeat in range(REPEATS + 1):
             started = time.perf_counter()
-            groups = rollout.groups(Uniform(Corridor).draw(repeat, EPISODES // 8), size=8, seed=repeat)
+            groups = rollout.groups(TaskStream(Corridor).draw(repeat, EPISODES // 8), size=8, seed=repeat)
             rolled.append(time.perf_counter() - started)
             batches = micro_batches(samples_from(group_relative(groups)), max_tokens=MICRO_TOKENS)
             num_tokens = sum(len(batch.token_ids) for batch in batches)

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from quintain.agents.harness import PlainText
-from quintain.curriculum.streams import Uniform
+from quintain.curriculum.streams import TaskStream
 from quintain.engines.scripted import Scripted
 from quintain.environments.protocol import Environment
 from quintain.rollout.collect import Rollout
@@ -55,7 +55,7 @@ def measure(num_episodes: int) -> dict[str, float]:
     for repeat in range(REPEATS):
         engine = Scripted(lambda _request, _stream: answer)
         rollout = Rollout(PlainText(chat), Echo, engine)
-        tasks = Uniform(Echo).draw(repeat, num_episodes)
+        tasks = TaskStream(Echo).draw(repeat, num_episodes)
         started = time.perf_counter()
         groups = rollout.groups(tasks, size=1, seed=repeat)
         seconds.append(time.perf_counter() - started)

@@ -13,7 +13,7 @@ from quintain.config import options
 from quintain.environments.catalog import ADAPTERS, CATALOG, find
 from quintain.environments.check import check
 from quintain.environments.protocol import Environment, advance, begin, tool_action
-from quintain.environments.scores import recorded
+from quintain.environments.scores import load_scores
 from quintain.errors import EXIT_CODES
 from quintain.methods.table import METHODS, MODULES
 from quintain.training.job import Job
@@ -99,7 +99,7 @@ def test_the_table_of_worlds_has_the_recorded_scores() -> None:
     rows = re.findall(
         r"^\| \[`(\w+)`\]\((\w+)\.md\) \| [^|]+ \| (.+) \| (.+) \| (.+) \| (.+) \|$", text, re.MULTILINE
     )
-    known = recorded()
+    known = load_scores()
     assert [row[0] for row in rows] == sorted(CATALOG.keys() - ADAPTERS.keys())
     for name, page, tags, *cells in rows:
         assert page == name

@@ -21,6 +21,8 @@ from quintain.types import (
     as_content,
     as_text,
     derive_seed,
+    is_constant,
+    scored,
 )
 
 TASK = Task(id="t/train/0", environment="t", seed=7)
@@ -81,3 +83,30 @@ def test_what_may_be_trained_on() -> None:
     assert whole.num_sampled == 3
     group = Group(task=TASK, trajectories=(trajectory(score), failed, whole))
     assert group.scored == (whole,)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ((), True),
+        ((1.0,), True),
+        ((0.5, 0.5), True),
+        ((0.0, 1.0), False),
+        ((1.0, 1.0 + 1e-12), True),
+        ((1e9, 1e9 + 1), True),
+        ((1e9, 1e9 + 100), False),
+        ((0.0, 1e-7), False),
+    ],
+)
+def test_values_are_constant_up_to_rounding(values: tuple[float, ...], expected: bool) -> None:
+    assert is_constant(values) is expected
+
+
+def test_success_and_returns_are_of_scored_episodes() -> None:
+    won = trajectory(Score(value=2.0, is_success=True), (1,))
+    lost = trajectory(Score(value=0.5, is_success=False), (1,))
+    broken = trajectory(Failure(owner="tool", kind="crash", message=""), (1,))
+    assert [t.is_success for t in (won, lost, broken)] == [True, False, False]
+    group = Group(task=TASK, trajectories=(broken, won, lost))
+    assert group.returns == [2.0, 0.5]
+    assert scored([group, group]) == (won, lost, won, lost)

@@ -16,7 +16,7 @@ from quintain.training.warm_up import MICRO_TOKENS
 
 import quintain
 from quintain.credit.group import group_relative
-from quintain.curriculum.streams import Uniform
+from quintain.curriculum.streams import TaskStream
 from quintain.data.pack import micro_batches, samples_from
 from quintain.engines.build import build_engine
 from quintain.engines.protocol import Request, Sampling
@@ -41,7 +41,7 @@ def grpo(folder: str) -> Result:
     engine = build_engine(EngineSettings(), loaded.model)
     learner = Learner(loaded.model, Optimization(learning_rate=1e-6))
     rollout = Rollout(harness(loaded.tokenizer, make, temperature=1.0), make, engine)
-    tasks = Uniform(make)
+    tasks = TaskStream(make)
     seconds: list[float] = []
     parts: list[tuple[float, float]] = []
     sampled = engine.stats().num_sampled
@@ -82,7 +82,7 @@ def _turns(folder: str, *, shares: bool) -> list[dict[str, float]]:
         sampled = engine.stats().num_sampled
         for step in range(REPEATS):
             started = time.perf_counter()
-            drawn = Uniform(Never).draw(step, workload.GROWTH_EPISODES // workload.GROUP_SIZE)
+            drawn = TaskStream(Never).draw(step, workload.GROWTH_EPISODES // workload.GROUP_SIZE)
             groups = rollout.groups(drawn, size=workload.GROUP_SIZE, seed=step)
             batches = micro_batches(samples_from(group_relative(groups)), max_tokens=MICRO_TOKENS)
             learner.step(batches, clipped())

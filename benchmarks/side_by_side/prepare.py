@@ -16,7 +16,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 from transformers.utils import get_json_schema
 
-from quintain.curriculum.streams import Uniform
+from quintain.curriculum.streams import TaskStream
 from quintain.data.pack import micro_batches
 from quintain.data.samples import imitation_samples
 from quintain.environments.catalog import find
@@ -76,7 +76,7 @@ def long_searches(tokens: PreTrainedTokenizerFast) -> list[Trajectory]:
     """Return searches at random for what is not there: the measurement of growth needs the model to go on."""
     limits = Limits(max_turns=workload.LONGEST + 2)
     rollout = Rollout(harness(tokens, Never, temperature=1.0), Never, None, limits=limits)
-    groups = rollout.demonstrations(Uniform(Never).draw(0, 48), valid_action, seed=1)
+    groups = rollout.demonstrations(TaskStream(Never).draw(0, 48), valid_action, seed=1)
     rollout.close()
     return [trajectory for group in groups for trajectory in group.scored]
 

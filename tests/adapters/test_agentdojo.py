@@ -169,9 +169,9 @@ def test_what_is_not_there_is_named() -> None:
         ({"side": "security"}, "without an attack"),
         ({"side": "injection", "attack": "direct"}, "with the attack 'direct'"),
     ]
-    for knobs, told in cases:
+    for options, told in cases:
         with pytest.raises(UsageError, match=told):
-            AgentDojo(**knobs)
+            AgentDojo(**options)
 
 
 @real

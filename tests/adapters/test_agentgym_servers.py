@@ -18,9 +18,8 @@ from tests.environments.local_server import serving
 from quintain.adapters.agentgym.environment import AgentGym
 from quintain.environments.baselines import expert, play
 from quintain.environments.catalog import find
-from quintain.environments.probes import PROBES
+from quintain.environments.probes import PROBES, Subject
 from quintain.environments.protocol import advance, begin
-from quintain.environments.subject import Subject
 from quintain.rollout.stepper import guarded
 from quintain.serve.agentgym import agentgym_service
 from quintain.serve.listener import Listener

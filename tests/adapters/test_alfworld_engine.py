@@ -10,9 +10,8 @@ from quintain.adapters.alfworld import environment as alfworld_engine
 from quintain.adapters.alfworld.environment import AlfworldEngine
 from quintain.adapters.alfworld.problem import CHORES, Room, domain_problem, draw_room, furniture
 from quintain.environments.baselines import expert, noop, play
-from quintain.environments.probes import PROBES
+from quintain.environments.probes import PROBES, Subject
 from quintain.environments.protocol import advance, begin
-from quintain.environments.subject import Subject
 from quintain.errors import MissingExtra, UsageError
 from quintain.types import Action
 
@@ -67,7 +66,7 @@ def test_a_missing_package_is_one_line_with_the_command(monkeypatch: pytest.Monk
 
 
 def test_missing_rules_are_one_line_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alfworld_engine, "extra_module", lambda *_args, **_knobs: None)  # pyright: ignore[reportUnknownArgumentType]
+    monkeypatch.setattr(alfworld_engine, "extra_module", lambda *_args, **_options: None)  # pyright: ignore[reportUnknownArgumentType]
     monkeypatch.setitem(sys.modules, "alfworld", None)
     with pytest.raises(MissingExtra, match=r'pip install "quintain\[alfworld\]"'):
         AlfworldEngine()

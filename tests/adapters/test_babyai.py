@@ -14,11 +14,11 @@ pytest.importorskip("minigrid")
 
 from quintain.adapters.babyai import level as babyai_level
 from quintain.adapters.babyai.environment import ACTIONS, BabyAI
-from quintain.adapters.babyai.level import copied, level_ids, start_level
+from quintain.adapters.babyai.level import copy_level, level_ids, start_level
 from quintain.adapters.babyai.view import describe
 from quintain.environments.baselines import expert, play, random_policy
+from quintain.environments.probes import play_on
 from quintain.environments.protocol import advance, begin
-from quintain.environments.subject import carry_on
 from quintain.errors import EnvironmentFault, MissingExtra, UsageError
 from quintain.types import Action
 
@@ -244,16 +244,16 @@ def test_a_snapshot_goes_on_alike_with_and_without_its_bot(level: str) -> None:
             advance(world, world.expert_action())
         state = world.snapshot()
         key, advice = world.state_key(), world.expert_action()
-        original = carry_on(world, 5, 12)
+        original = play_on(world, 5, 12)
         for again in (world, other):
             again.restore(state)
             assert (again.state_key(), again.expert_action()) == (key, advice)
-            assert carry_on(again, 5, 12).observations == original.observations
+            assert play_on(again, 5, 12).observations == original.observations
         other.restore(state)
-        assert play_on(other) == play_on_from(world, state)
+        assert follow(other) == follow_from(world, state)
 
 
-def play_on(world: BabyAI) -> list[str]:
+def follow(world: BabyAI) -> list[str]:
     """Follow the bot to the end and return the views."""
     seen: list[str] = []
     for _ in range(world.max_turns):
@@ -264,15 +264,15 @@ def play_on(world: BabyAI) -> list[str]:
     raise AssertionError("the bot does not arrive")
 
 
-def play_on_from(world: BabyAI, state: Any) -> list[str]:
+def follow_from(world: BabyAI, state: Any) -> list[str]:
     """Restore `state`, then follow the bot."""
     world.restore(state)
-    return play_on(world)
+    return follow(world)
 
 
 def test_copies_share_nothing_that_changes() -> None:
     level = start_level("PutNextLocal", 4)
-    twin, _ = copied(level)
+    twin, _ = copy_level(level)
     mine = {id(cell) for cell in level.grid.grid if cell is not None and cell.type != "wall"}
     theirs = {id(cell) for cell in twin.grid.grid if cell is not None and cell.type != "wall"}
     assert mine and not mine & theirs
@@ -295,7 +295,7 @@ def test_keys_tell_states_apart() -> None:
     assert world.state_key() != other.state_key()
 
 
-def test_unknown_levels_and_knobs_are_refused() -> None:
+def test_unknown_levels_and_options_are_refused() -> None:
     with pytest.raises(UsageError, match="BabyAI level: got 'GoToLocl'; did you mean 'GoToLocal'"):
         BabyAI("GoToLocl")
     with pytest.raises(UsageError, match="reward of babyai: got 'dense'"):

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from quintain.adapters.bfcl.environment import Bfcl, BfclTurns, first_of, read, spec_of_function, written
+from quintain.adapters.bfcl.environment import Bfcl, BfclTurns, first_of, read, spec_of_function, write_call
 from quintain.adapters.bfcl.package import data_folder
 from quintain.environments.baselines import expert, noop, play
 from quintain.environments.boundary import refuse_training
@@ -45,10 +45,10 @@ def test_possible_answers_become_arguments() -> None:
 
 def test_calls_are_written_and_read() -> None:
     call = ToolCall(name="sort", arguments={"file": "it's", "by": [1, None]})
-    assert written(call) == 'sort(file="it\'s", by=[1, None])'
-    assert read(written(call), (SORT,)) == call
+    assert write_call(call) == 'sort(file="it\'s", by=[1, None])'
+    assert read(write_call(call), (SORT,)) == call
     assert read("sort('a', by=2)", (SORT,)) == ToolCall(name="sort", arguments={"file": "a", "by": 2})
-    assert written(ToolCall(name="sort", arguments={"a=1); f(": 2})) == "sort()"
+    assert write_call(ToolCall(name="sort", arguments={"a=1); f(": 2})) == "sort()"
 
 
 @pytest.mark.real("bfcl_eval", "bfcl")

@@ -8,9 +8,8 @@ import pytest
 from quintain.adapters.crafter import expert as crafter_expert
 from quintain.adapters.crafter.environment import Crafter, name_of, nearest
 from quintain.environments.baselines import expert, play, random_policy
-from quintain.environments.probes import PROBES
+from quintain.environments.probes import PROBES, Subject
 from quintain.environments.protocol import Expert, advance, begin
-from quintain.environments.subject import Subject
 from quintain.errors import EnvironmentFault, MissingExtra, UsageError
 from quintain.types import Action
 
@@ -171,7 +170,7 @@ def test_a_land_that_lacks_what_is_needed_is_said_to(monkeypatch: pytest.MonkeyP
         begin(world, world.task("train", 0))
 
         def nowhere(*_: object) -> str:
-            raise crafter_expert.NoWay("a way to tree")
+            raise crafter_expert.NoWayError("a way to tree")
 
         monkeypatch.setattr("quintain.adapters.crafter.environment.next_action", nowhere)
         assert isinstance(world, Expert)

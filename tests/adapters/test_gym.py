@@ -7,8 +7,8 @@ import pytest
 from quintain.adapters.gym.environment import Gymnasium, Tabular, best_actions
 from quintain.adapters.gym.text import in_numbers
 from quintain.environments.baselines import expert, play, random_policy
+from quintain.environments.probes import play_on, require_same
 from quintain.environments.protocol import Expert, StateKey, advance, begin
-from quintain.environments.subject import carry_on, require_same
 from quintain.errors import EnvironmentFault, UsageError
 from quintain.types import Action
 
@@ -149,10 +149,10 @@ def test_a_snapshot_goes_on_alike(name: str) -> None:
         begin(world, world.task("train", index))
         begin(fresh, world.task("train", 99))
         state = world.snapshot()
-        original = carry_on(world, 3)
+        original = play_on(world, 3)
         for other in (world, fresh):
             other.restore(state)
-            require_same(carry_on(other, 3), original, "goes on differently")
+            require_same(play_on(other, 3), original, "goes on differently")
 
 
 def test_a_world_that_cannot_be_copied_says_so() -> None:
@@ -165,7 +165,7 @@ def test_a_world_that_cannot_be_copied_says_so() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*out of date.*:DeprecationWarning")
 @pytest.mark.parametrize(
-    ("name", "knobs", "said"),
+    ("name", "options", "said"),
     [
         ("FrozenLak-v1", {}, "did you mean 'FrozenLake-v1'"),
         ("Zzz", {}, "got 'Zzz'; check its name"),
@@ -177,9 +177,9 @@ def test_a_world_that_cannot_be_copied_says_so() -> None:
         ("Taxi-v4", {"random_map": 4}, "only FrozenLake has maps"),
     ],
 )
-def test_what_cannot_be_made_is_refused(name: str, knobs: dict[str, Any], said: str) -> None:
+def test_what_cannot_be_made_is_refused(name: str, options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        Gymnasium(name, **knobs)
+        Gymnasium(name, **options)
 
 
 def test_observations_as_numbers() -> None:

@@ -11,7 +11,7 @@ from quintain.cli.main import main
 from quintain.environments.baselines import expert, play
 from quintain.environments.catalog import find
 from quintain.environments.check import check
-from quintain.environments.grades import graded
+from quintain.environments.grades import grade_tasks
 from quintain.environments.protocol import Environment, Expert, advance, begin, tool_action
 from quintain.errors import EnvironmentFault, UsageError
 from quintain.processes import http_json
@@ -96,8 +96,8 @@ def saying(value: Any) -> Answer:
     return lambda _: value
 
 
-def started(file: Path, **knobs: Any) -> Environment:
-    made = HttpTools(str(file), **knobs)
+def started(file: Path, **options: Any) -> Environment:
+    made = HttpTools(str(file), **options)
     begin(made, made.task("train", 0))
     return made
 
@@ -335,7 +335,7 @@ def test_grades_before_training_name_tasks_that_teach_nothing(office: Office, fi
         return {"score": float(is_right)}
 
     office.answers["/grade"] = [grade]
-    found = graded(find(f"http-tools/{file}"), tasks=5, calls=4)  # rows 0, 1, 2, 4 and 5: 3 is held out
+    found = grade_tasks(find(f"http-tools/{file}"), tasks=5, calls=4)  # rows 0, 1, 2, 4 and 5: 3 is held out
     assert [each.verdict for each in found] == [
         "",
         "always 1, also for doing nothing",

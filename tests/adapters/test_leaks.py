@@ -14,8 +14,8 @@ import pytest
 from quintain.adapters.miniwob import chromium
 from quintain.adapters.scienceworld import jvm as jvm
 from quintain.environments.catalog import find
-from quintain.environments.measures import resources
 from quintain.environments.protocol import advance, begin
+from quintain.processes.usage import resources
 from quintain.types import Action
 
 pytestmark = pytest.mark.timeout(7200)

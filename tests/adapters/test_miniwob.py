@@ -9,9 +9,8 @@ from quintain.adapters.miniwob.environment import COMMANDS, MiniWoB
 from quintain.adapters.miniwob.experts import EXPERTS
 from quintain.adapters.miniwob.page import Page, page_of
 from quintain.environments.baselines import expert, play, random_policy
-from quintain.environments.probes import PROBES
+from quintain.environments.probes import PROBES, Subject
 from quintain.environments.protocol import Expert, Legal, advance, begin
-from quintain.environments.subject import Subject
 from quintain.errors import EnvironmentFault, MissingExtra, UsageError
 from quintain.types import Action, Image, Text
 

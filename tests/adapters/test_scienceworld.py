@@ -11,9 +11,8 @@ import pytest
 from quintain.adapters.scienceworld import jvm as jvm
 from quintain.adapters.scienceworld.environment import ScienceWorld
 from quintain.environments.baselines import expert, noop, play
-from quintain.environments.probes import PROBES
+from quintain.environments.probes import PROBES, Subject
 from quintain.environments.protocol import Legal, advance, begin
-from quintain.environments.subject import Subject
 from quintain.errors import EnvironmentFault, MissingExtra, UsageError
 from quintain.types import Action
 
@@ -80,7 +79,7 @@ def test_java_that_is_missing_is_one_line_with_the_command(monkeypatch: pytest.M
 
 @real
 @pytest.mark.parametrize(
-    ("knobs", "said"),
+    ("options", "said"),
     [
         ({"task": "boyl"}, "did you mean 'boil'"),
         ({"simplifications": "easy+openDors"}, "did you mean 'openDoors'"),
@@ -89,9 +88,9 @@ def test_java_that_is_missing_is_one_line_with_the_command(monkeypatch: pytest.M
         ({"max_turns": 0}, "max_turns=0"),
     ],
 )
-def test_what_does_not_fit_is_refused(knobs: dict[str, Any], said: str) -> None:
+def test_what_does_not_fit_is_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        ScienceWorld(**knobs)
+        ScienceWorld(**options)
 
 
 @real

@@ -8,9 +8,8 @@ import pytest
 
 from quintain.adapters.textworld.environment import TextWorld
 from quintain.environments.baselines import expert, play
-from quintain.environments.probes import PROBES
+from quintain.environments.probes import PROBES, Subject
 from quintain.environments.protocol import advance, begin
-from quintain.environments.subject import Subject
 from quintain.errors import MissingExtra, UsageError
 from quintain.types import Action
 
@@ -37,7 +36,7 @@ def test_a_missing_package_is_one_line_with_the_command(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    ("family", "knobs", "said"),
+    ("family", "options", "said"),
     [
         ("quest", {"rooms": 0}, "rooms=0"),
         ("quest", {"rooms": "many"}, "rooms='many'"),
@@ -48,9 +47,9 @@ def test_a_missing_package_is_one_line_with_the_command(monkeypatch: pytest.Monk
         ("treasure_hunter", {"games": -1}, "games=-1"),
     ],
 )
-def test_what_does_not_fit_is_refused(family: str, knobs: dict[str, Any], said: str) -> None:
+def test_what_does_not_fit_is_refused(family: str, options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        TextWorld(family, **knobs)
+        TextWorld(family, **options)
 
 
 @pytest.mark.real("textworld")

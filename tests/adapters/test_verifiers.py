@@ -15,10 +15,10 @@ from quintain.adapters.verifiers import environment as verifiers
 from quintain.adapters.verifiers import rollout as verifiers_rollout
 from quintain.adapters.verifiers.environment import Verifiers
 from quintain.adapters.verifiers.rollout import End, Loop, Question
-from quintain.environments.measures import children
 from quintain.environments.protocol import Legal, advance, begin, tool_action
 from quintain.environments.worker import Worker, WorkerFault
 from quintain.errors import MissingExtra, UsageError
+from quintain.processes.usage import children
 from quintain.types import Action, Image, Text
 
 WORLDS = Path(__file__).with_name("verifiers_worlds.py")

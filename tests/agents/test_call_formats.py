@@ -36,7 +36,7 @@ def test_golden_ids_of_other_formats(chat: Chat, calls: str) -> None:
         f"<|system|>Go.\n\nTools, one JSON schema per line:\n{LISTED}\n"
         f"To call a tool, write {FORMATS[calls].form}<|user|>A wall.<|assistant|>"
     )
-    assert session.observe("A wall.").token_ids == chat.encoder.marked(told, continues=False)
+    assert session.observe("A wall.").token_ids == chat.encoder.encode_marked(told, continues=False)
     ids = session.write(Action(tool_calls=(CALL, CALL)))
     assert ids == (*chat.encoder.plain(WRITTEN[calls]), chat.end_id)
     action = session.read(Completion(token_ids=ids, logprobs=(), stop="stop"))

@@ -39,7 +39,7 @@ def test_the_harness_that_fits_is_auto(chat: Chat) -> None:
     assert build("auto", chat, Bare(), max_tokens=7) == PlainText(chat, 1.0, 7)
 
 
-def test_a_harness_by_name_with_knobs(chat: Chat) -> None:
+def test_a_harness_by_name_with_options(chat: Chat) -> None:
     assert build("react", chat, Guess(), temperature=0.0) == ReAct(chat, 0.0, 128)
     assert build("react?max_tokens=9", chat, Bare()) == ReAct(chat, 1.0, 9)
     assert build("choice?list_actions=true", chat, KeyDoor()) == Choice(chat, 1.0, 128, list_actions=True)
@@ -66,10 +66,10 @@ def test_every_name_names_something_that_is_there(name: str) -> None:
         ("react?max_token=3", "agent: got 'react?max_token=3'; react has no 'max_token', did you mean 'max_tokens'?"),
         ("react?chat=3", "react has no 'chat'"),
         ("react?max_tokens=many", "max_tokens of react: Input should be a valid integer"),
-        ("react?max_tokens", "write knobs as react?name=value&name=value"),
+        ("react?max_tokens", "write options as react?name=value&name=value"),
         ("react+tools", "in which react wraps nothing; put the harness last, after "),
         ("rci+window+plan", "in which window forgets what plan stands on; write plan+window+..."),
-        ("auto?max_tokens=3", "auto has no knobs, name the harness instead"),
+        ("auto?max_tokens=3", "auto has no options, name the harness instead"),
     ],
 )  # fmt: skip
 def test_a_spec_that_is_wrong_is_refused(spec: str, message: str) -> None:

@@ -9,10 +9,9 @@ from transformers import PreTrainedTokenizerFast
 
 from quintain.agents.code import CodeAct
 from quintain.agents.code_world import InCode, InCodeWithExpert, code_of
-from quintain.agents.equipment import equipped
 from quintain.agents.harness import PlainText
 from quintain.agents.library import ActionLibrary
-from quintain.agents.protocol import Agent, Brief, Session
+from quintain.agents.protocol import Agent, Brief, Session, equip
 from quintain.engines.protocol import Request
 from quintain.engines.scripted import Scripted
 from quintain.environments.baselines import expert, noop, play
@@ -21,7 +20,7 @@ from quintain.environments.protocol import Environment, Expert, advance, begin
 from quintain.environments.tools import tool
 from quintain.errors import DataError, SandboxError, UsageError
 from quintain.rollout.collect import Limits, Rollout
-from quintain.safety.isolation import fault
+from quintain.safety.isolation import find_fault
 from quintain.safety.limits import Limits as BoxLimits
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
@@ -29,7 +28,7 @@ from quintain.types import Action, Completion, Failure, Score, StepResult, Task,
 from quintain.worlds.guess.game import Guess
 from quintain.worlds.keydoor.game import KeyDoor
 
-pytestmark = pytest.mark.skipif(bool(fault()), reason=fault())
+pytestmark = pytest.mark.skipif(bool(find_fault()), reason=find_fault())
 CORPUS = [
     "<|system|>Go.<|user|>lower<|assistant|>```python\nprint(guess(number=16))\n```<|end|>",
     "<|tool|>higher",
@@ -232,7 +231,7 @@ def test_long_output_is_cut_and_said_to_be() -> None:
 def test_functions_of_solved_episodes_are_kept_and_given(chat: Chat) -> None:
     library = ActionLibrary()
     agent = CodeAct(chat, shown=2, seconds=30.0).with_library(library)
-    world = equipped(agent, Adder())
+    world = equip(agent, Adder())
     define = "def add_all(numbers):\n    '''Add up the numbers of a list.'''\n    total = 0\n"
     define += "    for n in numbers: total = int(add(total, n))\n    return total"
     begin(world, world.task("train", 0))
@@ -320,9 +319,9 @@ def test_only_harnesses_of_code_change_an_environment(chat: Chat) -> None:
             return self.agent.open(brief)
 
     plain = Guess()
-    assert equipped(Wrapping(agent=CodeAct(chat)), plain).__class__ is InCodeWithExpert
-    assert equipped(Wrapping(agent=Wrapping(agent=CodeAct(chat))), Shelf()).__class__ is InCode
-    assert equipped(Wrapping(agent=PlainText(chat)), plain) is plain
+    assert equip(Wrapping(agent=CodeAct(chat)), plain).__class__ is InCodeWithExpert
+    assert equip(Wrapping(agent=Wrapping(agent=CodeAct(chat))), Shelf()).__class__ is InCode
+    assert equip(Wrapping(agent=PlainText(chat)), plain) is plain
 
 
 def test_calls_as_code_by_value() -> None:
@@ -334,6 +333,6 @@ def test_calls_as_code_by_value() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"seconds": 0}, {"max_calls": -1}, {"shown": -1}, {"style": "html"}, {"is_frozen": True}]
 )
-def test_knobs_that_make_no_sense(chat: Chat, wrong: dict[str, Any]) -> None:
+def test_options_that_make_no_sense(chat: Chat, wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="harness code: got "):
         CodeAct(chat, **wrong)

@@ -11,14 +11,14 @@ from quintain.engines.protocol import Request
 from quintain.engines.scripted import Scripted
 from quintain.environments.catalog import find
 from quintain.rollout.collect import Rollout
-from quintain.safety.isolation import fault
+from quintain.safety.isolation import find_fault
 from quintain.training.start import harness, new_tokenizer, teacher
 from quintain.types import Score, Turn
 
 
 @pytest.mark.parametrize("world", [pytest.param(world, id=world.name) for world in HARNESSES])
 def test_it_solves_a_world(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    if world.name == "code" and (reason := fault()):
+    if world.name == "code" and (reason := find_fault()):
         pytest.skip(reason)
     monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 8)
     make = find(world.environment)

@@ -181,7 +181,9 @@ def test_golden_ids_of_json_tools(chat: Chat) -> None:
         '<tool_call>{"name": "guess", "arguments": {"number": 2}}</tool_call>'
     )
     assert chat.encoder.decode(ids) == text + "<|end|>"
-    call_start, call_end = cast("list[int]", chat.encoder.marked("<tool_call></tool_call>", continues=True))
+    call_start, call_end = cast(
+        "list[int]", chat.encoder.encode_marked("<tool_call></tool_call>", continues=True)
+    )
     assert (ids.count(call_start), ids.count(call_end)) == (2, 2)
     assert read(session, ids) == Action(text=text, tool_calls=calls)
     assert session.observe("higher").token_ids == GOLDEN["tool"]

@@ -6,7 +6,7 @@ import pytest
 from quintain.agents.functions import functions_of
 from quintain.agents.library import ActionLibrary, Entry
 from quintain.errors import DataError
-from quintain.safety.isolation import fault
+from quintain.safety.isolation import find_fault
 from quintain.safety.python import PythonProcess
 
 AREA = '''
@@ -50,7 +50,7 @@ def test_what_a_function_stands_on_by_value() -> None:
     assert {"area", "half", "search", "C"} <= called
 
 
-@pytest.mark.skipif(bool(fault()), reason=fault())
+@pytest.mark.skipif(bool(find_fault()), reason=find_fault())
 def test_everything_kept_runs_in_a_fresh_process() -> None:
     library = ActionLibrary()
     library.learn([AREA], {"search"})

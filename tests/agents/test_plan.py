@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.agents.conftest import Talk
 
 from quintain.agents.harness import Choice, PlainText
-from quintain.agents.plan import MOST_STEPS, PLANNER, Plan, PlanAndAct, PlanSession, Step, edited
+from quintain.agents.plan import MOST_STEPS, PLANNER, Plan, PlanAndAct, PlanSession, Step, edit
 from quintain.agents.protocol import Brief
 from quintain.text.chat import Chat
 from quintain.types import Action
@@ -19,18 +19,18 @@ KEY, DOOR, FLAG = Step("take the key"), Step("open the door"), Step("reach the f
 def test_a_plan_as_text_and_back() -> None:
     plan = Plan((Step("take the key", True), DOOR))
     assert plan.text == "1. [x] take the key\n2. open the door"
-    assert edited(Plan(), "Well:\n 1. take the key\n2) open the door\n") == Plan((KEY, DOOR))
-    assert edited(plan, "3. reach the flag") == Plan((Step("take the key", True), FLAG))
+    assert edit(Plan(), "Well:\n 1. take the key\n2) open the door\n") == Plan((KEY, DOOR))
+    assert edit(plan, "3. reach the flag") == Plan((Step("take the key", True), FLAG))
 
 
 def test_single_steps_are_edited_by_their_numbers() -> None:
     plan = Plan((KEY, DOOR, FLAG))
-    assert edited(plan, "done 1\ndrop 2") == Plan((Step("take the key", True), FLAG))
-    assert edited(plan, "Change 3: wait\nadd: rest") == Plan((KEY, DOOR, Step("wait"), Step("rest")))
-    assert edited(plan, "drop 9\nadd:\nchange 1:\ndrop") == plan
-    assert edited(plan, "keep") == edited(plan, "") == plan
-    assert edited(plan, "drop 1\ndrop 2\ndrop 3") == Plan()
-    assert edited(Plan(), "\n just go \n on") == Plan((Step("just go"),))
+    assert edit(plan, "done 1\ndrop 2") == Plan((Step("take the key", True), FLAG))
+    assert edit(plan, "Change 3: wait\nadd: rest") == Plan((KEY, DOOR, Step("wait"), Step("rest")))
+    assert edit(plan, "drop 9\nadd:\nchange 1:\ndrop") == plan
+    assert edit(plan, "keep") == edit(plan, "") == plan
+    assert edit(plan, "drop 1\ndrop 2\ndrop 3") == Plan()
+    assert edit(Plan(), "\n just go \n on") == Plan((Step("just go"),))
 
 
 @given(
@@ -38,7 +38,7 @@ def test_single_steps_are_edited_by_their_numbers() -> None:
     | st.lists(st.sampled_from(["done", "drop", "1", ".", ":", "\n", "add", " x", "99"])).map("".join)
 )
 def test_any_text_edits_a_plan(text: str) -> None:
-    plan = edited(Plan((KEY, DOOR)), text)
+    plan = edit(Plan((KEY, DOOR)), text)
     assert len(plan.steps) <= MOST_STEPS
     assert all(step.text and "\n" not in step.text for step in plan.steps)
 

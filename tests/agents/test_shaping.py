@@ -9,7 +9,7 @@ from tests.agents.conftest import Talk
 
 from quintain.agents.harness import PlainText
 from quintain.agents.protocol import Brief
-from quintain.agents.shaping import Pivotal, Simplified, mentioned, pivotal, reshaped, simplified
+from quintain.agents.shaping import Pivotal, Simplified, find_ids, keep_pivotal, simplify, with_text
 from quintain.errors import UsageError
 from quintain.text.chat import Chat
 from quintain.types import Image, Text
@@ -36,9 +36,9 @@ Footer"""
 
 
 def test_a_page_is_simplified() -> None:
-    assert simplified(PAGE) == SIMPLE
-    assert simplified("A wall.\nA wall ahead.") == "A wall.\nA wall ahead."
-    assert simplified("") == ""
+    assert simplify(PAGE) == SIMPLE
+    assert simplify("A wall.\nA wall ahead.") == "A wall.\nA wall ahead."
+    assert simplify("") == ""
 
 
 def test_every_node_that_can_be_acted_on_stays() -> None:
@@ -52,17 +52,17 @@ def test_every_node_that_can_be_acted_on_stays() -> None:
             )
         page = "\n".join(lines)
         wanted = [line for line in lines if "StaticText" not in line]
-        left = simplified(page).splitlines()
+        left = simplify(page).splitlines()
         assert [line for line in left if "StaticText" not in line] == wanted
-        assert set(re.findall(r'"(\w+)"', page)) == set(re.findall(r'"(\w+)"', simplified(page)))
-        assert simplified(simplified(page)) == simplified(page)
+        assert set(re.findall(r'"(\w+)"', page)) == set(re.findall(r'"(\w+)"', simplify(page)))
+        assert simplify(simplify(page)) == simplify(page)
 
 
 def test_pivotal_nodes_with_what_they_are_in() -> None:
-    assert pivotal(PAGE, frozenset({"5"})) == 'Shop\n[1] main ""\n  [4] list ""\n    [5] button "Buy"'
-    assert pivotal(PAGE, frozenset()) == "Shop"
-    assert pivotal("A wall.\nA door.", frozenset()) == "A wall.\nA door."
-    assert mentioned("click [a4], then 12 of x7") == {"a4", "12"}
+    assert keep_pivotal(PAGE, frozenset({"5"})) == 'Shop\n[1] main ""\n  [4] list ""\n    [5] button "Buy"'
+    assert keep_pivotal(PAGE, frozenset()) == "Shop"
+    assert keep_pivotal("A wall.\nA door.", frozenset()) == "A wall.\nA door."
+    assert find_ids("click [a4], then 12 of x7") == {"a4", "12"}
 
 
 def test_golden_prompts_of_shaped_pages(small_chat: Chat, brief_of: Briefs) -> None:
@@ -89,5 +89,5 @@ def test_what_needs_no_cut_is_only_appended_to(small_chat: Chat, brief_of: Brief
 
 def test_pictures_stay() -> None:
     picture = Image(data=b"x", media_type="image/png")
-    assert reshaped((Text(text="a"), picture), "b") == (Text(text="b"), picture)
-    assert reshaped((Text(text="a"),), "b") == reshaped("a", "b") == "b"
+    assert with_text((Text(text="a"), picture), "b") == (Text(text="b"), picture)
+    assert with_text((Text(text="a"),), "b") == with_text("a", "b") == "b"

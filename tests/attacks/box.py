@@ -13,7 +13,7 @@ from typing import Any
 from tests.attacks.attack import Found, Scene
 
 from quintain.safety import box, isolation, sandbox, syscalls
-from quintain.safety.isolation import interpreter
+from quintain.safety.isolation import find_interpreter
 from quintain.safety.limits import Limits
 
 LONG = Limits(seconds=90.0)
@@ -57,7 +57,7 @@ def inside(body: str, limits: Limits = LONG) -> Callable[[Scene], Found]:
     def attempt(scene: Scene) -> Found:
         indented = "".join(f"    {line}\n" for line in body.splitlines())
         code = f"NUMBERS = {syscalls.numbers()}\n{PRELUDE}{filled(indented, scene)}{REPORT}"
-        found = sandbox.run([interpreter()[0], "-I", "-S", "-B", "-c", code], limits=limits)
+        found = sandbox.run([find_interpreter()[0], "-I", "-S", "-B", "-c", code], limits=limits)
         if found.was_killed:
             return Found(False, f"killed: {found.reason}")
         said = found.stdout.strip().rpartition("\n")[2]
@@ -94,12 +94,12 @@ def edited(edit: Callable[[list[str], Scene], list[str]]) -> Callable[[Scene], N
     """Return what changes the command line of a box."""
 
     def weaken(scene: Scene) -> None:
-        original = isolation.isolated
+        original = isolation.isolate
 
-        def isolated(*arguments: Any, **named: Any) -> list[str]:
+        def isolate(*arguments: Any, **named: Any) -> list[str]:
             return edit(original(*arguments, **named), scene)
 
-        scene.patch.setattr(box, "isolated", isolated)
+        scene.patch.setattr(box, "isolate", isolate)
 
     return weaken
 
@@ -149,18 +149,18 @@ def at(line: Sequence[str], *words: str) -> int:
 
 def no_filter(scene: Scene) -> None:
     """Let every system call through."""
-    scene.patch.setattr(box, "filter_handle", lambda: None)
+    scene.patch.setattr(box, "open_filter", lambda: None)
 
 
 def bare(scene: Scene) -> None:
     """Run the command without bubblewrap, as a user that is not root."""
 
-    def isolated(command: Sequence[str], limits: Limits, **_: Any) -> list[str]:
-        limiter = isolation.located("prlimit")
+    def isolate(command: Sequence[str], limits: Limits, **_: Any) -> list[str]:
+        limiter = isolation.find_program("prlimit")
         return [*plain_user(), limiter, f"--as={limits.memory_bytes}", "--core=0", "--", *command]
 
-    scene.patch.setattr(box, "isolated", isolated)
-    scene.patch.setattr(box, "filter_handle", lambda: None)
+    scene.patch.setattr(box, "isolate", isolate)
+    scene.patch.setattr(box, "open_filter", lambda: None)
 
 
 def plain_user() -> list[str]:
@@ -168,7 +168,7 @@ def plain_user() -> list[str]:
     if os.geteuid() != 0:
         return []
     uid = str(isolation.FIRST_UID)
-    return [isolation.located("setpriv"), "--reuid", uid, "--regid", uid, "--clear-groups", "--"]
+    return [isolation.find_program("setpriv"), "--reuid", uid, "--regid", uid, "--clear-groups", "--"]
 
 
 def started_with(**more: Any) -> Callable[[Scene], None]:

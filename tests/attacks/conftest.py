@@ -9,7 +9,7 @@ from tests.attacks.attack import MINIMUM, TITLES, Scene
 from tests.attacks.box import plain_user
 from tests.attacks.canaries import Canaries
 
-from quintain.safety.isolation import fault
+from quintain.safety.isolation import find_fault
 
 COUNTED = pytest.StashKey[Counter[tuple[str, str]]]()
 
@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def canaries() -> Iterator[Canaries]:
     """Plant the canaries; without isolation every attack fails, with the reason."""
-    assert not fault(), fault()
+    assert not find_fault(), find_fault()
     found = Canaries(plain_user())
     yield found
     found.close()

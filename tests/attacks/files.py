@@ -45,7 +45,7 @@ def placed(name: str) -> Callable[[Scene], object]:
 
 def anywhere(scene: Scene) -> None:
     """Take every name for a file in a box."""
-    scene.patch.setattr(box, "checked_path", lambda name: f"/tmp/{name}")
+    scene.patch.setattr(box, "check_path", lambda name: f"/tmp/{name}")
 
 
 def written(name: str) -> Callable[[Scene], Found]:

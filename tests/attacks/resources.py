@@ -12,7 +12,7 @@ from tests.attacks.box import LONG, bare, edited, filled, inside, wide
 from quintain.errors import DataError, SandboxError
 from quintain.processes import frames
 from quintain.safety import box, sandbox
-from quintain.safety.isolation import interpreter
+from quintain.safety.isolation import find_interpreter
 from quintain.safety.limits import Limits
 from quintain.safety.python import PythonProcess
 
@@ -72,7 +72,7 @@ def survivor(scene: Scene) -> Found:
         "import os, time\nif not os.fork():\n    os.setsid()\n    if not os.fork():\n"
         f"        for n in (0, 1, 2): os.close(n)\n        time.sleep(30)\n    os._exit(0)\nos.wait()\n# {mark}"
     )
-    sandbox.run([interpreter()[0], "-I", "-S", "-c", code], limits=LONG)
+    sandbox.run([find_interpreter()[0], "-I", "-S", "-c", code], limits=LONG)
     time.sleep(0.05)
     left = [
         int(entry.name)

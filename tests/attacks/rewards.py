@@ -14,7 +14,7 @@ from quintain.errors import EnvironmentFault
 from quintain.rewards import terms
 from quintain.rewards.terms import Term
 from quintain.safety import sandbox
-from quintain.safety.isolation import interpreter
+from quintain.safety.isolation import find_interpreter
 from quintain.types import Action, Failure, Score, StepResult, Task
 from quintain.worlds.repo.box import RepoBox
 from quintain.worlds.repo.game import Repo
@@ -105,8 +105,8 @@ def any_measure(scene: Scene) -> None:
     def measured(term: Term, trajectory: Any) -> list[float]:
         return [1.0 for _ in trajectory.turns]
 
-    scene.patch.setattr(terms, "_measured", measured)
-    scene.patch.setattr(terms, "_overflown", lambda *_: None)
+    scene.patch.setattr(terms, "_measure", measured)
+    scene.patch.setattr(terms, "_find_overflow", lambda *_: None)
 
 
 PASSES = re.compile(r"([1-9]\d*) of \1 tests pass\.")
@@ -139,17 +139,17 @@ def by_report(scene: Scene) -> None:
         finally:
             box.close()
 
-    scene.patch.setattr(Repo, "_graded", graded)
+    scene.patch.setattr(Repo, "_grade", graded)
 
 
 def by_exit(scene: Scene) -> None:
     """Believe the exit code of a process that the agent's code runs in."""
 
     def graded(world: Repo) -> float:
-        found = sandbox.run([interpreter()[0], "-B", "-c", RUNNER], dict(world.snapshot()[1]), LONG)
+        found = sandbox.run([find_interpreter()[0], "-B", "-c", RUNNER], dict(world.snapshot()[1]), LONG)
         return float(found.exit_code == 0)
 
-    scene.patch.setattr(Repo, "_graded", graded)
+    scene.patch.setattr(Repo, "_grade", graded)
 
 
 def handed_in(write: Callable[[dict[str, str], str], dict[str, str]]) -> Callable[[Scene], Found]:

@@ -98,7 +98,7 @@ def test_experts_and_models_are_collected(cli: Cli, trained: Path) -> None:
         (
             ["--environment", "keydoor?room=1"],
             2,
-            "knob of 'keydoor?room=1': got 'room'; did you mean 'rooms'?",
+            "option of 'keydoor?room=1': got 'room'; did you mean 'rooms'?",
         ),
     ],
 )

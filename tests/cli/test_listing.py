@@ -12,7 +12,7 @@ from quintain.cli import listing
 from quintain.cli.listing import environment_names, method_rows
 from quintain.environments import scores
 from quintain.environments.catalog import ELSEWHERE
-from quintain.environments.scores import recorded
+from quintain.environments.scores import load_scores
 from quintain.errors import UsageError
 from quintain.methods.table import MODULES
 
@@ -91,8 +91,8 @@ def test_environments_as_json(cli: Cli) -> None:
 def test_every_environment_has_recorded_scores(cli: Cli) -> None:
     again = "measure them: quintain environments --measure --record"
     names = environment_names()
-    unmeasured = set(names) - set(recorded())
-    assert set(recorded()) <= set(names), again
+    unmeasured = set(names) - set(load_scores())
+    assert set(load_scores()) <= set(names), again
     assert {name.partition("/")[0] for name in unmeasured} <= ELSEWHERE | OWN_PROGRAMS, again
     for row in json.loads(cli("environments", "--json").out):
         if row["name"] in unmeasured:
@@ -116,7 +116,7 @@ def test_environments_are_measured_and_recorded(
     assert [row["expert"] for row in json.loads(cli("environments", "--json").out)] == [None, None]
     rows = json.loads(cli("environments", "--measure", "--record", "--episodes", "3", "--json").out)
     assert (rows[0]["noop"], rows[0]["expert"]) == (0.0, 1.0)
-    assert recorded()["guess"].keys() == {"noop", "random", "expert", "steps_per_second", "episodes"}
+    assert load_scores()["guess"].keys() == {"noop", "random", "expert", "steps_per_second", "episodes"}
     again = json.loads(cli("environments", "--json").out)
     assert [row["random"] for row in again] == pytest.approx([row["random"] for row in rows], rel=0.01)
     assert cli("environments", "--record").status == UsageError.exit_code

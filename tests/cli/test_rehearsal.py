@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from quintain.environments import rehearsal
-from quintain.environments.rehearsal import named, ready
+from quintain.environments.rehearsal import find_or_blame, find_ready
 from quintain.errors import EnvironmentFault, UsageError
 
 Cli = Callable[..., Any]
@@ -37,7 +37,7 @@ def world(body: str) -> str:
 @pytest.mark.usefixtures("cli")
 def test_what_breaks_is_a_fault_of_the_environment(body: str, what: str) -> None:
     with pytest.raises(EnvironmentFault, match=what):
-        ready(world(body))
+        find_ready(world(body))
 
 
 @pytest.mark.usefixtures("cli")
@@ -47,7 +47,7 @@ def test_a_world_that_hangs_is_told_after_the_deadline(monkeypatch: pytest.Monke
     with pytest.raises(
         EnvironmentFault, match=r"got no answer within 0.05 s; repair it, then `quintain check"
     ):
-        ready(spec)
+        find_ready(spec)
 
 
 @pytest.mark.usefixtures("cli")
@@ -56,24 +56,24 @@ def test_a_file_that_cannot_be_run_is_its_own_fault() -> None:
     with pytest.raises(
         EnvironmentFault, match=r"bad.py:X: got ZeroDivisionError: .* \(bad.py, line 1\); repair it"
     ):
-        named("bad.py:X")
+        find_or_blame("bad.py:X")
     Path("worse.py").write_text("def (:\n")
     with pytest.raises(
         EnvironmentFault, match=r"worse.py:X: got SyntaxError: invalid syntax \(worse.py, line 1\)"
     ):
-        named("worse.py:X")
+        find_or_blame("worse.py:X")
 
 
 @pytest.mark.usefixtures("cli")
 def test_a_world_that_works_is_built_closed_and_returned() -> None:
     ends = "    def step(self, action):\n        return quintain.StepResult(observation='x', is_terminated=True)\n"
     closes = "    def close(self):\n        pathlib.Path('closed').write_text('x')\n"
-    recipe = ready(world(RESET + ends + closes))
+    recipe = find_ready(world(RESET + ends + closes))
     assert Path("closed").read_text() == "x"
     assert recipe().tools() == ()
-    assert ready("guess").spec == "guess"
+    assert find_ready("guess").spec == "guess"
     with pytest.raises(UsageError, match="did you mean 'guess'"):
-        ready("gues")
+        find_ready("gues")
 
 
 def test_nothing_is_written_for_a_broken_world(cli: Cli) -> None:
@@ -108,7 +108,7 @@ def test_what_the_agent_is_told_and_the_building_are_rehearsed(
 ) -> None:
     monkeypatch.setattr(rehearsal, "DEADLINE", 0.1)
     with pytest.raises(EnvironmentFault, match=what):
-        ready(world(RESET + body))
+        find_ready(world(RESET + body))
 
 
 def test_nobody_trains_on_what_is_for_evaluation_only(cli: Cli) -> None:
@@ -125,4 +125,4 @@ def test_nobody_trains_on_what_is_for_evaluation_only(cli: Cli) -> None:
         assert found.status == UsageError.exit_code, found.error
         assert told in found.line or "training on mix:guess" in found.line
     assert {path.name for path in Path().iterdir()} <= {"world.py", "__pycache__"}
-    assert ready(spec).spec == spec, "it may be evaluated on"
+    assert find_ready(spec).spec == spec, "it may be evaluated on"

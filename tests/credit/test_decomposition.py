@@ -44,7 +44,7 @@ def learned(trajectory: Make, group: MakeGroup) -> Contributions:
 
 def test_contributions_are_found_from_sums_alone(learned: Contributions, trajectory: Make) -> None:
     held_out = told(trajectory, [3, 1, 2, 1], 0.75)
-    assert learned.of(held_out) == pytest.approx([0.0, 0.5, -0.25, 0.5], abs=0.05)
+    assert learned.predict(held_out) == pytest.approx([0.0, 0.5, -0.25, 0.5], abs=0.05)
     assert learned.error(held_out) < 0.05
 
 
@@ -54,17 +54,17 @@ def test_order_and_cuts_of_the_evidence_mean_nothing(trajectory: Make, group: Ma
     whole.update([group(*episodes)])
     for episode in reversed(episodes):
         parts.update([group(episode)])
-    assert whole.of(episodes[0]) == pytest.approx(parts.of(episodes[0]))
+    assert whole.predict(episodes[0]) == pytest.approx(parts.predict(episodes[0]))
     forgetful = Contributions(32, memory=0.0)
     forgetful.update([group(*episodes)])
     forgetful.update([group(told(trajectory, [1], -1.0))])
-    assert forgetful.of(episodes[2])[0] < 0
+    assert forgetful.predict(episodes[2])[0] < 0
 
 
 def test_nothing_seen_is_nothing_contributed(trajectory: Make, group: MakeGroup) -> None:
     estimator = Contributions(16)
     estimator.update([])
-    assert estimator.of(told(trajectory, [1, 2], 1.0)) == [0, 0]
+    assert estimator.predict(told(trajectory, [1, 2], 1.0)) == [0, 0]
     fused = progress_rewards([group(told(trajectory, [1, 2], 1.0))], [[0.0, 0.0]], beta=0.0)
     assert [turn.reward for turn in fused[0].trajectories[0].turns] == [0.5, 0.5]
 
@@ -73,7 +73,7 @@ def test_contributions_sum_to_the_outcome_and_stand_at_their_turn(
     learned: Contributions, trajectory: Make, group: MakeGroup
 ) -> None:
     episode = told(trajectory, [3, 1, 3, 3, 2], 1.0)
-    (fused,) = progress_rewards([group(episode)], [learned.of(episode)], beta=0.0)
+    (fused,) = progress_rewards([group(episode)], [learned.predict(episode)], beta=0.0)
     rewards = [turn.reward for turn in fused.trajectories[0].turns]
     assert sum(rewards) == pytest.approx(1.0)
     assert int(np.argmax(rewards)) == 1
@@ -95,7 +95,7 @@ def test_step_values_are_turn_estimates_without_a_trace(trajectory: Make, group:
     groups = [group(trajectory([0.5, 0, 1]))]
     values = [0.1, 0.7, 0.4]
     critic = Critic(values=[[np.full(2, v) for v in values]])
-    expected = gae_turns(groups, critic, decay=0.0)
+    expected = gae_turns(groups, critic, gae_lambda=0.0)
     found = step_value(groups, [values])
     for mine, theirs in zip(found.advantages[0], expected.advantages[0], strict=True):
         assert mine.tolist() == pytest.approx(theirs.tolist())

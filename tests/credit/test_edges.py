@@ -11,19 +11,19 @@ from tests.credit.conftest import FAILURE, group, trajectory
 
 import quintain.credit
 from quintain.credit.anchor import state_anchored
-from quintain.credit.baseline import less_others
+from quintain.credit.baseline import subtract_others
 from quintain.credit.bilevel import gae_bilevel
 from quintain.credit.discounted import discounted_return
 from quintain.credit.gae import Critic, decoupled, gae_tokens, gae_turns
 from quintain.credit.group import group_process, group_relative, leave_one_out
-from quintain.credit.normaliser import normalised_over
+from quintain.credit.normaliser import normalise_over
 from quintain.credit.outcome import outcome_return
 from quintain.credit.progress import progress_rewards
 from quintain.credit.segments import segment_weights
 from quintain.credit.selection import exponential_weights
 from quintain.credit.step_value import step_value
 from quintain.credit.turn_group import turn_group_relative
-from quintain.credit.whiten import reinforce_plus_plus, reinforce_plus_plus_baseline, whitened
+from quintain.credit.whiten import reinforce_plus_plus, reinforce_plus_plus_baseline, whiten
 from quintain.errors import InvariantError
 from quintain.types import Credit, Group, Score, Trajectory
 
@@ -53,19 +53,21 @@ COMPARING: dict[str, Idea] = {
     "process": lambda g: group_process(g, std="none"),
     "turn groups": lambda g: turn_group_relative(g, std="none"),
     "anchored states": lambda g: state_anchored(g, std="none", discount=1.0),
-    "group and batch": lambda g: normalised_over(g, std="none"),
-    "others": lambda g: less_others(discounted_return(g)),
-    "whitened outcomes": lambda g: whitened(outcome_return(g), unit="trajectory"),
+    "group and batch": lambda g: normalise_over(g, std="none"),
+    "others": lambda g: subtract_others(discounted_return(g)),
+    "whitened outcomes": lambda g: whiten(outcome_return(g), unit="trajectory"),
     "whitened over groups": lambda g: reinforce_plus_plus_baseline(g),
 }
 """Ideas that compare: what is alone, or like all others, is worth exactly nothing."""
 ALONE: dict[str, Idea] = {
     "outcome": outcome_return,
     "return": discounted_return,
-    "gae over tokens": lambda g: gae_tokens(g, unvalued(g), decay=1.0),
-    "gae over turns": lambda g: gae_turns(g, unvalued(g), decay=1.0),
+    "gae over tokens": lambda g: gae_tokens(g, unvalued(g), gae_lambda=1.0),
+    "gae over turns": lambda g: gae_turns(g, unvalued(g), gae_lambda=1.0),
     "bi-level gae": lambda g: gae_bilevel(g, unvalued(g), turn_discount=1.0),
-    "decoupled gae": lambda g: decoupled(gae_tokens(g, unvalued(g), decay=0.5), gae_turns(g, unvalued(g))),
+    "decoupled gae": lambda g: decoupled(
+        gae_tokens(g, unvalued(g), gae_lambda=0.5), gae_turns(g, unvalued(g))
+    ),
     "step values": lambda g: step_value(g, zeros(g)),
     "progress": lambda g: discounted_return(progress_rewards(g, zeros(g), beta=0.0)),
     "segments": lambda g: segment_weights(g, paid(g), discount=1.0),

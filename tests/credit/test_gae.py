@@ -41,7 +41,7 @@ def test_the_chain_crosses_observations(trajectory: Make, group: MakeGroup) -> N
 
 def test_rewards_fall_on_the_last_token_of_their_turn(trajectory: Make, group: MakeGroup) -> None:
     credit = gae_tokens(
-        [group(trajectory([1, 10], tokens=[2, 2]))], Critic(values=arrays([[0, 0], [0, 0]])), decay=0
+        [group(trajectory([1, 10], tokens=[2, 2]))], Critic(values=arrays([[0, 0], [0, 0]])), gae_lambda=0
     )
     assert flat(credit.advantages) == [0, 1, 0, 10]
 
@@ -49,9 +49,9 @@ def test_rewards_fall_on_the_last_token_of_their_turn(trajectory: Make, group: M
 def test_rewards_of_a_turn_without_tokens_go_to_the_one_before(trajectory: Make, group: MakeGroup) -> None:
     episodes = [group(trajectory([5, 1, 10, 2], tokens=[0, 2, 0, 1]))]
     critic = Critic(values=arrays([[], [0, 0], [], [0]]))
-    assert flat(gae_tokens(episodes, critic, decay=0).advantages) == [0, 11, 2]
-    assert flat(gae_turns(episodes, critic, decay=0).advantages) == [11, 11, 2]
-    assert flat(gae_bilevel(episodes, critic, decay=0).advantages) == [0, 11, 2]
+    assert flat(gae_tokens(episodes, critic, gae_lambda=0).advantages) == [0, 11, 2]
+    assert flat(gae_turns(episodes, critic, gae_lambda=0).advantages) == [11, 11, 2]
+    assert flat(gae_bilevel(episodes, critic, gae_lambda=0).advantages) == [0, 11, 2]
 
 
 def test_truncation_bootstraps_and_termination_does_not(trajectory: Make, group: MakeGroup) -> None:
@@ -67,17 +67,17 @@ def test_truncation_bootstraps_and_termination_does_not(trajectory: Make, group:
 def test_two_discounts(trajectory: Make, group: MakeGroup) -> None:
     episodes = [group(trajectory([0, 1.0], tokens=[2, 2]))]
     critic = Critic(values=arrays([[0, 0], [0, 0]]))
-    credit = gae_tokens(episodes, critic, discount=1.0, turn_discount=0.5, decay=1.0)
+    credit = gae_tokens(episodes, critic, discount=1.0, turn_discount=0.5, gae_lambda=1.0)
     assert flat(credit.advantages) == [0.5, 0.5, 1, 1]
-    same = gae_tokens(episodes, critic, discount=0.5, decay=1.0)
+    same = gae_tokens(episodes, critic, discount=0.5, gae_lambda=1.0)
     assert flat(same.advantages) == [0.125, 0.25, 0.5, 1]
 
 
 def test_token_rewards_join_the_chain(trajectory: Make, group: MakeGroup) -> None:
     episodes = [group(trajectory([0, 1.0], tokens=[2, 1]))]
     critic = Critic(values=arrays([[0, 0], [0]]), token_rewards=arrays([[0.25, 0.5], [-1]]))
-    assert flat(gae_tokens(episodes, critic, decay=1).advantages) == [0.75, 0.5, 0]
-    assert flat(gae_turns(episodes, critic, decay=1).advantages) == [0.75, 0.75, 0]
+    assert flat(gae_tokens(episodes, critic, gae_lambda=1).advantages) == [0.75, 0.5, 0]
+    assert flat(gae_turns(episodes, critic, gae_lambda=1).advantages) == [0.75, 0.75, 0]
 
 
 def test_over_turns_all_tokens_share(trajectory: Make, group: MakeGroup) -> None:
@@ -92,14 +92,14 @@ def test_macro_actions_discount_by_their_duration(trajectory: Make, group: MakeG
     episodes = [group(trajectory([0, 8.0], tokens=[3, 1]))]
     critic = Critic(values=arrays([[0, 0, 0], [0]]))
     credit = gae_turns(
-        episodes, critic, discount=0.5, decay=1, duration=lambda turn: len(turn.completion.token_ids)
+        episodes, critic, discount=0.5, gae_lambda=1, duration=lambda turn: len(turn.completion.token_ids)
     )
     assert flat(credit.advantages) == [1, 1, 1, 8]
 
 
 def test_lambda_zero_is_the_step_value(trajectory: Make, group: MakeGroup) -> None:
     credit = gae_turns(
-        [group(trajectory([0, 1.0], tokens=[1, 1]))], Critic(values=arrays([[0.25], [0.75]])), decay=0
+        [group(trajectory([0, 1.0], tokens=[1, 1]))], Critic(values=arrays([[0.25], [0.75]])), gae_lambda=0
     )
     assert flat(credit.advantages) == [0.5, 0.25]
 
@@ -111,7 +111,7 @@ def test_lambda_one_is_monte_carlo(turns: list[tuple[float, int]], discount: flo
         [float(n) for _, n in turns],
         [discount] * len(turns),
     )
-    chain = gae(rewards, values, discounts=discounts, decay=1.0, final=0.0)
+    chain = gae(rewards, values, discounts=discounts, gae_lambda=1.0, final=0.0)
     to_go = [sum(discount ** (k - t) * rewards[k] for k in range(t, len(turns))) for t in range(len(turns))]
     assert [a + v for a, v in zip(chain, values, strict=True)] == pytest.approx(to_go, abs=1e-9)
 
@@ -119,7 +119,7 @@ def test_lambda_one_is_monte_carlo(turns: list[tuple[float, int]], discount: flo
 def test_lambda_one_with_turn_discount_is_the_discounted_return(trajectory: Make, group: MakeGroup) -> None:
     episodes = [group(trajectory([1, 0, 3], tokens=[2, 3, 1]), trajectory([2, 1]))]
     critic = Critic(values=arrays([[0.1, 0.7], [0.2, 0.3, 0.9], [0.4]], [[0.5, 0.6], [0.8, 0.2]]))
-    credit = gae_tokens(episodes, critic, discount=1.0, turn_discount=0.9, decay=1.0)
+    credit = gae_tokens(episodes, critic, discount=1.0, turn_discount=0.9, gae_lambda=1.0)
     want = discounted_return(episodes, discount=0.9)
     assert flat(credit.returns) == pytest.approx(flat(want.advantages), abs=1e-6)
 
@@ -131,13 +131,15 @@ def test_length_adaptive(trajectory: Make, group: MakeGroup) -> None:
     assert decay(trajectory([0.0], tokens=[10])) == 0
     episodes = [group(trajectory([1.0], tokens=[3]))]
     critic = Critic(values=arrays([[0.2, 0.4, 0.5]]))
-    assert flat(gae_tokens(episodes, critic, decay=decay).advantages) == pytest.approx([0.2, 0.1, 0.5])
+    assert flat(gae_tokens(episodes, critic, gae_lambda=decay).advantages) == pytest.approx([0.2, 0.1, 0.5])
 
 
 def test_decoupled(trajectory: Make, group: MakeGroup) -> None:
     episodes = [group(trajectory([1.0], tokens=[3]))]
     critic = Critic(values=arrays([[0.2, 0.4, 0.5]]))
-    credit = decoupled(gae_tokens(episodes, critic, decay=0.95), gae_tokens(episodes, critic, decay=1.0))
+    credit = decoupled(
+        gae_tokens(episodes, critic, gae_lambda=0.95), gae_tokens(episodes, critic, gae_lambda=1.0)
+    )
     assert flat(credit.advantages) == pytest.approx([0.74625, 0.575, 0.5])
     assert flat(credit.returns) == pytest.approx([1, 1, 1])
 
@@ -188,7 +190,7 @@ def test_nothing_scored_is_an_empty_credit() -> None:
 
 def test_bilevel_below_lambda_one_reads_the_values_at_turn_ends(trajectory: Make, group: MakeGroup) -> None:
     critic = Critic(values=arrays([[0.1, 0.5], [0.2, 1.0]]))
-    credit = gae_bilevel([group(trajectory([0, 2]))], critic, turn_discount=0.5, decay=0.5)
+    credit = gae_bilevel([group(trajectory([0, 2]))], critic, turn_discount=0.5, gae_lambda=0.5)
     assert flat(credit.advantages) == pytest.approx([0.525, 0.25, 1.3, 1])
 
 
@@ -200,7 +202,7 @@ def test_an_estimate_that_is_cut_between_turns_sees_its_own_turn_alone(
     def advantages(reward: float, value: float) -> list[float]:
         critic = Critic(values=arrays([[0.2, 0.4], [value]]))
         credit = gae_tokens(
-            [group(trajectory([1, reward], tokens=[2, 1]))], critic, turn_discount=0.0, decay=1.0
+            [group(trajectory([1, reward], tokens=[2, 1]))], critic, turn_discount=0.0, gae_lambda=1.0
         )
         return flat(credit.advantages)
 
@@ -215,7 +217,11 @@ def test_three_macro_actions_by_hand(trajectory: Make, group: MakeGroup) -> None
     def advantages(decay: float, values: Numbers) -> list[float]:
         critic = Critic(values=arrays(values))
         credit = gae_turns(
-            episodes, critic, discount=0.5, decay=decay, duration=lambda turn: len(turn.completion.token_ids)
+            episodes,
+            critic,
+            discount=0.5,
+            gae_lambda=decay,
+            duration=lambda turn: len(turn.completion.token_ids),
         )
         return [float(array[0]) for array in credit.advantages[0]]
 

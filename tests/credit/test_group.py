@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quintain.credit.group import group_process, group_relative, leave_one_out, normalised
+from quintain.credit.group import group_process, group_relative, leave_one_out, normalise
 from quintain.errors import InvariantError, UsageError
 from quintain.types import Credit, Failure, Group, Score, Trajectory
 
@@ -111,7 +111,7 @@ def test_a_number_that_is_not_finite_never_becomes_credit(trajectory: Make, grou
 
 def test_unknown_deviation_is_refused() -> None:
     with pytest.raises(UsageError, match="did you mean 'biased'"):
-        normalised([1.0], std="biasd")  # type: ignore[arg-type]
+        normalise([1.0], std="biasd")  # type: ignore[arg-type]
 
 
 def test_process_supervision_sums_what_is_still_to_come(trajectory: Make, group: MakeGroup) -> None:
@@ -122,4 +122,4 @@ def test_process_supervision_sums_what_is_still_to_come(trajectory: Make, group:
 @given(st.lists(st.floats(-100, 100), min_size=2, max_size=8))
 def test_group_advantages_sum_to_zero(values: Sequence[float]) -> None:
     for std in ("unbiased", "biased", "none"):
-        assert sum(normalised(values, std=std)) == pytest.approx(0, abs=1e-6)  # type: ignore[arg-type]
+        assert sum(normalise(values, std=std)) == pytest.approx(0, abs=1e-6)  # type: ignore[arg-type]

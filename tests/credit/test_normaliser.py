@@ -7,12 +7,12 @@ from typing import cast, get_args
 import numpy as np
 import pytest
 
-from quintain.credit.baseline import less_others, without_small
+from quintain.credit.baseline import drop_small, subtract_others
 from quintain.credit.discounted import discounted_return
 from quintain.credit.group import group_relative, leave_one_out
-from quintain.credit.normaliser import Over, normalised_over
+from quintain.credit.normaliser import Over, normalise_over
 from quintain.credit.outcome import outcome_return
-from quintain.credit.penalty import less_kl
+from quintain.credit.penalty import add_token_rewards
 from quintain.errors import UsageError
 from quintain.types import Credit, Failure, Group, Score, Trajectory
 
@@ -34,9 +34,9 @@ def groups_of(trajectory: Make, group: MakeGroup, *outcomes: tuple[float, ...]) 
 
 def test_group_mean_and_batch_deviation_by_hand(trajectory: Make, group: MakeGroup) -> None:
     groups = groups_of(trajectory, group, (1, 0), (1, 1))
-    credit = normalised_over(groups, epsilon=0.0)
+    credit = normalise_over(groups, epsilon=0.0)
     assert first(credit) == pytest.approx([1.0, -1.0, 0.0, 0.0])
-    biased = normalised_over(groups, is_unbiased=False, epsilon=0.0)
+    biased = normalise_over(groups, is_unbiased=False, epsilon=0.0)
     assert first(biased) == pytest.approx([0.5 / 3**0.5 * 4, -0.5 / 3**0.5 * 4, 0, 0], rel=1e-6)
 
 
@@ -56,20 +56,20 @@ def test_the_grid_against_plain_numpy_with_ragged_groups(
         "batch": np.full(5, flat.std(ddof=1) + 1e-6),
         "none": np.ones(5),
     }
-    credit = normalised_over(groups_of(trajectory, group, *outcomes), mean=mean, std=std)
+    credit = normalise_over(groups_of(trajectory, group, *outcomes), mean=mean, std=std)
     assert first(credit) == pytest.approx(((flat - means[mean]) / deviations[std]).tolist(), rel=1e-6)
 
 
 def test_corners_of_the_grid_are_the_known_methods(trajectory: Make, group: MakeGroup) -> None:
     groups = groups_of(trajectory, group, (1, 0, 0), (0, 0.5))
-    assert first(normalised_over(groups, std="group")) == first(group_relative(groups))
-    assert first(normalised_over(groups, std="none")) == first(group_relative(groups, std="none"))
+    assert first(normalise_over(groups, std="group")) == first(group_relative(groups))
+    assert first(normalise_over(groups, std="none")) == first(group_relative(groups, std="none"))
 
 
 def test_nearly_equal_groups_blow_up_by_group_and_not_by_batch(trajectory: Make, group: MakeGroup) -> None:
     groups = groups_of(trajectory, group, (1.0, 1.0, 1.0, 0.999), (1, 0, 1, 0))
-    by_group = np.abs(first(normalised_over(groups, std="group"))[:4]).max()
-    by_batch = np.abs(first(normalised_over(groups, std="batch"))[:4]).max()
+    by_group = np.abs(first(normalise_over(groups, std="group"))[:4]).max()
+    by_batch = np.abs(first(normalise_over(groups, std="batch"))[:4]).max()
     assert by_group > 1.4
     assert by_batch < 0.01
 
@@ -77,36 +77,36 @@ def test_nearly_equal_groups_blow_up_by_group_and_not_by_batch(trajectory: Make,
 def test_singletons_and_no_variance_are_zero(trajectory: Make, group: MakeGroup) -> None:
     alone = groups_of(trajectory, group, (1,), (0, 0))
     for mean, std in product(("group", "batch"), ("group", "batch")):
-        numbers = first(normalised_over(alone, mean=cast(Over, mean), std=cast(Over, std)))
+        numbers = first(normalise_over(alone, mean=cast(Over, mean), std=cast(Over, std)))
         assert np.isfinite(numbers).all()
-    assert first(normalised_over(alone)) == [0, 0, 0]
-    assert first(normalised_over(groups_of(trajectory, group, (3,)), mean="batch")) == [0]
-    assert normalised_over([]).trajectories == ()
+    assert first(normalise_over(alone)) == [0, 0, 0]
+    assert first(normalise_over(groups_of(trajectory, group, (3,)), mean="batch")) == [0]
+    assert normalise_over([]).trajectories == ()
 
 
 def test_an_unknown_unit_names_the_known(trajectory: Make, group: MakeGroup) -> None:
     with pytest.raises(UsageError, match="std of outcomes: got 'bach'; did you mean 'batch'"):
-        normalised_over(groups_of(trajectory, group, (1, 0)), std=cast(Over, "bach"))
+        normalise_over(groups_of(trajectory, group, (1, 0)), std=cast(Over, "bach"))
 
 
 def test_a_baseline_of_the_others(trajectory: Make, group: MakeGroup) -> None:
     groups = groups_of(trajectory, group, (1,), (0,), (0.5,))
-    assert first(less_others(outcome_return(groups))) == pytest.approx([0.75, -0.75, 0])
-    assert first(less_others(outcome_return(groups[:1]))) == [0]
-    assert less_others(outcome_return([])).trajectories == ()
+    assert first(subtract_others(outcome_return(groups))) == pytest.approx([0.75, -0.75, 0])
+    assert first(subtract_others(outcome_return(groups[:1]))) == [0]
+    assert subtract_others(outcome_return([])).trajectories == ()
     one_group = [group(trajectory([1]), trajectory([0]), trajectory([0.5]))]
-    assert first(less_others(outcome_return(one_group))) == pytest.approx(first(leave_one_out(one_group)))
+    assert first(subtract_others(outcome_return(one_group))) == pytest.approx(first(leave_one_out(one_group)))
 
 
 def test_a_baseline_leaves_the_order_of_turns(trajectory: Make, group: MakeGroup) -> None:
     groups = [group(trajectory([1, 2])), group(trajectory([4], task="u"))]
-    credit = less_others(discounted_return(groups))
+    credit = subtract_others(discounted_return(groups))
     assert [[float(array[0]) for array in turns] for turns in credit.advantages] == [[-1, -2], [1]]
 
 
 def test_small_advantages_are_dropped(outcomes: MakeGroup) -> None:
     credit = outcome_return([outcomes(0.005, -0.02, 1)])
-    assert first(without_small(credit, 0.01)) == pytest.approx([0, -0.02, 1])
+    assert first(drop_small(credit, 0.01)) == pytest.approx([0, -0.02, 1])
 
 
 def test_the_divergence_of_an_episode_lowers_its_outcome(
@@ -114,7 +114,7 @@ def test_the_divergence_of_an_episode_lowers_its_outcome(
 ) -> None:
     groups = [group(trajectory([1, 0]), trajectory([0], outcome=failure), trajectory([0]))]
     rewards = [[np.array([-0.1, -0.2]), np.array([0.0, 0.05])], [np.array([-0.5, 0.0])]]
-    changed = less_kl(groups, rewards)[0].trajectories
+    changed = add_token_rewards(groups, rewards)[0].trajectories
     assert changed[1].outcome is failure
     assert [t.outcome.value for t in changed if isinstance(t.outcome, Score)] == pytest.approx([0.75, -0.5])
     assert isinstance(changed[0].outcome, Score) and changed[0].outcome.is_success

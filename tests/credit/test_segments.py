@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from quintain.credit.segments import segment_scores, segment_weights
-from quintain.credit.verifier import Verifier, fitted
+from quintain.credit.verifier import Verifier, fit
 from quintain.data.pack import pack
 from quintain.data.samples import samples_from
 from quintain.errors import DataError
@@ -45,7 +45,7 @@ def test_every_turn_needs_a_process_reward(trajectory: Make, group: MakeGroup) -
 
 
 def test_the_fit_is_the_minimum_of_the_pair_loss() -> None:
-    weights = fitted(np.array([[1.0, 0.0], [0.0, -1.0]]), 0.01, 4000)
+    weights = fit(np.array([[1.0, 0.0], [0.0, -1.0]]), 0.01, 4000)
     chance = 1 / (1 + np.exp(weights[0]))
     assert weights[0] == pytest.approx(-weights[1])
     assert chance / 2 == pytest.approx(2 * 0.01 * weights[0], abs=1e-6)

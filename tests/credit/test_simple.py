@@ -6,7 +6,7 @@ import pytest
 from quintain.credit.discounted import discounted_return, returns_to_go
 from quintain.credit.outcome import outcome_return
 from quintain.credit.penalty import kl_rewards
-from quintain.credit.progress import completed, progress_rewards
+from quintain.credit.progress import complete, progress_rewards
 from quintain.credit.selection import exponential_weights
 from quintain.credit.turn_group import turn_group_relative
 from quintain.errors import DataError, UsageError
@@ -93,8 +93,8 @@ def test_turn_numbers_that_one_episode_reaches_are_singletons(trajectory: Make, 
 
 
 def test_contributions_are_completed_to_the_outcome() -> None:
-    assert completed([0.2, 0.5], 1) == pytest.approx([0.35, 0.65])
-    assert completed([], 1) == []
+    assert complete([0.2, 0.5], 1) == pytest.approx([0.35, 0.65])
+    assert complete([], 1) == []
 
 
 def test_progress_is_placed_at_its_own_turn(trajectory: Make, group: MakeGroup, failure: Failure) -> None:

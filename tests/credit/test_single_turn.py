@@ -15,7 +15,7 @@ from quintain.credit.discounted import discounted_return
 from quintain.credit.gae import Critic, gae_tokens, gae_turns
 from quintain.credit.group import group_process, group_relative
 from quintain.credit.outcome import outcome_return
-from quintain.credit.progress import completed, progress_rewards
+from quintain.credit.progress import complete, progress_rewards
 from quintain.credit.turn_group import turn_group_relative
 from quintain.types import Credit, Group
 
@@ -29,14 +29,14 @@ def unvalued(groups: Sequence[Group]) -> Critic:
 
 
 def contributed(groups: Sequence[Group]) -> Credit:
-    found = [completed([0.3], t.turns[0].reward) for g in groups for t in g.scored]
+    found = [complete([0.3], t.turns[0].reward) for g in groups for t in g.scored]
     return discounted_return(progress_rewards(groups, found, beta=0.0))
 
 
 RETURNS: dict[str, Idea] = {
     "return": lambda g: discounted_return(g, discount=0.5),
-    "gae over tokens": lambda g: gae_tokens(g, unvalued(g), turn_discount=0.5, decay=1.0),
-    "gae over turns": lambda g: gae_turns(g, unvalued(g), discount=0.5, decay=0.5),
+    "gae over tokens": lambda g: gae_tokens(g, unvalued(g), turn_discount=0.5, gae_lambda=1.0),
+    "gae over turns": lambda g: gae_turns(g, unvalued(g), discount=0.5, gae_lambda=0.5),
     "bi-level gae": lambda g: gae_bilevel(g, unvalued(g), turn_discount=0.5),
     "contributions": contributed,
 }

@@ -5,7 +5,7 @@ import pytest
 
 from quintain.credit.discounted import discounted_return
 from quintain.credit.outcome import outcome_return
-from quintain.credit.whiten import Unit, reinforce_plus_plus, reinforce_plus_plus_baseline, whitened
+from quintain.credit.whiten import Unit, reinforce_plus_plus, reinforce_plus_plus_baseline, whiten
 from quintain.errors import UsageError
 from quintain.types import Credit, Failure, Group, Trajectory
 
@@ -25,7 +25,7 @@ def test_the_unit_decides_how_much_a_long_episode_counts(
     trajectory: Make, group: MakeGroup, unit: Unit, mean: float, std: float
 ) -> None:
     credit = outcome_return([group(trajectory([0, 1], tokens=[2, 4]), trajectory([0], tokens=[2]))])
-    assert firsts(whitened(credit, unit=unit)) == pytest.approx([(1 - mean) / std, -mean / std])
+    assert firsts(whiten(credit, unit=unit)) == pytest.approx([(1 - mean) / std, -mean / std])
 
 
 def test_whitened_tokens_have_mean_zero_and_deviation_one(trajectory: Make, group: MakeGroup) -> None:
@@ -40,20 +40,20 @@ def test_whitened_tokens_have_mean_zero_and_deviation_one(trajectory: Make, grou
 
 def test_one_unit_or_no_variance_is_zero(trajectory: Make, group: MakeGroup, outcomes: MakeGroup) -> None:
     one = outcome_return([group(trajectory([1], tokens=[3]))])
-    assert firsts(whitened(one, unit="trajectory")) == [0]
-    assert firsts(whitened(one, unit="turn")) == [0]
+    assert firsts(whiten(one, unit="trajectory")) == [0]
+    assert firsts(whiten(one, unit="turn")) == [0]
     assert firsts(reinforce_plus_plus([outcomes(0.1, 0.1, 0.1)])) == [0, 0, 0]
 
 
 def test_nothing_scored(trajectory: Make, group: MakeGroup, failure: Failure) -> None:
     empty = outcome_return([group(trajectory([1], outcome=failure))])
-    assert whitened(empty).advantages == ()
+    assert whiten(empty).advantages == ()
 
 
 def test_turns_without_tokens_do_not_enter(trajectory: Make, group: MakeGroup) -> None:
     credit = outcome_return([group(trajectory([0, 1], tokens=[2, 0]), trajectory([0], tokens=[2]))])
     for unit in ("token", "turn", "trajectory"):
-        assert firsts(whitened(credit, unit=unit, epsilon=0)) == [1, -1]
+        assert firsts(whiten(credit, unit=unit, epsilon=0)) == [1, -1]
 
 
 def test_the_baseline_form_subtracts_the_group_first(trajectory: Make, group: MakeGroup) -> None:
@@ -71,14 +71,14 @@ def test_each_key_has_its_own_statistics(trajectory: Make, group: MakeGroup) -> 
         group(trajectory([100], task="a"), trajectory([0], task="a")),
         group(trajectory([1], task="b"), trajectory([0], task="b")),
     ]
-    credit = whitened(discounted_return(groups), by=lambda trajectory, turn: trajectory.task.id + turn.seat)
+    credit = whiten(discounted_return(groups), by=lambda trajectory, turn: trajectory.task.id + turn.seat)
     assert firsts(credit) == pytest.approx([1, -1, 1, -1], abs=1e-6)
-    assert firsts(whitened(discounted_return(groups)))[2] < 0
+    assert firsts(whiten(discounted_return(groups)))[2] < 0
 
 
 def test_unknown_unit_is_refused(outcomes: MakeGroup) -> None:
     with pytest.raises(UsageError, match="unit of the statistics"):
-        whitened(outcome_return([outcomes(1)]), unit="episode")  # type: ignore[arg-type]
+        whiten(outcome_return([outcomes(1)]), unit="episode")  # type: ignore[arg-type]
 
 
 def test_roles_are_whitened_apart_by_hand(trajectory: Make, group: MakeGroup) -> None:
@@ -88,5 +88,5 @@ def test_roles_are_whitened_apart_by_hand(trajectory: Make, group: MakeGroup) ->
         for name, own in (("answer", (2, 0)), ("verdict", (10, 6)))
     ]
     credit = outcome_return(groups)
-    assert firsts(whitened(credit, by=lambda t, _: t.task.id)) == pytest.approx([1, -1, 1, -1], abs=1e-6)
-    assert [x > 0 for x in firsts(whitened(credit))] == [False, False, True, True]
+    assert firsts(whiten(credit, by=lambda t, _: t.task.id)) == pytest.approx([1, -1, 1, -1], abs=1e-6)
+    assert [x > 0 for x in firsts(whiten(credit))] == [False, False, True, True]

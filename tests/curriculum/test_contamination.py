@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 import pytest
 
-from quintain.curriculum.contamination import Apart, content_of
+from quintain.curriculum.contamination import HeldOutTasks, content_of
 from quintain.errors import DataError
 from quintain.types import Task
 
@@ -18,22 +18,22 @@ FRESH = [
 
 
 def test_tasks_of_their_own_pass() -> None:
-    Apart(HELD_OUT).check(FRESH)
-    Apart(HELD_OUT).check([])
+    HeldOutTasks(HELD_OUT).check(FRESH)
+    HeldOutTasks(HELD_OUT).check([])
 
 
 def test_planted_tasks_are_found_under_other_names() -> None:
     planted = [replace(task, id=f"sums/train/{n}", split="train") for n, task in enumerate(HELD_OUT)]
     with pytest.raises(DataError, match=r"got 5 of 10 that are, the first 'sums/train/0'"):
-        Apart(HELD_OUT).check([*FRESH, *planted])
+        HeldOutTasks(HELD_OUT).check([*FRESH, *planted])
     for task in planted:
         with pytest.raises(DataError, match="got 1 of 1"):
-            Apart(HELD_OUT).check([task])
+            HeldOutTasks(HELD_OUT).check([task])
 
 
 def test_a_task_of_the_evaluation_split_is_found_even_if_it_is_not_asked_now() -> None:
     with pytest.raises(DataError, match="got 1 of 1"):
-        Apart([]).check([replace(FRESH[0], split="eval")])
+        HeldOutTasks([]).check([replace(FRESH[0], split="eval")])
 
 
 def test_content_is_what_a_task_is_and_not_what_it_is_called() -> None:

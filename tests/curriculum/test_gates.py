@@ -2,7 +2,7 @@
 
 import pytest
 
-from quintain.curriculum import Fixed, Gated, Record, has_spread, informative, is_open, merged, records_of
+from quintain.curriculum import Fixed, Gated, Record, is_open, merge, records_of
 from quintain.errors import UsageError
 from quintain.types import Action, Completion, Failure, Group, Outcome, Score, Stop, Task, Trajectory, Turn
 
@@ -39,23 +39,6 @@ def group(name: str, *outcomes: Outcome) -> Group:
     return Group(task=task(name), trajectories=trajectories)
 
 
-@pytest.mark.parametrize(
-    ("returns", "expected"),
-    [((), False), ((1.0,), False), ((0.5, 0.5), False), ((0.0, 1.0), True), ((1.0, 1.0 + 1e-12), False)],
-)
-def test_spread(returns: tuple[float, ...], expected: bool) -> None:
-    assert has_spread(returns) is expected
-
-
-def test_a_failure_is_no_spread() -> None:
-    mixed, flat, broken = (
-        group("a", score(0), score(1)),
-        group("b", score(1), score(1)),
-        group("c", score(1), FAILURE),
-    )
-    assert informative((broken, mixed, flat)) == (mixed,)
-
-
 def test_records_count_scored_episodes_only() -> None:
     groups = (group("a", score(0), score(1), FAILURE), group("a", score(1)), group("b", FAILURE))
     assert records_of(groups) == {"a": Record(num=3, num_success=2), "b": Record()}
@@ -64,7 +47,7 @@ def test_records_count_scored_episodes_only() -> None:
 def test_merged_records_add_up() -> None:
     first = {"a": Record(num=2, num_success=1)}
     second = {"a": Record(num=3, num_success=3), "b": Record(num=1)}
-    assert merged(first, second) == {"a": Record(num=5, num_success=4), "b": Record(num=1)}
+    assert merge(first, second) == {"a": Record(num=5, num_success=4), "b": Record(num=1)}
     assert first == {"a": Record(num=2, num_success=1)}
 
 

@@ -7,18 +7,17 @@ from quintain.data.filters import (
     at_least,
     best_of_group,
     distinct,
-    ended,
     most_uncertain,
     solved_between,
     successful,
     token_hash,
-    trajectories,
     with_variance,
+    without_truncated,
 )
-from quintain.data.mixture import BLOCK, Mixture
+from quintain.data.mixture import BLOCK, DatasetMixture
 from quintain.data.pairs import all_pairs, best_and_worst
 from quintain.errors import DataError, UsageError
-from quintain.types import Failure, Group, Score, Stop, Trajectory
+from quintain.types import Failure, Group, Score, Stop, Trajectory, scored
 
 Make = Callable[..., Trajectory]
 MakeGroup = Callable[..., Group]
@@ -53,7 +52,7 @@ def test_filters_by_outcome(some: Callable[..., Group]) -> None:
     assert values(successful(groups)) == [[1.0, 0.5]]
     assert values(at_least(groups, 0.75)) == [[1.0]]
     assert values(at_least(groups, 0)) == [[1.0, 0, 0.5], [0, 0]]
-    assert len(trajectories(groups)) == 5
+    assert len(scored(groups)) == 5
 
 
 def test_groups_by_the_share_that_was_solved(some: Callable[..., Group]) -> None:
@@ -118,14 +117,14 @@ def test_all_pairs(some: Callable[..., Group]) -> None:
 
 
 def test_shares_of_a_mixture_are_exact() -> None:
-    mixture = Mixture(datasets={"a": range(7), "b": range(100, 104)}, weights={"a": 3, "b": 1}, seed=5)
+    mixture = DatasetMixture(datasets={"a": range(7), "b": range(100, 104)}, weights={"a": 3, "b": 1}, seed=5)
     names = [name for name, _ in mixture.named(0, 2 * BLOCK)]
     assert names[:BLOCK].count("b") == names[BLOCK:].count("b") == BLOCK // 4
     assert 0 < names[:40].count("b") < 25
 
 
 def test_every_item_comes_once_an_epoch() -> None:
-    mixture = Mixture(datasets={"a": range(7), "b": range(100, 104)}, weights={"a": 2, "b": 1})
+    mixture = DatasetMixture(datasets={"a": range(7), "b": range(100, 104)}, weights={"a": 2, "b": 1})
     drawn = mixture.draw(0, 1100)
     own = [item for item in drawn if item < 100]
     epochs = [own[i : i + 7] for i in range(0, len(own) - 7, 7)]
@@ -134,8 +133,8 @@ def test_every_item_comes_once_an_epoch() -> None:
 
 
 def test_a_mixture_is_a_function_of_the_step() -> None:
-    def make(seed: int) -> Mixture[int]:
-        return Mixture(
+    def make(seed: int) -> DatasetMixture[int]:
+        return DatasetMixture(
             datasets={"a": range(50), "b": range(100, 150)}, weights={"a": 0.5, "b": 0.5}, seed=seed
         )
 
@@ -145,28 +144,30 @@ def test_a_mixture_is_a_function_of_the_step() -> None:
 
 
 def test_shares_are_rounded_by_largest_remainder() -> None:
-    third: Mixture[int] = Mixture(datasets={name: [0] for name in "abc"}, weights=dict.fromkeys("abc", 1.0))
+    third: DatasetMixture[int] = DatasetMixture(
+        datasets={name: [0] for name in "abc"}, weights=dict.fromkeys("abc", 1.0)
+    )
     names = [name for name, _ in third.named(0, BLOCK)]
     assert [names.count(name) for name in "abc"] == [334, 333, 333]
 
 
 def test_mixtures_are_checked() -> None:
     with pytest.raises(UsageError, match="datasets and weights"):
-        Mixture(datasets={"a": [1]}, weights={"b": 1})
+        DatasetMixture(datasets={"a": [1]}, weights={"b": 1})
     with pytest.raises(UsageError, match="datasets and weights"):
-        Mixture[int](datasets={}, weights={})
+        DatasetMixture[int](datasets={}, weights={})
     with pytest.raises(DataError, match="items of the dataset a: got none"):
-        Mixture[int](datasets={"a": []}, weights={"a": 1})
+        DatasetMixture[int](datasets={"a": []}, weights={"a": 1})
     for weight in (0, -1, float("nan"), float("inf")):
         with pytest.raises(UsageError, match="finite numbers above 0"):
-            Mixture(datasets={"a": [1]}, weights={"a": weight})
+            DatasetMixture(datasets={"a": [1]}, weights={"a": weight})
     with pytest.raises(UsageError, match="1/1000"):
-        Mixture(datasets={"a": [1], "b": [2]}, weights={"a": 1, "b": 1e-6})
+        DatasetMixture(datasets={"a": [1], "b": [2]}, weights={"a": 1, "b": 1e-6})
 
 
 def test_what_a_limit_cut_is_left_out(some: Callable[..., Group]) -> None:
     group = some(1, 0, 0, None)
     first, cut, *rest = group.trajectories
     given = replace(group, trajectories=(first, replace(cut, stop=Stop.MAX_TURNS), *rest))
-    assert values(ended([given])) == [[1, 0]]
-    assert ended([replace(group, trajectories=(given.trajectories[1],))]) == []
+    assert values(without_truncated([given])) == [[1, 0]]
+    assert without_truncated([replace(group, trajectories=(given.trajectories[1],))]) == []

@@ -3,7 +3,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from quintain.environments.baselines import noop, play, random_action, random_policy, telling
+from quintain.environments.baselines import find_range_text, noop, play, random_action, random_policy
 from quintain.environments.protocol import Environment, begin
 from quintain.environments.tools import call_tool, tool
 from quintain.types import Action, StepResult, Task
@@ -90,7 +90,7 @@ def test_an_episode_is_cut_at_the_lower_limit() -> None:
 
 
 def test_the_text_to_draw_from_is_the_last_that_names_a_range() -> None:
-    assert telling(("between 1 and 32", "higher")) == "between 1 and 32"
-    assert telling(("between 1 and 32", "between 5 and 9", "no")) == "between 5 and 9"
-    assert telling(("look", "a ball", "3 doors")) == "3 doors"
-    assert telling(()) == ""
+    assert find_range_text(("between 1 and 32", "higher")) == "between 1 and 32"
+    assert find_range_text(("between 1 and 32", "between 5 and 9", "no")) == "between 5 and 9"
+    assert find_range_text(("look", "a ball", "3 doors")) == "3 doors"
+    assert find_range_text(()) == ""

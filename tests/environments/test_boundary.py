@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from quintain.curriculum.streams import Uniform, held_out
+from quintain.curriculum.streams import TaskStream, draw_held_out
 from quintain.environments import boundary
-from quintain.environments.boundary import answered, asked, spec_of, tasks_of
+from quintain.environments.boundary import ask, call_within, spec_of, tasks_of
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment
 from quintain.errors import EnvironmentFault, MissingExtra
@@ -69,10 +69,10 @@ def test_what_breaks_outside_of_episodes_is_one_line(
 ) -> None:
     deeds[where] = deed
     with pytest.raises(EnvironmentFault, match=what):
-        asked(World, lambda world: world.task("train", 0))
+        ask(World, lambda world: world.task("train", 0))
     if where != "close":
         with pytest.raises(EnvironmentFault, match=what):
-            held_out(tasks_of(World), 2)
+            draw_held_out(tasks_of(World), 2)
 
 
 def test_a_task_must_be_one(deeds: dict[str, Callable[[], Any]]) -> None:
@@ -80,12 +80,12 @@ def test_a_task_must_be_one(deeds: dict[str, Callable[[], Any]]) -> None:
     with pytest.raises(
         EnvironmentFault, match=r"environment World: got int from task\(\); return a quintain.Task"
     ):
-        Uniform(tasks_of(World)).draw(0, 1)
+        TaskStream(tasks_of(World)).draw(0, 1)
 
 
 def test_tasks_are_those_of_the_environment() -> None:
-    assert Uniform(tasks_of(Guess)).draw(3, 2) == Uniform(Guess).draw(3, 2)
-    assert held_out(tasks_of(find("guess")), 3) == held_out(Guess, 3)
+    assert TaskStream(tasks_of(Guess)).draw(3, 2) == TaskStream(Guess).draw(3, 2)
+    assert draw_held_out(tasks_of(find("guess")), 3) == draw_held_out(Guess, 3)
 
 
 def test_errors_of_ours_keep_their_kind() -> None:
@@ -93,9 +93,9 @@ def test_errors_of_ours_keep_their_kind() -> None:
         raise MissingExtra.named("minigrid", "minigrid", "BabyAI")
 
     with pytest.raises(MissingExtra, match="BabyAI needs the package minigrid"):
-        answered("babyai", missing)
+        call_within("babyai", missing)
     with pytest.raises(EnvironmentFault, match=r"^environment x: got no port; repair it"):
-        answered("x", lambda: (_ for _ in ()).throw(EnvironmentFault("no port")))
+        call_within("x", lambda: (_ for _ in ()).throw(EnvironmentFault("no port")))
 
 
 def test_the_name_is_the_one_the_user_gave() -> None:
@@ -108,5 +108,5 @@ def test_the_answer_comes_from_another_thread_and_the_world_is_closed(
 ) -> None:
     closed: list[str] = []
     deeds["close"] = lambda: closed.append("x")
-    assert asked(World, lambda world: threading.current_thread()) is not threading.main_thread()
+    assert ask(World, lambda world: threading.current_thread()) is not threading.main_thread()
     assert closed == ["x"]

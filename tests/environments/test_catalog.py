@@ -36,7 +36,7 @@ class Guess(quintain.Environment):
 
 
 class Knobbed(Environment):
-    """Has knobs."""
+    """Has options."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Knobbed(Environment):
         word: str = "",
         deep: bool = False,
     ) -> None:
-        self.knobs = (size, rate, mode, word, deep)
+        self.options = (size, rate, mode, word, deep)
 
     def reset(self, task: Task) -> str:
         return ""
@@ -110,17 +110,17 @@ def test_the_thirty_line_example_runs_from_its_file(example: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "knobs"),
+    ("query", "options"),
     [
         ("", (1, 0.5, "a", "", False)),
         ("?size=3&rate=1&mode=b&word=hi&deep=true", (3, 1, "b", "hi", True)),
         ("?word=3&deep=False", (1, 0.5, "a", "3", False)),
     ],
 )
-def test_knobs_by_value(query: str, knobs: tuple[object, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_by_value(query: str, options: tuple[object, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CATALOG, "knobbed", f"{__name__}:Knobbed")
     world = find(f"knobbed{query}")()
-    assert vars(world)["knobs"] == knobs
+    assert vars(world)["options"] == options
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from quintain.environments.boundary import refuse_training
 from quintain.environments.catalog import find
 from quintain.environments.check import check
-from quintain.environments.mixture import Mixture, Part, parts_of
+from quintain.environments.mixture import MixedEnvironment, Part, parts_of
 from quintain.environments.noisy import noisy
 from quintain.environments.protocol import (
     Environment,
@@ -42,7 +42,7 @@ class Bare(Environment):
 BARE = f"{__name__}:Bare"
 
 
-def test_parts_have_names_knobs_and_weights() -> None:
+def test_parts_have_names_options_and_weights() -> None:
     assert parts_of("guess, keydoor?rooms=3@2") == (
         Part(name="guess", spec="guess", weight=1.0),
         Part(name="keydoor", spec="keydoor?rooms=3", weight=2.0),
@@ -86,7 +86,7 @@ def test_variants_of_one_world_are_told_apart() -> None:
 
 def test_an_episode_is_that_of_its_environment() -> None:
     mixture = find("mix:guess,keydoor")()
-    assert isinstance(mixture, Mixture)
+    assert isinstance(mixture, MixedEnvironment)
     every = mixture.instructions()
     assert Guess().instructions() in every and KeyDoor().instructions() in every
     guess, door = mixture.task("eval", 0), mixture.task("eval", 1)

@@ -14,8 +14,7 @@ import pytest
 from quintain.environments import worker
 from quintain.environments.baselines import expert, play, random_policy
 from quintain.environments.catalog import find
-from quintain.environments.measures import children
-from quintain.environments.probes import PROBES
+from quintain.environments.probes import PROBES, NotApplicableError, Subject
 from quintain.environments.protocol import (
     Expert,
     Killable,
@@ -26,11 +25,11 @@ from quintain.environments.protocol import (
     begin,
     tool_action,
 )
-from quintain.environments.subject import Skipped, Subject
 from quintain.environments.worker import Worker, WorkerFault, ending
 from quintain.errors import EnvironmentFault, MissingExtra, SandboxError, UsageError
 from quintain.processes import frames
 from quintain.processes.frames import read_into
+from quintain.processes.usage import children
 from quintain.types import Action, Failure, Image, Text
 from quintain.worlds.guess.game import Guess
 from quintain.worlds.keydoor.game import KeyDoor
@@ -187,7 +186,10 @@ def test_what_it_can_do_is_what_the_environment_can(world: Worker) -> None:
     assert (
         not isinstance(world, Expert) and not isinstance(world, StateKey) and not isinstance(world, Snapshot)
     )
-    with closing(Subject(make=find("worker/guess"), num_episodes=2)) as subject, pytest.raises(Skipped):
+    with (
+        closing(Subject(make=find("worker/guess"), num_episodes=2)) as subject,
+        pytest.raises(NotApplicableError),
+    ):
         PROBES["snapshot"](subject)
 
 

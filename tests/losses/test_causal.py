@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from quintain.losses.causal import OTHER, Surrogate, action_name, causal_weights
+from quintain.losses.causal import OTHER, ActionModel, action_name, causal_weights
 from quintain.losses.entropy import entropy_bonus
 from quintain.types import (
     Action,
@@ -46,22 +46,22 @@ def groups(*turns: Turn) -> list[Group]:
 
 
 @pytest.fixture
-def surrogate() -> Surrogate:
-    found = Surrogate(smoothing=0.01)
+def surrogate() -> ActionModel:
+    found = ActionModel(smoothing=0.01)
     left, right = Action(text="left"), Action(text="right")
     found.update(groups(*[turn((FILLER, LEFT), left), turn((FILLER, RIGHT), right)] * 10))
     found.update(groups(turn((5, 5), Action(error="unreadable"))))
     return found
 
 
-def test_only_the_token_that_decides_has_weight(surrogate: Surrogate) -> None:
+def test_only_the_token_that_decides_has_weight(surrogate: ActionModel) -> None:
     filler, deciding, also = surrogate.weights((FILLER, LEFT, FILLER))
     assert filler == also == 0
     assert deciding == pytest.approx(0.5, abs=0.01)
     assert surrogate.weights((LEFT,)) == [pytest.approx(0.5, abs=0.01)]
 
 
-def test_a_wider_window_takes_the_neighbours_along(surrogate: Surrogate) -> None:
+def test_a_wider_window_takes_the_neighbours_along(surrogate: ActionModel) -> None:
     surrogate.window = 2
     surrogate.update([])
     assert surrogate.weights((FILLER, FILLER, LEFT)) == [
@@ -72,14 +72,14 @@ def test_a_wider_window_takes_the_neighbours_along(surrogate: Surrogate) -> None
 
 
 def test_nothing_seen_is_no_distribution() -> None:
-    assert Surrogate().probabilities(Counter([LEFT])).shape == (0,)
+    assert ActionModel().probabilities(Counter([LEFT])).shape == (0,)
 
 
 def test_one_action_decides_nothing_and_rare_ones_share_a_name() -> None:
-    one = Surrogate()
+    one = ActionModel()
     one.update(groups(turn((LEFT,), Action(text="left"))))
     assert one.weights((LEFT, FILLER)) == [0, 0]
-    few = Surrogate(most_actions=2)
+    few = ActionModel(max_actions=2)
     few.update(groups(*(turn((n,), Action(text=str(n))) for n in range(4))))
     assert list(few._actions) == ["0", OTHER]  # pyright: ignore[reportPrivateUsage]
     calls = (ToolCall(name="look"),)
@@ -87,7 +87,7 @@ def test_one_action_decides_nothing_and_rare_ones_share_a_name() -> None:
 
 
 def test_weights_stand_at_the_sampled_tokens_of_each_turn(
-    surrogate: Surrogate, batch: Callable[..., Batch]
+    surrogate: ActionModel, batch: Callable[..., Batch]
 ) -> None:
     made = batch([0, 1, 1, 0, 1, 0, 1], lengths=[5, 2], turn_id=[-1, 0, 0, -1, 1, -1, 0])
     ids = torch.tensor([9, FILLER, LEFT, 9, RIGHT, 9, FILLER])

@@ -59,7 +59,7 @@ def test_generalised_advantage_estimation(seed: int, is_truncated: bool) -> None
         rewards.tolist(),
         values.tolist(),
         discounts=[0.97] * num,
-        decay=0.9,
+        gae_lambda=0.9,
         final=final if is_truncated else 0.0,
     )
     assert found == pytest.approx(expected[:, 0].tolist(), abs=1e-6)

@@ -8,8 +8,7 @@ import pytest
 
 from quintain.errors import UsageError
 from quintain.rewards.conduct import success
-from quintain.rewards.economy import FewestCalls, productivity
-from quintain.rewards.efficiency import num_turns
+from quintain.rewards.efficiency import FewestCalls, num_turns, productivity
 from quintain.rewards.pointing import Target, as_call, pointing_score
 from quintain.rewards.search import (
     over_turn_budget,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quintain.errors import DataError, UsageError
-from quintain.rewards.answers import exact_match, normalised, token_f1
+from quintain.rewards.answers import exact_match, normalise, token_f1
 from quintain.rewards.conduct import (
     environment_reward,
     executed,
@@ -46,10 +46,10 @@ def per_turn(trajectory: Trajectory, term: Term) -> list[float]:
 
 
 def test_normalisation() -> None:
-    assert normalised("The  Eiffel-Tower!") == "eiffeltower"
-    assert normalised("An apple, a day") == "apple day"
-    assert normalised("theory") == "theory"
-    assert normalised("  the ") == ""
+    assert normalise("The  Eiffel-Tower!") == "eiffeltower"
+    assert normalise("An apple, a day") == "apple day"
+    assert normalise("theory") == "theory"
+    assert normalise("  the ") == ""
 
 
 @pytest.mark.parametrize(

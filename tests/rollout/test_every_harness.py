@@ -19,7 +19,7 @@ from quintain.errors import UsageError
 from quintain.losses.policy import reinforce
 from quintain.models.tiny import build_tiny
 from quintain.rollout.collect import Limits, Rollout
-from quintain.safety.isolation import fault
+from quintain.safety.isolation import find_fault
 from quintain.text.chat import Chat
 from quintain.training.learner import Learner
 from quintain.types import Action, Score, Trajectory
@@ -78,8 +78,8 @@ def repeated(agent: Any, make: type[Environment], known: Trajectory) -> Trajecto
 
 @pytest.mark.parametrize("spec", [*names(), *MORE])
 def test_the_expert_in_the_words_of_a_harness_solves_the_world(chat: Chat, spec: str) -> None:
-    if spec.endswith("code") and fault():
-        pytest.skip(fault())
+    if spec.endswith("code") and find_fault():
+        pytest.skip(find_fault())
     make = world_of(spec, chat)
     agent = build(spec, chat, make(), max_tokens=512)
     rollout = Rollout(agent, make, None)

@@ -99,10 +99,10 @@ def test_each_seat_has_its_own_tokens(chat: Chat) -> None:
         assert as_text(turn.observation) == f"for {turn.seat}"
     rules = "Left, right, left again; each is told a word of its own, and left wins."
     opening = {
-        seat: chat.encoder.marked(f"<|system|>{rules}<|user|>for {seat}<|assistant|>", continues=False)
+        seat: chat.encoder.encode_marked(f"<|system|>{rules}<|user|>for {seat}<|assistant|>", continues=False)
         for seat in conversations
     }
-    more = chat.encoder.marked("<|user|>for left<|assistant|>", continues=True)
+    more = chat.encoder.encode_marked("<|user|>for left<|assistant|>", continues=True)
     assert [turn.prompt_ids for turn in episode.turns] == [opening["left"], opening["right"], more]
     assert [request.session for request in engine.requests] == [
         f"{episode.group}/0/0/{seat}/0" for seat in ("left", "right", "left")

@@ -87,7 +87,7 @@ def test_rounds_end_when_everything_is_solved(chat: Chat) -> None:
 def test_a_reflection_that_fails_is_left_out(chat: Chat) -> None:
     found = run(chat, Learner(chat, broken=frozenset({1})), rounds=1)
     assert sorted(found[0].reflections) == ["number/train/2", "number/train/3"]
-    assert found[0].lessons == Lessons().learned("number/train/2", "It is not 0").learned(
+    assert found[0].lessons == Lessons().add("number/train/2", "It is not 0").add(
         "number/train/3", "It is not 0"
     )
 

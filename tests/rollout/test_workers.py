@@ -21,10 +21,10 @@ import pytest
 from quintain.agents.harness import JsonTools, PlainText
 from quintain.engines.scripted import Scripted
 from quintain.environments.catalog import find
-from quintain.environments.measures import children
 from quintain.environments.worker import Worker
 from quintain.errors import FailureRateError
 from quintain.processes.tree import below
+from quintain.processes.usage import children
 from quintain.rollout.collect import Limits, Rollout
 from quintain.text.chat import Chat
 from quintain.text.parse import write_tool_calls

@@ -13,11 +13,11 @@ from quintain.safety.sandbox import run
 @pytest.fixture(autouse=True)
 def untried() -> Iterator[None]:
     """Try isolation anew before and after each of these tests."""
-    isolation.fault.cache_clear()
-    isolation.interpreter.cache_clear()
+    isolation.find_fault.cache_clear()
+    isolation.find_interpreter.cache_clear()
     yield
-    isolation.fault.cache_clear()
-    isolation.interpreter.cache_clear()
+    isolation.find_fault.cache_clear()
+    isolation.find_interpreter.cache_clear()
 
 
 def program(folder: Path, name: str, text: str) -> None:
@@ -58,9 +58,9 @@ def test_bubblewrap_that_does_not_isolate_is_no_sandbox(
 
 def test_it_is_tried_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(isolation, "SEARCHED", str(tmp_path))
-    first = isolation.fault()
+    first = isolation.find_fault()
     monkeypatch.undo()
-    assert isolation.fault() == first != ""
+    assert isolation.find_fault() == first != ""
 
 
 def test_other_systems_have_no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,14 +70,14 @@ def test_other_systems_have_no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_root_gives_up_its_user_id_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolation, "located", lambda name: f"/usr/bin/{name}")  # pyright: ignore[reportUnknownArgumentType]
+    monkeypatch.setattr(isolation, "find_program", lambda name: f"/usr/bin/{name}")  # pyright: ignore[reportUnknownArgumentType]
     monkeypatch.setattr(isolation.os, "geteuid", lambda: 0)
-    first, second = (isolation.isolated(["true"], Limits()) for _ in range(2))
+    first, second = (isolation.isolate(["true"], Limits()) for _ in range(2))
     assert first[0] == "/usr/bin/setpriv" and first.index("/usr/bin/bwrap") == first.index("--") + 1
     uids = {line[line.index("--reuid") + 1] for line in (first, second)}
     assert len(uids) == 2 and all(int(uid) >= isolation.FIRST_UID for uid in uids)
     monkeypatch.setattr(isolation.os, "geteuid", lambda: 1000)
-    assert isolation.isolated(["true"], Limits())[0] == "/usr/bin/bwrap"
+    assert isolation.isolate(["true"], Limits())[0] == "/usr/bin/bwrap"
 
 
 def test_the_python_in_the_box(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -85,13 +85,13 @@ def test_the_python_in_the_box(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.setattr(isolation.sys, "base_prefix", str(tmp_path))
     monkeypatch.setattr(isolation.os, "geteuid", lambda: 0)
     monkeypatch.setattr(isolation.shutil, "which", lambda _name, path: "/usr/bin/python3")  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType]
-    assert isolation.interpreter() == ("/usr/bin/python3", ())
-    isolation.interpreter.cache_clear()
+    assert isolation.find_interpreter() == ("/usr/bin/python3", ())
+    isolation.find_interpreter.cache_clear()
     monkeypatch.setattr(isolation.shutil, "which", lambda _name, path: None)  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType]
     with pytest.raises(SandboxError, match="which only its owner may read"):
-        isolation.interpreter()
+        isolation.find_interpreter()
     monkeypatch.setattr(isolation.os, "geteuid", lambda: 1000)
-    path, mounts = isolation.interpreter()
+    path, mounts = isolation.find_interpreter()
     assert path.startswith(f"{tmp_path}/bin/python3") and mounts == (
         "--ro-bind",
         str(tmp_path),

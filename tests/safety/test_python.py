@@ -217,7 +217,7 @@ def test_a_large_object_passes_the_pipes_whole() -> None:
 
 
 def test_a_python_that_does_not_start_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "interpreter", lambda: ("/bin/false", ()))
+    monkeypatch.setattr(module, "find_interpreter", lambda: ("/bin/false", ()))
     with (
         PythonProcess(LONG) as python,
         pytest.raises(SandboxError, match="starting Python in a sandbox: got 'exited'"),

@@ -9,7 +9,7 @@ import pytest
 
 from quintain.errors import UsageError
 from quintain.processes.tree import below, memory
-from quintain.safety.isolation import interpreter
+from quintain.safety.isolation import find_interpreter
 from quintain.safety.limits import Finished, Limits
 from quintain.safety.sandbox import run
 
@@ -22,7 +22,7 @@ MARK = f"box of {os.getpid()}"
 
 
 def python(code: str, limits: Limits = LONG, **files: str) -> Finished:
-    return run([interpreter()[0], "-I", "-S", "-B", "-c", f"{code}\n# {MARK}"], files, limits)
+    return run([find_interpreter()[0], "-I", "-S", "-B", "-c", f"{code}\n# {MARK}"], files, limits)
 
 
 EARLIER: set[int] = set()

@@ -44,13 +44,13 @@ ChatOf = Callable[[str], Chat]
 def full_render(chat: Chat, messages: list[Message], tools: tuple[ToolSpec, ...] = ()) -> tuple[int, ...]:
     """Return the ids of the whole chat rendered at once, the slow way."""
     template = chat.template
-    text = template.render(template.opening([template.entry(m) for m in messages], tools), tools)
-    return chat.encoder.marked(text, continues=False)
+    text = template.render(template.opening_entries([template.as_entry(m) for m in messages], tools), tools)
+    return chat.encoder.encode_marked(text, continues=False)
 
 
 def answered(chat: Chat, conversation: Conversation, text: str) -> tuple[int, ...]:
     ids = chat.write(text)
-    conversation.sampled(ids)
+    conversation.record(ids)
     return ids
 
 
@@ -79,11 +79,11 @@ def test_exact_ids_of_a_short_chat(chat_of: ChatOf, say: Say) -> None:
         token_ids=(3, *red, 4), starts_segment=True
     )
     (left,) = chat.answer_ids("left")
-    conversation.sampled((left, 1))
+    conversation.record((left, 1))
     assert conversation.prompt([say("user", "A wall.")]) == PromptIds(
         token_ids=(3, *red, 4), starts_segment=False
     )
-    conversation.sampled((left,))  # stopped by the action's own token: the template's end token is appended
+    conversation.record((left,))  # stopped by the action's own token: the template's end token is appended
     assert conversation.prompt([say("tool", "A wall.")]).token_ids == (1, 5, *red, 4)
     assert chat.text((left, 1)) == chat.text((left,)) == conversation.text((left,)) == "left"
 
@@ -107,7 +107,7 @@ def test_a_turn_adds_the_closing_text_without_a_sampled_end(
     for sampled, closing in ((chat.write("left"), ""), (chat.answer_ids("left"), end)):
         conversation = chat.conversation()
         conversation.prompt([say("user", "Go.")])
-        conversation.sampled(sampled)
+        conversation.record(sampled)
         prompt = conversation.prompt([say("user", "A wall.")])
         assert not prompt.starts_segment
         assert chat.encoder.decode(prompt.token_ids) == closing + expected
@@ -121,12 +121,12 @@ def test_an_end_token_the_template_does_not_write_is_followed_by_the_whole_closi
     assert {chat.encoder.decode([token]) for token in eos} == {"<|endoftext|>"}
     conversation = chat.conversation()
     conversation.prompt([say("user", "Go.")])
-    conversation.sampled((*chat.answer_ids("left"), *eos))
+    conversation.record((*chat.answer_ids("left"), *eos))
     assert chat.encoder.decode(conversation.prompt([say("user", "x")]).token_ids).startswith(
         "<|im_end|>\n<|im_start|>"
     )
     assert chat.text((*chat.answer_ids("left"), *eos)) == "left"
-    assert chat.text((chat.encoder.marked("<|im_start|>", continues=True)[0],)) == "<|im_start|>"
+    assert chat.text((chat.encoder.encode_marked("<|im_start|>", continues=True)[0],)) == "<|im_start|>"
 
 
 @pytest.mark.parametrize("name", ["tiny", *APPENDING])
@@ -211,7 +211,7 @@ def test_the_same_template_appends_where_it_rewrites_nothing(chat_of: ChatOf, sa
         prompt = conversation.prompt(new)
         assert not prompt.starts_segment
         stream += (*prompt.token_ids, *answered(chat, conversation, "<think>\nYes.\n</think>\n\ngo"))
-    assert stream.count(chat.encoder.marked("<think>", continues=True)[0]) == 3
+    assert stream.count(chat.encoder.encode_marked("<think>", continues=True)[0]) == 3
     assert conversation.prompt([say("user", "Well?")]).starts_segment
     answered(chat, conversation, "no thought")
     plain = conversation.prompt([say("user", "Well?")])
@@ -223,11 +223,11 @@ def test_the_same_template_appends_where_it_rewrites_nothing(chat_of: ChatOf, sa
 
 def test_special_tokens_an_answer_spelled_stay_text_when_rendered_again(chat_of: ChatOf, say: Say) -> None:
     chat = chat_of("qwen3")
-    start = chat.encoder.marked("<|im_start|>", continues=True)
+    start = chat.encoder.encode_marked("<|im_start|>", continues=True)
     for sampled in (chat.answer_ids("<|im_start|>system"), (*start, *chat.answer_ids("system"))):
         conversation = chat.conversation()
         conversation.prompt([say("user", "A wall.")])
-        conversation.sampled((*chat.answer_ids("<think>\nHm.\n</think>\n\n"), *sampled, chat.end_id))
+        conversation.record((*chat.answer_ids("<think>\nHm.\n</think>\n\n"), *sampled, chat.end_id))
         prompt = conversation.prompt([say("user", "A door.")])
         assert prompt.starts_segment
         assert prompt.token_ids.count(start[0]) == 4
@@ -270,7 +270,7 @@ def test_refused_tool_messages_and_tools_become_text(chat_of: ChatOf, say: Say) 
         text = chat.encoder.decode(prompt.token_ids)
         assert text.startswith(f"<bos><start_of_turn>user\n{begin}")
         assert "Look <|im_end|> around." in text
-        assert not chat.template.appends(("tool",), has_system=False, has_tools=True)
+        assert not chat.template.is_appending(("tool",), has_system=False, has_tools=True)
         answered(chat, conversation, "left")
         added = conversation.prompt([say("tool", "A door."), say("system", "Hurry."), say("user", "Go.")])
         assert chat.encoder.decode(added.token_ids) == (
@@ -304,13 +304,13 @@ def test_template_options_reach_the_template(make_tokenizer: Family, say: Say) -
 def test_calls_out_of_order_are_refused(chat_of: ChatOf, say: Say) -> None:
     conversation = chat_of("tiny").conversation()
     with pytest.raises(InvariantError, match="call prompt first"):
-        conversation.sampled((1,))
+        conversation.record((1,))
     conversation.prompt([say("user", "x")])
     with pytest.raises(InvariantError, match="call sampled first"):
         conversation.prompt([say("user", "x")])
-    conversation.sampled((1,))
+    conversation.record((1,))
     with pytest.raises(InvariantError, match="call prompt first"):
-        conversation.sampled((1,))
+        conversation.record((1,))
 
 
 def test_a_tokenizer_without_template(
@@ -485,9 +485,11 @@ def test_openings_are_what_the_template_renders(chat_of: ChatOf, name: str) -> N
         for said in ("go", "\n left ", "{{ 1 }}", "a\n\nb", " "):
             for roles in (("user",), ("system", "user")):
                 messages = [Message(role=role, content=f"{role} {said}") for role in roles]  # pyright: ignore[reportArgumentType]
-                entries = template.opening([template.entry(message) for message in messages], tools)
+                entries = template.opening_entries(
+                    [template.as_entry(message) for message in messages], tools
+                )
                 expected = template.render(entries, tools if template.takes_tools else ())
-                assert template.opened(entries, tools) == expected
+                assert template.render_opening(entries, tools) == expected
 
 
 def test_kept_openings_are_bounded(chat_of: ChatOf, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -495,7 +497,7 @@ def test_kept_openings_are_bounded(chat_of: ChatOf, monkeypatch: pytest.MonkeyPa
     template = Chat(chat_of("chatml").tokenizer).template
     for role in ("user", "system", "user"):
         entries: list[dict[str, Any]] = [{"role": role, "content": "go"}]
-        assert template.opened(entries, ()) == template.render(entries)
+        assert template.render_opening(entries, ()) == template.render(entries)
 
 
 def test_a_chat_that_grows_too_long_is_refused(chat_of: ChatOf, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,7 @@ def test_only_the_markup_of_the_template_survives_around_defused_text(
     encoder = encoder_of(family("qwen3"))
     untrusted = [encoder.defuse(part) for part in (before, text, after)]
     rendered = f"<|im_start|>{untrusted[0]}{untrusted[1].strip()}<|im_end|>{untrusted[2]}"
-    ids = encoder.marked(rendered, continues=False)
+    ids = encoder.encode_marked(rendered, continues=False)
     assert [token for token in ids if token in encoder.markup_ids] == [1, 2]
     assert encoder.decode(ids) == f"<|im_start|>{before}{text.strip()}<|im_end|>{after}"
 
@@ -100,7 +100,7 @@ def test_a_text_without_tokens_is_untouched() -> None:
 
 def test_an_answer_may_use_markup_but_no_special_token(family: Family) -> None:
     encoder = encoder_of(family("qwen3"))
-    ids = encoder.marked(encoder.defuse_answer("<tool_call><|im_end|></tool_call>"), continues=True)
+    ids = encoder.encode_marked(encoder.defuse_answer("<tool_call><|im_end|></tool_call>"), continues=True)
     assert encoder.decode(ids[:1]) == "<tool_call>"
     assert encoder.decode(ids[-1:]) == "</tool_call>"
     assert encoder.markup_ids.isdisjoint(ids[1:-1])
@@ -171,10 +171,10 @@ def test_lone_surrogates_become_replacement_characters(family: Family) -> None:
 def test_long_and_repeated_texts(family: Family) -> None:
     encoder = TextEncoder(family("chatml"))
     long = "go left " * 1000
-    assert encoder.decode(encoder.marked(long, continues=False)) == long
+    assert encoder.decode(encoder.encode_marked(long, continues=False)) == long
     for number in range(20_000):
-        encoder.marked(f"{number}", continues=True)
-    assert encoder.decode(encoder.marked("19999", continues=True)) == "19999"
+        encoder.encode_marked(f"{number}", continues=True)
+    assert encoder.decode(encoder.encode_marked("19999", continues=True)) == "19999"
 
 
 @pytest.mark.parametrize("scheme", ["first", "always", "never"])
@@ -191,7 +191,7 @@ def test_word_start_rules_encode_as_the_tokenizer_does(scheme: str) -> None:
     encoder = TextEncoder(tokenizer)
     for text in ("go left", "<s>go left</s>go right", "<s> go</s> left "):
         expected = tokenizer(text, add_special_tokens=False).input_ids
-        assert list(encoder.marked(text, continues=False)) == expected
+        assert list(encoder.encode_marked(text, continues=False)) == expected
 
 
 def test_blanks_that_markup_swallows_are_swallowed() -> None:
@@ -201,7 +201,7 @@ def test_blanks_that_markup_swallows_are_swallowed() -> None:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<end>")
     encoder = TextEncoder(tokenizer)
     text = "a<end>\nb <mid>a"
-    assert list(encoder.marked(text, continues=False)) == tokenizer(text).input_ids
+    assert list(encoder.encode_marked(text, continues=False)) == tokenizer(text).input_ids
     assert encoder.first_markup(text) == (7, tokenizer.eos_token_id)
     assert encoder.first_markup("ab") is None
 
@@ -215,7 +215,7 @@ def test_trusted_text_encodes_as_the_tokenizer_does(family: Family, name: str) -
     ]
     text = tokenizer.apply_chat_template(messages, tokenize=False)
     assert isinstance(text, str)
-    assert list(encoder_of(tokenizer).marked(text, continues=False)) == tokenizer(text).input_ids
+    assert list(encoder_of(tokenizer).encode_marked(text, continues=False)) == tokenizer(text).input_ids
 
 
 def test_a_slow_tokenizer_is_refused() -> None:

@@ -108,7 +108,7 @@ def test_collecting_closes_every_environment_when_it_fails(monkeypatch: pytest.M
     from quintain.environments.catalog import find
     from quintain.text.tokenizer import train_tokenizer
 
-    monkeypatch.setattr(launch, "ready", lambda spec, **_: find(spec))
+    monkeypatch.setattr(launch, "find_ready", lambda spec, **_: find(spec))
     monkeypatch.setattr(launch, "new_tokenizer", lambda make, seed: train_tokenizer(["left right x"], 300))
     monkeypatch.setattr(launch, "build_engine", lambda *_: pytest.fail("no model is needed"))
     with pytest.raises(Exception, match="boo"):

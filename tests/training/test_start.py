@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 from quintain.training.warm_up import warm_up
 
-from quintain.curriculum.streams import Uniform
+from quintain.curriculum.streams import TaskStream
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment, begin, tool_action
 from quintain.environments.tools import tool
@@ -78,7 +78,7 @@ def test_demonstrations_of_the_form_show_how_a_call_goes_on_after_a_failed_one()
     turns = [turn for trajectory in shown for turn in trajectory.turns]
     share = sum(turn.action.error is not None for turn in turns) / len(turns)
     assert 0.05 < share < 0.3
-    assert len(Uniform(make).draw(0, 6)) == len(shown)
+    assert len(TaskStream(make).draw(0, 6)) == len(shown)
     assert tool_action("pick", number=1).tool_calls
 
 

@@ -25,8 +25,8 @@ ARMS = Arms(
 MASTERMIND = Mastermind(colors=("red", "blue", "gold"), secret=(0, 1, 1), most=4)
 
 
-def world_with(game: Game, mode: Any, **knobs: Any) -> Bandit:
-    world = Bandit(mode=mode, **knobs)
+def world_with(game: Game, mode: Any, **options: Any) -> Bandit:
+    world = Bandit(mode=mode, **options)
     begin(world, world.task("train", 0))
     world.restore((game, 7, 0))
     return world
@@ -37,7 +37,7 @@ def act(world: Bandit, *words: str) -> list[StepResult]:
 
 
 def test_arms_by_value() -> None:
-    assert ARMS.told() == "Arms: red, blue; 6 pulls"
+    assert ARMS.describe() == "Arms: red, blue; 6 pulls"
     world = world_with(ARMS, "arms")
     results = act(world, "pull red", "pull red", "pull blue", "pull blue", "pull blue", "pull blue")
     assert [result.observation for result in results[:3]] == [
@@ -129,7 +129,7 @@ def test_answers_of_mastermind_by_value(
 
 
 def test_mastermind_by_value() -> None:
-    assert MASTERMIND.told() == "Colors: red, blue, gold; 3 pegs"
+    assert MASTERMIND.describe() == "Colors: red, blue, gold; 3 pegs"
     world = world_with(MASTERMIND, "mastermind")
     moves: list[str] = []
     results: list[StepResult] = []
@@ -204,12 +204,12 @@ def test_a_taken_cell_and_a_finished_game_accept_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("knobs", "share"),
+    ("options", "share"),
     [({}, 0.8), ({"mode": "mastermind"}, 1.0), ({"mode": "mastermind", "pegs": 4, "colors": 5}, 1.0)],
 )
-def test_the_expert_beats_noise_and_chance(knobs: dict[str, Any], share: float) -> None:
-    world = Bandit(**knobs)
-    num_tasks = 20 if "pegs" in knobs else 50
+def test_the_expert_beats_noise_and_chance(options: dict[str, Any], share: float) -> None:
+    world = Bandit(**options)
+    num_tasks = 20 if "pegs" in options else 50
     tasks = [world.task("train", index) for index in range(num_tasks)]
     best = sum(play(world, task, expert).is_success for task in tasks)
     noisy = sum(play(world, task, noisy_policy(0.7, task.seed)).is_success for task in tasks)
@@ -242,7 +242,7 @@ def test_splits_have_no_game_in_common(mode: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "knobs",
+    "options",
     [
         {"arms": 1},
         {"arms": 11},
@@ -255,6 +255,6 @@ def test_splits_have_no_game_in_common(mode: Any) -> None:
         {"noise": -1},
     ],
 )
-def test_impossible_knobs_are_refused(knobs: dict[str, Any]) -> None:
+def test_impossible_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="bandit: got "):
-        Bandit(**knobs)
+        Bandit(**options)

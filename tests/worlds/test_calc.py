@@ -9,7 +9,7 @@ from quintain.environments.tools import ToolFault
 from quintain.errors import UsageError
 from quintain.types import Action, Split, StepResult
 from quintain.worlds.calc.game import UNTOLD, Calc, Ledger
-from quintain.worlds.calc.problem import Problem, draw_problem, solved
+from quintain.worlds.calc.problem import Problem, draw_problem, solve
 
 # (fig + 4) * 5 - pear, where a fig is 3 and a pear is 6: 29.
 PROBLEM = Problem(
@@ -17,10 +17,10 @@ PROBLEM = Problem(
 )
 
 
-def world_with(**knobs: Any) -> Calc:
-    world = Calc(steps=3, names=2, **knobs)
+def world_with(**options: Any) -> Calc:
+    world = Calc(steps=3, names=2, **options)
     begin(world, world.task("train", 0))
-    world.restore((PROBLEM, Ledger(checks_left=knobs.get("checks", 2)), 7))
+    world.restore((PROBLEM, Ledger(checks_left=options.get("checks", 2)), 7))
     return world
 
 
@@ -34,7 +34,7 @@ def said(world: Calc, *words: str) -> list[str]:
 
 def test_a_problem_by_value() -> None:
     assert PROBLEM.words() == "Compute: fig, add 4, multiply 5, subtract pear."
-    assert solved(PROBLEM) == (
+    assert solve(PROBLEM) == (
         (
             ("lookup", ("fig",)),
             ("add", (3, 4)),
@@ -203,7 +203,7 @@ def test_trivial_tasks_need_no_tool() -> None:
 
 
 @pytest.mark.parametrize(
-    "knobs",
+    "options",
     [
         {},
         {"steps": 12, "digits": 6, "names": 6, "reward": "dense"},
@@ -213,14 +213,14 @@ def test_trivial_tasks_need_no_tool() -> None:
         {"failures": 0.2},
     ],
 )
-def test_the_expert_answers_right_with_the_calls_of_the_solution(knobs: dict[str, Any]) -> None:
-    world = Calc(**knobs)
+def test_the_expert_answers_right_with_the_calls_of_the_solution(options: dict[str, Any]) -> None:
+    world = Calc(**options)
     for index in range(50):
         episode = play(world, world.task("train", index), expert)
         assert (
             episode.is_success and episode.total == pytest.approx(1.0) and all(end[3] for end in episode.ends)
         )
-        if "failures" not in knobs:
+        if "failures" not in options:
             assert len(episode.rewards) == len(world.solution())
 
 
@@ -228,7 +228,7 @@ def test_numbers_stay_within_their_digits() -> None:
     world = Calc(steps=8, digits=1, names=0)
     for index in range(40):
         problem = draw_problem(8, 2, 2, world.task("train", index).rng)
-        results = [problem.result(call) for call in solved(problem)[0]]
+        results = [problem.result(call) for call in solve(problem)[0]]
         assert all(result is not None and 0 <= result <= 99 for result in results)
 
 
@@ -274,7 +274,7 @@ def test_splits_have_no_problem_in_common() -> None:
 
 
 @pytest.mark.parametrize(
-    ("knobs", "said"),
+    ("options", "said"),
     [
         ({"steps": 13}, "calc: got steps=13"),
         ({"steps": 1, "names": 3}, "names=3"),
@@ -287,7 +287,7 @@ def test_splits_have_no_problem_in_common() -> None:
         ({"lies": float("nan")}, "lies=nan"),
     ],
 )
-def test_impossible_knobs_are_refused(knobs: dict[str, Any], said: str) -> None:
+def test_impossible_options_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError) as raised:
-        Calc(**knobs)
+        Calc(**options)
     assert said in str(raised.value)

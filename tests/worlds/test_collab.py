@@ -13,8 +13,8 @@ from quintain.worlds.collab.wish import STOP, Wish
 WISH = Wish(thing="lamp", values=("red", "", "oval"), told=(2,), vague=())
 
 
-def talk(wish: Wish = WISH, **knobs: Any) -> Collab:
-    world = Collab(**knobs)
+def talk(wish: Wish = WISH, **options: Any) -> Collab:
+    world = Collab(**options)
     world.restore(State(wish=wish, known=frozenset(wish.told)))
     return world
 
@@ -130,7 +130,7 @@ def test_patience_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("knobs", "count"),
+    ("options", "count"),
     [
         ({}, 50),
         ({"slots": 5, "vague": 0.5, "indifferent": 0.3, "changes_of_mind": 1.0, "noise": 2}, 20),
@@ -138,8 +138,8 @@ def test_patience_ends() -> None:
         ({"changes_of_mind": 1.0, "told": 1.0, "graded": "dense", "tries": 3}, 20),
     ],
 )
-def test_the_expert_wins(knobs: dict[str, Any], count: int) -> None:
-    world = Collab(**knobs)
+def test_the_expert_wins(options: dict[str, Any], count: int) -> None:
+    world = Collab(**options)
     for index in range(count):
         episode = play(world, world.task("train", index), expert)
         asked = len(episode.rewards) - 1
@@ -164,8 +164,8 @@ def test_noise_depends_on_the_task_and_the_turn() -> None:
 
 
 def test_snapshots_continue_alike_elsewhere() -> None:
-    knobs: dict[str, Any] = {"vague": 0.5, "changes_of_mind": 1.0, "noise": 1}
-    world, other = Collab(**knobs), Collab(**knobs)
+    options: dict[str, Any] = {"vague": 0.5, "changes_of_mind": 1.0, "noise": 1}
+    world, other = Collab(**options), Collab(**options)
     for index in range(15):
         begin(world, world.task("train", index))
         act(world, "ask shape")
@@ -193,7 +193,7 @@ def test_every_submission_is_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("knobs", "message"),
+    ("options", "message"),
     [
         ({"told": -0.1}, "from 0 to 1"),
         ({"slots": 7}, "1 to 6 slots"),
@@ -204,6 +204,6 @@ def test_every_submission_is_listed() -> None:
         ({"patience": -1}, "no negative"),
     ],
 )
-def test_knobs_out_of_range(knobs: dict[str, Any], message: str) -> None:
+def test_options_out_of_range(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        Collab(**knobs)
+        Collab(**options)

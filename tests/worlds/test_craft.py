@@ -14,9 +14,9 @@ from quintain.worlds.craft.land import (
     TOOL_FOR,
     Land,
     LandShape,
+    count_needed,
     draw_land,
     longest,
-    needed,
     steps_to,
 )
 
@@ -28,12 +28,12 @@ LAND = Land(
 )
 
 
-def world_at_start(land: Land = LAND, **knobs: Any) -> Craft:
-    world = Craft(**knobs)
+def world_at_start(land: Land = LAND, **options: Any) -> Craft:
+    world = Craft(**options)
     begin(world, world.task("train", 0))
     start = tuple((place, things) for place, things in land.contents)
     none = frozenset[str]()
-    food = knobs.get("hunger", 0)
+    food = options.get("hunger", 0)
     world.restore((land, "forest", start, (), frozenset(), none, frozenset({"forest", "cave"}), (food, 0, 0)))
     return world
 
@@ -146,15 +146,15 @@ def test_a_land_without_a_map_is_explored() -> None:
 
 
 @pytest.mark.parametrize(
-    "knobs",
+    "options",
     [
         {},
         {"depth": 5, "recipes": "drawn", "capacity": 9, "spare": 3},
         {"depth": 5, "goal": "everything", "hunger": 8, "has_map": False, "reward": "dense"},
     ],
 )
-def test_the_expert_solves_fifty_tasks(knobs: dict[str, Any]) -> None:
-    world = Craft(**knobs)
+def test_the_expert_solves_fifty_tasks(options: dict[str, Any]) -> None:
+    world = Craft(**options)
     for index in range(50):
         episode = play(world, world.task("train", index), expert)
         assert episode.is_success and episode.total == pytest.approx(1.0)
@@ -173,7 +173,13 @@ def test_the_tech_tree_by_value() -> None:
     assert steps_to(["stone"], RECIPES) == ("wood", "table", "wood pickaxe", "stone")
     # wood: table 2, three pickaxes 3; stone: stone pickaxe 1, furnace 2; coal and iron: iron pickaxe.
     steps = steps_to(["diamond"], RECIPES)
-    assert needed(steps, ["diamond"], RECIPES) == {"wood": 5, "stone": 3, "coal": 1, "iron": 1, "diamond": 1}
+    assert count_needed(steps, ["diamond"], RECIPES) == {
+        "wood": 5,
+        "stone": 3,
+        "coal": 1,
+        "iron": 1,
+        "diamond": 1,
+    }
     # gather 1, go back and forth 2 * 1 + 1 for the table, 2 steps, 2 places
     assert longest(LandShape(1, 2, 0, False, False, False)) == 2 + 3 + 2 + 2
 
@@ -183,7 +189,7 @@ def test_a_land_holds_what_the_goal_takes_and_what_is_to_spare() -> None:
     rng = world.task("train", 3).rng
     for _ in range(30):
         land = draw_land(LandShape(5, 4, 2, True, False, False), rng)
-        total = needed(land.steps, land.goals, dict(land.recipes))
+        total = count_needed(land.steps, land.goals, dict(land.recipes))
         lying: dict[str, int] = dict.fromkeys(TOOL_FOR, 0)
         for _, things in land.contents:
             for name, count in things:
@@ -217,11 +223,11 @@ def test_a_snapshot_continues_alike() -> None:
 
 
 @pytest.mark.parametrize(
-    "knobs", [{"depth": 0}, {"depth": 6}, {"places": 1}, {"places": 7}, {"spare": -1}, {"capacity": 8}]
+    "options", [{"depth": 0}, {"depth": 6}, {"places": 1}, {"places": 7}, {"spare": -1}, {"capacity": 8}]
 )
-def test_impossible_knobs_are_refused(knobs: dict[str, Any]) -> None:
-    [(name, value)] = knobs.items()
+def test_impossible_options_are_refused(options: dict[str, Any]) -> None:
+    [(name, value)] = options.items()
     with pytest.raises(UsageError, match=f"{name}={value}"):
-        Craft(**knobs)
+        Craft(**options)
     with pytest.raises(UsageError, match="hunger=5"):
         Craft(hunger=5)

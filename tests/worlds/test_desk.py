@@ -9,11 +9,11 @@ from quintain.environments.noisy import noisy_policy
 from quintain.environments.protocol import advance, begin, tool_action
 from quintain.errors import UsageError
 from quintain.types import Action, StepResult, ToolError
-from quintain.worlds.desk import commands as desk_commands
 from quintain.worlds.desk.case import Case, draw_case, verdict
 from quintain.worlds.desk.game import DOWN, Desk
 from quintain.worlds.desk.state import State
 from quintain.worlds.desk.store import Order, RefusedWriteError, Store, Write
+from quintain.worlds.desk.text import read_command, write_command
 from quintain.worlds.desk.user import STOP, ScriptedUser, topics
 
 CUSTOMERS = ((1, "Ann", 5), (2, "Bob", 0))
@@ -47,8 +47,8 @@ MakeDesk = Callable[..., Desk]
 def desk() -> Iterator[MakeDesk]:
     made: list[Desk] = []
 
-    def make(case: Case | None = CASE, **knobs: Any) -> Desk:
-        world = Desk(**knobs)
+    def make(case: Case | None = CASE, **options: Any) -> Desk:
+        world = Desk(**options)
         made.append(world)
         if case is not None:
             world.restore(State(case=case, rows=case.rows, dialogue=(("user", "Hello."),)))
@@ -141,7 +141,7 @@ def test_what_the_policy_says(
 
 
 @pytest.mark.parametrize(
-    ("knobs", "count"),
+    ("options", "count"),
     [
         ({}, 50),
         ({"vague": 1.0, "hidden": True, "noisy": True}, 10),
@@ -150,8 +150,8 @@ def test_what_the_policy_says(
         ({"tool_failures": 0.3, "injections": 0.5, "customers": 5, "orders": 5, "max_turns": 40}, 10),
     ],
 )
-def test_the_expert_wins(desk: MakeDesk, knobs: dict[str, Any], count: int) -> None:
-    world = desk(None, **knobs)
+def test_the_expert_wins(desk: MakeDesk, options: dict[str, Any], count: int) -> None:
+    world = desk(None, **options)
     for index in range(count):
         episode = play(world, world.task("train", index), expert)
         assert episode.is_success and episode.total == pytest.approx(1.0)
@@ -428,9 +428,9 @@ def test_commands_are_read_as_they_are_written() -> None:
         tool_action("exchange", order=15, size="large"),
         tool_action("respond", text="It was 20."),
     ):
-        written = desk_commands.write(action)
-        assert desk_commands.read(written.text).tool_calls == action.tool_calls
-    assert desk_commands.write(tool_action("transfer")).text == "transfer"
+        written = write_command(action)
+        assert read_command(written.text).tool_calls == action.tool_calls
+    assert write_command(tool_action("transfer")).text == "transfer"
 
 
 def test_privileged_text_names_the_right_end(desk: MakeDesk) -> None:
@@ -459,7 +459,7 @@ def test_random_play_stays_within_bounds(desk: MakeDesk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("knobs", "message"),
+    ("options", "message"),
     [
         ({"denied": 1.5}, "shares"),
         ({"tool_failures": 1.0}, "shares"),
@@ -471,6 +471,6 @@ def test_random_play_stays_within_bounds(desk: MakeDesk) -> None:
         ({"user": "http://127.0.0.1:1/v1", "user_key_file": "/no/such/file"}, "user_key_file"),
     ],
 )
-def test_knobs_out_of_range(knobs: dict[str, Any], message: str) -> None:
+def test_options_out_of_range(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        Desk(**knobs)
+        Desk(**options)

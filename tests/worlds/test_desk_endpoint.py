@@ -72,8 +72,8 @@ def with_status(status: int, content: bytes = b"{}") -> Answer:
     return lambda _: (status, content)
 
 
-def desk_at(url: str, **knobs: Any) -> Desk:
-    return Desk(user=url, **knobs)
+def desk_at(url: str, **options: Any) -> Desk:
+    return Desk(user=url, **options)
 
 
 def test_a_model_can_play_the_customer(endpoint: Endpoint) -> None:

@@ -71,7 +71,7 @@ def test_a_state_is_the_secret_and_what_is_known_of_it() -> None:
     assert (one.state_key(), one.expert_action()) == (other.state_key(), other.expert_action())
 
 
-@pytest.mark.parametrize("knobs", [{"low": 3, "high": 2}, {"max_turns": 0}])
-def test_impossible_knobs_are_refused(knobs: dict[str, int]) -> None:
+@pytest.mark.parametrize("options", [{"low": 3, "high": 2}, {"max_turns": 0}])
+def test_impossible_options_are_refused(options: dict[str, int]) -> None:
     with pytest.raises(UsageError, match="guess: got low="):
-        Guess(**knobs)
+        Guess(**options)

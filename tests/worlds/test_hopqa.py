@@ -29,8 +29,8 @@ QUESTION = Question(
 )
 
 
-def world_at_start(**knobs: Any) -> HopQA:
-    world = HopQA(**knobs)
+def world_at_start(**options: Any) -> HopQA:
+    world = HopQA(**options)
     begin(world, world.task("train", 0))
     world.restore((QUESTION, frozenset(), (), 0))
     return world
@@ -156,15 +156,15 @@ def test_closed_book_questions_come_with_their_facts() -> None:
 
 
 @pytest.mark.parametrize(
-    "knobs",
+    "options",
     [
         {},
         {"hops": 3, "least_hops": 3, "distractors": 60, "paragraphs": "article"},
         {"names": "made", "distractors": 0, "noise": 2, "hits": 0.3, "grading": "f1"},
     ],
 )
-def test_the_expert_solves_fifty_tasks(knobs: dict[str, Any]) -> None:
-    world = HopQA(**knobs)
+def test_the_expert_solves_fifty_tasks(options: dict[str, Any]) -> None:
+    world = HopQA(**options)
     for index in range(50):
         episode = play(world, world.task("train", index), expert)
         assert episode.is_success and episode.total == pytest.approx(1.0)
@@ -223,7 +223,7 @@ def test_a_missing_package_is_named_with_its_install_line(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    "knobs",
+    "options",
     [
         {"hops": 0},
         {"hops": 4},
@@ -234,7 +234,7 @@ def test_a_missing_package_is_named_with_its_install_line(monkeypatch: pytest.Mo
         {"cost": -1},
     ],
 )
-def test_impossible_knobs_are_refused(knobs: dict[str, Any]) -> None:
-    [(name, value)] = knobs.items()
+def test_impossible_options_are_refused(options: dict[str, Any]) -> None:
+    [(name, value)] = options.items()
     with pytest.raises(UsageError, match=f"{name}={value}"):
-        HopQA(**knobs)
+        HopQA(**options)

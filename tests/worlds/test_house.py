@@ -14,9 +14,9 @@ from quintain.worlds.house.scene import Scene
 MUG, PEN, EGG = Thing("mug"), Thing("pen"), Thing("egg")
 
 
-def world_with(chore: Chore, *, rooms: tuple[str, ...] = ("kitchen",), **knobs: Any) -> House:
+def world_with(chore: Chore, *, rooms: tuple[str, ...] = ("kitchen",), **options: Any) -> House:
     """A house with a mug and a pen on the counter and an egg in the fridge."""
-    world = House(**knobs)
+    world = House(**options)
     begin(world, world.task("train", 0))
     lying = {
         place: () for room in rooms for place in HousePlan(chore=chore, rooms=rooms, contents=()).places(room)
@@ -172,11 +172,11 @@ def test_noise_follows_every_observation_and_changes_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(
-    "knobs",
+    "options",
     [{}, {"rooms": 4, "things": 14}, {"rooms": 2, "irreversible": True}, {"kind": "two", "reward": "dense"}],
 )
-def test_the_expert_does_every_chore_well_within_the_limit(knobs: dict[str, Any]) -> None:
-    world = House(**knobs)
+def test_the_expert_does_every_chore_well_within_the_limit(options: dict[str, Any]) -> None:
+    world = House(**options)
     for index in range(50):
         episode = play(world, world.task("train", index), expert)
         assert episode.is_success and episode.total == pytest.approx(1.0)
@@ -231,8 +231,8 @@ def test_splits_have_no_house_in_common() -> None:
 
 
 @pytest.mark.parametrize(
-    "knobs", [{"rooms": 0}, {"rooms": 5}, {"things": 15}, {"deadline": -1}, {"noise": -1}]
+    "options", [{"rooms": 0}, {"rooms": 5}, {"things": 15}, {"deadline": -1}, {"noise": -1}]
 )
-def test_impossible_knobs_are_refused(knobs: dict[str, Any]) -> None:
+def test_impossible_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="house: got rooms="):
-        House(**knobs)
+        House(**options)

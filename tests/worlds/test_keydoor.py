@@ -20,8 +20,8 @@ MAP = Map(2, 3, 2, ((1, "red"),), (6, 1))
 START = (MAP, (0, 0), None, (((2, 0), ("red", "key")), ((2, 1), ("blue", "ball"))), 0, frozenset[str]())
 
 
-def world_at_start(**knobs: Any) -> KeyDoor:
-    world = KeyDoor(length=3, height=2, **knobs)
+def world_at_start(**options: Any) -> KeyDoor:
+    world = KeyDoor(length=3, height=2, **options)
     begin(world, world.task("train", 0))
     world.restore(START)
     return world
@@ -119,7 +119,7 @@ def test_no_way_is_shorter_than_the_experts_with_one_door() -> None:
 
 
 @pytest.mark.parametrize(
-    "knobs",
+    "options",
     [
         {"rooms": 1},
         {"rooms": 6, "distractors": 4},
@@ -127,8 +127,8 @@ def test_no_way_is_shorter_than_the_experts_with_one_door() -> None:
         {"rooms": 3, "irreversible": True},
     ],
 )
-def test_the_expert_wins_within_the_limit(knobs: dict[str, Any]) -> None:
-    world = KeyDoor(**knobs)
+def test_the_expert_wins_within_the_limit(options: dict[str, Any]) -> None:
+    world = KeyDoor(**options)
     for index in range(20):
         episode = play(world, world.task("train", index), expert)
         assert episode.is_success and episode.total == pytest.approx(1.0)
@@ -167,7 +167,7 @@ def test_ways_by_value() -> None:
     assert first_move(MAP, 1, (2, 1), [(6, 1)]) == "east"
 
 
-def test_impossible_knobs_are_refused() -> None:
+def test_impossible_options_are_refused() -> None:
     with pytest.raises(UsageError, match="rooms=7"):
         KeyDoor(rooms=7)
     with pytest.raises(UsageError, match="rooms of 4 cells for 1 keys and 2 distractors"):

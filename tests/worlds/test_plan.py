@@ -10,7 +10,7 @@ from quintain.environments.protocol import advance, begin
 from quintain.errors import UsageError
 from quintain.types import Action, StepResult
 from quintain.worlds.plan.domains import Case, CaseShape, draw_case, problem_of
-from quintain.worlds.plan.game import Plan, num_steps
+from quintain.worlds.plan.game import Planning, num_steps
 from quintain.worlds.plan.problem import Problem, Schema
 
 # b lies on a; wanted is a on b.
@@ -31,14 +31,14 @@ FLIGHT = Case(
 )
 
 
-def world_at_start(case: Case = CASE, **knobs: Any) -> Plan:
-    world = Plan(domain=case.domain, **knobs)
+def world_at_start(case: Case = CASE, **options: Any) -> Planning:
+    world = Planning(domain=case.domain, **options)
     begin(world, world.task("train", 0))
     world.restore((case, problem_of(case).start, 0, 0))
     return world
 
 
-def act(world: Plan, *words: str) -> list[StepResult]:
+def act(world: Planning, *words: str) -> list[StepResult]:
     return [advance(world, Action(text=text)) for text in words]
 
 
@@ -197,11 +197,11 @@ def test_a_problem_by_value() -> None:
 
 
 @pytest.mark.parametrize(
-    "knobs",
+    "options",
     [{}, {"irreversible": True}, {"domain": "logistics", "irreversible": True}, {"form": "plan", "noise": 1}],
 )
-def test_the_expert_solves_fifty_tasks(knobs: dict[str, Any]) -> None:
-    world = Plan(**knobs)
+def test_the_expert_solves_fifty_tasks(options: dict[str, Any]) -> None:
+    world = Planning(**options)
     for index in range(50):
         episode = play(world, world.task("train", index), expert)
         assert episode.is_success and episode.total == 1.0
@@ -214,7 +214,8 @@ def test_mistakes_do_not_come_closer() -> None:
     act(world, WAY[0], WAY[1])
     assert {world.mistaken_action(rng).text for _ in range(20)} == {"pick up b"}
     won = [
-        play(Plan(), Plan().task("train", index), noisy_policy(0.2, index)).is_success for index in range(20)
+        play(Planning(), Planning().task("train", index), noisy_policy(0.2, index)).is_success
+        for index in range(20)
     ]
     assert sum(won) >= 15, "the expert goes on from where a mistake led"
 
@@ -238,7 +239,7 @@ def test_splits_share_no_case_and_there_are_thousands() -> None:
     shape = CaseShape("blocks", 4, 2, 2, False)
     rng = random.Random(0)
     assert len({draw_case(shape, rng) for _ in range(3000)}) > 2900
-    world = Plan()
+    world = Planning()
     cases: dict[str, set[Case]] = {"train": set(), "eval": set()}
     for index in range(200):
         for split in ("train", "eval"):
@@ -248,7 +249,7 @@ def test_splits_share_no_case_and_there_are_thousands() -> None:
 
 
 def test_a_snapshot_continues_alike() -> None:
-    world, other = Plan(noise=1), Plan(noise=1)
+    world, other = Planning(noise=1), Planning(noise=1)
     begin(world, world.task("train", 2))
     advance(world, world.expert_action())
     other.restore(world.snapshot())
@@ -259,11 +260,11 @@ def test_a_snapshot_continues_alike() -> None:
 
 
 @pytest.mark.parametrize(
-    "knobs", [{"blocks": 1}, {"blocks": 7}, {"packages": 4}, {"cities": 1}, {"attempts": 0}, {"noise": -1}]
+    "options", [{"blocks": 1}, {"blocks": 7}, {"packages": 4}, {"cities": 1}, {"attempts": 0}, {"noise": -1}]
 )
-def test_impossible_knobs_are_refused(knobs: dict[str, Any]) -> None:
-    [(name, value)] = knobs.items()
+def test_impossible_options_are_refused(options: dict[str, Any]) -> None:
+    [(name, value)] = options.items()
     with pytest.raises(UsageError, match=f"{name}={value}"):
-        Plan(**knobs)
+        Planning(**options)
     with pytest.raises(UsageError, match="packages=3, cities=3"):
-        Plan(packages=3, cities=3)
+        Planning(packages=3, cities=3)

@@ -9,10 +9,10 @@ from quintain.environments.baselines import expert, play
 from quintain.environments.noisy import noisy
 from quintain.environments.protocol import advance, begin, tool_action
 from quintain.errors import SandboxError, UsageError
-from quintain.safety.isolation import fault
+from quintain.safety.isolation import find_fault
 from quintain.types import Action, StepResult, ToolCall
 from quintain.worlds.repo import box as repo_box
-from quintain.worlds.repo.box import RepoBox, is_right, report, sandboxed
+from quintain.worlds.repo.box import RepoBox, is_right, open_sandbox, report
 from quintain.worlds.repo.game import Repo
 from quintain.worlds.repo.plan import (
     TEMPLATES,
@@ -23,9 +23,9 @@ from quintain.worlds.repo.plan import (
     repair,
     right_files,
 )
-from quintain.worlds.repo.template import Piece, drawn, drawn_cases, lines_of
+from quintain.worlds.repo.template import Piece, draw_piece, drawn_cases, lines_of
 
-pytestmark = pytest.mark.skipif(bool(fault()), reason=fault())
+pytestmark = pytest.mark.skipif(bool(find_fault()), reason=find_fault())
 PIECE = Piece(
     template="price", name="total", arguments=("count", "each"), constants=(("k", 5), ("cut", 2)), bug=1
 )
@@ -76,7 +76,7 @@ def test_every_function_is_right_and_every_bug_shows() -> None:
     for key, template in TEMPLATES.items():
         for bug in range(-1, len(template.bugs)):
             for _ in range(2):
-                piece = replace(drawn(key, template, rng, is_broken=False), bug=bug)
+                piece = replace(draw_piece(key, template, rng, is_broken=False), bug=bug)
                 module = f"{key}_{len(texts)}"
                 right, wrong = lines_of(template, piece, -1), lines_of(template, piece, bug)
                 assert sum(a != b for a, b in zip(right, wrong, strict=True)) == (bug >= 0), (key, bug)
@@ -85,7 +85,7 @@ def test_every_function_is_right_and_every_bug_shows() -> None:
                 for given, result in drawn_cases(template, piece, rng):
                     wanted.append([module, piece.name, given])
                     expected.append((module, result))
-    python = sandboxed()
+    python = open_sandbox()
     try:
         python.put(texts=texts, wanted=wanted)
         python.run("outcome = apart(calls, texts, wanted)")
@@ -207,9 +207,9 @@ def test_the_answers_never_enter_a_box(world: Repo, monkeypatch: pytest.MonkeyPa
     told: list[dict[str, object]] = []
 
     class Listening(RepoBox):
-        def _asked(self, call: str, **objects: object) -> tuple[str, object]:
+        def _ask(self, call: str, **objects: object) -> tuple[str, object]:
             told.append(objects)
-            return super()._asked(call, **objects)
+            return super()._ask(call, **objects)
 
     monkeypatch.setattr("quintain.worlds.repo.game.RepoBox", Listening)
     assert do(world, "submit").reward == 1
@@ -303,8 +303,8 @@ def test_without_a_sandbox_there_is_no_world(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(
-    "knobs", [{"modules": 0}, {"functions": 0}, {"bugs": 3}, {"noise": -1}, {"functions": 99}]
+    "options", [{"modules": 0}, {"functions": 0}, {"bugs": 3}, {"noise": -1}, {"functions": 99}]
 )
-def test_impossible_knobs(knobs: dict[str, int]) -> None:
+def test_impossible_options(options: dict[str, int]) -> None:
     with pytest.raises(UsageError, match="repo: got "):
-        Repo(**knobs)  # pyright: ignore[reportArgumentType]
+        Repo(**options)  # pyright: ignore[reportArgumentType]

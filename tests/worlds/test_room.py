@@ -14,15 +14,15 @@ from quintain.errors import UsageError
 from quintain.rewards.arrangement import Rectangle, Room, collision_ratio, layout_of, outside
 from quintain.types import Action, StepResult, ToolError
 from quintain.worlds.room.game import BoxRoom, Sheet
-from quintain.worlds.room.plan import RoomShape, draw_room, num_drawn, packed, slipped, told
+from quintain.worlds.room.plan import RoomShape, describe_room, draw_room, num_drawn, pack, slip
 
 ROOM = Room(width=4, depth=3, things=("bed", "desk", "lamp"), sizes=((2, 2), (2, 1), (1, 1)))
 GOOD = '[["bed", 0, 0], ["desk", 2, 0], ["lamp", 2, 1]]'
 ONE_PAIR = '[["bed", 0, 0], ["desk", 2, 0], ["lamp", 0, 0]]'
 
 
-def world_of(room: Room = ROOM, kind: type[BoxRoom] = BoxRoom, **knobs: Any) -> BoxRoom:
-    world = kind(**knobs)
+def world_of(room: Room = ROOM, kind: type[BoxRoom] = BoxRoom, **options: Any) -> BoxRoom:
+    world = kind(**options)
     world.restore(Sheet(room=room))
     return world
 
@@ -33,7 +33,7 @@ def act(world: BoxRoom, *texts: str) -> list[StepResult]:
 
 def test_an_episode_by_value() -> None:
     world = world_of()
-    assert told(world.snapshot().room) == "room 4 3; bed 2 2; desk 2 1; lamp 1 1"
+    assert describe_room(world.snapshot().room) == "room 4 3; bed 2 2; desk 2 1; lamp 1 1"
     first, second = act(world, ONE_PAIR, GOOD)
     assert first.observation == "Score 0.43: bed and lamp overlap."
     assert first.reward == pytest.approx(0.5 - 0.2 / 3) and first.is_valid
@@ -102,8 +102,8 @@ def test_to_be_right_at_once_is_worth_most() -> None:
         assert values == sorted(values, reverse=True) and len(set(values)) == 3
 
 
-def play_texts(*texts: str, **knobs: Any) -> list[float]:
-    return [result.reward for result in act(world_of(**knobs), *texts)]
+def play_texts(*texts: str, **options: Any) -> list[float]:
+    return [result.reward for result in act(world_of(**options), *texts)]
 
 
 def test_gains_add_up_to_the_best_attempt() -> None:
@@ -118,7 +118,7 @@ def test_gains_add_up_to_the_best_attempt() -> None:
 
 def test_a_wall_is_a_constraint() -> None:
     room = Room(width=4, depth=4, things=("bed", "lamp"), sizes=((2, 2), (1, 1)), walls=("lamp",))
-    assert told(room) == "room 4 4; bed 2 2; lamp 1 1 wall"
+    assert describe_room(room) == "room 4 4; bed 2 2; lamp 1 1 wall"
     (result,) = act(world_of(room), '[["bed", 0, 0], ["lamp", 2, 1]]')
     assert result.observation == "Score 0.43: lamp is off the wall."
     assert result.reward == pytest.approx(0.5 - 0.2 / 3) and result.is_success is False
@@ -127,7 +127,7 @@ def test_a_wall_is_a_constraint() -> None:
 
 def test_pillars_are_told_by_what_stands_on_them() -> None:
     room = Room(width=4, depth=3, things=("bed", "desk"), sizes=((2, 2), (2, 1)), pillars=((1, 1), (3, 2)))
-    assert told(room) == "room 4 3; bed 2 2; desk 2 1"
+    assert describe_room(room) == "room 4 3; bed 2 2; desk 2 1"
     world = world_of(room)
     start = world.state_key()
     first = advance(world, world.expert_action())
@@ -192,7 +192,7 @@ def test_a_judge_that_fails_is_a_failure_and_no_number(broken: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "knobs",
+    "options",
     [
         {},
         {"width": 4, "things": 2},
@@ -201,8 +201,8 @@ def test_a_judge_that_fails_is_a_failure_and_no_number(broken: object) -> None:
         {"width": 12, "depth": 9, "things": 8, "largest": 4, "walls": 8},
     ],
 )
-def test_the_expert_is_right_at_once(knobs: dict[str, Any]) -> None:
-    world = BoxRoom(**knobs)
+def test_the_expert_is_right_at_once(options: dict[str, Any]) -> None:
+    world = BoxRoom(**options)
     for index in range(40):
         episode = play(world, world.task("train", index), expert)
         assert episode.is_success and len(episode.rewards) == 1
@@ -210,22 +210,22 @@ def test_the_expert_is_right_at_once(knobs: dict[str, Any]) -> None:
 
 
 def test_the_packer_by_value() -> None:
-    assert packed(ROOM) == {"bed": (0, 0), "desk": (2, 0), "lamp": (2, 1)}
-    assert packed(Room(width=2, depth=2, things=("a", "b"), sizes=((1, 2), (2, 1)))) is None
+    assert pack(ROOM) == {"bed": (0, 0), "desk": (2, 0), "lamp": (2, 1)}
+    assert pack(Room(width=2, depth=2, things=("a", "b"), sizes=((1, 2), (2, 1)))) is None
     walls = Room(width=3, depth=3, things=("a", "b"), sizes=((3, 1), (1, 1)), walls=("b",))
-    assert packed(walls) == {"a": (0, 0), "b": (0, 1)}
-    assert packed(walls, [(0, 1), (1, 1)]) == {"a": (0, 0), "b": (2, 1)}
+    assert pack(walls) == {"a": (0, 0), "b": (0, 1)}
+    assert pack(walls, [(0, 1), (1, 1)]) == {"a": (0, 0), "b": (2, 1)}
 
 
 def test_mistakes_are_layouts_that_are_mostly_wrong_and_mended() -> None:
     world = BoxRoom()
     begin(world, world.task("train", 1))
     room = world.snapshot().room
-    right = packed(room)
+    right = pack(room)
     assert right is not None
     rng = random.Random(1)
     for _ in range(20):
-        wrong = slipped(room, right, rng)
+        wrong = slip(room, right, rng)
         assert sum(wrong[name] != right[name] for name in room.things) == 1
     tasks = [world.task("train", index) for index in range(60)]
     firsts = [play(world, task, noisy_policy(1.0, n), max_turns=1) for n, task in enumerate(tasks)]
@@ -315,7 +315,7 @@ def test_what_the_agent_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("knobs", "said"),
+    ("options", "said"),
     [
         ({"width": 1}, "width=1"),
         ({"depth": 21}, "depth=21"),
@@ -333,6 +333,6 @@ def test_what_the_agent_is_told() -> None:
         ({"things": 2, "names": 2, "largest": 1}, "got 2 different rooms"),
     ],
 )
-def test_impossible_knobs_are_refused(knobs: dict[str, Any], said: str) -> None:
+def test_impossible_options_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        BoxRoom(**knobs)
+        BoxRoom(**options)

@@ -8,8 +8,7 @@ from quintain.environments.noisy import noisy_policy
 from quintain.environments.protocol import advance, begin, tool_action
 from quintain.errors import UsageError
 from quintain.types import Action, StepResult
-from quintain.worlds.screen import words as screen_words
-from quintain.worlds.screen.game import Screen
+from quintain.worlds.screen.game import Screen, read_command, write_command
 from quintain.worlds.screen.layout import (
     Box,
     Goal,
@@ -17,7 +16,7 @@ from quintain.worlds.screen.layout import (
     LayoutShape,
     draw_layout,
     num_cells,
-    scaled,
+    scale_layout,
 )
 
 BOXES = (
@@ -33,8 +32,8 @@ PICK = Goal(kind="menu", target="cut")
 SHOWN = "save 4 2, city 29 12, ok 54 32, menu 74 2"
 
 
-def world_at_start(goal: Goal, **knobs: Any) -> Screen:
-    world = Screen(**knobs)
+def world_at_start(goal: Goal, **options: Any) -> Screen:
+    world = Screen(**options)
     begin(world, world.task("train", 0))
     layout = Layout(goal=goal, width=100, height=60, boxes=BOXES, items=ITEMS)
     world.restore((layout, (), "", False, (), (0, 0, 0)))
@@ -171,7 +170,7 @@ def test_boxes_do_not_overlap_and_lie_on_the_screen() -> None:
 
 
 @pytest.mark.parametrize(
-    "knobs",
+    "options",
     [
         {},
         {"goal": "form", "fields": 3, "reward": "parts", "misses": 1, "noise": 1},
@@ -179,8 +178,8 @@ def test_boxes_do_not_overlap_and_lie_on_the_screen() -> None:
         {"goal": "click", "fields": 0, "items": 0, "width": 24, "height": 12},
     ],
 )
-def test_the_expert_solves_fifty_tasks(knobs: dict[str, Any]) -> None:
-    world = Screen(**knobs)
+def test_the_expert_solves_fifty_tasks(options: dict[str, Any]) -> None:
+    world = Screen(**options)
     for index in range(50):
         episode = play(world, world.task("train", index), expert)
         assert episode.is_success and episode.total == pytest.approx(1.0)
@@ -215,15 +214,15 @@ def test_a_snapshot_continues_alike() -> None:
 
 
 @pytest.mark.parametrize(
-    "knobs", [{"buttons": 0}, {"fields": 4}, {"items": 7}, {"width": 23}, {"height": 11}, {"misses": -1}]
+    "options", [{"buttons": 0}, {"fields": 4}, {"items": 7}, {"width": 23}, {"height": 11}, {"misses": -1}]
 )
-def test_impossible_knobs_are_refused(knobs: dict[str, Any]) -> None:
-    [(name, value)] = knobs.items()
+def test_impossible_options_are_refused(options: dict[str, Any]) -> None:
+    [(name, value)] = options.items()
     with pytest.raises(UsageError, match=f"{name}={value}"):
-        Screen(**knobs)
+        Screen(**options)
 
 
-def test_knobs_that_do_not_go_together_are_refused() -> None:
+def test_options_that_do_not_go_together_are_refused() -> None:
     with pytest.raises(UsageError, match="got 10 boxes for 24 by 12 points, which hold 4"):
         Screen(width=24, height=12)
     with pytest.raises(UsageError, match="goal=form, fields=0"):
@@ -236,11 +235,11 @@ def test_a_screen_in_another_size_by_value() -> None:
     layout = Layout(
         goal=CLICK, width=24, height=13, boxes=(Box("save", 4, 3, 9, 5),), items=(Box("cut", 13, 7, 16, 9),)
     )
-    half, double = scaled(layout, 0.5), scaled(layout, 2.0)
+    half, double = scale_layout(layout, 0.5), scale_layout(layout, 2.0)
     assert (half.width, half.height, double.width, double.height) == (12, 6, 48, 26)
     assert half.boxes == (Box("save", 2, 1, 4, 2),) and half.items == (Box("cut", 6, 3, 7, 4),)
     assert double.boxes == (Box("save", 8, 6, 19, 11),) and double.items == (Box("cut", 26, 14, 33, 19),)
-    assert scaled(layout, 1.0) == layout
+    assert scale_layout(layout, 1.0) == layout
 
 
 @pytest.mark.parametrize("scale", [0.5, 0.7, 1.3, 2.0])
@@ -280,7 +279,7 @@ def test_actions_in_words_instead_of_tools() -> None:
 
 def test_words_are_read_as_they_are_written() -> None:
     for action in (tool_action("click", x=3, y=-4), tool_action("type", text="oslo")):
-        assert screen_words.read(screen_words.write(action)).tool_calls == action.tool_calls
-        assert screen_words.read(action) == action
-    assert screen_words.read(Action(text="click here")) == Action(text="click here")
-    assert screen_words.read(Action(text="click 1 2", error="?")).tool_calls == ()
+        assert read_command(write_command(action)).tool_calls == action.tool_calls
+        assert read_command(action) == action
+    assert read_command(Action(text="click here")) == Action(text="click here")
+    assert read_command(Action(text="click 1 2", error="?")).tool_calls == ()

@@ -35,8 +35,8 @@ ITEMS = (
 )
 
 
-def world_with(**knobs: Any) -> Shop:
-    world = Shop(**knobs)
+def world_with(**options: Any) -> Shop:
+    world = Shop(**options)
     begin(world, world.task("train", 0))
     world.restore((Stock(wish=WISH, items=ITEMS), Visit(), 7))
     return world
@@ -161,10 +161,10 @@ def test_hidden_features_are_in_the_description_only() -> None:
 
 
 @pytest.mark.parametrize(
-    "knobs", [{}, {"hidden": True}, {"items": 10, "near": 9, "reward": "sparse"}, {"items": 1, "near": 0}]
+    "options", [{}, {"hidden": True}, {"items": 10, "near": 9, "reward": "sparse"}, {"items": 1, "near": 0}]
 )
-def test_the_expert_buys_what_is_wanted_within_two_thirds_of_the_turns(knobs: dict[str, Any]) -> None:
-    world = Shop(**knobs)
+def test_the_expert_buys_what_is_wanted_within_two_thirds_of_the_turns(options: dict[str, Any]) -> None:
+    world = Shop(**options)
     for index in range(50):
         episode = play(world, world.task("train", index), expert)
         assert episode.is_success and episode.total == 1.0
@@ -212,8 +212,8 @@ def test_splits_have_no_wish_in_common() -> None:
 
 
 @pytest.mark.parametrize(
-    "knobs", [{"items": 0}, {"items": 201}, {"near": -1}, {"items": 3, "near": 3}, {"noise": -1}]
+    "options", [{"items": 0}, {"items": 201}, {"near": -1}, {"items": 3, "near": 3}, {"noise": -1}]
 )
-def test_impossible_knobs_are_refused(knobs: dict[str, Any]) -> None:
+def test_impossible_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="shop: got items="):
-        Shop(**knobs)
+        Shop(**options)

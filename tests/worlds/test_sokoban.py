@@ -20,8 +20,8 @@ LEVEL = Level(width=4, height=3, walls=(10,), targets=(7,), player=0, boxes=(5,)
 TWO = Level(width=4, height=4, walls=(), targets=(3, 15), player=0, boxes=(5, 9))
 
 
-def world_with(level: Level = LEVEL, **knobs: Any) -> Sokoban:
-    world = Sokoban(**knobs)
+def world_with(level: Level = LEVEL, **options: Any) -> Sokoban:
+    world = Sokoban(**options)
     begin(world, world.task("train", 0))
     world.restore((level, level.start, 7, 0))
     return world
@@ -172,11 +172,11 @@ def test_a_slippery_floor_turns_some_moves_aside_always_alike() -> None:
 
 
 @pytest.mark.parametrize(
-    "knobs",
+    "options",
     [{}, {"size": 5, "boxes": 2, "walls": 3, "scramble": 60}, {"size": 3, "walls": 0}, {"reward": "dense"}],
 )
-def test_the_expert_solves_every_level(knobs: dict[str, Any]) -> None:
-    world = Sokoban(**knobs)
+def test_the_expert_solves_every_level(options: dict[str, Any]) -> None:
+    world = Sokoban(**options)
     for index in range(50):
         begin(world, world.task("train", index))
         length = world.distance()
@@ -219,7 +219,7 @@ def test_splits_have_no_level_in_common() -> None:
 
 
 @pytest.mark.parametrize(
-    "knobs",
+    "options",
     [
         {"size": 2},
         {"size": 9},
@@ -232,6 +232,6 @@ def test_splits_have_no_level_in_common() -> None:
         {"noise": -1},
     ],
 )
-def test_impossible_knobs_are_refused(knobs: dict[str, Any]) -> None:
+def test_impossible_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="sokoban: got "):
-        Sokoban(**knobs)
+        Sokoban(**options)

@@ -21,8 +21,8 @@ BOOK = Book(
 )
 
 
-def reader(book: Book = BOOK, **knobs: Any) -> Stream:
-    given: dict[str, Any] = {"terms": 2, "questions": 2, **knobs}
+def reader(book: Book = BOOK, **options: Any) -> Stream:
+    given: dict[str, Any] = {"terms": 2, "questions": 2, **options}
     world = Stream(**given)
     world.restore(State(book=book))
     return world
@@ -111,7 +111,7 @@ def test_there_is_no_page_after_the_last() -> None:
 
 
 @pytest.mark.parametrize(
-    ("knobs", "count"),
+    ("options", "count"),
     [
         ({}, 50),
         ({"questions": 3, "terms": 2, "hops": 2, "pages": 6, "facts": 6, "corrections": 0.5}, 20),
@@ -120,8 +120,8 @@ def test_there_is_no_page_after_the_last() -> None:
         ({"closed_book": 1.0, "questions": 2}, 20),
     ],
 )
-def test_the_expert_wins(knobs: dict[str, Any], count: int) -> None:
-    world = Stream(**knobs)
+def test_the_expert_wins(options: dict[str, Any], count: int) -> None:
+    world = Stream(**options)
     for index in range(count):
         episode = play(world, world.task("train", index), expert)
         assert episode.is_success and all(end[3] for end in episode.ends)
@@ -209,7 +209,7 @@ def test_thousands_of_tasks_and_no_content_in_both_splits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("knobs", "message"),
+    ("options", "message"),
     [
         ({"pages": 0}, "at least 1 of each"),
         ({"values": 1}, "2 values"),
@@ -221,6 +221,6 @@ def test_thousands_of_tasks_and_no_content_in_both_splits() -> None:
         ({"tool_failures": 1.0}, "some must open"),
     ],
 )
-def test_knobs_out_of_range(knobs: dict[str, Any], message: str) -> None:
+def test_options_out_of_range(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        Stream(**knobs)
+        Stream(**options)

@@ -7,7 +7,7 @@ from quintain.environments.noisy import noisy_policy
 from quintain.environments.protocol import Seats, advance, begin
 from quintain.errors import UsageError
 from quintain.types import Action, StepResult, as_text
-from quintain.worlds.twocards.deal import Deal, answer_from, claims, expert_talk, progress, resolved
+from quintain.worlds.twocards.deal import Deal, answer_from, claims, expert_talk, progress, resolve
 from quintain.worlds.twocards.game import State, TwoCards
 
 DEAL = Deal(
@@ -24,8 +24,8 @@ CHAIN = Deal(
 )
 
 
-def table(deal: Deal = DEAL, **knobs: Any) -> TwoCards:
-    world = TwoCards(**knobs)
+def table(deal: Deal = DEAL, **options: Any) -> TwoCards:
+    world = TwoCards(**options)
     world.restore(State(deal=deal))
     return world
 
@@ -109,7 +109,7 @@ def test_the_talk_along_a_chain() -> None:
     messages = ((0, "ask red"), (1, "say red blue"))
     assert expert_talk(CHAIN, messages, 0, (True, True)) == "say blue fox"
     assert expert_talk(CHAIN, (*messages, (0, "say blue fox")), 1, (True, True)) == "answer 3"
-    assert resolved("red", {"red": "blue", "blue": "red"}) == (["red", "blue"], "red"), (
+    assert resolve("red", {"red": "blue", "blue": "red"}) == (["red", "blue"], "red"), (
         "a lie may go in circles"
     )
     assert expert_talk(CHAIN, ((1, "say red red"),), 0, (True, True)) == "ask red"
@@ -182,7 +182,7 @@ def test_what_may_be_said_is_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("knobs", "count"),
+    ("options", "count"),
     [
         ({}, 50),
         ({"facts": 4, "terms": 3, "hops": 2, "max_turns": 30}, 20),
@@ -191,8 +191,8 @@ def test_what_may_be_said_is_listed() -> None:
         ({"message_failures": 0.4, "max_turns": 40}, 20),
     ],
 )
-def test_the_expert_wins(knobs: dict[str, Any], count: int) -> None:
-    world = TwoCards(**knobs)
+def test_the_expert_wins(options: dict[str, Any], count: int) -> None:
+    world = TwoCards(**options)
     for index in range(count):
         episode = play(world, world.task("train", index), expert)
         assert episode.is_success and all(end[3] for end in episode.ends)
@@ -217,8 +217,8 @@ def test_nothing_is_paid_for_nothing_and_chance_is_low() -> None:
 
 
 def test_snapshots_continue_alike_elsewhere() -> None:
-    knobs: dict[str, Any] = {"message_failures": 0.3, "noise": 1, "hops": 2, "facts": 4}
-    world, other = TwoCards(**knobs), TwoCards(**knobs)
+    options: dict[str, Any] = {"message_failures": 0.3, "noise": 1, "hops": 2, "facts": 4}
+    world, other = TwoCards(**options), TwoCards(**options)
     for index in range(15):
         begin(world, world.task("train", index))
         act(world, "say something")
@@ -250,7 +250,7 @@ def test_thousands_of_tasks_and_no_content_in_both_splits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("knobs", "message"),
+    ("options", "message"),
     [
         ({"terms": 1}, "between 2 and twice the facts"),
         ({"facts": 1, "terms": 3}, "between 2 and twice the facts"),
@@ -262,6 +262,6 @@ def test_thousands_of_tasks_and_no_content_in_both_splits() -> None:
         ({"message_failures": 1.0}, "failures below 1"),
     ],
 )
-def test_knobs_out_of_range(knobs: dict[str, Any], message: str) -> None:
+def test_options_out_of_range(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        TwoCards(**knobs)
+        TwoCards(**options)

@@ -26,8 +26,8 @@ ROUTE = (HOME, "lamps", LAMP, f"order {LAMP}")
 WAY = ("click lamps", "click red lamp", "click buy", "type name anna", "type city oslo", "submit")
 
 
-def world_at_start(goal: Goal = ORDER, route: tuple[str, ...] = ROUTE, **knobs: Any) -> Web:
-    world = Web(popups=0.0, **knobs)
+def world_at_start(goal: Goal = ORDER, route: tuple[str, ...] = ROUTE, **options: Any) -> Web:
+    world = Web(popups=0.0, **options)
     begin(world, world.task("train", 0))
     site = Site(goal=goal, pages=PAGES, route=route)
     world.restore((site, (HOME,), (), -1, frozenset({HOME}), False, (0, 0, 0)))
@@ -165,10 +165,10 @@ def test_vague_labels_have_to_be_searched() -> None:
 
 
 @pytest.mark.parametrize(
-    "knobs", [{}, {"depth": 3, "fields": 4, "popups": 0.5, "reward": "dense"}, {"depth": 1}]
+    "options", [{}, {"depth": 3, "fields": 4, "popups": 0.5, "reward": "dense"}, {"depth": 1}]
 )
-def test_the_expert_solves_fifty_tasks(knobs: dict[str, Any]) -> None:
-    world = Web(**knobs)
+def test_the_expert_solves_fifty_tasks(options: dict[str, Any]) -> None:
+    world = Web(**options)
     for index in range(50):
         episode = play(world, world.task("train", index), expert)
         assert episode.is_success and episode.total == pytest.approx(1.0)
@@ -206,7 +206,7 @@ def test_a_snapshot_continues_alike() -> None:
 
 
 @pytest.mark.parametrize(
-    "knobs",
+    "options",
     [
         {"depth": 0},
         {"depth": 4},
@@ -217,7 +217,7 @@ def test_a_snapshot_continues_alike() -> None:
         {"dead_ends": -1},
     ],
 )
-def test_impossible_knobs_are_refused(knobs: dict[str, Any]) -> None:
-    [(name, value)] = knobs.items()
+def test_impossible_options_are_refused(options: dict[str, Any]) -> None:
+    [(name, value)] = options.items()
     with pytest.raises(UsageError, match=f"{name}={value}"):
-        Web(**knobs)
+        Web(**options)

@@ -1,9 +1,8 @@
 """Budgets of a turn: tokens of thought and number of tool calls.
 
-A thought that is not closed within its budget is closed for the model, which then answers (budget forcing,
-arXiv 2501.19393); the closing tokens are part of the prompt and are not trained. A turn with too many tool
-calls is an error that the model reads, and none is carried out. The one rule: what is over budget is never cut
-in silence.
+A thought that is not closed within its budget is closed for the model, which then answers (budget forcing, arXiv
+2501.19393); the closing tokens are part of the prompt and are not trained. A turn with too many tool calls is an
+error that the model reads, and none is carried out. What is over budget is never cut in silence.
 """
 
 from __future__ import annotations
@@ -59,25 +58,25 @@ class BudgetSession(Deliberation):
 
     def observe(self, observation: Observation, legal_actions: tuple[str, ...] = ()) -> Prompt:
         """See `Session.observe`; thoughts come first."""
-        return self._bounded(super().observe(observation, legal_actions))
+        return self._limit(super().observe(observation, legal_actions))
 
     def read(self, completion: Completion) -> Action:
         """See `Session.read`: a thought, or what was thought and answered together."""
         sampling, self._answering = self._answering, None
         if sampling is not None and completion.token_ids[-1] not in sampling.stop_ids:
-            return self._closed(sampling, completion)
+            return self._close_thought(sampling, completion)
         whole = (*self._before, *completion.token_ids)
         self._before = ()
         action = self._inner_read(replace(completion, token_ids=whole, logprobs=()))
         if self._next is not None:
-            self._next = self._bounded(self._next)
+            self._next = self._limit(self._next)
         most = self._settings.calls
         if most and len(action.tool_calls) > most:
             error = f"{len(action.tool_calls)} tool calls in one turn: at most {most} may be made at once"
             return Action(text=action.text, error=error)
         return action
 
-    def _bounded(self, prompt: Prompt) -> Prompt:
+    def _limit(self, prompt: Prompt) -> Prompt:
         """Return `prompt` with the budget of a thought; a choice among candidates holds none."""
         if self._end is None or prompt.sampling.candidates is not None:
             return prompt
@@ -86,7 +85,7 @@ class BudgetSession(Deliberation):
         sampling = replace(prompt.sampling, max_tokens=self._settings.think, stop_ids=stops)
         return replace(prompt, sampling=sampling, role=prompt.role or "thought")
 
-    def _closed(self, sampling: Sampling, completion: Completion) -> Action:
+    def _close_thought(self, sampling: Sampling, completion: Completion) -> Action:
         """Go on after a thought, and close one that is still open."""
         assert self._end is not None, "only bounded thoughts are closed"
         ids = completion.token_ids

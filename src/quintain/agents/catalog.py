@@ -1,8 +1,8 @@
 """Names of harnesses: what ``agent="react"`` or ``agent="window?turns=4+tools?calls=llama"`` builds.
 
-A spec is a harness, and in front of it, each with a ``+``, what it is wrapped in, outermost first; knobs
-follow a question mark and are the fields of its class. The one rule: an unknown name or knob, or a harness
-that the environment has nothing for, is an error that names the nearest one, before anything is sampled.
+A spec is a harness, and in front of it, each with a ``+``, what it is wrapped in, outermost first; options follow a
+question mark and are the fields of its class. An unknown name or option, or a harness that the environment has
+nothing for, is an error that names the nearest one, before anything is sampled.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ PRESETS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "glam": ("scored", {"normalization": "sum", "list_actions": True}),
     "twosome": ("scored", {"normalization": "word"}),
 }
-"""Names that stand for a harness with knobs."""
+"""Names that stand for a harness with options."""
 NEEDS: dict[str, tuple[str, str]] = {
     "choice": ("legal_actions", "text"),
     "constrained": ("tools", "react"),
@@ -63,7 +63,7 @@ NEEDS: dict[str, tuple[str, str]] = {
 }
 """harness → (what an environment must have for it, the harness to take where it has not)"""
 GIVEN = ("agent", "chat", "temperature")
-"""Fields that are filled by other things than knobs."""
+"""Fields that are filled by other things than options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Layer:
     """One part of a spec: ``Layer("tools", {"calls": "llama"})``."""
 
     name: str
-    knobs: Mapping[str, str]
+    options: Mapping[str, str]
 
 
 def names() -> tuple[str, ...]:
@@ -95,8 +95,8 @@ def build(
         kind = _class(WRAPPERS[layer.name])
         given = {"agent": agent, "chat": chat}
         fields = {field.name for field in dataclasses.fields(kind)}
-        knobs = _values(spec, layer, kind)
-        agent = cast("Agent", kind(**{key: given[key] for key in given if key in fields}, **knobs))
+        options = _values(spec, layer, kind)
+        agent = cast("Agent", kind(**{key: given[key] for key in given if key in fields}, **options))
     return agent
 
 
@@ -104,7 +104,7 @@ def check(spec: str) -> tuple[Layer, ...]:
     """Return the parts of `spec`, the harness last; ``auto`` is added to wrappers that wrap nothing.
 
     Raises:
-        UsageError: an unknown name or knob, a value that does not fit, or parts in an impossible order.
+        UsageError: an unknown name or option, a value that does not fit, or parts in an impossible order.
     """
     layers = tuple(_layer(spec, part) for part in spec.split("+"))
     for layer in layers[:-1]:
@@ -126,8 +126,8 @@ def check(spec: str) -> tuple[Layer, ...]:
     for layer in layers:
         if layer.name != AUTO:
             _values(spec, layer, _class(_place(layer.name)))
-        elif layer.knobs:
-            raise UsageError(f"agent: got {spec!r}; {AUTO} has no knobs, name the harness instead")
+        elif layer.options:
+            raise UsageError(f"agent: got {spec!r}; {AUTO} has no options, name the harness instead")
     return layers
 
 
@@ -162,9 +162,9 @@ def _harness(
 
 def _has(environment: Environment, what: str) -> bool:
     """Whether `environment` has tools, or lists its legal actions; of a mixture, whether every part does."""
-    from quintain.environments.mixture import Mixture
+    from quintain.environments.mixture import MixedEnvironment
 
-    if isinstance(environment, Mixture):
+    if isinstance(environment, MixedEnvironment):
         return all(_has(part, what) for part in environment.parts().values())
     return bool(environment.tools()) if what == "tools" else hasattr(environment, what)
 
@@ -175,10 +175,10 @@ def _layer(spec: str, part: str) -> Layer:
     if name not in names():
         raise UsageError(f"agent: got {spec!r}, in which {name!r} is unknown; {suggestion(name, names())}")
     try:
-        knobs = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=True)) if query else {}
+        options = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=True)) if query else {}
     except ValueError as error:
-        raise UsageError(f"agent: got {spec!r}; write knobs as {name}?name=value&name=value") from error
-    return Layer(name, knobs)
+        raise UsageError(f"agent: got {spec!r}; write options as {name}?name=value&name=value") from error
+    return Layer(name, options)
 
 
 def _base(name: str) -> str:
@@ -198,14 +198,14 @@ def _class(place: str) -> type[Any]:
 
 
 def _values(spec: str, layer: Layer, kind: type[Any]) -> dict[str, Any]:
-    """Return the knobs of `layer` as the fields of `kind` want them."""
+    """Return the options of `layer` as the fields of `kind` want them."""
     from pydantic import TypeAdapter, ValidationError
 
     hints = typing.get_type_hints(kind)
     fields = (field.name for field in dataclasses.fields(kind) if field.init)
     known: Sequence[str] = [name for name in fields if name not in GIVEN]
     values: dict[str, Any] = {}
-    for key, text in layer.knobs.items():
+    for key, text in layer.options.items():
         if key not in known:
             raise UsageError(f"agent: got {spec!r}; {layer.name} has no {key!r}, {suggestion(key, known)}")
         try:

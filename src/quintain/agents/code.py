@@ -2,7 +2,7 @@
 
 CodeAct (arXiv 2402.01030): tools are functions, variables live on from turn to turn. CaveAgent (2601.01569): objects
 go in and come out as they are. DynaSaur (2411.01747): functions of solved episodes are kept, and shown to later ones.
-`quintain.agents.code_world` carries the code out. The one rule: one process per episode, never shared.
+`quintain.agents.code_world` carries the code out. One process per episode, never shared.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class CodeAct:
     def open(self, brief: Brief) -> ChatSession:
         """See `Agent.open`."""
         sampling = sampling_of(self.chat, self.temperature, self.max_tokens)
-        wording = Wording(parse=partial(parse_code, style=self.style), write=self._written)
+        wording = Wording(parse=partial(parse_code, style=self.style), write=self._write)
         told = f"Write Python:\n{FORMS[self.style]}"
         return ChatSession(self.chat, sampling, wording, system_text(brief, told))
 
@@ -109,6 +109,6 @@ class CodeAct:
             shown=self.shown,
         )
 
-    def _written(self, action: Action) -> str:
+    def _write(self, action: Action) -> str:
         """Return `action` as the policy writes it; calls of tools become code."""
         return write_code(code_of(action) if action.tool_calls else action.text, self.style)

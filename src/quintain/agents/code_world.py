@@ -1,8 +1,8 @@
-"""An environment whose actions are Python: code calls the tools of the environment that is inside.
+"""An environment whose actions are Python: code calls the tools of the environment inside it.
 
 Where that has no tools, `act(text)` takes an action there. The code runs in the sandbox; its calls are carried out
-here, one by one, until the episode ends. The one rule: rewards come from what the calls did, so that code can
-earn nothing that its calls could not.
+here, one by one, until the episode ends. Rewards come from these calls alone: code can earn nothing that its calls
+could not.
 """
 
 from __future__ import annotations
@@ -250,8 +250,8 @@ class InCode(Environment):
         """Return what the agent is told of its turn, and what it is worth."""
         taken, self._taken = self._taken, ""
         parts = [
-            _shortened(cell.output.rstrip("\n"), self._max_output),
-            _shortened(cell.error, self._max_output),
+            _shorten(cell.output.rstrip("\n"), self._max_output),
+            _shorten(cell.error, self._max_output),
         ]
         if cell.reason:
             parts.append(f"The code was stopped: {KILLED[cell.reason]}. Its variables are lost.")
@@ -314,8 +314,10 @@ def _signature(tool: ToolSpec) -> str:
     return f"{tool.name}({', '.join(parts)})"
 
 
-def _shortened(text: str, most: int) -> str:
-    """Return `text` cut to `most` characters; what is left out is told."""
+def _shorten(text: str, max_length: int) -> str:
+    """Return `text` cut to `max_length` characters; what is left out is told."""
     return (
-        text if len(text) <= most else f"{text[:most]}\n... ({len(text) - most} more characters; print less)"
+        text
+        if len(text) <= max_length
+        else f"{text[:max_length]}\n... ({len(text) - max_length} more characters; print less)"
     )

@@ -115,13 +115,13 @@ def shape(form: CallFormat, padding: str, name: str) -> tuple[str, str, str, str
     call, slot = ToolCall(name=name, arguments=SLOT), json_text(SLOT)
     before, after = form.write((call,), padding).split(slot)
     middle = form.write((call, call), padding).split(slot)[1]
-    ends = _shared(after, middle)
-    starts = _shared(before[::-1], middle[::-1])[::-1]
+    ends = _common_start(after, middle)
+    starts = _common_start(before[::-1], middle[::-1])[::-1]
     opening, closing = before[: len(before) - len(starts)], after[len(ends) :]
     return opening, starts, middle[len(ends) : len(middle) - len(starts)], ends, closing
 
 
-def _shared(left: str, right: str) -> str:
+def _common_start(left: str, right: str) -> str:
     """Return what `left` and `right` both begin with."""
     same = next((n for n, pair in enumerate(zip(left, right, strict=False)) if len(set(pair)) > 1), len(left))
     return left[:same]

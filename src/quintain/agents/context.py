@@ -1,12 +1,12 @@
 """How much of an episode stays in the prompt: a window of turns, a summary, or a memory that is rewritten.
 
-Without a wrapper the whole episode stays. Where history is rewritten a new segment starts: its prompt holds the
-ids that were sampled, as they were, and only the newest turn of it is trained there. The one rule: a
-context policy changes what a prompt holds, never what was sampled.
+Without a wrapper the whole episode stays. Where history is rewritten a new segment starts: its prompt holds the ids
+that were sampled, as they were, and only the newest turn of it is trained there. A context policy changes what a
+prompt holds, never what was sampled.
 
-`Memory` is the state of MEM1 (arXiv 2506.15841) and MemAgent (2507.02259): each turn sees the task, the memory
-and the newest observation. Differences: the memory and the action are two completions of one stream, not tags
-within one; segments take the place of a 4-D attention mask.
+`Memory` is the state of MEM1 (arXiv 2506.15841) and MemAgent (2507.02259): each turn sees the task, the memory and
+the newest observation. Differences: the memory and the action are two completions of one stream, not tags within one;
+segments take the place of a 4-D attention mask.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from quintain.agents.deliberation import Deliberation, Words, said, with_words
+from quintain.agents.deliberation import Deliberation, Words, describe_action, with_words
 from quintain.agents.protocol import Agent, Brief, Deliberates, Prompt
 from quintain.errors import UsageError
 from quintain.text.chat import Chat
@@ -172,7 +172,7 @@ class SummarySession(Deliberation):
         action = self._inner_read(completion)
         if self._next is None:
             self._since += 1
-            self._done.append(f"{' '.join(as_text(self._seen[0]).split())} > {said(action)}")
+            self._done.append(f"{' '.join(as_text(self._seen[0]).split())} > {describe_action(action)}")
         return action
 
     def write(self, action: Action) -> tuple[int, ...]:
@@ -226,7 +226,7 @@ class MemorySession(Deliberation):
             return Action(text=self.memory)
         action = self._inner_read(completion)
         if self._next is None:
-            self._last = said(action)
+            self._last = describe_action(action)
         return action
 
     def write(self, action: Action) -> tuple[int, ...]:

@@ -1,8 +1,8 @@
-"""A harness around a harness: what is said before it acts, and how much of what was said it keeps.
+"""A base for harnesses around a harness: what is said before it acts, and how much of that it keeps.
 
-`Deliberation` holds an inner session, hands on its prompts and reads what comes back through it. What is asked
-in between is one more message of the inner conversation, so that tokens are still only appended. The one rule:
-the action that is carried out was read by the inner harness.
+`Deliberation` holds an inner session, passes its prompts on and reads what comes back through it. What is asked in
+between is one more message of the inner conversation, so that tokens are still only appended. The action that is
+carried out was read by the inner harness.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def with_words(observation: Observation, words: str) -> Observation:
     return (*as_content(observation), Text(text=f"\n\n{words}"))
 
 
-def said(action: Action) -> str:
+def describe_action(action: Action) -> str:
     """Return `action` in a few words: its text, or its calls as ``name[arguments]``."""
     if not action.tool_calls:
         return action.text

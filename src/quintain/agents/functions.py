@@ -59,7 +59,7 @@ def functions_of(
     ], called
 
 
-def renamed(found: Definition, names: dict[str, str]) -> Definition:
+def rename(found: Definition, names: dict[str, str]) -> Definition:
     """Return `found` with functions called by the new `names`; itself as well."""
     if not names.keys() & {found.name, *found.depends}:
         return found

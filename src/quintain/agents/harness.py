@@ -1,8 +1,8 @@
 """The four basic harnesses: plain text, ReAct, JSON tool calls, and a choice among legal actions.
 
-They differ in how an action is written and read, and in what ends a completion; the conversation is the same.
-The system message is the environment's instructions and the task's prompt. The one rule: `write(action)`
-gives the ids that a policy would sample to take `action`, and `read` takes them back.
+They differ in how an action is written and read, and in what ends a completion; the conversation is the same. The
+system message is the environment's instructions and the task's prompt. `write(action)` gives the ids that a policy
+would sample to take `action`, and `read` takes them back.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from random import Random
 
 from quintain.agents.protocol import Agent, Brief, Prompt
 from quintain.engines.protocol import Sampling
-from quintain.environments.mixture import Mixture
+from quintain.environments.mixture import MixedEnvironment
 from quintain.environments.protocol import Environment, Legal
 from quintain.errors import DataError, UsageError
 from quintain.text.chat import Chat
@@ -85,7 +85,7 @@ class ChatSession:
 
     def read(self, completion: Completion) -> Action:
         """See `Session.read`."""
-        self._conversation.sampled(completion.token_ids)
+        self._conversation.record(completion.token_ids)
         action = self._wording.parse(self._conversation.text(completion.token_ids))
         self._awaits_tool = self._has_tools and bool(action.tool_calls)
         return action
@@ -134,10 +134,10 @@ class ReAct:
         if self.filler < 0:
             raise UsageError(f"filler of react: got {self.filler}; give 0 or more sentences")
         sampling = sampling_of(self.chat, self.temperature, self.max_tokens)
-        wording = Wording(parse=partial(parse_react, tools=brief.tools), write=partial(self._written, brief))
+        wording = Wording(parse=partial(parse_react, tools=brief.tools), write=partial(self._write, brief))
         return ChatSession(self.chat, sampling, wording, system_text(brief, react_text(brief.tools)))
 
-    def _written(self, brief: Brief, action: Action) -> str:
+    def _write(self, brief: Brief, action: Action) -> str:
         """Return `action` after the filler that its task and words draw."""
         sentences = [part for part in SENTENCE_END.split(brief.instructions) if part]
         chance = Random(derive_seed("filler", brief.task.id, write_react(action)))
@@ -280,10 +280,10 @@ class ChoiceSession(ChatSession):
     def _choices(self) -> Choices:
         found = self._known.get(self._legal)
         if found is None:
-            found = self._known[self._legal] = self._written()
+            found = self._known[self._legal] = self._write()
         return found
 
-    def _written(self) -> Choices:
+    def _write(self) -> Choices:
         return choices(self._chat, self._legal)
 
 
@@ -291,7 +291,7 @@ def for_environment(
     chat: Chat, environment: Environment, *, temperature: float = 1.0, max_tokens: int = 128
 ) -> Agent:
     """Return the harness that fits `environment`: JSON tools, else a choice, else plain text."""
-    if isinstance(environment, Mixture):
+    if isinstance(environment, MixedEnvironment):
         return Fitting(chat, temperature, max_tokens)
     if environment.tools():
         return JsonTools(chat, temperature, max_tokens)

@@ -1,8 +1,8 @@
 """A library of actions that grows: functions that an agent wrote in episodes that it solved (DynaSaur, 2411.01747).
 
 Each is kept with all it stands on: imports with their aliases, constants, and the other functions it calls, so that
-it runs in a fresh process. A function that stands on anything else is not kept. The one rule: nothing is ever
-replaced; another function of a known name gets a name with a number, and a frozen library learns nothing.
+it runs in a fresh process. A function that stands on anything else is not kept. Nothing is ever replaced; another
+function of a known name gets a name with a number, and a frozen library learns nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from quintain.agents.functions import Definition, functions_of, renamed
+from quintain.agents.functions import Definition, functions_of, rename
 from quintain.errors import DataError
 
 WORD = re.compile(r"[A-Za-z]{3,}")
@@ -74,7 +74,7 @@ class ActionLibrary:
             return cls(path=path)
         try:
             rows = json.loads(path.read_text(encoding="utf-8"))
-            entries = [_entry(row) for row in rows]
+            entries = [_read_entry(row) for row in rows]
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(
                 f"action library: got {path}, which holds none ({error}); name another file"
@@ -96,14 +96,14 @@ class ActionLibrary:
             return ()
         definitions, called = functions_of(cells, tools, {entry.name for entry in self.entries})
         with self._lock:
-            new = self._kept(definitions)
+            new = self._find_kept(definitions)
             for name in called & self._entries.keys() - set(new):
                 entry = self._entries[name]
                 self._entries[name] = replace(entry, num_uses=entry.num_uses + 1)
             self._save()
         return new
 
-    def relevant(self, query: str, most: int, tools: Collection[str]) -> tuple[Entry, ...]:
+    def relevant(self, query: str, max_entries: int, tools: Collection[str]) -> tuple[Entry, ...]:
         """Return the entries whose names and descriptions share the most telling words with `query`, best first.
 
         Only those are considered that need none but `tools`. A word counts ``log(1 + N / n)`` where n of the N
@@ -118,7 +118,7 @@ class ActionLibrary:
         }
         usable = [entry for entry in self.entries if self._tools(entry.name) <= set(tools)]
         ranked = sorted(usable, key=lambda entry: (-scores[entry.name], -entry.num_uses))
-        return tuple(entry for entry in ranked if scores[entry.name] > 0)[:most]
+        return tuple(entry for entry in ranked if scores[entry.name] > 0)[:max_entries]
 
     def code(self, names: Iterable[str]) -> str:
         """Return Python that defines the functions `names` and all they stand on."""
@@ -142,7 +142,7 @@ class ActionLibrary:
             for other in entry.depends:
                 self._collect(other, order)
 
-    def _kept(self, definitions: Sequence[Definition]) -> tuple[str, ...]:
+    def _find_kept(self, definitions: Sequence[Definition]) -> tuple[str, ...]:
         """Add `definitions` and return the names of those that were not there in the same words."""
         names: dict[str, str] = {}
         for found in definitions:
@@ -153,7 +153,7 @@ class ActionLibrary:
                     number += 1
                 names[found.name] = f"{found.name}_{number}"
         new: list[str] = []
-        for found in (renamed(definition, names) for definition in definitions):
+        for found in (rename(definition, names) for definition in definitions):
             if found.name not in self._entries:
                 new.append(found.name)
                 self._entries[found.name] = Entry(
@@ -180,7 +180,7 @@ class ActionLibrary:
         draft.replace(self.path)
 
 
-def _entry(row: Mapping[str, Any]) -> Entry:
+def _read_entry(row: Mapping[str, Any]) -> Entry:
     """Return the entry that is written as `row`."""
     several: dict[str, Any] = {key: tuple(row[key]) for key in ("setup", "depends", "tools")}
     return Entry(**{**row, **several})

@@ -1,13 +1,12 @@
 """Plan and act: a planner writes numbered steps, an executor acts on them (Plan-and-Act, arXiv 2503.09572).
 
-One model plays both roles in contexts of their own: the planner sees the task, what was done, its last plan and
-the newest observation; the executor sees the plan and what happened since. Every plan therefore starts a
-segment, and so does the executor after it. With `replan_every` the plan is revised after so many actions (1 is
-the paper's dynamic replanning), with 0 it stays. The one rule: a plan is data; any text edits it somehow, and
-no text can break it.
+One model plays both roles in contexts of their own: the planner sees the task, what was done, its last plan and the
+newest observation; the executor sees the plan and what happened since. Every plan therefore starts a segment, and so
+does the executor after it. With `replan_every` the plan is revised after so many actions (1 is the paper's dynamic
+replanning), with 0 it stays. A plan is data; any text edits it somehow, and no text can break it.
 
-Differences to the paper: no separate models, and no chain of thought of its own; the planner may edit single
-steps instead of writing the plan anew.
+Differences to the paper: no separate models, and no chain of thought of its own; the planner may edit single steps
+instead of writing the plan anew.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from quintain.agents.deliberation import Deliberation, Words, said, with_words
+from quintain.agents.deliberation import Deliberation, Words, describe_action, with_words
 from quintain.agents.harness import system_text
 from quintain.agents.protocol import Agent, Brief, Prompt
 from quintain.text.chat import Chat
@@ -52,8 +51,8 @@ class Plan:
         return "\n".join(lines)
 
 
-def edited(plan: Plan, text: str) -> Plan:
-    """Return `plan` after what `text` says, whatever that is.
+def edit(plan: Plan, text: str) -> Plan:
+    """Return `plan` as the model's `text` edits it; any text is accepted.
 
     Numbered lines are a new plan in the place of the steps that are not done. Without them, lines ``done N``,
     ``drop N``, ``change N: STEP`` and ``add: STEP`` edit it, in their order and by the numbers of `plan`. Any
@@ -140,7 +139,7 @@ class PlanSession(Deliberation):
         if self._is_planning:
             self._is_planning = False
             text = self._words.read(completion)
-            self.plan = edited(self.plan, text)
+            self.plan = edit(self.plan, text)
             self._since = 0
             self._reopen(f"Plan:\n{self.plan.text}")
             self._next = self._inner.observe(*self._seen)
@@ -148,14 +147,14 @@ class PlanSession(Deliberation):
         action = self._inner_read(completion)
         if self._next is None:
             self._since += 1
-            self._done.append(said(action))
+            self._done.append(describe_action(action))
         return action
 
     def write(self, action: Action) -> tuple[int, ...]:
         """See `Session.write`; a demonstration plans the next action, and keeps what is planned before it."""
         if not self._is_planning:
             return self._inner.write(action)
-        return self._words.write(f"1. {said(action)}")
+        return self._words.write(f"1. {describe_action(action)}")
 
 
 def planner_text(plan: Plan, done: Sequence[str]) -> str:

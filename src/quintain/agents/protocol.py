@@ -1,13 +1,18 @@
 """What an agent (harness) is: history → prompt ids, sampled ids → action, and back for demonstrations.
 
-An `Agent` is stateless and shared; each episode opens a `Session`. The rollout asks the session for the next
-prompt, gives it the completion, and carries out the action it reads.
+An `Agent` is stateless and shared; each episode opens a `Session`. The rollout asks the session for the next prompt,
+gives it the completion, and carries out the action it reads. A harness may put an environment of its own around the
+one it acts in (`Equips`), such as a Python that runs code; what that holds for an episode starts with `reset` and
+ends with `close`, as in any environment.
 """
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from quintain.engines.protocol import Sampling
+from quintain.environments.protocol import Environment
 from quintain.types import Action, Completion, Observation, Task, ToolSpec
 
 
@@ -70,3 +75,22 @@ class Agent(Protocol):
     def open(self, brief: Brief) -> Session:
         """Return the session of a new episode."""
         ...
+
+
+@runtime_checkable
+class Equips(Protocol):
+    """A harness whose actions an environment does not understand by itself."""
+
+    def equip(self, environment: Environment) -> Environment:
+        """Return an environment that carries out the harness's actions in `environment`."""
+        ...
+
+
+def equip(agent: Agent, environment: Environment) -> Environment:
+    """Return `environment` as `agent` needs it; what a wrapper wraps (its field `agent`) is asked as well."""
+    inner: object = agent
+    while inner is not None:
+        if isinstance(inner, Equips):
+            return inner.equip(environment)
+        inner = getattr(inner, "agent", None)
+    return environment

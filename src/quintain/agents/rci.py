@@ -1,12 +1,12 @@
 """Criticise and improve: RCI (arXiv 2303.17491) around any harness.
 
-The agent drafts an action, is asked what is wrong with it, and drafts again, `rounds` times at most (explicit
-RCI); a critique that says there is no problem accepts the draft. A draft that cannot be read is asked for again
-with the error, `retries` times, without a step of the environment (implicit RCI). The one rule: drafts and
-critiques are turns like others, sampled and trained, in which nothing is done.
+The agent drafts an action, is asked what is wrong with it, and drafts again, `rounds` times at most (explicit RCI); a
+critique that says there is no problem accepts the draft. A draft that cannot be read is asked for again with the
+error, `retries` times, without a step of the environment (implicit RCI). Drafts and critiques are turns like others,
+sampled and trained, in which nothing is done.
 
-Differences to the paper: actions are criticised, not a plan for the whole task; limits end in the last draft
-instead of an exception.
+Differences to the paper: actions are criticised, not a plan for the whole task; limits end in the last draft instead
+of an exception.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ class CritiqueSession(Deliberation):
     def read(self, completion: Completion) -> Action:
         """See `Session.read`: a draft, or a critique of it."""
         if self._draft is not None:
-            return self._criticised(self._draft, completion)
+            return self._read_critique(self._draft, completion)
         draft = self._inner_read(completion)
         if self._next is None and draft.error is not None and self._retries:
             self._retries -= 1
-            self._next = self._asked(f"Error: {draft.error}")
+            self._next = self._ask(f"Error: {draft.error}")
         elif self._next is None and draft.error is None and self._rounds:
             self._rounds -= 1
             self._draft = draft
@@ -78,14 +78,14 @@ class CritiqueSession(Deliberation):
         """See `Session.write`; a demonstration finds no problem."""
         return self._words.write(ACCEPTED) if self._draft is not None else self._inner.write(action)
 
-    def _criticised(self, draft: Action, completion: Completion) -> Action:
+    def _read_critique(self, draft: Action, completion: Completion) -> Action:
         """Accept the draft, or ask for a better one."""
         self._inner_ends(completion)
         self._draft = None
         if ACCEPTED not in self._words.read(completion).lower():
-            self._next = self._asked(IMPROVE)
+            self._next = self._ask(IMPROVE)
         return draft
 
-    def _asked(self, words: str) -> Prompt:
+    def _ask(self, words: str) -> Prompt:
         """Return the prompt that asks for a draft with `words`."""
         return replace(self._inner.observe(words, self._legal), role="draft", shows=words)

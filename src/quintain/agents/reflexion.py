@@ -1,8 +1,8 @@
 """Reflexion (arXiv 2303.11366): lessons of failed attempts stand in the prompt of the next attempt at a task.
 
-The lessons are kept outside of episodes, by task, as a value: an attempt reads them and never writes them, so
-that the attempts of a round do not depend on each other's order. `quintain.rollout.trials` runs the rounds. The
-one rule: only a failed attempt is reflected on, and at most the newest `most` lessons are shown.
+The lessons are kept outside of episodes, by task, as a value: an attempt reads them and never writes them, so that
+the attempts of a round do not depend on each other's order. `quintain.rollout.trials` runs the rounds. Only a failed
+attempt is reflected on, and at most the newest `MAX_LESSONS` are shown.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from quintain.agents.deliberation import said
+from quintain.agents.deliberation import describe_action
 from quintain.agents.protocol import Agent, Brief, Prompt, Session
 from quintain.engines.protocol import Sampling
 from quintain.text.chat import Chat
 from quintain.types import NOTHING, Message, Trajectory, as_content, as_text
 
-MOST_LESSONS = 3
+MAX_LESSONS = 3
 """As in the paper's code, for acting and for reflecting."""
 REFLECT = (
     "You failed at the task below. In a few sentences, say why, and what to do differently the next time. "
@@ -34,11 +34,11 @@ class Lessons:
         """Return the lessons of a task, oldest first."""
         return self.by_task.get(task_id, ())
 
-    def learned(self, task_id: str, lesson: str, most: int = MOST_LESSONS) -> Lessons:
-        """Return these lessons and one more; of each task the newest `most` are kept."""
+    def add(self, task_id: str, lesson: str, max_lessons: int = MAX_LESSONS) -> Lessons:
+        """Return these lessons and one more; of each task the newest `max_lessons` are kept."""
         if not lesson.strip():
             return self
-        kept = (*self.of(task_id), " ".join(lesson.split()))[-most:]
+        kept = (*self.of(task_id), " ".join(lesson.split()))[-max_lessons:]
         return Lessons({**self.by_task, task_id: kept})
 
 
@@ -64,7 +64,7 @@ def lessons_text(lessons: tuple[str, ...]) -> str:
 
 
 def reflection_prompt(
-    chat: Chat, trajectory: Trajectory, lessons: tuple[str, ...], sampling: Sampling, *, most_tokens: int
+    chat: Chat, trajectory: Trajectory, lessons: tuple[str, ...], sampling: Sampling, *, max_tokens: int
 ) -> Prompt:
     """Return the prompt that asks why `trajectory` failed; its oldest turns are left out where it is too long."""
     lines = transcript(trajectory)
@@ -75,7 +75,7 @@ def reflection_prompt(
             Message(role="user", content=as_content(told)),
         ]
         ids = chat.conversation().prompt(messages).token_ids
-        if len(ids) <= most_tokens or not lines:
+        if len(ids) <= max_tokens or not lines:
             return Prompt(token_ids=ids, starts_segment=True, sampling=sampling, role="reflection")
         lines = lines[max(1, len(lines) // 4) :]
 
@@ -86,6 +86,6 @@ def transcript(trajectory: Trajectory) -> list[str]:
     lines = [
         line
         for turn in turns
-        for line in (f"Observation: {as_text(turn.observation)}", f"Action: {said(turn.action)}")
+        for line in (f"Observation: {as_text(turn.observation)}", f"Action: {describe_action(turn.action)}")
     ]
     return [*lines, f"Observation: {as_text(trajectory.final_observation)}"]

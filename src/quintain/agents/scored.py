@@ -85,7 +85,7 @@ class ScoredSession(ChoiceSession):
         )
         return replace(prompt, sampling=sampling)
 
-    def _written(self) -> Choices:
+    def _write(self) -> Choices:
         """Return the legal actions as their own tokens: nothing ends them, for nothing else can follow."""
         firsts: dict[tuple[int, ...], str] = {}
         for action in self._legal:

@@ -1,9 +1,9 @@
 """Observations in a shape that a model can use: AgentOccam (arXiv 2410.13825), as wrappers of a harness.
 
 Pages are trees of nodes, one line each: indentation, an id in brackets, a role, a name (``[12] button "Buy"``).
-`Simplified` removes what says nothing; `Pivotal` shows past pages by the nodes that the agent spoke of and
-what they are in. The one rule: the id of a node that can be acted on is never lost or changed by simplifying,
-and text without ids stays as it is.
+`Simplified` removes what says nothing; `Pivotal` shows past pages by the nodes that the agent spoke of and what they
+are in. The id of a node that can be acted on is never lost or changed by simplifying, and text without ids stays as
+it is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _STATIC = frozenset({"StaticText", "text", "LineBreak", "InlineTextBox"})
 _MENTION = re.compile(r"\[(\w+)\]|\b(\d+)\b")
 
 
-def simplified(text: str) -> str:
+def simplify(text: str) -> str:
     """Return the page `text` without repeated lines, empty lines and static text that its parent says already."""
     kept: list[str] = []
     parents: list[tuple[int, str]] = []
@@ -44,7 +44,7 @@ def simplified(text: str) -> str:
     return "\n".join(kept)
 
 
-def pivotal(text: str, ids: frozenset[str]) -> str:
+def keep_pivotal(text: str, ids: frozenset[str]) -> str:
     """Return the lines of the page `text` with one of `ids`, and the nodes that they are in.
 
     Lines before the first node (an address, a message) stay; a page without nodes stays whole.
@@ -68,14 +68,14 @@ def pivotal(text: str, ids: frozenset[str]) -> str:
     return "\n".join(line for line, is_kept in zip(lines, kept, strict=True) if is_kept)
 
 
-def mentioned(text: str) -> frozenset[str]:
+def find_ids(text: str) -> frozenset[str]:
     """Return the ids that `text` speaks of: in brackets, or numbers."""
     return frozenset(found[1] or found[2] for found in _MENTION.finditer(text))
 
 
 @dataclass(frozen=True, slots=True)
 class Simplified:
-    """A harness that sees every observation `simplified`."""
+    """A harness that sees every observation as `simplify` returns it."""
 
     agent: Agent
 
@@ -89,7 +89,7 @@ class SimplifiedSession(Deliberation):
 
     def observe(self, observation: Observation, legal_actions: tuple[str, ...] = ()) -> Prompt:
         """See `Session.observe`."""
-        return super().observe(reshaped(observation, simplified(as_text(observation))), legal_actions)
+        return super().observe(with_text(observation, simplify(as_text(observation))), legal_actions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +128,11 @@ class PivotalSession(Rewriting):
     def _cut(self, exchange: Exchange) -> Exchange:
         """Return `exchange` with the nodes of its page that its completions speak of."""
         said = " ".join(self._settings.chat.text(each.token_ids) for each in exchange.completions)
-        page = pivotal(as_text(exchange.observation), mentioned(said))
-        return replace(exchange, observation=reshaped(exchange.observation, page))
+        page = keep_pivotal(as_text(exchange.observation), find_ids(said))
+        return replace(exchange, observation=with_text(exchange.observation, page))
 
 
-def reshaped(observation: Observation, text: str) -> Observation:
+def with_text(observation: Observation, text: str) -> Observation:
     """Return `observation` with `text` in the place of its text; pictures stay, after it."""
     if isinstance(observation, str):
         return text

@@ -61,9 +61,9 @@ def is_run(folder: Path) -> bool:
 def check_environment(spec: str, episodes: int, deadline: int, is_json: bool) -> int:
     """Run the conformance suite, with so many seconds for each probe, and return the exit status."""
     from quintain.environments.check import check as conformance
-    from quintain.environments.rehearsal import named
+    from quintain.environments.rehearsal import find_or_blame
 
-    named(spec)
+    find_or_blame(spec)
     found = conformance(spec, episodes=episodes, deadline=deadline)
     lines = [Line(finding.name, finding.state, finding.detail) for finding in found.findings]
     return report(spec, lines, is_json, EnvironmentFault, dict(found.measured))
@@ -71,13 +71,13 @@ def check_environment(spec: str, episodes: int, deadline: int, is_json: bool) ->
 
 def check_grades(spec: str, num_tasks: int, calls: int, is_json: bool) -> int:
     """Grade the first `num_tasks` tasks `calls` times each way and return the exit status."""
-    from quintain.environments.boundary import blamed
-    from quintain.environments.grades import graded
-    from quintain.environments.rehearsal import named
+    from quintain.environments.boundary import blame
+    from quintain.environments.grades import grade_tasks
+    from quintain.environments.rehearsal import find_or_blame
 
-    recipe = named(spec)
-    with blamed(spec):
-        found = graded(recipe, tasks=num_tasks, calls=calls)
+    recipe = find_or_blame(spec)
+    with blame(spec):
+        found = grade_tasks(recipe, tasks=num_tasks, calls=calls)
     lines = [Line(each.task.id, "fail" if each.verdict else "pass", each.detail) for each in found]
     measured = {
         f"{each.task.id}/{name}/{measure}": value
@@ -91,12 +91,12 @@ def check_grades(spec: str, num_tasks: int, calls: int, is_json: bool) -> int:
 def check_load(spec: str, instances: int, is_json: bool) -> int:
     """Play four random episodes in each of `instances` at once and return the exit status."""
     from quintain.cli.loading import load_lines
-    from quintain.environments.boundary import blamed
-    from quintain.environments.rehearsal import named
+    from quintain.environments.boundary import blame
+    from quintain.environments.rehearsal import find_or_blame
     from quintain.rollout.load import load
 
-    recipe = named(spec)
-    with blamed(spec):
+    recipe = find_or_blame(spec)
+    with blame(spec):
         found = load(recipe, instances=instances, episodes=4 * instances)
     lines, measured = load_lines(found)
     return report(spec, [Line(*line) for line in lines], is_json, EnvironmentFault, measured)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quintain.data import messages
-from quintain.environments.boundary import asked, checked_instructions
+from quintain.environments.boundary import ask, check_instructions
 from quintain.environments.catalog import find
 from quintain.errors import DataError
 from quintain.eval.evaluate import evaluate
@@ -55,7 +55,7 @@ def write_messages(
     Raises:
         DataError: there is none.
     """
-    instructions = asked(find(environment), checked_instructions)
+    instructions = ask(find(environment), check_instructions)
     scored = (t for t in trajectories if isinstance(t.outcome, Score))
     temporary = file.with_name(f".{file.name}.{os.getpid()}")
     count = 0

@@ -46,6 +46,8 @@ def method_rows() -> list[dict[str, str | None]]:
 
 def environments(argv: Sequence[str]) -> int:
     """List the environments, or serve one of them."""
+    from quintain.environments.scores import load_scores, measure_scores, save_scores
+
     if argv and argv[0] == "serve":
         from quintain.cli.serving import serve
 
@@ -65,13 +67,12 @@ def environments(argv: Sequence[str]) -> int:
         raise UsageError("--record: got it without --measure, so there is nothing to record; give both")
 
     from quintain.environments.catalog import ELSEWHERE
-    from quintain.environments.scores import measured, record, recorded
 
     names = environment_names()
     played = [name for name in names if name.partition("/")[0] not in ELSEWHERE]
-    scores = {name: measured(name, episodes) for name in played} if arguments.measure else recorded()
+    scores = {name: measure_scores(name, episodes) for name in played} if arguments.measure else load_scores()
     if arguments.record:
-        record(scores)
+        save_scores(scores)
     rows = [environment_row(name, scores.get(name, {})) for name in names]
     if arguments.json:
         print(json.dumps(rows, indent=2))

@@ -23,6 +23,9 @@ HELP = "an action by number or name; a tool as NAME, NAME VALUE … or NAME {JSO
 
 def play(argv: Sequence[str]) -> int:
     """Act in an environment."""
+    from quintain.environments.boundary import blame
+    from quintain.environments.rehearsal import find_or_blame
+
     parser = Parser("play", "Act in an environment yourself: what an agent sees, typed by hand.")
     parser.add_argument("environment", metavar="E", help="environment: see quintain environments")
     parser.flag("--seed", "number of the task (default 0); the same number is the same task", "N", "0")
@@ -32,11 +35,8 @@ def play(argv: Sequence[str]) -> int:
     if arguments.split not in ("train", "eval"):
         raise UsageError(f"--split: got {arguments.split!r}; choose train or eval")
 
-    from quintain.environments.boundary import blamed
-    from quintain.environments.rehearsal import named
-
-    recipe = named(arguments.environment)
-    with blamed(recipe.spec), closing(recipe()) as environment:
+    recipe = find_or_blame(arguments.environment)
+    with blame(recipe.spec), closing(recipe()) as environment:
         return episode(environment, environment.task(arguments.split, seed), ask)
 
 

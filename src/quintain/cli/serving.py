@@ -14,6 +14,8 @@ PORTS = {"openenv": 8000, "agentgym": 36001}
 
 def serve(argv: Sequence[str]) -> int:
     """Offer an environment until interrupted."""
+    from quintain.environments.rehearsal import find_ready
+
     parser = Parser("environments serve", "Offer an environment to clients of OpenEnv or AgentGym.")
     parser.add_argument("environment", metavar="E", help="environment: see quintain environments")
     parser.flag("--protocol", "openenv (default) or agentgym", "PROTOCOL", "openenv")
@@ -31,13 +33,12 @@ def serve(argv: Sequence[str]) -> int:
     port = PORTS[protocol] if arguments.port is None else whole_number(arguments.port, "--port")
     most = whole_number(arguments.instances, "--instances", least=1)
 
-    from quintain.environments.rehearsal import ready
     from quintain.processes.http_json import key_in
     from quintain.serve.agentgym import agentgym_service
     from quintain.serve.listener import Listener
     from quintain.serve.openenv import openenv_service
 
-    make = ready(arguments.environment)
+    make = find_ready(arguments.environment)
     token = key_in(arguments.token_file)
     service = agentgym_service if protocol == "agentgym" else openenv_service
     listener = Listener(

@@ -1,19 +1,19 @@
 """A = A_E + ω·A_S: the group-relative outcome plus, for states that were met more than once, a step credit.
 
-GiGPO (arXiv 2505.10978). A_S = (G_k - mean) / (std + ε) over all turns of one task whose state was the same
-before the action, with G_k the discounted return from turn k. Unit: trajectory for A_E, turn for A_S; a
-state visited twice in one episode counts twice. Singleton rule: alone → 0 on both levels. With unique states
-this is GRPO. Where we differ from the official code: A_E compares trajectories, so long episodes do not count
-more. The one rule: states are keyed by task *and* state; equal observations of two tasks never meet.
+GiGPO (arXiv 2505.10978). A_S = (G_k - mean) / (std + ε) over all turns of one task whose state was the same before
+the action, with G_k the discounted return from turn k. Unit: trajectory for A_E, turn for A_S; a state visited twice
+in one episode counts twice. Singleton rule: alone → 0 on both levels. With unique states this is GRPO. Where we
+differ from the official code: A_E compares trajectories, so long episodes do not count more. States are keyed by task
+*and* state; equal observations of two tasks never meet.
 """
 
 from collections.abc import Sequence
 
 from quintain.credit.discounted import returns_to_go
-from quintain.credit.group import Std, group_relative, normalised
-from quintain.credit.layout import credit_of, scored, turn_rewards
+from quintain.credit.group import Std, group_relative, normalise
+from quintain.credit.layout import credit_of, turn_rewards
 from quintain.errors import DataError
-from quintain.types import Credit, Group
+from quintain.types import Credit, Group, scored
 
 
 def state_anchored(
@@ -43,7 +43,7 @@ def state_anchored(
     to_go = [returns_to_go(turn_rewards(trajectory), discount) for trajectory in trajectories]
     steps = [[0.0] * len(trajectory.turns) for trajectory in trajectories]
     for where in places.values():
-        values = normalised([to_go[i][k] for i, k in where], std=std, epsilon=epsilon)
+        values = normalise([to_go[i][k] for i, k in where], std=std, epsilon=epsilon)
         for (index, number), value in zip(where, values, strict=True):
             steps[index][number] = value
     advantages = [

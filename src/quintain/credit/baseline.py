@@ -1,8 +1,8 @@
 """A_i ← A_i - mean of what the other episodes of the batch were worth: a baseline without groups or critic.
 
-REINFORCE with a baseline (Williams 1992): what other episodes returned does not depend on this one's actions, so
-the gradient stays unbiased. An episode is worth the credit of its first sampled token, its return. Unit:
-trajectory, over the batch. Singleton rule: alone → 0. The one rule: an episode never enters its own baseline.
+REINFORCE with a baseline (Williams 1992): what other episodes returned does not depend on this one's actions, so the
+gradient stays unbiased. An episode is worth the credit of its first sampled token, its return. Unit: trajectory, over
+the batch. Singleton rule: alone → 0. An episode never enters its own baseline.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from quintain.credit.layout import credit_of
 from quintain.types import Credit
 
 
-def less_others(credit: Credit) -> Credit:
+def subtract_others(credit: Credit) -> Credit:
     """Return `credit` less the mean return of the *other* trajectories of the batch.
 
     Example: returns 1, 0, .5 → .75, -.75, 0.
@@ -29,10 +29,10 @@ def less_others(credit: Credit) -> Credit:
     return credit_of(credit.trajectories, advantages, metrics=_kept(credit))
 
 
-def without_small(credit: Credit, least: float) -> Credit:
-    """Return `credit` with advantages smaller than `least` set to 0 (LOOP, arXiv 2502.01600: 0.01)."""
+def drop_small(credit: Credit, min_size: float) -> Credit:
+    """Return `credit` with advantages smaller than `min_size` set to 0 (LOOP, arXiv 2502.01600: 0.01)."""
     advantages = [
-        [np.where(np.abs(array) < least, 0.0, array) for array in turns] for turns in credit.advantages
+        [np.where(np.abs(array) < min_size, 0.0, array) for array in turns] for turns in credit.advantages
     ]
     return credit_of(credit.trajectories, advantages, returns=credit.returns, metrics=_kept(credit))
 

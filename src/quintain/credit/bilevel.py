@@ -1,11 +1,9 @@
-"""Turn-level GAE over turn ends, then token-level GAE inside each turn: bi-level GAE (RAGEN, arXiv
-2504.20073).
+"""Turn-level GAE over turn ends, then token-level GAE inside each turn: bi-level GAE (RAGEN, arXiv 2504.20073).
 
-High level: δ_k = r_k + gamma_h·V(end_{k+1}) - V(end_k), A_k = δ_k + gamma_h·λ·A_{k+1}; A_k + V(end_k) is then
-the reward of the turn's last token, and inside the turn the value after that token is 0. Where we differ:
-turn ends are the turns' own, never "where the reward is not 0" (a turn without reward keeps its boundary),
-and whitening is left to `whiten`. Unit: none, nothing is normalised. Singleton rule: none needed. The one
-rule: a turn is a boundary whatever its reward.
+High level: δ_k = r_k + gamma_h·V(end_{k+1}) - V(end_k), A_k = δ_k + gamma_h·λ·A_{k+1}; A_k + V(end_k) is then the
+reward of the turn's last token, and inside the turn the value after that token is 0. Where we differ: turn ends are
+the turns' own, never "where the reward is not 0" (a turn without reward keeps its boundary), and whitening is left to
+`whiten`. Unit: none, nothing is normalised. Singleton rule: none needed.
 """
 
 from collections.abc import Sequence
@@ -14,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quintain.credit.gae import Critic, final_value, gae, placed_rewards, values_of, with_returns
-from quintain.credit.layout import scored
-from quintain.types import Credit, Group
+from quintain.types import Credit, Group, scored
 
 
 def gae_bilevel(
@@ -24,7 +21,7 @@ def gae_bilevel(
     *,
     discount: float = 1.0,
     turn_discount: float = 0.95,
-    decay: float = 1.0,
+    gae_lambda: float = 1.0,
 ) -> Credit:
     """Estimate over turn ends with gamma_h = `turn_discount`, then over the tokens of each turn with gamma =
     `discount`.
@@ -46,18 +43,22 @@ def gae_bilevel(
             [rewards[k] for k in acting],
             ends,
             discounts=[turn_discount] * len(acting),
-            decay=decay,
+            gae_lambda=gae_lambda,
             final=final_value(critic, index, trajectory),
         )
         targets = {k: a + v for k, a, v in zip(acting, high, ends, strict=True)}
         advantages.append(
-            [_inside(array, targets.get(k, 0.0), discount, decay) for k, array in enumerate(arrays)]
+            [_inside(array, targets.get(k, 0.0), discount, gae_lambda) for k, array in enumerate(arrays)]
         )
     return with_returns(trajectories, advantages, values)
 
 
-def _inside(values: NDArray[np.float64], target: float, discount: float, decay: float) -> NDArray[np.float64]:
+def _inside(
+    values: NDArray[np.float64], target: float, discount: float, gae_lambda: float
+) -> NDArray[np.float64]:
     if not len(values):
         return values
     rewards = [0.0] * (len(values) - 1) + [target]
-    return np.array(gae(rewards, values.tolist(), discounts=[discount] * len(values), decay=decay, final=0.0))
+    return np.array(
+        gae(rewards, values.tolist(), discounts=[discount] * len(values), gae_lambda=gae_lambda, final=0.0)
+    )

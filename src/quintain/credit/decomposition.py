@@ -5,7 +5,7 @@ SPA-RL (2505.20732): c is fitted so that the contributions of an episode *sum* t
 hashed features of the turn (its observation's tokens, its own tokens, and both together), which makes the fit ridge
 regression on sums of features: exact, in any order, and a fold over episodes. `quintain.credit.progress` then makes
 contributions sum to the outcome exactly. Unit: trajectory, its outcome. Singleton rule: one episode is evidence like
-any other; none predicts 0. The one rule: only outcomes are learned from, turn rewards are not read.
+any other; none predicts 0. Only outcomes are learned from, turn rewards are not read.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ WINDOW = 24
 
 
 class Contributions:
-    """A predictor of what a turn contributes: ``estimator.update(groups)``, then ``estimator.of(trajectory)``."""
+    """A predictor of what a turn contributes: ``estimator.update(groups)``, then ``estimator.predict(trajectory)``."""
 
     def __init__(self, size: int = 256, *, ridge: float = 1.0, memory: float = 1.0, seed: int = 0) -> None:
         """Start knowing nothing: every contribution is 0.
@@ -47,19 +47,19 @@ class Contributions:
         self._moment = self.memory * self._moment + sums.T @ outcomes
         self._weights = np.linalg.solve(self._gram + self.ridge * np.eye(self.size), self._moment)
 
-    def of(self, trajectory: Trajectory) -> list[float]:
+    def predict(self, trajectory: Trajectory) -> list[float]:
         """Return what each turn of `trajectory` is predicted to contribute, in units of its outcome."""
         return (self.features(trajectory) @ self._weights).tolist() if trajectory.turns else []
 
     def error(self, trajectory: Trajectory) -> float:
-        """Return |Σ_k c_k - R|, what the contributions miss of the outcome."""
-        return abs(sum(self.of(trajectory)) - outcome_of(trajectory))
+        """Return |Σ_k c_k - R|: by how much the predicted contributions miss the outcome."""
+        return abs(sum(self.predict(trajectory)) - outcome_of(trajectory))
 
     def features(self, trajectory: Trajectory) -> NDArray[np.float64]:
         """Return one row of features for each turn, [turns, size]; the first turn is marked as such."""
         rows = np.zeros((len(trajectory.turns), self.size))
         for number, turn in enumerate(trajectory.turns):
-            places = [self._place(key) for key in keys(turn, is_first=number == 0)]
+            places = [self._place(key) for key in describe_turn(turn, is_first=number == 0)]
             np.add.at(rows[number], places, 1 / len(places) ** 0.5)
         return rows
 
@@ -70,7 +70,7 @@ class Contributions:
         return self._places[key]
 
 
-def keys(turn: Turn, *, is_first: bool) -> list[object]:
+def describe_turn(turn: Turn, *, is_first: bool) -> list[object]:
     """Return what a turn is described by: its action, its validity, tokens of its observation, and the pairs.
 
     Of the first turn's prompt only the end is looked at, as of every other's: its instructions say nothing.

@@ -1,9 +1,8 @@
 """G_k = r_k + gamma·G_{k+1}: what was still to come, from each turn on; gamma is per turn, not per token.
 
-Reward-to-go (Sutton et al. 2000). Rewards per token, such as -β·KL to a reference, are added from the token
-on. Unit: none, nothing is estimated here. Singleton rule: none needed. Truncation: what lies beyond is 0; use
-`quintain.credit.gae` with final values where that is wrong. The one rule: a token gets only what came after
-it.
+Reward-to-go (Sutton et al. 2000). Rewards per token, such as -β·KL to a reference, are added from the token on. Unit:
+none, nothing is estimated here. Singleton rule: none needed. Truncation: what lies beyond is 0; use
+`quintain.credit.gae` with final values where that is wrong. A token gets only what came after it.
 """
 
 from collections.abc import Sequence
@@ -13,14 +12,13 @@ from numpy.typing import NDArray
 
 from quintain.credit.layout import (
     TokenArrays,
-    checked,
+    check_arrays,
     credit_of,
     group_metrics,
     outcome_of,
-    scored,
     turn_rewards,
 )
-from quintain.types import Credit, Group, Trajectory
+from quintain.types import Credit, Group, Trajectory, scored
 
 
 def returns_to_go(rewards: Sequence[float], discount: float) -> list[float]:
@@ -42,7 +40,7 @@ def discounted_return(
     trajectories in order; they are not discounted within a turn.
     """
     trajectories = scored(groups)
-    extra = None if token_rewards is None else checked(trajectories, token_rewards, "token rewards")
+    extra = None if token_rewards is None else check_arrays(trajectories, token_rewards, "token rewards")
     advantages = [
         _to_go(trajectory, discount, None if extra is None else extra[index])
         for index, trajectory in enumerate(trajectories)

@@ -1,11 +1,10 @@
-"""δ_t = r_t + gamma·V_{t+1} - V_t, A_t = δ_t + gamma·λ·A_{t+1}: generalised advantage estimation (arXiv
-1506.02438).
+"""δ_t = r_t + gamma·V_{t+1} - V_t, A_t = δ_t + gamma·λ·A_{t+1}: generalised advantage estimation (arXiv 1506.02438).
 
-Over the tokens the policy sampled, or over turns as macro-actions. The value after a token is that of the
-next *policy* token, across whatever observation stands between. Beyond the end it is 0 where the environment
-ended the episode and the given final value where a limit did. λ = 1 is Monte Carlo. Rewards of a turn fall on
-its last token. Unit: none, nothing is normalised; see `whiten`. Singleton rule: none needed. The one rule:
-observations are never a step of the chain.
+Over the tokens the policy sampled, or over turns as macro-actions. The value after a token is that of the next
+*policy* token, across whatever observation stands between. Beyond the end it is 0 where the environment ended the
+episode and the given final value where a limit did. λ = 1 is Monte Carlo. Rewards of a turn fall on its last token.
+Unit: none, nothing is normalised; see `whiten`. Singleton rule: none needed. Observations are never a step of the
+chain.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,20 +15,19 @@ from numpy.typing import NDArray
 
 from quintain.credit.layout import (
     TokenArrays,
-    checked,
+    check_arrays,
     credit_of,
     group_metrics,
     outcome_of,
-    scored,
     turn_rewards,
 )
 from quintain.errors import DataError
-from quintain.types import Credit, Group, Stop, Trajectory, Turn
+from quintain.types import Credit, Group, Stop, Trajectory, Turn, scored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Critic:
-    """What a critic said of the scored trajectories, in order.
+    """The values that a critic gives the scored trajectories, in order.
 
     Example: ``Critic(values=[[array([.2, .4]), array([.5])]], final=[0.0])`` for two turns of 2 and 1 tokens.
     """
@@ -47,18 +45,18 @@ def gae(
     values: Sequence[float],
     *,
     discounts: Sequence[float],
-    decay: float,
+    gae_lambda: float,
     final: float,
 ) -> list[float]:
     """Return the advantages of one chain; `discounts[t]` stands between step t and t + 1, `final` after the
     last.
 
-    Example: rewards 0, 0, 1, values .2, .4, .5, discounts 1, decay .95, final 0 → .74625, .575, .5.
+    Example: rewards 0, 0, 1, values .2, .4, .5, discounts 1, gae_lambda .95, final 0 → .74625, .575, .5.
     """
     result: list[float] = []
     advantage, following = 0.0, final
     for reward, value, discount in zip(reversed(rewards), reversed(values), reversed(discounts), strict=True):
-        advantage = reward + discount * following - value + discount * decay * advantage
+        advantage = reward + discount * following - value + discount * gae_lambda * advantage
         following = value
         result.append(advantage)
     return result[::-1]
@@ -70,12 +68,12 @@ def gae_tokens(
     *,
     discount: float = 1.0,
     turn_discount: float | None = None,
-    decay: float | Callable[[Trajectory], float] = 0.95,
+    gae_lambda: float | Callable[[Trajectory], float] = 0.95,
 ) -> Credit:
     """Estimate per token: gamma = `discount` between tokens of a turn, `turn_discount` between turns
     (default: the same).
 
-    `decay` is λ, or a function of the trajectory such as `length_adaptive`. Returns are A + V.
+    `gae_lambda` is λ, or a function of the trajectory such as `length_adaptive`. Returns are A + V.
     """
     trajectories = scored(groups)
     between = discount if turn_discount is None else turn_discount
@@ -91,7 +89,7 @@ def gae_tokens(
             rewards,
             np.concatenate(values[index]).tolist(),
             discounts=discounts,
-            decay=decay(trajectory) if callable(decay) else decay,
+            gae_lambda=gae_lambda(trajectory) if callable(gae_lambda) else gae_lambda,
             final=final_value(critic, index, trajectory),
         )
         advantages.append(np.split(np.array(chain), np.cumsum(counts)[:-1]))
@@ -103,7 +101,7 @@ def gae_turns(
     critic: Critic,
     *,
     discount: float = 1.0,
-    decay: float = 0.95,
+    gae_lambda: float = 0.95,
     duration: Callable[[Turn], float] | None = None,
 ) -> Credit:
     """Estimate per turn, with V at the first token of a turn; all of its tokens share advantage and return.
@@ -128,7 +126,7 @@ def gae_turns(
             discounts=[
                 discount if duration is None else discount ** duration(trajectory.turns[k]) for k in acting
             ],
-            decay=decay,
+            gae_lambda=gae_lambda,
             final=final_value(critic, index, trajectory),
         )
         of = dict(zip(acting, chain, strict=True))
@@ -149,7 +147,7 @@ def decoupled(policy: Credit, critic: Credit) -> Credit:
     """Return the advantages of `policy` with the regression targets of `critic`, made with another λ.
 
     Decoupled GAE (VC-PPO, arXiv 2503.01491): λ = 1 for the critic's targets. Example:
-    ``decoupled(gae_tokens(groups, critic, decay=.95), gae_tokens(groups, critic, decay=1.))``.
+    ``decoupled(gae_tokens(groups, critic, gae_lambda=.95), gae_tokens(groups, critic, gae_lambda=1.))``.
     """
     return replace(policy, returns=critic.returns)
 
@@ -175,10 +173,10 @@ def values_of(trajectories: Sequence[Trajectory], critic: Critic) -> list[list[N
     """Return the critic's values in float64; raises `DataError` where they do not fit or are not finite."""
     values = [
         [array.astype(np.float64) for array in turns]
-        for turns in checked(trajectories, critic.values, "values")
+        for turns in check_arrays(trajectories, critic.values, "values")
     ]
     if critic.token_rewards is not None:
-        checked(trajectories, critic.token_rewards, "token rewards")
+        check_arrays(trajectories, critic.token_rewards, "token rewards")
     if critic.final is not None and len(critic.final) != len(trajectories):
         got = len(critic.final)
         raise DataError(

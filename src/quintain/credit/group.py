@@ -1,9 +1,8 @@
 """A_i = (R_i - mean_group) / (std_group + ε): outcomes are compared within their group, no critic.
 
-GRPO (arXiv 2402.03300) with std="unbiased", which is what `torch.std` computes there; Dr. GRPO (2503.20783)
-with std="none"; leave-one-out is RLOO (2402.14740) and LOOP (2502.01600).
-Unit: trajectory; in `group_process` the turn. Singleton rule: alone in a group → 0. No variance → exactly 0.
-The one rule: a group is an explicit id, never a place in a list.
+GRPO (arXiv 2402.03300) with std="unbiased", which is what `torch.std` computes there; Dr. GRPO (2503.20783) with
+std="none"; leave-one-out is RLOO (2402.14740) and LOOP (2502.01600). Unit: trajectory; in `group_process` the turn.
+Singleton rule: alone in a group → 0. No variance → exactly 0. A group is an explicit id, never a place in a list.
 """
 
 from collections.abc import Sequence
@@ -15,26 +14,24 @@ from quintain.credit.layout import (
     by_group,
     credit_of,
     group_metrics,
-    is_constant,
     outcome_of,
-    scored,
-    spread,
+    repeat_over_tokens,
     turn_rewards,
 )
 from quintain.errors import UsageError, suggestion
-from quintain.types import Credit, Group
+from quintain.types import Credit, Group, is_constant, scored
 
 Std = Literal["unbiased", "biased", "none"]
 
 
-def normalised(values: Sequence[float], *, std: Std = "unbiased", epsilon: float = 1e-6) -> list[float]:
+def normalise(values: Sequence[float], *, std: Std = "unbiased", epsilon: float = 1e-6) -> list[float]:
     """Return (x - mean) / (std + `epsilon`) of `values`; all zeros for one value or without variance.
 
     `std` "unbiased" divides by n - 1, "biased" by n, "none" does not divide.
     """
     if std not in get_args(Std):
         raise UsageError(f"standard deviation of a group: got {std!r}; {suggestion(std, get_args(Std))}")
-    if len(values) < 2 or is_constant(values):
+    if is_constant(values):
         return [0.0] * len(values)
     array = np.asarray(values, np.float64)
     centred = array - array.mean()
@@ -51,7 +48,7 @@ def group_relative(groups: Sequence[Group], *, std: Std = "unbiased", epsilon: f
     trajectories = scored(groups)
     numbers = [0.0] * len(trajectories)
     for indices in by_group(trajectories):
-        values = normalised([outcome_of(trajectories[i]) for i in indices], std=std, epsilon=epsilon)
+        values = normalise([outcome_of(trajectories[i]) for i in indices], std=std, epsilon=epsilon)
         for index, value in zip(indices, values, strict=True):
             numbers[index] = value
     return _from_numbers(groups, numbers)
@@ -66,7 +63,7 @@ def leave_one_out(groups: Sequence[Group]) -> Credit:
     numbers = [0.0] * len(trajectories)
     for indices in by_group(trajectories):
         size = len(indices)
-        values = normalised([outcome_of(trajectories[i]) for i in indices], std="none")
+        values = normalise([outcome_of(trajectories[i]) for i in indices], std="none")
         for index, value in zip(indices, values, strict=True):
             numbers[index] = value * size / max(size - 1, 1)
     return _from_numbers(groups, numbers)
@@ -82,17 +79,17 @@ def group_process(groups: Sequence[Group], *, std: Std = "unbiased", epsilon: fl
     rewards = [turn_rewards(trajectory) for trajectory in trajectories]
     per_turn: list[list[float]] = [[] for _ in trajectories]
     for indices in by_group(trajectories):
-        flat = normalised([r for i in indices for r in rewards[i]], std=std, epsilon=epsilon)
+        flat = normalise([r for i in indices for r in rewards[i]], std=std, epsilon=epsilon)
         values = iter(flat if len(indices) > 1 else [0.0] * len(flat))
         for index in indices:
             own = [next(values) for _ in rewards[index]]
             per_turn[index] = np.cumsum(own[::-1])[::-1].tolist()
     metrics = group_metrics(trajectories, outcome_of)
-    return credit_of(trajectories, spread(trajectories, per_turn), metrics=metrics)
+    return credit_of(trajectories, repeat_over_tokens(trajectories, per_turn), metrics=metrics)
 
 
 def _from_numbers(groups: Sequence[Group], numbers: Sequence[float]) -> Credit:
     trajectories = scored(groups)
     per_turn = [[x] * len(t.turns) for x, t in zip(numbers, trajectories, strict=True)]
     metrics = group_metrics(trajectories, outcome_of)
-    return credit_of(trajectories, spread(trajectories, per_turn), metrics=metrics)
+    return credit_of(trajectories, repeat_over_tokens(trajectories, per_turn), metrics=metrics)

@@ -1,8 +1,8 @@
 """How credit is laid out: scored trajectories in order, one float32 array per turn, groups by explicit id.
 
-Every method of this room computes in float64 over plain lists and hands its result to `credit_of`, which
-casts once and measures what is logged for every method alike.
-The one rule: order of arrival means nothing; who is compared with whom is decided by ids alone.
+Every method of this room computes in float64 over plain lists and hands its result to `credit_of`, which casts once
+and measures what is logged for every method alike. Order of arrival means nothing; who is compared with whom is
+decided by ids alone.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,15 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quintain.errors import DataError, InvariantError
-from quintain.types import Credit, Group, Score, Trajectory
+from quintain.types import Credit, Score, Trajectory, is_constant
 
 TokenArrays = Sequence[Sequence[NDArray[np.floating]]]
 """[trajectory][turn] → [tokens sampled in the turn]."""
-
-
-def scored(groups: Sequence[Group]) -> tuple[Trajectory, ...]:
-    """Return the trajectories of `groups` that may be trained on, in order."""
-    return tuple(trajectory for group in groups for trajectory in group.scored)
 
 
 def outcome_of(trajectory: Trajectory) -> float:
@@ -60,13 +55,7 @@ def by_group(trajectories: Sequence[Trajectory]) -> list[list[int]]:
     return list(members.values())
 
 
-def is_constant(values: Sequence[float]) -> bool:
-    """Whether `values` are all the same up to rounding (1e-8 of their size, at least 1e-8)."""
-    low, high = min(values), max(values)
-    return high - low <= 1e-8 * max(1.0, abs(low), abs(high))
-
-
-def spread(
+def repeat_over_tokens(
     trajectories: Sequence[Trajectory], per_turn: Iterable[Sequence[float]]
 ) -> list[list[NDArray[np.float64]]]:
     """Return one array per turn that repeats the turn's number over the tokens sampled in it."""
@@ -79,7 +68,7 @@ def spread(
     ]
 
 
-def checked(trajectories: Sequence[Trajectory], arrays: TokenArrays, name: str) -> TokenArrays:
+def check_arrays(trajectories: Sequence[Trajectory], arrays: TokenArrays, name: str) -> TokenArrays:
     """Return `arrays` if they fit the sampled tokens of `trajectories`, else raise `DataError`."""
     want = [[len(turn.completion.token_ids) for turn in trajectory.turns] for trajectory in trajectories]
     got = [[len(array) for array in turns] for turns in arrays]
@@ -97,7 +86,7 @@ def checked(trajectories: Sequence[Trajectory], arrays: TokenArrays, name: str) 
 def group_metrics(
     trajectories: Sequence[Trajectory], number: Callable[[Trajectory], float]
 ) -> dict[str, float]:
-    """Return how many groups there are, and the share of them that is alone or without any difference."""
+    """Return the number of groups, and the shares of those with one member and of those without variance."""
     groups = [[number(trajectories[i]) for i in indices] for indices in by_group(trajectories)]
     num = max(len(groups), 1)
     return {

@@ -1,9 +1,9 @@
 """A_i = (R_i - mean) / (std + ε), with the mean and the deviation of the group, of the batch, or of neither.
 
-"Part I: Tricks or Traps?" (arXiv 2508.08221): the mean of the group with the deviation of the *batch* is Lite
-PPO; group and group is GRPO, group and none Dr. GRPO. The deviation of a group whose outcomes are nearly equal is
-nearly 0 and blows its advantages up; that of the batch does not. Unit: trajectory. Singleton rule: alone in its
-unit → 0. No variance → exactly 0. The one rule: outcomes are centred once.
+"Part I: Tricks or Traps?" (arXiv 2508.08221): the mean of the group with the deviation of the *batch* is Lite PPO;
+group and group is GRPO, group and none Dr. GRPO. The deviation of a group whose outcomes are nearly equal is nearly 0
+and blows its advantages up; that of the batch does not. Unit: trajectory. Singleton rule: alone in its unit → 0. No
+variance → exactly 0.
 """
 
 from collections.abc import Sequence
@@ -11,22 +11,14 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from quintain.credit.layout import (
-    by_group,
-    credit_of,
-    group_metrics,
-    is_constant,
-    outcome_of,
-    scored,
-    spread,
-)
+from quintain.credit.layout import by_group, credit_of, group_metrics, outcome_of, repeat_over_tokens
 from quintain.errors import UsageError, suggestion
-from quintain.types import Credit, Group
+from quintain.types import Credit, Group, is_constant, scored
 
 Over = Literal["group", "batch", "none"]
 
 
-def normalised_over(
+def normalise_over(
     groups: Sequence[Group],
     *,
     mean: Over = "group",
@@ -51,14 +43,14 @@ def normalised_over(
     numbers = np.array(outcomes, np.float64)
     for indices in members[mean]:
         own = [outcomes[i] for i in indices]
-        flat = len(own) < 2 or is_constant(own)
+        flat = is_constant(own)
         numbers[indices] = 0.0 if flat else np.array(own) - np.mean(own)
     for indices in members[std]:
         own = [outcomes[i] for i in indices]
-        if len(own) < 2 or is_constant(own):
+        if is_constant(own):
             numbers[indices] = 0.0
         else:
             numbers[indices] /= np.std(own, ddof=int(is_unbiased)) + epsilon
     per_turn = [[float(x)] * len(t.turns) for x, t in zip(numbers, trajectories, strict=True)]
     metrics = group_metrics(trajectories, outcome_of)
-    return credit_of(trajectories, spread(trajectories, per_turn), metrics=metrics)
+    return credit_of(trajectories, repeat_over_tokens(trajectories, per_turn), metrics=metrics)

@@ -1,9 +1,9 @@
 """r_t = -β·(log π_behaviour(y_t) - log π_ref(y_t)): the KL to a reference as a reward of each token.
 
-The k1 estimate in the reward (InstructGPT, arXiv 2203.02155; REINFORCE++, 2501.03262): its gradient, through
-the return, is that of the KL of the whole episode. In the loss instead: `quintain.losses.kl`. Unit: token; nothing
-is normalised. Singleton rule: none needed. The one rule: the log-probs are those at sampling, so that the reward is
-what the policy earned then.
+The k1 estimate in the reward (InstructGPT, arXiv 2203.02155; REINFORCE++, 2501.03262): its gradient, through the
+return, is that of the KL of the whole episode. In the loss instead: `quintain.losses.kl`. Unit: token; nothing is
+normalised. Singleton rule: none needed. The log-probs are those at sampling, so that the reward is what the policy
+earned then.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from quintain.credit.layout import TokenArrays, checked, outcome_of, scored
+from quintain.credit.layout import TokenArrays, check_arrays, outcome_of
 from quintain.errors import DataError
-from quintain.types import Group, Score, Trajectory
+from quintain.types import Group, Score, Trajectory, scored
 
 
 def kl_rewards(
@@ -26,7 +26,7 @@ def kl_rewards(
     Give the result as `token_rewards`. Raises `DataError` for trajectories without log-probs.
     """
     trajectories = scored(groups)
-    reference = checked(trajectories, reference_logprobs, "reference log-probs")
+    reference = check_arrays(trajectories, reference_logprobs, "reference log-probs")
     result: list[list[NDArray[np.float64]]] = []
     for trajectory, arrays in zip(trajectories, reference, strict=True):
         if any(len(turn.completion.logprobs) != len(turn.completion.token_ids) for turn in trajectory.turns):
@@ -38,15 +38,15 @@ def kl_rewards(
     return result
 
 
-def less_kl(groups: Sequence[Group], token_rewards: TokenArrays) -> list[Group]:
-    """Return `groups` with what `token_rewards` add up to in an episode added to its outcome, and turn by turn.
+def add_token_rewards(groups: Sequence[Group], token_rewards: TokenArrays) -> list[Group]:
+    """Return `groups` with `token_rewards` added: their sum over a turn to its reward, over an episode to its outcome.
 
     That is the KL of the whole episode as part of its reward (RLOO, arXiv 2402.14740); a turn's share is added to
     the reward of the turn, so that it reaches credit of either kind. `token_rewards` are those of the scored
     trajectories, in order.
     """
     trajectories = scored(groups)
-    own = checked(trajectories, token_rewards, "token rewards")
+    own = check_arrays(trajectories, token_rewards, "token rewards")
     extra = {
         id(t): [float(array.sum()) for array in turns] for t, turns in zip(trajectories, own, strict=True)
     }

@@ -1,10 +1,9 @@
 """r_k = alpha·c_k + β·g_k with Σ_k c_k = R: an outcome divided over the turns that made progress to it.
 
-SPA-RL (arXiv 2505.20732). The contributions c_k come from an estimator; what they miss of the outcome R is
-shared equally so that they sum to it. g_k is 1 where the action could be carried out. The result is new turn
-rewards: any credit may follow (the paper: GAE over tokens). Unit: none, nothing is normalised. Singleton rule: a
-single turn gets the whole outcome. The one rule: contributions are placed at their
-own turn and sum to the outcome; nothing multiplies them.
+SPA-RL (arXiv 2505.20732). The contributions c_k come from an estimator; what they miss of the outcome R is shared
+equally so that they sum to it. g_k is 1 where the action could be carried out. The result is new turn rewards: any
+credit may follow (the paper: GAE over tokens). Unit: none, nothing is normalised. Singleton rule: a single turn gets
+the whole outcome. Contributions are placed at their own turn and sum to the outcome; nothing multiplies them.
 """
 
 from collections.abc import Sequence
@@ -15,8 +14,8 @@ from quintain.errors import DataError
 from quintain.types import Group, Trajectory
 
 
-def completed(contributions: Sequence[float], outcome: float) -> list[float]:
-    """Return `contributions` plus an equal share each of what they miss of `outcome`.
+def complete(contributions: Sequence[float], outcome: float) -> list[float]:
+    """Return `contributions` made to sum to `outcome`: what is missing is shared equally.
 
     Example: .2, .5 for outcome 1 → .35, .65.
     """
@@ -45,7 +44,7 @@ def progress_rewards(
             raise DataError(
                 f"contributions to {trajectory.task.id}: got {len(own)}; give one to each of {num} turns"
             )
-        shares = completed(own, outcome_of(trajectory))
+        shares = complete(own, outcome_of(trajectory))
         turns = tuple(
             replace(turn, reward=alpha * share + beta * turn.is_valid)
             for turn, share in zip(trajectory.turns, shares, strict=True)

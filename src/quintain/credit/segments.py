@@ -1,9 +1,9 @@
 """w_t = s_k / (n·len_k): each of the n segments of an episode weighs by its score, whatever its length: EPO's loss.
 
-EPO, explicit policy optimisation (arXiv 2502.12486): L = -(1/n) Σ_k s_k (1/len_k) Σ_t log π, with s_k the
-discounted process rewards of the turns, divided by the largest of the episode in size. The result is credit for
-`quintain.losses.imitation.weighted_imitation`, summed per trajectory. Unit: turn, within its episode. Singleton
-rule: a single turn has score ±1 (or 0). The one rule: length never weighs; a long strategy counts as one.
+EPO, explicit policy optimisation (arXiv 2502.12486): L = -(1/n) Σ_k s_k (1/len_k) Σ_t log π, with s_k the discounted
+process rewards of the turns, divided by the largest of the episode in size. The result is credit for
+`quintain.losses.imitation.weighted_imitation`, summed per trajectory. Unit: turn, within its episode. Singleton rule:
+a single turn has score ±1 (or 0). A long strategy counts as much as a short one.
 """
 
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from quintain.credit.discounted import returns_to_go
-from quintain.credit.layout import credit_of, group_metrics, outcome_of, scored
+from quintain.credit.layout import credit_of, group_metrics, outcome_of
 from quintain.errors import DataError
-from quintain.types import Credit, Group
+from quintain.types import Credit, Group, scored
 
 
 def segment_scores(rewards: Sequence[float], discount: float = 0.99) -> list[float]:

@@ -1,10 +1,9 @@
-"""A = min(exp((R - b) / β), cap): hard selection, as weights for
-`quintain.losses.imitation.weighted_imitation`.
+"""A = min(exp((R - b) / β), cap): hard selection, as weights for `quintain.losses.imitation.weighted_imitation`.
 
-Advantage-weighted regression (arXiv 1910.00177) with the group mean as the baseline b: what did better than
-its group is imitated more, and nothing is pushed away. Best-of-N is the limit β → 0, up to the cap. Unit:
-trajectory. Singleton rule: alone in its group → weight exp(0) = 1, which imitates it as it is. The one rule:
-weights are positive; for credit with a sign use `group`.
+Advantage-weighted regression (arXiv 1910.00177) with the group mean as the baseline b: what did better than its group
+is imitated more, and nothing is pushed away. Best-of-N is the limit β → 0, up to the cap. Unit: trajectory. Singleton
+rule: alone in its group → weight exp(0) = 1, which imitates it as it is. Weights are positive; for credit with a sign
+use `group`.
 """
 
 from collections.abc import Sequence

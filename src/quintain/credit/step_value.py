@@ -2,15 +2,15 @@
 
 Monte-Carlo step values (VinePPO, arXiv 2410.01679): no critic is learned, so its errors are only those of few
 samples; a turn that wins or loses the episode stands out. After the last turn V is 0 where the environment ended the
-episode. Unit: none, nothing is normalised. Singleton rule: none needed. The one rule: values are of states before
-turns, from rollouts that began there.
+episode. Unit: none, nothing is normalised. Singleton rule: none needed. Values are of states before turns, from
+rollouts that began there.
 """
 
 from collections.abc import Sequence
 
-from quintain.credit.layout import credit_of, group_metrics, outcome_of, scored, spread, turn_rewards
+from quintain.credit.layout import credit_of, group_metrics, outcome_of, repeat_over_tokens, turn_rewards
 from quintain.errors import DataError
-from quintain.types import Credit, Group, Trajectory
+from quintain.types import Credit, Group, Trajectory, scored
 
 
 def step_value(
@@ -36,7 +36,7 @@ def step_value(
         rewards = turn_rewards(trajectory)
         per_turn.append([r + discount * a - v for r, a, v in zip(rewards, after, own, strict=True)])
     metrics = group_metrics(trajectories, outcome_of)
-    return credit_of(trajectories, spread(trajectories, per_turn), metrics=metrics)
+    return credit_of(trajectories, repeat_over_tokens(trajectories, per_turn), metrics=metrics)
 
 
 def return_from(trajectory: Trajectory, turn: int, discount: float = 1.0) -> float:

@@ -1,9 +1,9 @@
 """-log σ(r⁺ - r⁻) + λ r²: a verifier of single answers, learned from pairs of right and wrong ones (Bradley-Terry).
 
-The verifier of muCode (arXiv 2502.20380), which scores what one turn says in its state; there a language model,
-here linear in hashed features of the turn's tokens, refitted by gradient descent from zero whenever it has seen
-more. Unit: pair of turns. Singleton rule: an answer without a counterpart teaches nothing. The one rule: a pair is
-of one task, so that tasks which are easy do not look like answers that are good.
+The verifier of muCode (arXiv 2502.20380), which scores what one turn says in its state; there a language model, here
+linear in hashed features of the turn's tokens, refitted by gradient descent from zero whenever it has seen more.
+Unit: pair of turns. Singleton rule: an answer without a counterpart teaches nothing. A pair is of one task, so that
+tasks which are easy do not look like answers that are good.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from quintain.credit.decomposition import keys
+from quintain.credit.decomposition import describe_turn
 from quintain.types import Group, Trajectory, Turn, derive_seed
 
 MOST_PAIRS = 4096
@@ -46,7 +46,7 @@ class Verifier:
             ]
         self._differences = self._differences[-MOST_PAIRS:]
         if self._differences:
-            self._weights = fitted(np.stack(self._differences), self.penalty, self.rounds)
+            self._weights = fit(np.stack(self._differences), self.penalty, self.rounds)
 
     def score(self, turn: Turn) -> float:
         """Return r of `turn`; 0 while nothing was learned."""
@@ -55,14 +55,14 @@ class Verifier:
     def features(self, turn: Turn) -> NDArray[np.float64]:
         """Return the features of `turn`, [size]."""
         row = np.zeros(self.size)
-        for key in keys(turn, is_first=False):
+        for key in describe_turn(turn, is_first=False):
             if key not in self._places:
                 self._places[key] = derive_seed("verifier", repr(key)) % self.size
             row[self._places[key]] += 1.0
         return row / max(float(np.linalg.norm(row)), 1e-9)
 
 
-def fitted(
+def fit(
     differences: NDArray[np.float64], penalty: float, rounds: int, rate: float = 1.0
 ) -> NDArray[np.float64]:
     """Return weights that minimise mean -log σ(w·d) + `penalty` |w|² over the rows d of `differences`, by descent."""

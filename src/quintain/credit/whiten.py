@@ -1,10 +1,9 @@
-"""A ← (A - mean) / (std + ε) over the whole batch: normalisation that knows no groups, after any other
-credit.
+"""A ← (A - mean) / (std + ε) over the whole batch: normalisation that knows no groups, after any other credit.
 
-REINFORCE++ whitens returns-to-go; its "-baseline" form first subtracts the group mean (arXiv 2501.03262).
-Unit: named by the caller. "token" counts every sampled token, so long episodes weigh more; "turn" and
-"trajectory" count each of theirs once, by its mean. Singleton rule: one unit → 0. No variance → exactly 0.
-The one rule: only sampled tokens enter the statistics.
+REINFORCE++ whitens returns-to-go; its "-baseline" form first subtracts the group mean (arXiv 2501.03262). Unit: named
+by the caller. "token" counts every sampled token, so long episodes weigh more; "turn" and "trajectory" count each of
+theirs once, by its mean. Singleton rule: one unit → 0. No variance → exactly 0. Only sampled tokens enter the
+statistics.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,15 +15,15 @@ from numpy.typing import NDArray
 
 from quintain.credit.discounted import discounted_return
 from quintain.credit.group import group_relative
-from quintain.credit.layout import TokenArrays, credit_of, is_constant
+from quintain.credit.layout import TokenArrays, credit_of
 from quintain.errors import UsageError, suggestion
-from quintain.types import Credit, Group, Trajectory, Turn
+from quintain.types import Credit, Group, Trajectory, Turn, is_constant
 
 Unit = Literal["token", "turn", "trajectory"]
 Key = Callable[[Trajectory, Turn], str]
 
 
-def whitened(credit: Credit, *, unit: Unit = "token", epsilon: float = 1e-8, by: Key | None = None) -> Credit:
+def whiten(credit: Credit, *, unit: Unit = "token", epsilon: float = 1e-8, by: Key | None = None) -> Credit:
     """Return `credit` with its advantages whitened (biased standard deviation) over the units of the batch.
 
     `by` names a role, task or agent: each has statistics of its own, ``by=lambda trajectory, turn:
@@ -40,7 +39,7 @@ def whitened(credit: Credit, *, unit: Unit = "token", epsilon: float = 1e-8, by:
         key: _statistics(_units(credit, keys, key, unit)) for key in {key for turns in keys for key in turns}
     }
     advantages = [
-        [_scaled(array, scales[key], epsilon) for array, key in zip(arrays, turns, strict=True)]
+        [_scale(array, scales[key], epsilon) for array, key in zip(arrays, turns, strict=True)]
         for arrays, turns in zip(credit.advantages, keys, strict=True)
     ]
     fresh = credit_of(credit.trajectories, advantages)
@@ -55,7 +54,7 @@ def reinforce_plus_plus(
     unit: Unit = "token",
 ) -> Credit:
     """Return whitened returns-to-go (arXiv 2501.03262); `token_rewards` are where its KL penalty goes."""
-    return whitened(discounted_return(groups, discount=discount, token_rewards=token_rewards), unit=unit)
+    return whiten(discounted_return(groups, discount=discount, token_rewards=token_rewards), unit=unit)
 
 
 def reinforce_plus_plus_baseline(groups: Sequence[Group], *, unit: Unit = "token") -> Credit:
@@ -63,7 +62,7 @@ def reinforce_plus_plus_baseline(groups: Sequence[Group], *, unit: Unit = "token
 
     A group of one has advantage 0 before whitening, and is moved only by the batch mean, which is near 0.
     """
-    return whitened(group_relative(groups, std="none"), unit=unit)
+    return whiten(group_relative(groups, std="none"), unit=unit)
 
 
 def _units(credit: Credit, keys: Sequence[Sequence[str]], key: str, unit: Unit) -> list[float]:
@@ -82,12 +81,12 @@ def _units(credit: Credit, keys: Sequence[Sequence[str]], key: str, unit: Unit) 
 
 
 def _statistics(units: Sequence[float]) -> tuple[float, float] | None:
-    if len(units) < 2 or is_constant(units):
+    if is_constant(units):
         return None
     return float(np.mean(units)), float(np.std(units))
 
 
-def _scaled(
+def _scale(
     array: NDArray[np.float32], statistics: tuple[float, float] | None, epsilon: float
 ) -> NDArray[np.float64]:
     if statistics is None:

@@ -1,27 +1,25 @@
 """Which task next: numbered streams of tasks, gates on what was learned, schedules.
 
-The one rule: everything here is a pure function of the step (and, for gates, of recorded statistics), so a
-resumed run draws what the first one would have drawn.
+Everything here is a pure function of the step (and, for gates, of recorded statistics), so a resumed run draws what
+the first one would have drawn.
 """
 
-from quintain.curriculum.gates import Gated, Record, has_spread, informative, is_open, merged, records_of
+from quintain.curriculum.gates import Gated, Record, is_open, merge, records_of
 from quintain.curriculum.schedules import Stages, linear
-from quintain.curriculum.streams import Curriculum, Fixed, Mixture, TaskSource, Uniform, held_out
+from quintain.curriculum.streams import Curriculum, Fixed, TaskMixture, TaskSource, TaskStream, draw_held_out
 
 __all__ = [
     "Curriculum",
     "Fixed",
     "Gated",
-    "Mixture",
     "Record",
     "Stages",
+    "TaskMixture",
     "TaskSource",
-    "Uniform",
-    "has_spread",
-    "held_out",
-    "informative",
+    "TaskStream",
+    "draw_held_out",
     "is_open",
     "linear",
-    "merged",
+    "merge",
     "records_of",
 ]

@@ -1,7 +1,7 @@
 """Training tasks are apart from those of the evaluation: by what they are, not by their name.
 
-A task is what its environment, seed, prompt and data make it. The one rule: a task that is held out is never
-trained on, whatever a curriculum or an environment hands over.
+A task is what its environment, seed, prompt and data make it. A task that is held out is never trained on, whatever a
+curriculum or an environment hands over.
 """
 
 import json
@@ -17,8 +17,8 @@ def content_of(task: Task) -> str:
     return json.dumps([task.environment, task.seed, task.prompt, task.data], sort_keys=True, default=_plain)
 
 
-class Apart:
-    """The tasks that are held out, to compare training tasks with: ``Apart(held_out).check(tasks)``."""
+class HeldOutTasks:
+    """The tasks that are held out, which no training task may be: ``HeldOutTasks(held_out).check(tasks)``."""
 
     def __init__(self, held_out: Sequence[Task]) -> None:
         self._contents = frozenset(map(content_of, held_out))

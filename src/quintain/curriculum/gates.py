@@ -1,19 +1,16 @@
 """Gates: which tasks can still teach something, from recorded statistics.
 
-A group whose returns are all equal gives a group-relative method no gradient (dynamic sampling, DAPO,
-arXiv 2503.14476); a task that is always solved, or never, is expected to give such groups. The one rule: a
-failure of the machinery is no evidence about a task, and a gate never leaves nothing to train on.
+A group whose returns are all equal gives a group-relative method no gradient (dynamic sampling, DAPO, arXiv
+2503.14476; `quintain.data.filters.with_variance` drops it); a task that is always solved, or never, is expected to
+give such groups. A failure of the machinery is no evidence about a task, and a gate always leaves tasks to train on.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from quintain.curriculum.streams import Curriculum
 from quintain.errors import UsageError
-from quintain.types import Group, Score, Task
-
-TOLERANCE = 1e-8
-"""Returns that differ by less are equal."""
+from quintain.types import Group, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,31 +22,15 @@ class Record:
     num_success: int = 0
 
 
-def has_spread(returns: Sequence[float], tolerance: float = TOLERANCE) -> bool:
-    """Return whether `returns` differ: false for fewer than two."""
-    return len(returns) > 1 and max(returns) - min(returns) > tolerance
-
-
-def informative(groups: Sequence[Group], tolerance: float = TOLERANCE) -> tuple[Group, ...]:
-    """Return the groups whose scored trajectories differ in return, in order."""
-    return tuple(group for group in groups if has_spread(scores(group), tolerance))
-
-
-def scores(group: Group) -> list[float]:
-    """Return the returns of the scored trajectories of `group`, in order."""
-    return [t.outcome.value for t in group.scored if isinstance(t.outcome, Score)]
-
-
 def records_of(groups: Iterable[Group]) -> dict[str, Record]:
     """Return the record of each task id in `groups`; a task with failures only has a record of zeros."""
     wins: dict[str, list[bool]] = {}
     for group in groups:
-        outcomes = [t.outcome.is_success for t in group.scored if isinstance(t.outcome, Score)]
-        wins.setdefault(group.task.id, []).extend(outcomes)
+        wins.setdefault(group.task.id, []).extend(t.is_success for t in group.scored)
     return {name: Record(num=len(won), num_success=sum(won)) for name, won in wins.items()}
 
 
-def merged(first: Mapping[str, Record], second: Mapping[str, Record]) -> dict[str, Record]:
+def merge(first: Mapping[str, Record], second: Mapping[str, Record]) -> dict[str, Record]:
     """Return the sums of two sets of records, task by task."""
     total = dict(first)
     for name, record in second.items():

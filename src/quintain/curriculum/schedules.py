@@ -1,6 +1,6 @@
 """Schedules: values that change with the step, and with nothing else.
 
-The one rule: a schedule is called with the step and keeps no state, so it reads the same after a resume.
+A schedule is called with the step and keeps no state, so it reads the same after a resume.
 """
 
 from bisect import bisect_right
@@ -9,17 +9,17 @@ from typing import Generic, TypeVar
 
 from quintain.errors import UsageError
 
-Knobs = TypeVar("Knobs")
+Value = TypeVar("Value")
 
 
-class Stages(Generic[Knobs]):
-    """Knobs by step: ``Stages(((0, {"rooms": 1}), (100, {"rooms": 2})))`` has one room until step 99.
+class Stages(Generic[Value]):
+    """Values by step: ``Stages(((0, {"rooms": 1}), (100, {"rooms": 2})))`` has one room until step 99.
 
     A value may be anything: an interaction limit, a curriculum, keyword arguments of an environment.
     """
 
-    def __init__(self, stages: Sequence[tuple[int, Knobs]]) -> None:
-        """Take pairs (first step, knobs); the first stage starts at step 0."""
+    def __init__(self, stages: Sequence[tuple[int, Value]]) -> None:
+        """Take pairs (first step, value); the first stage starts at step 0."""
         self.starts = tuple(start for start, _ in stages)
         self.values = tuple(value for _, value in stages)
         if not self.starts or self.starts[0] != 0 or list(self.starts) != sorted(set(self.starts)):
@@ -32,8 +32,8 @@ class Stages(Generic[Knobs]):
         """Return the number of the stage that `step` is in, counted from 0."""
         return max(bisect_right(self.starts, step) - 1, 0)
 
-    def at(self, step: int) -> Knobs:
-        """Return the knobs of `step`."""
+    def at(self, step: int) -> Value:
+        """Return the value at `step`."""
         return self.values[self.number(step)]
 
 

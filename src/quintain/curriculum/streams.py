@@ -1,7 +1,7 @@
 """Streams of tasks: a fresh one every time, a fixed set, or a mixture of streams.
 
-A curriculum numbers its tasks; step `s` of a run that takes `count` tasks a step gets the tasks numbered
-`s * count` to `s * count + count - 1`. The one rule: task number n depends on n and nothing else.
+A curriculum numbers its tasks; step `s` of a run that takes `count` tasks a step gets the tasks numbered `s * count`
+to `s * count + count - 1`. Task number n depends on n and nothing else.
 """
 
 import random
@@ -42,7 +42,7 @@ class Curriculum:
         return tuple(self.at(step * count + place) for place in range(count))
 
 
-class Uniform(Curriculum):
+class TaskStream(Curriculum):
     """Fresh tasks: number n is the environment's task n of `split`.
 
     With `num_tasks` there are only that many, and each pass over them has an order of its own.
@@ -52,7 +52,7 @@ class Uniform(Curriculum):
         self, make_environment: Callable[[], TaskSource], split: Split = "train", num_tasks: int | None = None
     ) -> None:
         """Number the tasks of one environment that `make_environment` returns."""
-        checked_size("num_tasks", num_tasks)
+        check_size("num_tasks", num_tasks)
         self.source = make_environment()
         self.split: Split = split
         self.num_tasks = num_tasks
@@ -60,7 +60,7 @@ class Uniform(Curriculum):
     def at(self, index: int) -> Task:
         """Return task number `index`."""
         if self.num_tasks is not None:
-            index = shuffled_place(index, self.num_tasks)
+            index = shuffle_place(index, self.num_tasks)
         return self.source.task(self.split, index)
 
 
@@ -69,25 +69,25 @@ class Fixed(Curriculum):
 
     def __init__(self, tasks: Sequence[Task], shuffle: bool = False) -> None:
         """Take one task or more."""
-        checked_size("a fixed set of tasks", len(tasks))
+        check_size("a fixed set of tasks", len(tasks))
         self.tasks = tuple(tasks)
         self.shuffle = shuffle
 
     def at(self, index: int) -> Task:
         """Return task number `index`, counted round and round."""
         size = len(self.tasks)
-        return self.tasks[shuffled_place(index, size) if self.shuffle else index % size]
+        return self.tasks[shuffle_place(index, size) if self.shuffle else index % size]
 
 
-class Mixture(Curriculum):
-    """Several streams in fixed proportions: ``Mixture(((easy, 3.0), (hard, 1.0)))``.
+class TaskMixture(Curriculum):
+    """Several streams in fixed proportions: ``TaskMixture(((easy, 3.0), (hard, 1.0)))``.
 
     Spread evenly, without randomness (`quintain.data.spread`). Every stream is read in order, with no gaps.
     """
 
     def __init__(self, parts: Sequence[tuple[Curriculum, float]]) -> None:
         """Take pairs (stream, weight); weights are positive and need not add up to 1."""
-        checked_size("a mixture", len(parts))
+        check_size("a mixture", len(parts))
         self.streams = tuple(stream for stream, _ in parts)
         self.spread = Spread([weight for _, weight in parts])
 
@@ -101,19 +101,19 @@ class Mixture(Curriculum):
         return self.streams[stream].at(place)
 
 
-def held_out(make_environment: Callable[[], TaskSource], count: int) -> tuple[Task, ...]:
+def draw_held_out(make_environment: Callable[[], TaskSource], count: int) -> tuple[Task, ...]:
     """Return the first `count` tasks of the evaluation split; their seeds are disjoint from training's."""
-    return Uniform(make_environment, "eval").draw(0, count)
+    return TaskStream(make_environment, "eval").draw(0, count)
 
 
-def shuffled_place(index: int, size: int) -> int:
+def shuffle_place(index: int, size: int) -> int:
     """Return the place among `size` that number `index` has when every pass is shuffled anew."""
     order = list(range(size))
     random.Random(derive_seed("curriculum", size, index // size)).shuffle(order)
     return order[index % size]
 
 
-def checked_size(what: str, size: int | None) -> None:
+def check_size(what: str, size: int | None) -> None:
     """Raise a `UsageError` when `size` is given and not positive."""
     if size is not None and size < 1:
         raise UsageError(f"{what} needs at least one task: got {size}; give one or more")

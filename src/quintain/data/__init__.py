@@ -2,6 +2,6 @@
 
 Import from the file that holds the idea: ``from quintain.data.pack import pack, samples_from``.
 
-The one rule: nothing is lost in silence. A stream that is too long, a side without tokens or a malformed line
-is an error, or is dropped by a named option that returns how many went.
+Nothing is lost in silence. A stream that is too long, a side without tokens or a malformed line is an error, or is
+dropped by a named option that returns how many went.
 """

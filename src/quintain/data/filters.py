@@ -1,8 +1,7 @@
 """Which episodes to keep: success, rank in the group, reward, novelty, a group that still teaches something.
 
 Every filter takes groups and returns the groups that are left with the trajectories that are left, in order;
-`trajectories` flattens the result. What went is the difference: nothing else changes.
-The one rule: filters keep or drop, they never touch a trajectory.
+`quintain.types.scored` flattens the result. Filters keep or drop, they never change a trajectory.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,22 +9,12 @@ from dataclasses import replace
 from hashlib import blake2b
 
 from quintain.errors import UsageError
-from quintain.types import Group, Score, Trajectory
-
-
-def trajectories(groups: Sequence[Group]) -> list[Trajectory]:
-    """Return the trajectories of `groups` that may be trained on, in order."""
-    return [trajectory for group in groups for trajectory in group.scored]
+from quintain.types import Group, Score, Trajectory, is_constant
 
 
 def successful(groups: Sequence[Group]) -> list[Group]:
     """Keep the trajectories that solved their task."""
     return _keep(groups, lambda trajectory, score: score.is_success)
-
-
-def has_succeeded(trajectory: Trajectory) -> bool:
-    """Whether `trajectory` solved its task; a failure has not."""
-    return isinstance(trajectory.outcome, Score) and trajectory.outcome.is_success
 
 
 def at_least(groups: Sequence[Group], reward: float) -> list[Group]:
@@ -64,7 +53,7 @@ def distinct(groups: Sequence[Group]) -> list[Group]:
 
 def with_variance(groups: Sequence[Group]) -> list[Group]:
     """Keep whole groups whose outcomes differ: the others teach nothing (DAPO, 2503.14476)."""
-    return [group for group in groups if _spread(group) > 1e-8]
+    return [group for group in groups if not is_constant(group.returns)]
 
 
 def solved_between(groups: Sequence[Group], low: float, high: float) -> list[Group]:
@@ -74,10 +63,10 @@ def solved_between(groups: Sequence[Group], low: float, high: float) -> list[Gro
     """
     if not 0 <= low <= high <= 1:
         raise UsageError(f"solved shares to keep: got {low} to {high}; give 0 <= low <= high <= 1")
-    return [group for group in groups if group.scored and low <= _solved(group) <= high]
+    return [group for group in groups if group.scored and low <= _solved_share(group) <= high]
 
 
-def ended(groups: Sequence[Group]) -> list[Group]:
+def without_truncated(groups: Sequence[Group]) -> list[Group]:
     """Keep the trajectories that came to an end of their own; those that a limit cut are left out."""
     return _keep(groups, lambda trajectory, score: not trajectory.stop.is_truncation)
 
@@ -120,13 +109,13 @@ def _score(trajectory: Trajectory) -> Score:
 
 def _spread(group: Group) -> float:
     """Return the standard deviation of the outcomes of `group`, 0 for fewer than two."""
-    values = [_score(trajectory).value for trajectory in group.scored]
+    values = group.returns
     if len(values) < 2:
         return 0.0
     mean = sum(values) / len(values)
     return (sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5
 
 
-def _solved(group: Group) -> float:
+def _solved_share(group: Group) -> float:
     """Return the share of the scored trajectories of `group` that solved their task."""
-    return sum(_score(trajectory).is_success for trajectory in group.scored) / len(group.scored)
+    return sum(trajectory.is_success for trajectory in group.scored) / len(group.scored)

@@ -1,8 +1,8 @@
 """Trajectories as chat messages, one JSON object per line, and such files back as validated records.
 
-Out: ``{"messages": [{"role", "content", "tool_calls"?}, …], "task", "reward", "is_success"}``. In: that, or
-ShareGPT (``{"conversations": [{"from", "value"}]}``); tool calls as OpenAI writes them, with arguments as a
-JSON string. The one rule: every line is read or refused with its number; nothing is skipped.
+Out: ``{"messages": [{"role", "content", "tool_calls"?}, …], "task", "reward", "is_success"}``. In: that, or ShareGPT
+(``{"conversations": [{"from", "value"}]}``); tool calls as OpenAI writes them, with arguments as a JSON string. Every
+line is read or refused with its number; nothing is skipped.
 """
 
 import json
@@ -62,7 +62,7 @@ def to_record(
         has_calls = bool(turn.action.tool_calls) and beside != text.strip()
         said: dict[str, Any] = {"role": "assistant", "content": beside if has_calls else text}
         if has_calls:
-            said["tool_calls"] = [_written(call) for call in turn.action.tool_calls]
+            said["tool_calls"] = [_write_call(call) for call in turn.action.tool_calls]
         messages.append(said)
         role = "tool" if has_calls else "user"
     record: dict[str, Any] = {"messages": messages, "task": trajectory.task.id}
@@ -175,6 +175,6 @@ def _call(entry: Mapping[str, Any], where: str) -> ToolCall:
     return ToolCall(name=name, arguments=_object(arguments, where))
 
 
-def _written(call: ToolCall) -> dict[str, Any]:
+def _write_call(call: ToolCall) -> dict[str, Any]:
     function = {"name": call.name, "arguments": json.dumps(dict(call.arguments), ensure_ascii=False)}
     return {"type": "function", "function": function}

@@ -1,8 +1,7 @@
 """Several datasets as one: in blocks of 1000 draws each has its exact share, spread at random over the block.
 
-Which item comes at draw n is a pure function of (seed, n): every dataset is walked in an order of its own
-that is new in each epoch, and no item comes twice before all others came once. A resumed run needs the step
-alone. The one rule: nothing is remembered between calls.
+Which item comes at draw n is a pure function of (seed, n): every dataset is walked in an order of its own that is new
+in each epoch, and no item comes twice before all others came once. A resumed run needs the step alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,10 +22,10 @@ BLOCK = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mixture(Generic[Item]):
+class DatasetMixture(Generic[Item]):
     """A weighted mixture of named datasets.
 
-    Example: ``Mixture(datasets={"new": a, "old": b}, weights={"new": 3, "old": 1}).draw(0, 8)`` → 8 items.
+    Example: ``DatasetMixture(datasets={"new": a, "old": b}, weights={"new": 3, "old": 1}).draw(0, 8)`` → 8 items.
     """
 
     datasets: Mapping[str, Sequence[Item]]

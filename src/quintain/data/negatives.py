@@ -1,9 +1,8 @@
 """Turns in which a call could not be read or was wrong, as negatives to learn from.
 
 A wrong call is the policy's own mistake, seen in place: the conversation before it is the prompt, the call is
-rejected, and where the policy mended it in the next turn, what it wrote then is chosen. Failures of tools and
-of what is around them are not its mistakes. The one rule: only turns that were sampled are exported; nothing is
-made up.
+rejected, and where the policy mended it in the next turn, what it wrote then is chosen. Failures of tools and of what
+is around them are not its mistakes. Only turns that were sampled are exported; nothing is made up.
 """
 
 from __future__ import annotations

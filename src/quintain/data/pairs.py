@@ -1,8 +1,8 @@
 """Groups to preference pairs: within a group the higher outcome is chosen over the lower.
 
-Episodes of one task only are compared, and only where their outcomes differ by more than a margin (ETO,
-arXiv 2403.02502). The result depends on the groups alone: ties go to the lower index, the order is theirs.
-The one rule: a failure is on no side of a pair.
+Episodes of one task only are compared, and only where their outcomes differ by more than a margin (ETO, arXiv
+2403.02502). The result depends on the groups alone: ties go to the lower index, the order is theirs. A failure is on
+no side of a pair.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ def best_and_worst(groups: Sequence[Group], *, margin: float = 0.0) -> list[Pair
     """Return the best against the worst of each group, where they differ by more than `margin`."""
     pairs: list[Pair] = []
     for group in groups:
-        ranked = _ranked(group)
+        ranked = _rank(group)
         if ranked and (pair := _pair(ranked[0], ranked[-1], margin)):
             pairs.append(pair)
     return pairs
@@ -27,12 +27,12 @@ def all_pairs(groups: Sequence[Group], *, margin: float = 0.0, limit: int | None
     """
     pairs: list[Pair] = []
     for group in groups:
-        own = [p for better, worse in combinations(_ranked(group), 2) if (p := _pair(better, worse, margin))]
+        own = [p for better, worse in combinations(_rank(group), 2) if (p := _pair(better, worse, margin))]
         pairs += sorted(own, key=lambda pair: -pair.margin)[:limit]
     return pairs
 
 
-def _ranked(group: Group) -> list[Trajectory]:
+def _rank(group: Group) -> list[Trajectory]:
     return sorted(group.scored, key=lambda trajectory: (-_value(trajectory), trajectory.index))
 
 

@@ -114,6 +114,16 @@ def since_segment(turns: Sequence[Turn], seat: str = "agent") -> Sequence[Turn]:
     return own[starts[-1] :] if starts else own
 
 
+def whole_prompt(before: Sequence[Turn], turn: Turn) -> tuple[int, ...]:
+    """Return all ids that stood before what was sampled in `turn`, which follows the turns `before`."""
+    if turn.starts_segment:
+        return turn.prompt_ids
+    stream = [
+        i for t in since_segment(before, turn.speaker) for i in (*t.prompt_ids, *t.completion.token_ids)
+    ]
+    return (*stream, *turn.prompt_ids)
+
+
 def samples_from(credit: Credit) -> list[Sample]:
     """Return one `Sample` per token stream of `credit.trajectories`; streams in which nothing was sampled go.
 

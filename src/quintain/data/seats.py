@@ -8,9 +8,8 @@ that. The one rule: an episode of an agent without seats stays as it is.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from quintain.types import Group, Score, Trajectory, Turn
+from quintain.types import ALONE, Group, Score, Trajectory, Turn
 
-ALONE = "agent"
 """The seat of an agent in an environment that knows of no seats."""
 
 

@@ -1,7 +1,7 @@
 """Numbers 0, 1, 2, … dealt to streams in proportion to weights, evenly and without randomness.
 
-Each of two streams is always within half a number of its share, each of k streams within (k - 1) / 2. The one
-rule: every stream gets its own numbers in order, with no gaps.
+Each of two streams is always within half a number of its share, each of k streams within (k - 1) / 2. Every stream
+gets its own numbers in order, with no gaps.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""The policies every world is measured against: doing nothing, acting at random, and the world's own expert.
+"""The policies that every environment is measured against: doing nothing, acting at random, and its own expert.
 
-The one rule: a random action is legal where the world lists what is legal, and schema-valid where it has
-tools, so that a random score says something of the task and not of its syntax.
+A random action is legal where the environment lists what is legal, and fits the schema where it has tools, so that a
+random score says something of the task and not of its syntax.
 """
 
 import random
@@ -50,7 +50,7 @@ def play(environment: Environment, task: Task, policy: Policy, max_turns: int = 
         observations.append(result.observation)
         rewards.append(result.reward)
         ends.append((result.is_terminated, result.is_truncated, result.is_success, result.is_valid))
-        told = telling((told, result.observation))
+        told = find_range_text((told, result.observation))
         if result.is_terminated or result.is_truncated:
             break
     claim = ends[-1][2] if ends else None
@@ -96,10 +96,10 @@ def random_action(environment: Environment, rng: random.Random, observation: str
     return Action(text=" ".join(rng.choice(words) for _ in range(rng.randint(1, 3))))
 
 
-def telling(observations: Sequence[Observation]) -> str:
+def find_range_text(observations: Sequence[Observation]) -> str:
     """Return the text to draw from: the last that names a range (two integers), else the last there is.
 
-    Example: ``telling(("between 1 and 32", "higher"))`` is ``"between 1 and 32"``.
+    Example: ``find_range_text(("between 1 and 32", "higher"))`` is ``"between 1 and 32"``.
     """
     for observation in reversed(observations):
         if len(INTEGER.findall(as_text(observation))) > 1:

@@ -1,7 +1,7 @@
-"""The boundary around environment code outside of episodes: building one, asking what it is, its tasks.
+"""Calls into environment code outside of episodes: building an environment, asking what it is, naming its tasks.
 
-Whatever it raises becomes an `EnvironmentFault` of one line that names the environment and the place; what does
-not answer in time is given up. The one rule: no call into a user's world runs where nothing waits for it.
+Whatever that code raises becomes an `EnvironmentFault` of one line that names the environment and the place; a call
+that does not return in time is given up.
 """
 
 import threading
@@ -27,7 +27,7 @@ def spec_of(make: Callable[..., object]) -> str:
 
 
 @contextmanager
-def blamed(spec: str) -> Generator[None]:
+def blame(spec: str) -> Generator[None]:
     """Turn what is raised within into an `EnvironmentFault` that names `spec`; our other errors stay as they are."""
     told = f"environment {spec}: "
     try:
@@ -66,7 +66,7 @@ class _Answer(Generic[T]):
     done: threading.Event = field(default_factory=threading.Event)
 
 
-def answered(spec: str, call: Callable[[], T], *, seconds: float | None = None) -> T:
+def call_within(spec: str, call: Callable[[], T], *, seconds: float | None = None) -> T:
     """Return the result of `call`, which asks the environment `spec` something, within `seconds`.
 
     Raises:
@@ -77,7 +77,7 @@ def answered(spec: str, call: Callable[[], T], *, seconds: float | None = None) 
 
     def work() -> None:
         try:
-            with blamed(spec):
+            with blame(spec):
                 answer.value = call()
         except QuintainError as error:
             answer.error = error
@@ -93,7 +93,7 @@ def answered(spec: str, call: Callable[[], T], *, seconds: float | None = None) 
     return cast(T, answer.value)
 
 
-def asked(make: Factory, question: Callable[[Environment], T]) -> T:
+def ask(make: Factory, question: Callable[[Environment], T]) -> T:
     """Return the answer of a new environment to `question`; the environment is closed.
 
     Raises:
@@ -104,10 +104,10 @@ def asked(make: Factory, question: Callable[[Environment], T]) -> T:
         with closing(make()) as environment:
             return question(environment)
 
-    return answered(spec_of(make), call)
+    return call_within(spec_of(make), call)
 
 
-def checked_instructions(environment: Environment) -> str:
+def check_instructions(environment: Environment) -> str:
     """Return the instructions of `environment`.
 
     Raises:
@@ -121,7 +121,7 @@ def checked_instructions(environment: Environment) -> str:
     )
 
 
-def checked_tools(environment: Environment) -> tuple[ToolSpec, ...]:
+def check_tools(environment: Environment) -> tuple[ToolSpec, ...]:
     """Return the tools of `environment`.
 
     Raises:
@@ -162,7 +162,7 @@ def trainable_tools(environment: Environment) -> tuple[ToolSpec, ...]:
         UsageError: it is for evaluation only.
     """
     refuse_training(environment)
-    return checked_tools(environment)
+    return check_tools(environment)
 
 
 class GuardedTasks:
@@ -171,7 +171,7 @@ class GuardedTasks:
     def __init__(self, make: Factory) -> None:
         """Keep one environment for its tasks."""
         self.spec = spec_of(make)
-        self.environment = answered(self.spec, make)
+        self.environment = call_within(self.spec, make)
 
     def task(self, split: Split, index: int) -> Task:
         """Return task number `index` of `split`.
@@ -179,7 +179,7 @@ class GuardedTasks:
         Raises:
             EnvironmentFault: the environment raised, hung or gave something else than a task.
         """
-        task = cast(object, answered(self.spec, lambda: self.environment.task(split, index)))
+        task = cast(object, call_within(self.spec, lambda: self.environment.task(split, index)))
         if not isinstance(task, Task):
             raise EnvironmentFault(
                 f"environment {self.spec}: got {type(task).__name__} from task(); return a quintain.Task"
@@ -188,5 +188,5 @@ class GuardedTasks:
 
 
 def tasks_of(make: Factory) -> Callable[[], GuardedTasks]:
-    """Return what `curriculum` is given, so that it reads tasks of `make` behind the boundary."""
+    """Return a function that builds the source of tasks for a curriculum: the tasks of `make`, each with a deadline."""
     return lambda: GuardedTasks(make)

@@ -1,6 +1,6 @@
 """Names of environments: what ``keydoor?rooms=3``, ``worlds.py:Guess`` or ``mix:guess,keydoor@2`` builds."""
 
-from quintain.environments.mixture import Mixture, parts_of
+from quintain.environments.mixture import MixedEnvironment, parts_of
 from quintain.environments.protocol import Environment
 from quintain.environments.specs import (
     ADAPTERS,
@@ -37,4 +37,4 @@ def find(spec: str | type[Environment]) -> EnvironmentSpec:
     parts = spec.removeprefix(MIXTURE)
     for part in parts_of(parts):
         find_single(part.spec)
-    return EnvironmentSpec(spec=spec, kind=Mixture, subject=(parts,))
+    return EnvironmentSpec(spec=spec, kind=MixedEnvironment, subject=(parts,))

@@ -1,7 +1,7 @@
 """The conformance suite: does an environment keep its contract, and what is it worth as a task?
 
-Every probe is a small function; what an environment raises, and how long it hangs, is a finding and never an
-error of the checker. The one rule: a probe that did not run says so; it has not passed.
+Every probe is a small function; what an environment raises, and how long it hangs, is a finding and never an error of
+the checker. A probe that did not run says so; it has not passed.
 """
 
 import contextlib
@@ -14,9 +14,8 @@ from types import TracebackType
 from typing import Any, Literal
 
 from quintain.environments.catalog import find
-from quintain.environments.probes import PROBES
+from quintain.environments.probes import PROBES, ContractError, NotApplicableError, Subject
 from quintain.environments.protocol import Environment
-from quintain.environments.subject import Skipped, Subject, Violation
 from quintain.errors import QuintainError
 
 State = Literal["pass", "fail", "skip"]
@@ -98,7 +97,7 @@ def check(spec: str | type[Environment], *, episodes: int = 20, deadline: float 
         if stopped:
             findings.append(Finding(name=name, state="skip", detail=f"not run: {stopped}"))
             continue
-        finding, is_hanging = _probed(name, probe, subject, deadline)
+        finding, is_hanging = _run_probe(name, probe, subject, deadline)
         findings.append(finding)
         if is_hanging:
             stopped = f"the environment hung in {name}"
@@ -124,7 +123,7 @@ class _Outcome:
         return True
 
 
-def _probed(
+def _run_probe(
     name: str, probe: Callable[[Subject], str], subject: Subject, deadline: float
 ) -> tuple[Finding, bool]:
     """Run `probe` in a thread of its own; return what it found and whether it is still at it."""
@@ -139,12 +138,12 @@ def _probed(
     thread.start()
     thread.join(deadline)
     if thread.is_alive():
-        detail = f"took longer than {deadline:g} s{_whereabouts(thread)}"
+        detail = f"took longer than {deadline:g} s{_locate(thread)}"
         return Finding(name=name, state="fail", detail=detail), True
-    return _told(name, outcome), False
+    return _finding_of(name, outcome), False
 
 
-def _whereabouts(thread: threading.Thread) -> str:
+def _locate(thread: threading.Thread) -> str:
     """Return which of the environment's methods `thread` is in, and where."""
     frame = sys._current_frames().get(thread.ident or 0)  # pyright: ignore[reportPrivateUsage]
     if frame is None:
@@ -154,13 +153,13 @@ def _whereabouts(thread: threading.Thread) -> str:
     return f", in {called[-1] if called else stack[-1].name} at {stack[-1].filename}:{stack[-1].lineno}"
 
 
-def _told(name: str, outcome: _Outcome) -> Finding:
+def _finding_of(name: str, outcome: _Outcome) -> Finding:
     """Return the finding that `outcome` amounts to."""
     error = outcome.error
     if error is None:
         return Finding(name=name, state="pass", detail=outcome.detail)
-    if isinstance(error, Skipped):
+    if isinstance(error, NotApplicableError):
         return Finding(name=name, state="skip", detail=str(error))
-    if isinstance(error, (Violation, QuintainError)):
+    if isinstance(error, (ContractError, QuintainError)):
         return Finding(name=name, state="fail", detail=str(error))
     return Finding(name=name, state="fail", detail=f"raised {type(error).__name__}: {error}")

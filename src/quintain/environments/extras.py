@@ -1,7 +1,7 @@
 """Packages and programs that adapters need and quintain does not: found when an environment is built, or named.
 
-The one rule: a package or program that is missing is one line with the command that installs it; a package that
-is there but breaks while it is imported is shown as it is.
+A package or program that is missing is one line with the command that installs it; a package that is there but breaks
+while it is imported is shown as it is.
 """
 
 import importlib

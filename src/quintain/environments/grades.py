@@ -1,8 +1,8 @@
-"""Before training: what a grader gives, task by task, when the same episode is graded several times.
+"""A check of graders before training: what each task pays when the same episode is graded several times.
 
 Each task is played several times as its expert plays it (at random, where there is none) and several times by doing
-nothing. A grader that tells the two apart can teach; rewards that vary for one and the same episode are its noise, and
-a task that always pays the same teaches nothing. The one rule: a call that failed is counted and is no score.
+nothing. A grader that tells the two apart can teach; rewards that vary for one and the same episode are its noise,
+and a task that always pays the same teaches nothing. A call that failed is counted and is no score.
 """
 
 from collections import Counter
@@ -74,7 +74,7 @@ class TaskGrades:
         return "; ".join([*told, *filter(None, [self.verdict])])
 
 
-def graded(make: Factory, *, tasks: int, calls: int) -> list[TaskGrades]:
+def grade_tasks(make: Factory, *, tasks: int, calls: int) -> list[TaskGrades]:
     """Play each of the first `tasks` training tasks `calls` times with each policy, and return what it paid."""
     with closing(make()) as environment:
         several = [environment.task("train", index) for index in range(tasks)]

@@ -1,8 +1,8 @@
 """Several environments as one: ``mix:guess,keydoor@2,calc`` plays each task in the environment that it names.
 
-`Task.environment` is the name under which statistics by task go; environments get tasks in proportion to their
-weights (one unless ``@`` says otherwise), spread evenly. They are built when a task first needs them. The one rule:
-an episode is that of its environment to the letter: instructions, tools, limits and rewards are its own.
+`Task.environment` is the name under which statistics by task are kept. Environments get tasks in proportion to their
+weights (1 unless ``@`` says otherwise), spread evenly, and are built when a task first needs them. Instructions,
+tools, limits and rewards of an episode are those of its environment, unchanged.
 """
 
 from __future__ import annotations
@@ -30,10 +30,7 @@ from quintain.environments.protocol import (
 )
 from quintain.environments.specs import MIXTURE, find_single
 from quintain.errors import EnvironmentFault, UsageError
-from quintain.types import Action, Observation, Split, StepResult, Task, ToolSpec
-
-ALONE = ("agent",)
-"""The seats of an environment that has none."""
+from quintain.types import ALONE, Action, Observation, Split, StepResult, Task, ToolSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +38,13 @@ class Part:
     """An environment of a mixture: ``Part(name="keydoor", spec="keydoor?rooms=3", weight=2.0)``."""
 
     name: str
-    """its spec without knobs, or with them where another part is called the same"""
+    """its spec without options, or with them where another part is called the same"""
     spec: str
     weight: float
 
 
 def parts_of(text: str) -> tuple[Part, ...]:
-    """Return the parts in `text`, such as ``guess,keydoor?rooms=3@2``; knobs may hold no comma.
+    """Return the parts in `text`, such as ``guess,keydoor?rooms=3@2``; options may hold no comma.
 
     Raises:
         UsageError: there is none, one occurs twice, or a weight is no positive number.
@@ -73,12 +70,12 @@ def parts_of(text: str) -> tuple[Part, ...]:
     )
 
 
-class Mixture(Environment):
+class MixedEnvironment(Environment):
     """Several environments; a task belongs to one of them."""
 
     def __new__(cls, worlds: str) -> Self:
         """Return a mixture with an expert, snapshots and state keys where all its environments have them."""
-        return super().__new__(cast("type[Self]", _kind(worlds)) if cls is Mixture else cls)
+        return super().__new__(cast("type[Self]", _kind(worlds)) if cls is MixedEnvironment else cls)
 
     def __init__(self, worlds: str) -> None:
         """Mix `worlds`, such as ``guess,keydoor@2``.
@@ -91,7 +88,7 @@ class Mixture(Environment):
         self._spread = Spread([part.weight for part in self._parts.values()])
         self._built: dict[str, Environment] = {}
         self._now = ""
-        found = _described(worlds)
+        found = _describe(worlds)
         self.max_turns, self.return_range = found.max_turns, found.return_range
         self.evaluation_only = found.evaluation_only
 
@@ -127,11 +124,11 @@ class Mixture(Environment):
 
     def instructions(self) -> str:
         """Return the instructions of the task's environment; before there is a task, those of all."""
-        return "\n".join(dict.fromkeys(part.instructions() for part in self._asked()))
+        return "\n".join(dict.fromkeys(part.instructions() for part in self._ask_all()))
 
     def tools(self) -> tuple[ToolSpec, ...]:
         """Return the tools of the task's environment; before there is a task, those of all, by name."""
-        return tuple({tool.name: tool for part in self._asked() for tool in part.tools()}.values())
+        return tuple({tool.name: tool for part in self._ask_all() for tool in part.tools()}.values())
 
     def legal_actions(self) -> tuple[str, ...]:
         """Return what is legal in the environment of the task; none where it lists nothing."""
@@ -141,12 +138,12 @@ class Mixture(Environment):
     def seats(self) -> tuple[str, ...]:
         """Return the seats of the task's environment."""
         part = self._acting()
-        return part.seats() if isinstance(part, Seats) else ALONE
+        return part.seats() if isinstance(part, Seats) else (ALONE,)
 
     def seat(self) -> str:
         """Return the seat that acts next."""
         part = self._acting()
-        return part.seat() if isinstance(part, Seats) else ALONE[0]
+        return part.seat() if isinstance(part, Seats) else ALONE
 
     def mistaken_action(self, rng: Random) -> Action:
         """Return a typical mistake where the task's environment knows some, else a random valid action."""
@@ -171,12 +168,12 @@ class Mixture(Environment):
             raise EnvironmentFault(f"{self.name}: got a question before a task; call reset first")
         return self._part(self._now)
 
-    def _asked(self) -> Sequence[Environment]:
+    def _ask_all(self) -> Sequence[Environment]:
         """Return the environment of the task, or all."""
         return [self._acting()] if self._now else list(self.parts().values())
 
 
-class _WithExpert(Mixture):
+class _WithExpert(MixedEnvironment):
     """Every environment knows a good next action."""
 
     def expert_action(self) -> Action:
@@ -184,7 +181,7 @@ class _WithExpert(Mixture):
         return cast(Expert, self._acting()).expert_action()
 
 
-class _WithSnapshots(Mixture):
+class _WithSnapshots(MixedEnvironment):
     """Every environment can be brought back to a state."""
 
     def snapshot(self) -> tuple[str, Any]:
@@ -199,7 +196,7 @@ class _WithSnapshots(Mixture):
         self.max_turns = part.max_turns
 
 
-class _WithKeys(Mixture):
+class _WithKeys(MixedEnvironment):
     """Every environment recognises its states."""
 
     def state_key(self) -> str:
@@ -207,7 +204,7 @@ class _WithKeys(Mixture):
         return f"{self._now}:{cast(StateKey, self._acting()).state_key()}"
 
 
-CAPABILITIES: Mapping[type, type[Mixture]] = {
+CAPABILITIES: Mapping[type, type[MixedEnvironment]] = {
     Expert: _WithExpert,
     Snapshot: _WithSnapshots,
     StateKey: _WithKeys,
@@ -226,7 +223,7 @@ class _Description:
 
 
 @cache
-def _described(worlds: str) -> _Description:
+def _describe(worlds: str) -> _Description:
     """Return what `worlds` are together; one that is for evaluation only makes the mixture so."""
     shared, tags = set(CAPABILITIES), set[str]()
     turns, low, high, evaluation_only = 0, 0.0, 0.0, False
@@ -247,10 +244,15 @@ def _described(worlds: str) -> _Description:
 
 
 @cache
-def _kind(worlds: str) -> type[Mixture]:
+def _kind(worlds: str) -> type[MixedEnvironment]:
     """Return the class of the mixture of `worlds`: what all are capable of, it is."""
-    found = _described(worlds)
+    found = _describe(worlds)
     bases = [kind for capability, kind in CAPABILITIES.items() if capability in found.shared]
     return cast(
-        "type[Mixture]", type("Mixture", (*bases, Mixture), {"tags": found.tags, "__doc__": Mixture.__doc__})
+        "type[MixedEnvironment]",
+        type(
+            "MixedEnvironment",
+            (*bases, MixedEnvironment),
+            {"tags": found.tags, "__doc__": MixedEnvironment.__doc__},
+        ),
     )

@@ -1,17 +1,17 @@
-"""An expert that errs: the knob that every world's expert has, and text that says nothing.
+"""An expert that makes mistakes, for demonstrations that are not perfect; and text that says nothing.
 
-``noisy(0.3)`` acts as the expert of any world does, but in 30 % of the turns does something else that the world
-accepts: what `Fallible.mistaken_action` calls a typical mistake, else a random valid action. It fits
-``rollout.demonstrations(tasks, noisy(0.3), seed=0)``; ``noisy_policy(0.3, seed=0)`` is the same for
-`baselines.play`. `chatter` makes observations longer. The one rule: chance comes from the caller's counter, so
-that noise changes neither tasks nor worlds.
+``noisy(0.3)`` acts as the expert of any environment does, but in 30 % of the turns does something else that the
+environment accepts: what `Fallible.mistaken_action` calls a typical mistake, else a random valid action. It fits
+``rollout.demonstrations(tasks, noisy(0.3), seed=0)``; ``noisy_policy(0.3, seed=0)`` is the same for `baselines.play`.
+`chatter` makes observations longer. Chance comes from the caller's counter, so that noise changes neither tasks nor
+environments.
 """
 
 import random
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
-from quintain.environments.baselines import Policy, random_action, telling
+from quintain.environments.baselines import Policy, find_range_text, random_action
 from quintain.environments.protocol import Environment, Expert, environment_name
 from quintain.errors import UsageError
 from quintain.types import Action, Observation, derive_seed
@@ -73,4 +73,4 @@ def _mistake(environment: Environment, rng: random.Random, seen: Sequence[Observ
     """Return a valid action that owes nothing to the expert."""
     if isinstance(environment, Fallible):
         return environment.mistaken_action(rng)
-    return random_action(environment, rng, telling(seen))
+    return random_action(environment, rng, find_range_text(seen))

@@ -1,18 +1,20 @@
-"""What the conformance suite asks of an environment, one function per question.
+"""What the conformance suite asks of an environment and measures of it, one function per question.
 
-A probe returns what it saw, raises `Violation` when the contract is broken, and `Skipped` when the
-environment does not claim the capability. Whatever else comes out of the environment is a failure too.
+A probe returns what it saw, raises `ContractError` when the contract is broken, and `NotApplicableError` when the
+environment does not claim the capability. Whatever else the environment raises is a failure, too.
 """
 
 import json
 import pickle  # noqa: TID251 (nothing foreign is opened: tasks must survive the way to a worker process)
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import cast
 
-from quintain.environments.baselines import Policy, play, random_policy
-from quintain.environments.measures import baselines, closing, speed, variety
+from quintain.environments.baselines import Episode, Policy, expert, noop, play, random_policy
 from quintain.environments.protocol import (
     Environment,
+    Expert,
     Legal,
     Snapshot,
     StateKey,
@@ -20,8 +22,93 @@ from quintain.environments.protocol import (
     begin,
     environment_name,
 )
-from quintain.environments.subject import SHORT, Skipped, Subject, Violation, carry_on, require_same
-from quintain.types import Action, ToolCall
+from quintain.errors import EnvironmentFault, QuintainError
+from quintain.processes.usage import resources
+from quintain.types import Action, Observation, Split, Task, ToolCall, as_text, derive_seed
+
+SHORT = 30
+"""Turns of the episodes that are compared step by step."""
+
+
+class ContractError(QuintainError):
+    """The environment broke its contract."""
+
+
+class NotApplicableError(QuintainError):
+    """The probe does not apply."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """The environment under examination, and what was measured of it."""
+
+    make: Callable[[], Environment]
+    num_episodes: int
+    built: list[Environment] = field(default_factory=list[Environment])
+    """Instances that are still open."""
+    measured: dict[str, float] = field(default_factory=dict[str, float])
+    known_tasks: dict[Split, list[Task]] = field(default_factory=dict[Split, list[Task]])
+
+    def build(self) -> Environment:
+        """Return a fresh instance, which lives until the end of the probe."""
+        self.built.append(self.make())
+        return self.built[-1]
+
+    def close(self) -> None:
+        """Close the instances that the probe built."""
+        while self.built:
+            self.built.pop().close()
+
+    def tasks(self, count: int, split: Split = "train") -> list[Task]:
+        """Return the first tasks of a split, as one instance names them."""
+        known = self.known_tasks.get(split, [])
+        if len(known) < count:
+            environment = self.build()
+            known = [environment.task(split, index) for index in range(count)]
+            self.known_tasks[split] = known
+        return known[:count]
+
+
+def play_on(environment: Environment, seed: int, max_turns: int = SHORT) -> Episode:
+    """Play on from the current state, with random actions that depend on the seed alone."""
+    policy = random_policy(seed)
+    observations: list[Observation] = []
+    rewards: list[float] = []
+    ends: list[tuple[bool, bool, bool | None, bool]] = []
+    while len(rewards) < max_turns:
+        result = advance(environment, policy(environment, "1 32"))
+        observations.append(result.observation)
+        rewards.append(result.reward)
+        ends.append((result.is_terminated, result.is_truncated, result.is_success, result.is_valid))
+        if result.is_terminated or result.is_truncated:
+            break
+    return Episode(
+        observations=tuple(observations),
+        rewards=tuple(rewards),
+        ends=tuple(ends),
+        is_success=False,
+        seconds=0.0,
+    )
+
+
+def require_same(one: Episode, other: Episode, complaint: str) -> None:
+    """Raise a `ContractError` that shows the first difference of two episodes."""
+    for step, pair in enumerate(zip(one.observations, other.observations, strict=False)):
+        if pair[0] != pair[1]:
+            raise ContractError(
+                f"{complaint}: observation {step} is {shorten(pair[0])} and {shorten(pair[1])}"
+            )
+    if one.rewards != other.rewards:
+        raise ContractError(f"{complaint}: rewards are {shorten(one.rewards)} and {shorten(other.rewards)}")
+    if one.ends != other.ends:
+        raise ContractError(f"{complaint}: they end differently")
+
+
+def shorten(value: object) -> str:
+    """Return `value` in at most 60 characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
 
 NUM_TASKS = 500
 NONSENSE = (
@@ -38,9 +125,9 @@ def builds(subject: Subject) -> str:
     environment = subject.build()
     max_turns = cast(object, environment.max_turns)
     if not environment.instructions().strip():
-        raise Violation("it has no instructions; write a class docstring")
+        raise ContractError("it has no instructions; write a class docstring")
     if isinstance(max_turns, bool) or not isinstance(max_turns, int) or max_turns < 1:
-        raise Violation(f"max_turns must be a positive integer: got {max_turns!r}")
+        raise ContractError(f"max_turns must be a positive integer: got {max_turns!r}")
     return f"{environment_name(environment)}, at most {max_turns} turns"
 
 
@@ -49,14 +136,14 @@ def tasks(subject: Subject) -> str:
     train, held_out = subject.tasks(NUM_TASKS), subject.tasks(NUM_TASKS, "eval")
     environment = subject.build()
     if train != [environment.task("train", index) for index in range(NUM_TASKS)]:
-        raise Violation("two instances name different tasks; make task(split, index) a pure function")
+        raise ContractError("two instances name different tasks; make task(split, index) a pure function")
     both = {task.seed for task in train} & {task.seed for task in held_out}
     if both:
-        raise Violation(f"{len(both)} seeds are in train and in eval; keep the lowest bit for the split")
+        raise ContractError(f"{len(both)} seeds are in train and in eval; keep the lowest bit for the split")
     if len({task.id for task in [*train, *held_out]}) < 2 * NUM_TASKS:
-        raise Violation("two tasks have the same id")
+        raise ContractError("two tasks have the same id")
     if pickle.loads(pickle.dumps(train)) != train:
-        raise Violation("tasks do not survive pickling")
+        raise ContractError("tasks do not survive pickling")
     return f"{NUM_TASKS} of each split: seeds disjoint, picklable"
 
 
@@ -64,14 +151,14 @@ def tools(subject: Subject) -> str:
     """Its tools have valid schemas."""
     specs = subject.build().tools()
     if not specs:
-        raise Skipped("it has no tools")
+        raise NotApplicableError("it has no tools")
     for spec in specs:
         if json.loads(json.dumps(spec.parameters)).get("type") != "object":
-            raise Violation(f"parameters of tool {spec.name} are no JSON schema of an object")
+            raise ContractError(f"parameters of tool {spec.name} are no JSON schema of an object")
         if not spec.description:
-            raise Violation(f"tool {spec.name} has no description; write a docstring")
+            raise ContractError(f"tool {spec.name} has no description; write a docstring")
     if len({spec.name for spec in specs}) < len(specs):
-        raise Violation("two tools have the same name")
+        raise ContractError("two tools have the same name")
     return ", ".join(spec.name for spec in specs)
 
 
@@ -83,10 +170,10 @@ def random_play(subject: Subject) -> str:
     for task in subject.tasks(subject.num_episodes):
         episode = play(environment, task, random_policy(task.seed))
         if not episode.rewards:
-            raise Violation("an episode has no turn")
+            raise ContractError("an episode has no turn")
         totals.append(episode.total)
     if min(totals) < low - 1e-6 or max(totals) > high + 1e-6:
-        raise Violation(
+        raise ContractError(
             f"returns from {min(totals):g} to {max(totals):g}, outside return_range {low:g} to {high:g}"
         )
     return f"returns {min(totals):g} to {max(totals):g} within {low:g} to {high:g}"
@@ -133,20 +220,20 @@ def snapshots(subject: Subject) -> str:
     """A restored state continues as the original did, in the same instance and in another one."""
     environment, other = subject.build(), subject.build()
     if not isinstance(environment, Snapshot) or not isinstance(other, Snapshot):
-        raise Skipped("it has no snapshot and restore")
+        raise NotApplicableError("it has no snapshot and restore")
     count = 0
     for index, task in enumerate(subject.tasks(6)):
         begin(environment, task)
         for _ in range(2):
             state = environment.snapshot()
-            original = carry_on(environment, index)
+            original = play_on(environment, index)
             begin(other, subject.tasks(7)[6])
             for name, copy in (("the same instance", environment), ("another instance", other)):
                 copy.restore(state)
-                require_same(carry_on(copy, index), original, f"restored in {name} it goes on differently")
+                require_same(play_on(copy, index), original, f"restored in {name} it goes on differently")
             environment.restore(state)
             count += 1
-            if any(carry_on(environment, 5, 2).ends[-1][:2]):
+            if any(play_on(environment, 5, 2).ends[-1][:2]):
                 break
     return f"{count} states continue alike"
 
@@ -155,7 +242,7 @@ def legal(subject: Subject) -> str:
     """The actions it lists are accepted."""
     environment = subject.build()
     if not isinstance(environment, Legal):
-        raise Skipped("it does not list legal actions")
+        raise NotApplicableError("it does not list legal actions")
     num_listed = 0
     for task in subject.tasks(3):
         begin(environment, task)
@@ -164,11 +251,11 @@ def legal(subject: Subject) -> str:
             continue
         texts: list[object] = [text for text in listed if text]
         if not texts or len(set(texts)) < len(listed) or not all(isinstance(text, str) for text in texts):
-            raise Violation(f"legal_actions must be different texts, at least one: got {listed!r}")
+            raise ContractError(f"legal_actions must be different texts, at least one: got {listed!r}")
         for text in listed:
             begin(environment, task)
             if not advance(environment, Action(text=text)).is_valid:
-                raise Violation(f"the legal action {text!r} was refused")
+                raise ContractError(f"the legal action {text!r} was refused")
         num_listed += len(listed)
     return f"{num_listed} in 3 first states, all accepted"
 
@@ -177,7 +264,7 @@ def state_keys(subject: Subject) -> str:
     """Keys of states agree between instances, and looking changes nothing."""
     first, second = subject.build(), subject.build()
     if not isinstance(first, StateKey) or not isinstance(second, StateKey):
-        raise Skipped("it has no state_key")
+        raise NotApplicableError("it has no state_key")
     seen: set[str] = set()
     for task in subject.tasks(3):
         keys: list[list[str]] = []
@@ -186,9 +273,125 @@ def state_keys(subject: Subject) -> str:
             play(environment, task, _recording(random_policy(3), found), SHORT)
             keys.append(found)
         if keys[0] != keys[1]:
-            raise Violation("the same actions lead to different keys in two instances")
+            raise ContractError("the same actions lead to different keys in two instances")
         seen.update(keys[0])
     return f"{len(seen)} different keys"
+
+
+def _recording(policy: Policy, keys: list[str]) -> Policy:
+    """Return `policy`, noting the key of each state in `keys`."""
+
+    def act(environment: Environment, observation: str) -> Action:
+        assert isinstance(environment, StateKey)
+        key = cast(object, environment.state_key())
+        if not isinstance(key, str) or key != environment.state_key():
+            raise ContractError(f"state_key must return the same text twice: got {key!r}")
+        keys.append(key)
+        return policy(environment, observation)
+
+    return act
+
+
+LONGEST_LOOK = 20.0
+"""Seconds that are spent on first observations of a split."""
+
+
+def baselines(subject: Subject) -> str:
+    """The expert beats random play, which succeeds no less than doing nothing."""
+    environment = subject.build()
+    scores: dict[str, tuple[float, float]] = {}
+    given: dict[str, Callable[[int], Policy]] = {"noop": lambda _: noop, "random": random_policy}
+    if isinstance(environment, Expert):
+        given["expert"] = lambda _: expert
+    gave_up = 0
+    for name, policy_of in given.items():
+        played: list[Episode] = []
+        for task in subject.tasks(subject.num_episodes):
+            try:
+                played.append(play(environment, task, policy_of(derive_seed(name, task.seed))))
+            except EnvironmentFault:
+                if name != "expert" or gave_up >= subject.num_episodes // 2:
+                    raise
+                gave_up += 1
+        scores[name] = _measure(subject, name, played)
+    told = ", ".join(f"{name} {100 * won:.0f}% ({total:.3g})" for name, (total, won) in scores.items())
+    told = f"success (return) of n={subject.num_episodes}: {told}"
+    if gave_up:
+        told += f"; the expert gave up {gave_up} times"
+    if scores["noop"][1] > scores["random"][1]:
+        raise ContractError(f"doing nothing succeeds more often than random play; {told}")
+    if "expert" in scores and scores["expert"][0] <= scores["random"][0]:
+        raise ContractError(f"the expert is no better than random play; {told}")
+    return told
+
+
+def speed(subject: Subject) -> str:
+    """How many steps it takes per second; episodes start included."""
+    environment = subject.build()
+    turns, seconds, starts = 0, 0.0, 0.0
+    for task in subject.tasks(subject.num_episodes):
+        episode = play(environment, task, random_policy(task.seed), SHORT)
+        turns, seconds = turns + len(episode.rewards), seconds + episode.seconds
+        starts += play(environment, task, noop, 1).seconds
+    subject.measured["steps_per_second"] = turns / max(seconds, 1e-9)
+    subject.measured["reset_seconds"] = starts / subject.num_episodes
+    return f"{turns / max(seconds, 1e-9):,.0f} steps/s, {1e3 * starts / subject.num_episodes:.2g} ms to start"
+
+
+def variety(subject: Subject) -> str:
+    """How many tasks their first observation tells apart, and how many of those are in both splits."""
+    environment = subject.build()
+    seen: dict[str, set[str]] = {}
+    num_tasks = max(subject.num_episodes, 50)
+    splits: tuple[Split, Split] = ("train", "eval")
+    for split in splits:
+        firsts: list[str] = []
+        started = time.perf_counter()
+        for task in subject.tasks(num_tasks, split):
+            firsts.append(as_text(begin(environment, task)))
+            if time.perf_counter() - started > LONGEST_LOOK:
+                # A world that takes long to start is looked at less often.
+                num_tasks = len(firsts)
+                break
+        seen[split] = set(firsts)
+    shared = len(seen["train"] & seen["eval"]) / max(len(seen["eval"]), 1)
+    subject.measured["distinct_first_observations"] = len(seen["train"])
+    subject.measured["first_observation_overlap"] = shared
+    return (
+        f"{len(seen['train'])} different in {num_tasks} tasks; {100 * shared:.0f}% of eval's are in train too"
+    )
+
+
+def closing(subject: Subject) -> str:
+    """It can be closed twice, and leaves no thread, process or open file behind."""
+    tasks_played = subject.tasks(1)
+
+    def round_trip() -> None:
+        environment = subject.make()
+        play(environment, tasks_played[0], random_policy(1), 5)
+        environment.close()
+        environment.close()
+
+    # What a package opens once for all instances is not a leak, so the first round is not counted.
+    round_trip()
+    before = resources()
+    for _ in range(3):
+        round_trip()
+    grown = {name: count - before[name] for name, count in resources().items() if count > before[name]}
+    if grown:
+        told = ", ".join(f"{count} {name}" for name, count in grown.items())
+        raise ContractError(f"3 instances left {told} behind after close()")
+    return f"closed twice; no more {', '.join(before)}"
+
+
+def _measure(subject: Subject, name: str, played: list[Episode]) -> tuple[float, float]:
+    """Note mean return and success of `played`, and return them."""
+    total = sum(episode.total for episode in played) / len(played)
+    success = sum(episode.is_success for episode in played) / len(played)
+    subject.measured[f"{name}/return"] = total
+    subject.measured[f"{name}/success"] = success
+    subject.measured[f"{name}/num_episodes"] = len(played)
+    return total, success
 
 
 PROBES: Mapping[str, Callable[[Subject], str]] = {
@@ -207,17 +410,3 @@ PROBES: Mapping[str, Callable[[Subject], str]] = {
     "variety": variety,
     "closing": closing,
 }
-
-
-def _recording(policy: Policy, keys: list[str]) -> Policy:
-    """Return `policy`, noting the key of each state in `keys`."""
-
-    def act(environment: Environment, observation: str) -> Action:
-        assert isinstance(environment, StateKey)
-        key = cast(object, environment.state_key())
-        if not isinstance(key, str) or key != environment.state_key():
-            raise Violation(f"state_key must return the same text twice: got {key!r}")
-        keys.append(key)
-        return policy(environment, observation)
-
-    return act

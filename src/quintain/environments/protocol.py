@@ -35,7 +35,7 @@ SEED_BITS = 52
 class Environment:
     """A task an agent acts in: override `reset`, and either write tools as methods or override `step`.
 
-    The class docstring is the instruction the agent is given. Knobs are keyword arguments of `__init__`.
+    The class docstring is the instruction the agent is given. Options are keyword arguments of `__init__`.
     """
 
     name: str = ""

@@ -1,7 +1,7 @@
 """A few random steps of an environment before anything is written for it.
 
-What a user's world breaks at once is told at once: as an `EnvironmentFault` with the way to look closer. The one
-rule: every call has a deadline.
+An environment that breaks at once is reported at once, as an `EnvironmentFault` that says how to look closer. Every
+call has a deadline.
 """
 
 import random
@@ -9,10 +9,10 @@ from contextlib import closing
 
 from quintain.environments.baselines import random_action
 from quintain.environments.boundary import (
-    answered,
-    blamed,
-    checked_instructions,
-    checked_tools,
+    blame,
+    call_within,
+    check_instructions,
+    check_tools,
     refuse_training,
 )
 from quintain.environments.catalog import EnvironmentSpec, find
@@ -23,7 +23,7 @@ DEADLINE = 60.0
 NUM_STEPS = 5
 
 
-def ready(spec: str | type[Environment], *, for_training: bool = False) -> EnvironmentSpec:
+def find_ready(spec: str | type[Environment], *, for_training: bool = False) -> EnvironmentSpec:
     """Return how to build the environment `spec`, after a rehearsal.
 
     Raises:
@@ -31,14 +31,14 @@ def ready(spec: str | type[Environment], *, for_training: bool = False) -> Envir
         MissingExtra: its package is not installed.
         EnvironmentFault: it cannot be imported or built, raises, hangs, or returns what it must not.
     """
-    recipe = named(spec)
-    answered(recipe.spec, lambda: rehearse(recipe, for_training=for_training), seconds=DEADLINE)
+    recipe = find_or_blame(spec)
+    call_within(recipe.spec, lambda: rehearse(recipe, for_training=for_training), seconds=DEADLINE)
     return recipe
 
 
-def named(spec: str | type[Environment]) -> EnvironmentSpec:
+def find_or_blame(spec: str | type[Environment]) -> EnvironmentSpec:
     """Return how to build the environment `spec`; what its file raises is its own fault."""
-    with blamed(str(spec)):
+    with blame(str(spec)):
         return find(spec)
 
 
@@ -48,8 +48,8 @@ def rehearse(recipe: EnvironmentSpec, *, for_training: bool = False) -> int:
     with closing(recipe()) as environment:
         if for_training:
             refuse_training(environment)
-        checked_instructions(environment)
-        checked_tools(environment)
+        check_instructions(environment)
+        check_tools(environment)
         begin(environment, environment.task("train", 0))
         for step in range(NUM_STEPS):
             result = advance(environment, random_action(environment, rng))

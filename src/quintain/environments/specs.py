@@ -47,7 +47,7 @@ CATALOG: dict[str, str] = {
     "openenv": "quintain.adapters.openenv.environment:OpenEnv",
     "nle": "quintain.adapters.nle.environment:NetHack",
     "pettingzoo": "quintain.adapters.pettingzoo.environment:PettingZoo",
-    "plan": "quintain.worlds.plan.game:Plan",
+    "plan": "quintain.worlds.plan.game:Planning",
     "reasoning-gym": "quintain.adapters.reasoning_gym.environment:ReasoningGym",
     "repo": "quintain.worlds.repo.game:Repo",
     "room": "quintain.worlds.room.game:BoxRoom",
@@ -112,29 +112,29 @@ def _importing_now() -> Generator[None]:
 class EnvironmentSpec:
     """How to build an environment: calling it gives a fresh one.
 
-    Example: ``find("keydoor?rooms=3")`` is ``EnvironmentSpec(spec=..., kind=KeyDoor, knobs={"rooms": 3})``.
+    Example: ``find("keydoor?rooms=3")`` is ``EnvironmentSpec(spec=..., kind=KeyDoor, options={"rooms": 3})``.
     """
 
     spec: str
     kind: type[Environment]
     subject: tuple[str, ...] = ()
     """What an adapter adapts."""
-    knobs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __call__(self) -> Environment:
         """Build the environment."""
-        return cast(Any, self.kind)(*self.subject, **self.knobs)
+        return cast(Any, self.kind)(*self.subject, **self.options)
 
 
 def find_single(spec: str | type[Environment]) -> EnvironmentSpec:
     """Return how to build the one environment that `spec` names; `catalog.find` knows mixtures, too.
 
     Raises:
-        UsageError: the name, class, file or knob does not exist, or a knob's value has the wrong type.
+        UsageError: the name, class, file or option does not exist, or an option's value has the wrong type.
         MissingExtra: the environment's package is not installed (when it is built).
     """
     if not isinstance(spec, str):
-        return EnvironmentSpec(spec=spec.__name__, kind=_checked_class(spec, spec.__name__))
+        return EnvironmentSpec(spec=spec.__name__, kind=_check_class(spec, spec.__name__))
     place, _, query = spec.partition("?")
     name, slash, subject = place.partition("/")
     if name in CATALOG and (":" not in name):
@@ -142,22 +142,23 @@ def find_single(spec: str | type[Environment]) -> EnvironmentSpec:
         if (name in ADAPTERS) != bool(subject) or (slash and not subject):
             raise UsageError(_misplaced_subject(spec, name))
         return EnvironmentSpec(
-            spec=spec, kind=kind, subject=(subject,) if subject else (), knobs=_knobs(kind, spec, query)
+            spec=spec,
+            kind=kind,
+            subject=(subject,) if subject else (),
+            options=_read_options(kind, spec, query),
         )
     if ":" not in place:
         names = sorted({*CATALOG, *ADAPTERS.values()} - set(ADAPTERS))
         raise UsageError(f"environment: got {spec!r}; {suggestion(place, names)}, or give file.py:Class")
     kind = _load(place, spec)
-    return EnvironmentSpec(spec=spec, kind=kind, knobs=_knobs(kind, spec, query))
+    return EnvironmentSpec(spec=spec, kind=kind, options=_read_options(kind, spec, query))
 
 
 def _misplaced_subject(spec: str, name: str) -> str:
     """Return what is wrong with the part of `spec` after the slash."""
     if name in ADAPTERS:
         return f"environment: got {spec!r}, which says nothing to adapt; write it as {ADAPTERS[name]}"
-    return (
-        f"environment: got {spec!r}; {name} takes nothing after a slash, give its knobs after a question mark"
-    )
+    return f"environment: got {spec!r}; {name} takes nothing after a slash, give its options after a question mark"
 
 
 def _load(place: str, spec: str) -> type[Environment]:
@@ -172,7 +173,7 @@ def _load(place: str, spec: str) -> type[Environment]:
             key for key, value in members.items() if _is_environment(value) and value is not Environment
         ]
         raise UsageError(f"environment: got {spec!r}, but {where} has no {name}; {suggestion(name, classes)}")
-    return _checked_class(members[name], spec)
+    return _check_class(members[name], spec)
 
 
 def file_member(path: Path, name: str, spec: str) -> Any:
@@ -238,7 +239,7 @@ def _is_environment(value: object) -> bool:
     return isinstance(value, type) and issubclass(value, Environment)
 
 
-def _checked_class(value: object, spec: str) -> type[Environment]:
+def _check_class(value: object, spec: str) -> type[Environment]:
     """Return `value` if it is an environment class."""
     if not _is_environment(value):
         raise UsageError(
@@ -247,7 +248,7 @@ def _checked_class(value: object, spec: str) -> type[Environment]:
     return cast("type[Environment]", value)
 
 
-def _knobs(kind: type[Environment], spec: str, query: str) -> dict[str, Any]:
+def _read_options(kind: type[Environment], spec: str, query: str) -> dict[str, Any]:
     """Return the keyword arguments in `query`, checked against the constructor of `kind`."""
     if not query:
         return {}
@@ -259,20 +260,22 @@ def _knobs(kind: type[Environment], spec: str, query: str) -> dict[str, Any]:
     ]
     takes_any = any(found.kind is found.VAR_KEYWORD for found in parameters.values())
     hints = typing.get_type_hints(kind.__init__)
-    knobs: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True)
     except ValueError as error:
-        raise UsageError(f"knobs of {spec!r}: got {query!r}; write them as name=value&name=value") from error
+        raise UsageError(
+            f"options of {spec!r}: got {query!r}; write them as name=value&name=value"
+        ) from error
     for name, text in pairs:
         if name not in known and not takes_any:
-            raise UsageError(f"knob of {spec!r}: got {name!r}; {suggestion(name, known)}")
-        knobs[name] = _value(spec, name, text, hints.get(name) if name in known else None)
-    return knobs
+            raise UsageError(f"option of {spec!r}: got {name!r}; {suggestion(name, known)}")
+        options[name] = _value(spec, name, text, hints.get(name) if name in known else None)
+    return options
 
 
 def _is_subject(parameter: inspect.Parameter) -> bool:
-    """Whether `parameter` is filled by something else than a knob."""
+    """Whether `parameter` is filled by something else than an option."""
     return parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY)
 
 
@@ -286,7 +289,7 @@ def _value(spec: str, name: str, text: str, hint: Any) -> Any:
         return value
     if _fits(text, hint):
         return text
-    raise UsageError(f"knob {name} of {spec!r}: got {text!r}; give {_words(hint)}")
+    raise UsageError(f"option {name} of {spec!r}: got {text!r}; give {_words(hint)}")
 
 
 def _fits(value: object, hint: Any) -> bool:

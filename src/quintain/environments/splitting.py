@@ -1,7 +1,7 @@
 """Train and eval tasks that differ in what they show, not in their seeds alone.
 
-A world draws its content again until a hash of it falls on the side of the task's split: half of all contents
-belong to train and half to eval, whatever the seeds. The one rule: equal content is never in both.
+A world draws its content again until a hash of it falls on the side of the task's split: half of all contents belong
+to train and half to eval, whatever the seeds. Equal content is never in both.
 """
 
 from collections.abc import Callable

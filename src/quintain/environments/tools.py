@@ -113,7 +113,7 @@ def call_tool(environment: object, call: ToolCall) -> ToolReply:
     found = tools.get(call.name)
     if found is None:
         near = suggestion(call.name, tools) if tools else "there are no tools"
-        text = f"Error: no tool is called {_quoted(call.name)}; {near}"
+        text = f"Error: no tool is called {_quote(call.name)}; {near}"
         return ToolReply(text=text, is_error=True, kind="unknown_tool")
     try:
         arguments = found.read(json.dumps(dict(call.arguments)))
@@ -156,15 +156,15 @@ def tools_of(owner: type) -> Mapping[str, Tool]:
                 methods[name] = member
             elif name in methods:
                 del methods[name]
-    return {name: _compiled(f"{owner.__name__}.{name}", name, method) for name, method in methods.items()}
+    return {name: _compile(f"{owner.__name__}.{name}", name, method) for name, method in methods.items()}
 
 
-def _compiled(who: str, name: str, method: Callable[..., object]) -> Tool:
+def _compile(who: str, name: str, method: Callable[..., object]) -> Tool:
     """Return `method` as a `Tool`."""
     from pydantic import TypeAdapter
     from pydantic.errors import PydanticUserError
 
-    description, notes = _documented(method)
+    description, notes = _read_docstring(method)
     fields = _fields(who, method, notes)
     try:
         adapter = TypeAdapter(_arguments_type(name, fields))
@@ -177,7 +177,7 @@ def _compiled(who: str, name: str, method: Callable[..., object]) -> Tool:
     for field, parameter in inspect.signature(method).parameters.items():
         if field in fields and _is_plain(parameter.default):
             schema["properties"][field].setdefault("default", parameter.default)
-    spec = ToolSpec(name=name, description=description, parameters=_without_titles(schema))
+    spec = ToolSpec(name=name, description=description, parameters=_drop_titles(schema))
     return Tool(spec, adapter.validator.validate_json)
 
 
@@ -217,7 +217,7 @@ def _fields(who: str, method: Callable[..., object], notes: Mapping[str, str]) -
     return fields
 
 
-def _documented(method: Callable[..., object]) -> tuple[str, dict[str, str]]:
+def _read_docstring(method: Callable[..., object]) -> tuple[str, dict[str, str]]:
     """Return the first paragraph of the docstring of `method`, and its ``Args:`` by name."""
     lines = (inspect.getdoc(method) or "").splitlines()
     first: list[str] = []
@@ -247,13 +247,13 @@ def _is_plain(value: object) -> bool:
     return value is None or isinstance(value, (str, int, float, bool))
 
 
-def _without_titles(schema: Any) -> Any:
+def _drop_titles(schema: Any) -> Any:
     """Return `schema` without the titles that pydantic adds; parameters named `title` stay."""
     if isinstance(schema, dict):
         items = cast("dict[str, Any]", schema).items()
-        return {k: _without_titles(v) for k, v in items if not (k == "title" and isinstance(v, str))}
+        return {k: _drop_titles(v) for k, v in items if not (k == "title" and isinstance(v, str))}
     if isinstance(schema, list):
-        return [_without_titles(item) for item in cast("list[Any]", schema)]
+        return [_drop_titles(item) for item in cast("list[Any]", schema)]
     return schema
 
 
@@ -264,29 +264,29 @@ def _complaint(spec: ToolSpec, error: Exception) -> str:
     if not isinstance(error, ValidationError):
         return f"{spec.name}: the arguments are not a JSON object; write them as one."
     known = cast(Mapping[str, Any], spec.parameters.get("properties", NOTHING))
-    parts = [_described(detail, known) for detail in error.errors(include_url=False)[:3]]
+    parts = [_describe_error(detail, known) for detail in error.errors(include_url=False)[:3]]
     return "; ".join(f"{spec.name}{part}" for part in parts)
 
 
-def _described(detail: "ErrorDetails", known: Mapping[str, Any]) -> str:
+def _describe_error(detail: "ErrorDetails", known: Mapping[str, Any]) -> str:
     """Return one of pydantic's complaints as ``(argument): what is wrong``."""
     place = ".".join(str(part) for part in detail["loc"])
     if not place:
         return ": the arguments are not a JSON object"
     if detail["type"] == "missing":
-        return f"({_clipped(place)}): missing"
+        return f"({_clip(place)}): missing"
     if detail["type"] == "extra_forbidden":
         near = suggestion(place, known) if known else "it takes no arguments"
-        return f"({_clipped(place)}): unknown argument; {near}"
+        return f"({_clip(place)}): unknown argument; {near}"
     wanted = detail["msg"].removeprefix("Input should be ").removeprefix("a valid ")
-    return f"({_clipped(place)}): expected {wanted}, got {_quoted(detail['input'])}"
+    return f"({_clip(place)}): expected {wanted}, got {_quote(detail['input'])}"
 
 
-def _quoted(value: object) -> str:
+def _quote(value: object) -> str:
     """Return `value` as short JSON."""
-    return _clipped(json.dumps(value, default=repr))
+    return _clip(json.dumps(value, default=repr))
 
 
-def _clipped(text: str) -> str:
+def _clip(text: str) -> str:
     """Return `text` cut to a length a prompt can bear."""
     return text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}…"

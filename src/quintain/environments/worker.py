@@ -1,8 +1,8 @@
 """An environment in a process and under an interpreter of its own: for packages that clash, hang or crash.
 
 ``worker/nle?python=/path/to/python`` is the environment ``nle`` there. Every request has a deadline; a process that
-hangs, dies or says what it must not is ended with everything it started, and the next episode gets a new one. The one
-rule: a process is trusted until it fails once, and what failed has an owner: the environment, or the tool it was in.
+hangs, dies or says what it must not is ended with everything it started, and the next episode gets a new one. A
+process is trusted until it fails once, and what failed has an owner: the environment, or the tool it was in.
 """
 
 import shutil
@@ -74,9 +74,9 @@ class Worker(Environment):
         timeout: float = 20.0,
         start_timeout: float = 25.0,
         parallel: int = 8,
-        **knobs: Any,
+        **options: Any,
     ) -> None:
-        """Build the environment `spec` with `knobs` under the interpreter `python` (ours when empty).
+        """Build the environment `spec` with `options` under the interpreter `python` (ours when empty).
 
         A request may take `timeout` seconds, and building the environment `start_timeout`: keep both below the time
         that a rollout gives a step (30). A rollout has at most `parallel` of them at once.
@@ -86,7 +86,7 @@ class Worker(Environment):
             MissingExtra: the environment's package is not installed there.
             WorkerFault: the environment cannot be built.
         """
-        self._spec = f"{spec}?{urlencode(knobs)}" if knobs else spec
+        self._spec = f"{spec}?{urlencode(options)}" if options else spec
         self._python = interpreter(python)
         self.timeout, self.start_timeout, self.parallel = timeout, start_timeout, parallel
         self._running: Running | None = None
@@ -100,26 +100,26 @@ class Worker(Environment):
         self.return_range = cast("tuple[float, float]", tuple(known["return_range"]))
         self.evaluation_only = known["evaluation_only"]
         self._told: Row = known
-        cast(Any, self).__class__ = able(tuple(known["abilities"]))
+        cast(Any, self).__class__ = class_with(tuple(known["abilities"]))
 
     def reset(self, task: Task) -> Observation:
         """Start the episode that `task` names, in a new process where the last one is not to be trusted."""
         if self._running is not None and not self._running.frames.is_quiet():
             self._end()
-        self._told = self._asked("reset", task_row(task))
+        self._told = self._ask("reset", task_row(task))
         return read_observation(self._told["observation"])
 
     def step(self, action: Action) -> StepResult:
         """Carry out `action`."""
-        row = self._asked("step", action_row(action))
+        row = self._ask("step", action_row(action))
         try:
             return read_result(row)
         except BROKEN as error:
-            raise self._lost("protocol", "step", f"answered with {error!r}") from error
+            raise self._end_as_lost("protocol", "step", f"answered with {error!r}") from error
 
     def task(self, split: Split, index: int) -> Task:
         """Return the environment's task number `index` of `split`."""
-        return read_task(self._asked("task", split, index))
+        return read_task(self._ask("task", split, index))
 
     def instructions(self) -> str:
         """Return the environment's instruction."""
@@ -134,7 +134,7 @@ class Worker(Environment):
         if self._running is None:
             return
         try:
-            self._asked("close")
+            self._ask("close")
         finally:
             self._end()
 
@@ -144,7 +144,7 @@ class Worker(Environment):
         if running is not None:
             running.child.kill()
 
-    def _asked(self, do: str, *arguments: object) -> Any:
+    def _ask(self, do: str, *arguments: object) -> Any:
         """Return what the process answers to the request `do`.
 
         Raises:
@@ -178,28 +178,28 @@ class Worker(Environment):
             try:
                 found = frames.read(deadline, child, MOST_OUTPUT)
             except UnreadableFrameError as error:
-                raise self._lost("protocol", do, f"said what is no answer ({error})") from error
+                raise self._end_as_lost("protocol", do, f"said what is no answer ({error})") from error
             if found == "time":
-                raise self._lost("timeout", do, f"took longer than {seconds:g} s")
+                raise self._end_as_lost("timeout", do, f"took longer than {seconds:g} s")
             if found == "output":
-                raise self._lost("output", do, f"printed more than {MOST_OUTPUT >> 20} MiB")
+                raise self._end_as_lost("output", do, f"printed more than {MOST_OUTPUT >> 20} MiB")
             if isinstance(found, str):
-                raise self._lost("crash", do, "")
+                raise self._end_as_lost("crash", do, "")
             if "tool" in found:
                 self._tool = str(found["tool"])
                 if found.get("waits"):
                     frames.write(framed({"heard": self._tool}))
             elif found.get("id") != self._number:
-                raise self._lost("protocol", do, f"said what was not asked: {found!s:.60}")
+                raise self._end_as_lost("protocol", do, f"said what was not asked: {found!s:.60}")
             elif "fault" in found:
                 frames.output(MOST_OUTPUT)
-                raise self._raised(do, found["fault"])
+                raise self._rebuild_error(do, found["fault"])
             else:
                 frames.output(MOST_OUTPUT)
                 return found["value"]
 
-    def _lost(self, kind: str, do: str, what: str) -> WorkerFault:
-        """End the process and return the fault that it lost our trust for."""
+    def _end_as_lost(self, kind: str, do: str, what: str) -> WorkerFault:
+        """End a process that can no longer be trusted, and return the error that says why."""
         assert self._running is not None, "a process was started"
         said = " ".join(self._running.frames.output(MOST_OUTPUT).split())[-LONGEST_TAIL:]
         if not what:
@@ -211,7 +211,7 @@ class Worker(Environment):
         message = f"{who} {what}{last}"
         return WorkerFault.of("tool" if self._tool else "environment", kind, message)
 
-    def _raised(self, do: str, fault: Row) -> QuintainError:
+    def _rebuild_error(self, do: str, fault: Row) -> QuintainError:
         """Return what the environment raised; where it could not be built, the process is ended."""
         if do == "open":
             self._end()
@@ -231,23 +231,23 @@ class Worker(Environment):
 class _Expert(Worker):
     def expert_action(self) -> Action:
         """Return the action of the environment's expert."""
-        return read_action(self._asked("expert"))
+        return read_action(self._ask("expert"))
 
 
 class _Legal(Worker):
     def legal_actions(self) -> tuple[str, ...]:
         """Return the environment's legal actions."""
-        return tuple(self._asked("legal"))
+        return tuple(self._ask("legal"))
 
 
 class _Keyed(Worker):
     def state_key(self) -> str:
         """Return the environment's key of the state."""
-        return self._asked("key")
+        return self._ask("key")
 
 
 @cache
-def able(abilities: tuple[str, ...]) -> type[Worker]:
+def class_with(abilities: tuple[str, ...]) -> type[Worker]:
     """Return the worker whose environment has these `abilities`: "expert", "legal", "key"."""
     parts = {"expert": _Expert, "legal": _Legal, "key": _Keyed}
     bases = tuple(parts[name] for name in abilities)

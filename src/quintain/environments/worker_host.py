@@ -1,8 +1,7 @@
 """The other side of a worker: an environment that answers requests, frame by frame.
 
-What were standard input and output carry the frames; the environment gets an empty input, and its output goes to
-the error stream. The one rule: a request is answered once, by the process that was started for it; what the
-environment raises is an answer, too.
+The frames go over what were standard input and output; the environment gets an empty input, and what it prints goes
+to the error stream. Each request is answered once; what the environment raises is an answer, too.
 """
 
 import io
@@ -82,7 +81,7 @@ class Host:
         """Build the environment and say what it is."""
         world = self._built = find(spec)()
         for name in tools_of(type(world)):
-            setattr(world, name, self._announced(name, getattr(world, name)))
+            setattr(world, name, self._announce(name, getattr(world, name)))
         return {
             "name": environment_name(world),
             "max_turns": world.max_turns,
@@ -90,7 +89,7 @@ class Host:
             "tags": sorted(type(world).tags),
             "evaluation_only": world.evaluation_only,
             "abilities": [name for name, kind in ABILITIES.items() if isinstance(world, kind)],
-            **self._told(),
+            **self._describe(),
         }
 
     def on_task(self, split: str, index: int) -> Row:
@@ -100,7 +99,7 @@ class Host:
     def on_reset(self, task: Row) -> Row:
         """Start an episode; instructions and tools may be different in each."""
         observation = begin(self._world, read_task(task))
-        return {"observation": observation_row(observation), **self._told()}
+        return {"observation": observation_row(observation), **self._describe()}
 
     def on_step(self, action: Row) -> Row:
         """Carry out an action."""
@@ -132,7 +131,7 @@ class Host:
         self._replies.write(told)
         self._replies.flush()
 
-    def _announced(self, name: str, method: Callable[..., object]) -> Callable[..., object]:
+    def _announce(self, name: str, method: Callable[..., object]) -> Callable[..., object]:
         """Return the tool `method`, which says when it begins and ends: so it is known what hangs."""
 
         def run(**arguments: object) -> object:
@@ -159,7 +158,7 @@ class Host:
         while waits and (frame := self._receive()) is not None and "heard" not in frame:
             self._early.append(frame)
 
-    def _told(self) -> Row:
+    def _describe(self) -> Row:
         """Return what an agent is told."""
         return {
             "instructions": self._world.instructions(),
@@ -180,7 +179,7 @@ class Host:
 
 
 def fault_row(problem: BaseException) -> Row:
-    """Return what `problem` stands for in an episode, as a rollout says it of an environment of its own process."""
+    """Return the row of the failure that `problem` is, the same as for an environment in our own process."""
     kind, owner, message = type(problem).__name__, "environment", str(problem)
     if isinstance(problem, OwnedFault):
         kind, owner = problem.kind, problem.owner

@@ -1,9 +1,8 @@
 """Runs against a baseline, task by task: the difference in success, its interval and a p-value.
 
-Only tasks that both sides scored are paired; several episodes of a task count as their mean. With more than
-one comparison the p-values are corrected (Holm). The uncertainty is over tasks: it says which of these models
-is better, not which method is; for that, compare several training seeds of each. The one rule: what could
-not be paired is said, not guessed.
+Only tasks that both sides scored are paired; several episodes of a task count as their mean. With more than one
+comparison the p-values are corrected (Holm). The uncertainty is over tasks: it says which of these models is better,
+not which method is; for that, compare several training seeds of each. What could not be paired is said, not guessed.
 """
 
 from collections.abc import Mapping, Sequence

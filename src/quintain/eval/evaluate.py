@@ -1,6 +1,6 @@
 """What a set of episodes says about an agent: success with an interval, lengths, and what broke.
 
-The one rule: rates and means are over scored episodes; failures are counted beside them, with their owner.
+Rates and means are over scored episodes; failures are counted beside them, with their owner.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from quintain.types import NOTHING, Failure, Score, Trajectory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What episodes say: ``Evaluation(num=10, num_failed=1, success=0.8, low=0.49, high=0.94, …)``."""
+    """Statistics of a set of episodes: ``Evaluation(num=10, num_failed=1, success=0.8, low=0.49, high=0.94, …)``."""
 
     num: int
     """scored episodes; failures are not among them"""
@@ -59,7 +59,7 @@ class Evaluation:
 
 
 def evaluate(trajectories: Sequence[Trajectory]) -> Evaluation:
-    """Return what `trajectories` say.
+    """Return success, lengths and failures of `trajectories`.
 
     Raises:
         DataError: there is no trajectory.
@@ -69,7 +69,7 @@ def evaluate(trajectories: Sequence[Trajectory]) -> Evaluation:
     scored = [t for t in trajectories if isinstance(t.outcome, Score)]
     failures = [t.outcome for t in trajectories if isinstance(t.outcome, Failure)]
     by_owner = dict(sorted(Counter(failure.owner for failure in failures).items()))
-    checked_scored(len(scores), failures, by_owner)
+    check_scored(len(scores), failures, by_owner)
     wins = sum(score.is_success for score in scores)
     low, high = wilson(wins, len(scores))
     return Evaluation(
@@ -88,14 +88,14 @@ def evaluate(trajectories: Sequence[Trajectory]) -> Evaluation:
 
 
 def evaluate_by_environment(trajectories: Sequence[Trajectory]) -> dict[str, Evaluation]:
-    """Return what `trajectories` say of each environment that scored some, by name; {} where there is only one."""
+    """Return the same for each environment that has scored episodes, by name; {} where there is only one."""
     names = sorted({trajectory.task.environment for trajectory in trajectories})
     parts = {name: [t for t in trajectories if t.task.environment == name] for name in names}
     scored = {name: any(isinstance(t.outcome, Score) for t in part) for name, part in parts.items()}
     return {name: evaluate(parts[name]) for name in names if scored[name]} if len(names) > 1 else {}
 
 
-def checked_scored(num_scored: int, failures: Sequence[Failure], by_owner: Mapping[str, int]) -> None:
+def check_scored(num_scored: int, failures: Sequence[Failure], by_owner: Mapping[str, int]) -> None:
     """Raise when no episode was scored."""
     if num_scored:
         return

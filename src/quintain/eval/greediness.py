@@ -1,7 +1,7 @@
 """Does an agent explore, and does it do what it knows? Probes of "LLMs are Greedy Agents" (arXiv 2504.16078).
 
-For choices that are made again and again with rewards seen in between (a bandit, a board). Plain sequences in, numbers
-out. The one rule: a choice is judged by what was known before it, never by what came after.
+For choices that are made again and again with rewards seen in between (a bandit, a board). Plain sequences in,
+numbers out. A choice is judged by what was known before it, never by what came after.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """Rates with intervals, and tests of a difference between paired results. Plain numbers in and out.
 
-Intervals are two-sided at `level` (0.95). Resampling is seeded, so a number in a report can be made again.
-The one rule: a statistic of nothing is an error, except a rate's interval, which is then all of [0, 1].
+Intervals are two-sided at `level` (0.95). Resampling is seeded, so a number in a report can be made again. A
+statistic of nothing is an error, except a rate's interval, which is then all of [0, 1].
 """
 
 from collections.abc import Sequence
@@ -56,17 +56,17 @@ def wilson(num_success: int, num: int, level: float = LEVEL) -> tuple[float, flo
 
 def pass_at_k(num: int, num_success: int, k: int) -> float:
     """Return the chance that at least one of `k` episodes of a task succeeds (unbiased; arXiv 2107.03374)."""
-    checked_k(num, num_success, k)
+    check_k(num, num_success, k)
     return 1.0 - comb(num - num_success, k) / comb(num, k)
 
 
 def pass_hat_k(num: int, num_success: int, k: int) -> float:
     """Return the chance that all of `k` episodes of a task succeed, pass^k (unbiased; arXiv 2406.12045)."""
-    checked_k(num, num_success, k)
+    check_k(num, num_success, k)
     return comb(num_success, k) / comb(num, k)
 
 
-def checked_k(num: int, num_success: int, k: int) -> None:
+def check_k(num: int, num_success: int, k: int) -> None:
     """Raise a `DataError` unless 1 <= k <= num and 0 <= num_success <= num."""
     if not (1 <= k <= num and 0 <= num_success <= num):
         raise DataError(
@@ -79,7 +79,7 @@ def bootstrap_mean(
     values: Sequence[float], *, seed: int = 0, level: float = LEVEL, num_resamples: int = NUM_RESAMPLES
 ) -> tuple[float, float]:
     """Return the percentile bootstrap interval of the mean of `values` [num]."""
-    array = checked_values(values)
+    array = check_values(values)
     generator = np.random.Generator(np.random.PCG64(seed))
     rows = max(1, CHUNK // array.size)
     means = [
@@ -166,10 +166,10 @@ def paired_differences(first: Sequence[float], second: Sequence[float]) -> NDArr
         raise DataError(
             f"pairs need two lists of one length: got {len(first)} and {len(second)}; match them by task"
         )
-    return checked_values(second) - checked_values(first)
+    return check_values(second) - check_values(first)
 
 
-def checked_values(values: Sequence[float]) -> NDArray[np.float64]:
+def check_values(values: Sequence[float]) -> NDArray[np.float64]:
     """Return `values` as an array [num], which must hold something and nothing but finite numbers."""
     array = np.asarray(values, dtype=np.float64)
     if array.size == 0 or not np.isfinite(array).all():

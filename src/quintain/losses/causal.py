@@ -1,41 +1,46 @@
 """B_i = ½ Σ_a |p(a | y) - p(a | y without y_i)|: how much each token decides the action, for weighted entropy (CoSo).
 
-Counterfactual soft RL (arXiv 2505.03792) explores in tokens that change the parsed action and leaves filler alone. p is
-a surrogate of the parser, learned from episodes; the paper trains a small encoder, here it is naive Bayes over tokens
-with smoothing, which is a count: exact, in any order, and a fold over episodes. A token is nullified by leaving it
-out. The one rule: weights are numbers without gradient, and a token that changes nothing has weight 0.
+Counterfactual soft RL (arXiv 2505.03792) explores in tokens that change the parsed action and leaves filler alone. p
+predicts the action from the tokens of a turn and is learned from episodes: the paper trains a small encoder, here it is
+naive Bayes with smoothing, which only counts, so the order of episodes means nothing. A token is nullified by leaving
+it out. Weights are numbers without gradient, and a token that changes nothing has weight 0.
 """
+
+from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from quintain.types import Batch, Group, Turn
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 OTHER = "other"
 """Name of all actions beyond those that are told apart."""
 
 
-class Surrogate:
-    """What actions tokens stand for: ``surrogate.update(groups)``, then ``surrogate.weights(token_ids)``."""
+class ActionModel:
+    """Predicts the action from the tokens of a turn: ``model.update(groups)``, then ``model.weights(token_ids)``."""
 
     def __init__(
         self,
         *,
         window: int = 1,
-        most_actions: int = 32,
+        max_actions: int = 32,
         label: Callable[[Turn], str] | None = None,
         smoothing: float = 0.1,
     ) -> None:
-        """Nullify `window` tokens around each (the official code: 4); tell `most_actions` actions apart.
+        """Nullify `window` tokens around each (the official code: 4); tell `max_actions` actions apart.
 
         `label` names the action of a turn: by default its tool, or else its text.
         """
-        self.window, self.most_actions, self.smoothing = window, most_actions, smoothing
+        self.window, self.max_actions, self.smoothing = window, max_actions, smoothing
         self.label = label or action_name
         self._actions: dict[str, int] = {}
         self._seen: Counter[int] = Counter()
@@ -92,7 +97,7 @@ class Surrogate:
         return self._logs[token]
 
     def _count(self, name: str, ids: Sequence[int]) -> None:
-        if name not in self._actions and len(self._actions) >= self.most_actions - 1:
+        if name not in self._actions and len(self._actions) >= self.max_actions - 1:
             name = OTHER
         action = self._actions.setdefault(name, len(self._actions))
         self._seen[action] += 1
@@ -104,19 +109,18 @@ def action_name(turn: Turn) -> str:
     return turn.action.tool_calls[0].name if turn.action.tool_calls else turn.action.text
 
 
-def causal_weights(surrogate: Surrogate) -> Callable[[Batch], Tensor]:
+def causal_weights(model: ActionModel) -> Callable[[Batch], Tensor]:
     """Return the weights B [N] of the sampled tokens of a batch, 0 elsewhere, for `entropy_bonus`."""
 
     def weights(batch: Batch) -> Tensor:
-        found = torch.zeros(len(batch.token_ids), dtype=batch.loss_weight.dtype)
-        turn_of = torch.stack([batch.sequence_id, batch.turn_id], 1).cpu()
-        sampled = (turn_of[:, 1] >= 0).nonzero().squeeze(1)
-        if not len(sampled):
-            return found.to(batch.loss_weight.device)
-        _, sizes = torch.unique_consecutive(turn_of[sampled], dim=0, return_counts=True)
-        ids = batch.token_ids.cpu()[sampled]
-        parts = [surrogate.weights(part.tolist()) for part in ids.split(sizes.tolist())]
-        found[sampled] = torch.tensor([b for part in parts for b in part], dtype=found.dtype)
-        return found.to(batch.loss_weight.device)
+        ids, turns = batch.token_ids.tolist(), batch.turn_id.tolist()
+        places = list(zip(batch.sequence_id.tolist(), turns, strict=True))
+        found = [0.0] * len(ids)
+        sampled = (at for at, turn in enumerate(turns) if turn >= 0)
+        for _, run in groupby(sampled, key=places.__getitem__):
+            turn = list(run)
+            for at, weight in zip(turn, model.weights([ids[at] for at in turn]), strict=True):
+                found[at] = weight
+        return batch.loss_weight.new_tensor(found)
 
     return weights

@@ -1,7 +1,7 @@
 """L = Σ_i c_i · L_i: losses are added, each with its coefficient, and report under their own names.
 
-Example: ``combine((clipped(0.2, 0.28), 1.0), (kl_penalty("k3"), 0.01), (entropy_bonus(), 0.001))``.
-The one rule: a name is reported once; two losses that report the same name are refused rather than merged.
+Example: ``combine((clipped(0.2, 0.28), 1.0), (kl_penalty("k3"), 0.01), (entropy_bonus(), 0.001))``. A name is
+reported once; two losses that report the same name are refused rather than merged.
 """
 
 from quintain.errors import UsageError

@@ -1,8 +1,8 @@
 """L = -Σ w_t · log π(y_t | y_<t): behaviour cloning on the tokens that were sampled.
 
-The default of every supervised method (A-SFT): prompts, system text and observations have weight 0, the end
-of turn has weight. What to imitate is decided by filters and weights, not here.
-The one rule: the advantage is ignored; `weighted_imitation` is the one that reads it.
+The default of every supervised method (A-SFT): prompts, system text and observations have weight 0, the end of turn
+has weight. What to imitate is decided by filters and weights, not here. The advantage is ignored;
+`weighted_imitation` is the one that reads it.
 """
 
 from quintain.losses.measure import token_means, weighted_sum

@@ -1,24 +1,26 @@
 """w_t ← w_t · min(r_t, cap), or w_t · [low ≤ r_t ≤ high]: repair for data that another policy sampled.
 
-r_t = π_learner(y_t)/π_sampler(y_t), without gradient: engines round differently and weights go stale.
-Truncated importance sampling (TIS, Yao et al. 2025; Espeholt et al., arXiv 1802.01561), masked (IcePop, MIS).
-With `proximal`, the learner's log-probs at the start of the step: the ratio above is of those, and the inner
-loss has its own ratio against them (decoupled PPO, arXiv 2505.24298). The one rule: without `proximal` the
-inner loss must have no ratio of its own (`reinforce`), or it counts twice.
+r_t = π_learner(y_t)/π_sampler(y_t), without gradient: engines round differently and weights go stale. Truncated
+importance sampling (TIS, Yao et al. 2025; Espeholt et al., arXiv 1802.01561), masked (IcePop, MIS). With `proximal`,
+the learner's log-probs at the start of the step: the ratio above is of those, and the inner loss has its own ratio
+against them (decoupled PPO, arXiv 2505.24298). Without `proximal` the inner loss must have no ratio of its own
+(`reinforce`), or it counts twice.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal
 
 from quintain.losses.measure import token_means, unit_mean
 from quintain.losses.policy import log_ratio
 from quintain.types import Batch, Loss, LossReport, Outputs
 
-Proximal = Callable[[Batch], Tensor]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Proximal = Callable[[Batch], "Tensor"]
 
 
 def truncated_importance(loss: Loss, *, cap: float = 2.0, proximal: Proximal | None = None) -> Loss:
@@ -73,8 +75,6 @@ def _apply(
     """Run `loss` with the loss weights of the batch multiplied by the first of `terms`, and log `terms`."""
     outputs, batch = given
     weight = batch.loss_weight * terms["importance/weight"]
-    behaviour = (
-        batch.logprobs if proximal is None else torch.where(batch.loss_weight > 0, proximal(batch), 0.0)
-    )
+    behaviour = batch.logprobs if proximal is None else proximal(batch).where(batch.loss_weight > 0, 0.0)
     report = loss(outputs, replace(batch, loss_weight=weight, logprobs=behaviour.detach()))
     return replace(report, metrics={**report.metrics, **token_means(batch, terms)})

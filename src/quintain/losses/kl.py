@@ -1,19 +1,22 @@
 """k1 = d, k2 = d²/2, k3 = exp(-d) - 1 + d with d = log π - log π_ref: estimates of KL(π ‖ π_ref) per token.
 
-Schulman 2020 ("Approximating KL divergence"); k3 in the loss is GRPO's (arXiv 2402.03300). Added to a loss
-they pull towards the reference: on-policy, the gradient of k2 is that of KL(π ‖ π_ref) and the gradient of k3
-that of KL(π_ref ‖ π). That of k1 is 0 in expectation: k1 belongs into the reward (`quintain.credit.penalty`).
-The one rule: the penalty is added, so a step on it alone moves the policy towards the reference.
+Schulman 2020 ("Approximating KL divergence"); k3 in the loss is GRPO's (arXiv 2402.03300). Added to a loss they pull
+towards the reference: on-policy, the gradient of k2 is that of KL(π ‖ π_ref) and the gradient of k3 that of KL(π_ref
+‖ π). That of k1 is 0 in expectation: k1 belongs into the reward (`quintain.credit.penalty`). The penalty is added, so
+a step on it alone moves the policy towards the reference.
 """
 
-from typing import Literal, get_args
+from __future__ import annotations
 
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal, get_args
 
 from quintain.errors import UsageError, suggestion
 from quintain.losses.measure import reference_of, token_means, weighted_sum
 from quintain.losses.policy import LOG_RATIO_LIMIT
 from quintain.types import Batch, Loss, LossReport, Outputs
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Estimator = Literal["k1", "k2", "k3"]
 

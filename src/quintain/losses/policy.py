@@ -1,18 +1,20 @@
 """L = -Σ w_t · min(r_t A_t, clip(r_t, 1-low, 1+high) A_t), r_t = π(y_t)/π_behaviour(y_t): policy gradients.
 
 REINFORCE; PPO (arXiv 1707.06347), with asymmetric clip (DAPO, 2503.14476) and dual clip (1912.09729); GSPO
-(2507.18071) per stream or per turn; CISPO (2506.13585). How tokens are averaged was decided in `data.pack`.
-At π = π_behaviour all of them have the gradient of REINFORCE, -Σ w_t A_t ∇log π.
-The one rule: the ratio is against the log-probs at sampling, which are never recomputed here.
+(2507.18071) per stream or per turn; CISPO (2506.13585). How tokens are averaged was decided in `data.pack`. At π =
+π_behaviour all of them have the gradient of REINFORCE, -Σ w_t A_t ∇log π. The ratio is against the log-probs at
+sampling, which are never recomputed here.
 """
 
-from typing import Literal
+from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal
 
 from quintain.losses.measure import is_trained, token_means, unit_mean, unit_sum, weighted_sum
 from quintain.types import Batch, Loss, LossReport, Outputs
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LOG_RATIO_LIMIT = 20.0
 """exp beyond this overflows to inf, whose gradient is NaN even where the clip makes it unused."""
@@ -20,7 +22,7 @@ LOG_RATIO_LIMIT = 20.0
 
 def log_ratio(outputs: Outputs, batch: Batch) -> Tensor:
     """Return log π - log π_behaviour [N], limited to ±20, and 0 where nothing is trained."""
-    difference = torch.where(is_trained(batch), outputs.logprobs - batch.logprobs, 0.0)
+    difference = (outputs.logprobs - batch.logprobs).where(is_trained(batch), 0.0)
     return difference.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
 
 
@@ -29,7 +31,7 @@ def reinforce() -> Loss:
 
     def loss(outputs: Outputs, batch: Batch) -> LossReport:
         total = -weighted_sum(batch, batch.advantages * outputs.logprobs)
-        clipped_tokens = torch.zeros_like(batch.loss_weight)
+        clipped_tokens = batch.loss_weight.new_zeros(batch.loss_weight.shape)
         return _report(total, outputs, batch, (log_ratio(outputs, batch), clipped_tokens))
 
     return loss
@@ -106,12 +108,12 @@ def _surrogate(
     ratio = logs.exp()
     plain = -advantages * ratio
     limited = -advantages * ratio.clamp(1 - bounds[0], 1 + bounds[1])
-    term = torch.maximum(plain, limited)
+    term = plain.maximum(limited)
     is_clipped = limited > plain
     if dual is not None:
         bound = -advantages * dual
         is_dual = (advantages < 0) & (term > bound)
-        term = torch.where(is_dual, bound, term)
+        term = bound.where(is_dual, term)
         is_clipped = is_clipped | is_dual
     return term, is_clipped.float()
 

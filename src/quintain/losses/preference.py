@@ -1,23 +1,25 @@
-"""L = -log sigmoid(β·Δ), Δ = (log π - log π_ref)(chosen) - (log π - log π_ref)(rejected): preferences without
-a reward model.
+"""L = -log sigmoid(β·Δ), Δ = (log π - log π_ref)(chosen) - (log π - log π_ref)(rejected): preferences without a reward
+model.
 
-DPO (arXiv 2305.18290) with label smoothing; IPO (2310.12036); RPO, DPO with a likelihood term (2404.19733);
-DMPO (2406.14868) with weights by turn. Log-probs are *summed* over the trained tokens of all streams of a
-side, and losses are means over the pairs of the step; `loss_weight` says which tokens are trained and no
-more. The one rule: both sides of a pair stand in the batch; half a pair is an error, never a zero.
+DPO (arXiv 2305.18290) with label smoothing; IPO (2310.12036); RPO, DPO with a likelihood term (2404.19733); DMPO
+(2406.14868) with weights by turn. Log-probs are *summed* over the trained tokens of all streams of a side, and losses
+are means over the pairs of the step; `loss_weight` says which tokens are trained and no more. Both sides of a pair
+stand in the batch; half a pair is an error, never a zero.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
-from torch.nn.functional import logsigmoid
+from typing import TYPE_CHECKING
 
 from quintain.errors import DataError, InvariantError, UsageError
 from quintain.losses.compose import combine
-from quintain.losses.measure import is_trained, reference_of
+from quintain.losses.measure import is_trained, numbers, reference_of
 from quintain.types import Batch, Loss, LossReport, Outputs
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +50,8 @@ def dpo(beta: float = 0.1, *, label_smoothing: float = 0.0) -> Loss:
         raise UsageError(f"label smoothing: got {label_smoothing}; give a share from 0 to below 0.5")
 
     def value(delta: Tensor) -> Tensor:
-        kept = -logsigmoid(beta * delta)
-        return (1 - label_smoothing) * kept - label_smoothing * logsigmoid(-beta * delta)
+        kept = -log_sigmoid(beta * delta)
+        return (1 - label_smoothing) * kept - label_smoothing * log_sigmoid(-beta * delta)
 
     return _preference(value)
 
@@ -69,7 +71,7 @@ def dmpo(beta: float = 0.1, *, discount: float = 0.7) -> Loss:
     T is that of each side. Example: gamma .7, T 3 → 1, .54338, .22374; gamma → 1 gives (T-t)/T.
     """
     _positive(beta)
-    return _preference(lambda delta: -logsigmoid(beta * delta), lambda batch: _turn_weights(batch, discount))
+    return _preference(lambda delta: -log_sigmoid(beta * delta), lambda batch: _turn_weights(batch, discount))
 
 
 def chosen_nll() -> Loss:
@@ -90,6 +92,13 @@ def rpo(beta: float = 0.1, *, alpha: float = 1.0) -> Loss:
     return combine((dpo(beta), 1.0), (chosen_nll(), alpha))
 
 
+def log_sigmoid(margin: Tensor) -> Tensor:
+    """Return log σ(`margin`), stable for margins of any size."""
+    from torch.nn.functional import logsigmoid  # here, so that importing a loss imports no torch
+
+    return logsigmoid(margin)
+
+
 def _positive(beta: float) -> None:
     if beta <= 0:
         raise UsageError(f"beta of a preference loss: got {beta}; give a number above 0")
@@ -101,16 +110,19 @@ def _preference(
     """Return the mean over pairs of `value`(Δ [P])."""
 
     def loss(outputs: Outputs, batch: Batch) -> LossReport:
-        ratio = torch.where(is_trained(batch), outputs.logprobs - reference_of(batch), 0.0)
+        ratio = (outputs.logprobs - reference_of(batch)).where(is_trained(batch), 0.0)
         chosen, rejected = _sides(batch).sums(ratio if token_weight is None else ratio * token_weight(batch))
         delta = chosen - rejected
-        terms = (value(delta), (delta > 0).to(delta.dtype), delta, chosen, rejected)
-        sums = torch.stack([term.sum() for term in terms]) / batch.extra.num_pairs
-        names = ("loss", "accuracy", "margin", "chosen_log_ratio", "rejected_log_ratio")
-        numbers: list[float] = sums.detach().cpu().numpy().tolist()
-        return LossReport(
-            loss=sums[0], metrics={f"preference/{name}": x for name, x in zip(names, numbers, strict=True)}
-        )
+        terms = {
+            "preference/loss": value(delta).sum(),
+            "preference/accuracy": (delta > 0).to(delta.dtype).sum(),
+            "preference/margin": delta.sum(),
+            "preference/chosen_log_ratio": chosen.sum(),
+            "preference/rejected_log_ratio": rejected.sum(),
+        }
+        num = batch.extra.num_pairs
+        metrics = dict(zip(terms, numbers(list(terms.values()), num), strict=True))
+        return LossReport(loss=terms["preference/loss"] / num, metrics=metrics)
 
     return loss
 
@@ -119,10 +131,10 @@ def _sides(batch: Batch) -> _Sides:
     pair = batch.extra.pair
     if (pair < 0).any():
         raise DataError("streams of a preference loss: got one outside of any pair; pack pair_samples only")
-    names, rank = torch.unique(pair, return_inverse=True)
+    names, rank = pair.unique(return_inverse=True)
     slot = 2 * rank + batch.extra.is_chosen
-    trained = torch.zeros(2 * len(names), device=slot.device)
-    trained = trained.index_add(0, slot[batch.sequence_id], is_trained(batch).float())
+    trained = slot.new_zeros(2 * len(names))
+    trained = trained.index_add(0, slot[batch.sequence_id], is_trained(batch).to(slot.dtype))
     if not trained.all():
         at = int(names[int(trained.argmin()) // 2])
         raise InvariantError(f"both sides of pair {at}: got one without trained tokens; never split a pair")
@@ -132,7 +144,7 @@ def _sides(batch: Batch) -> _Sides:
 def _turn_weights(batch: Batch, discount: float) -> Tensor:
     """Return φ(t, T) [N] of each token's turn t, with T the number of turns of its side."""
     sides = _sides(batch)
-    turns = torch.zeros(2 * sides.num, dtype=torch.int64, device=batch.turn_id.device)
+    turns = batch.turn_id.new_zeros(2 * sides.num)
     num = turns.scatter_reduce(0, sides.slot, batch.turn_id + 1, "amax")[sides.slot].float()
     place = batch.turn_id.clamp(min=0).float()
     if discount == 1:

@@ -1,11 +1,9 @@
 """L = Σ w_t · ½(V_t - G_t)²: the critic's regression on the returns that the credit gave.
 
-With `clip`, PPO's pessimistic form: the larger of that and the same with V_t kept within ±clip of the value
-when the batch was collected (arXiv 1707.06347, the implementation's). V_t is the value before token t. The
-one rule: targets are fixed; nothing here bootstraps.
+With `clip`, PPO's pessimistic form: the larger of that and the same with V_t kept within ±clip of the value when the
+batch was collected (arXiv 1707.06347, the implementation's). V_t is the value before token t. Targets are fixed;
+nothing here bootstraps.
 """
-
-import torch
 
 from quintain.errors import UsageError
 from quintain.losses.measure import token_means, weighted_sum
@@ -32,7 +30,7 @@ def value(*, clip: float | None = None) -> Loss:
                     "values at collection for value clipping: got none; keep them or leave clip out"
                 )
             near = batch.extra.values + (outputs.values - batch.extra.values).clamp(-clip, clip)
-            worst = torch.maximum(error, (near - batch.returns).square())
+            worst = error.maximum((near - batch.returns).square())
         terms = {
             "value/squared_error": error,
             "value/mean": outputs.values,

@@ -83,10 +83,7 @@ class Child:
             if process.returncode is None:
                 send([*below(process.pid), process.pid], signal.SIGKILL)
                 self._wait()
-            for stream in (process.stdin, process.stdout, process.stderr):
-                if stream is not None:
-                    with suppress(OSError):
-                        stream.close()
+            close_streams(process)
             if self.exited >= 0:
                 os.close(self.exited)
                 self.exited = -1
@@ -103,3 +100,11 @@ class Child:
                 f"ending process {self.process.pid}: it was still there after {END_DEADLINE:g} s; "
                 "see what the system waits for"
             ) from error
+
+
+def close_streams(process: subprocess.Popen[bytes]) -> None:
+    """Close our ends of the pipes to `process`, broken ones too."""
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            with suppress(OSError):
+                stream.close()

@@ -2,8 +2,8 @@
 
 Format: 0 for what is no list, .1 for broken entries, .5 for a wrong number of things, 1 otherwise. Constraints: that
 each thing stands inside of the room and on no pillar, and some against a wall. Only a layout of format 1 is graded:
-everything else has no grade, so that a list of keys is never worth more than a layout. The one rule: a judge that
-failed gives no number at all.
+everything else has no grade, so that a list of keys is never worth more than a layout. A judge that failed gives no
+number at all.
 """
 
 import math

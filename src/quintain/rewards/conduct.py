@@ -1,13 +1,12 @@
 """How the episode went: the environment's own reward, success, format, validity, new states.
 
-Penalties are measured per turn as -1 and weighed by the caller (RAGEN: 0.1 per turn whose format is broken,
-arXiv 2504.20073; GiGPO: 0.1 per invalid action, 2505.10978). The one rule: what could not be read
-(`Action.error`) and what could not be carried out (`Turn.is_valid`) are two things; a turn that could not be
-read is not counted again as invalid.
+Penalties are measured per turn as -1 and weighed by the caller (RAGEN: 0.1 per turn whose format is broken, arXiv
+2504.20073; GiGPO: 0.1 per invalid action, 2505.10978). What could not be read (`Action.error`) and what could not be
+carried out (`Turn.is_valid`) are two things; a turn that could not be read is not counted again as invalid.
 """
 
 from quintain.rewards.terms import Term
-from quintain.types import Score, Trajectory
+from quintain.types import Trajectory
 
 
 def environment_reward(weight: float = 1.0) -> Term:
@@ -17,7 +16,7 @@ def environment_reward(weight: float = 1.0) -> Term:
 
 def success(weight: float = 1.0) -> Term:
     """Return the term "success": 1 on the last turn of an episode that solved its task."""
-    return Term(name="success", measure=_is_solved, weight=weight)
+    return Term(name="success", measure=lambda t: float(t.is_success), weight=weight)
 
 
 def format_penalty(weight: float = 0.1) -> Term:
@@ -62,14 +61,13 @@ def new_state_bonus(weight: float = 0.1) -> Term:
 
     The state before the first action and turns without a state key count nothing.
     """
-    return Term(name="new_state", measure=_new_states, weight=weight)
+    return Term(
+        name="new_state", measure=lambda t: [float(is_new) for is_new in new_states(t)], weight=weight
+    )
 
 
-def _is_solved(trajectory: Trajectory) -> float:
-    return float(isinstance(trajectory.outcome, Score) and trajectory.outcome.is_success)
-
-
-def _new_states(trajectory: Trajectory) -> list[float]:
+def new_states(trajectory: Trajectory) -> list[bool]:
+    """Return for each turn whether the state after it is known and was not met before in the episode."""
     keys = [turn.state_key for turn in trajectory.turns]
     after = [*keys[1:], None]
-    return [float(key is not None and key not in keys[: index + 1]) for index, key in enumerate(after)]
+    return [key is not None and key not in keys[: index + 1] for index, key in enumerate(after)]

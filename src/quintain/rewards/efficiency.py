@@ -1,18 +1,17 @@
-"""p = max(0, n - b)/b: tokens, calls or turns over a budget cost something, but only where the answer is
-right.
+"""p = max(0, n - b)/b: tokens, calls or turns over a budget cost something, but only where the answer is right.
 
-Agent RFT's budget penalty and OTC's tool economy cos(m·π/(2m + c)) (arXiv 2504.14870), both as a factor on
-the term that says "right": a wrong answer has nothing to lose, so it gains nothing by being brief. Overlong
-shaping is DAPO's (arXiv 2503.14476). The one rule: an efficient wrong answer never comes out above an
-inefficient right one.
+Agent RFT's budget penalty, and OTC's tool economy cos(m·π/(2m + c)) (arXiv 2504.14870), where c is the fewest calls
+of any right answer to the task that the run has seen (`FewestCalls`). Both are a factor on the term that says
+"right": a wrong answer gains nothing by being brief, teaches nothing about the fewest calls, and never comes out
+above a right one. Overlong shaping is DAPO's (arXiv 2503.14476).
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from quintain.errors import UsageError
 from quintain.rewards.terms import Term
-from quintain.types import Trajectory
+from quintain.types import Group, Trajectory, scored
 
 Count = Callable[[Trajectory], int]
 
@@ -68,15 +67,15 @@ def efficiency(
     def factor(trajectory: Trajectory) -> float:
         return 1 - min(strength * over_budget(count(trajectory), budget), limit)
 
-    return scaled(right, factor, name=f"efficiency_{count.__name__}")
+    return scale(right, factor, name=f"efficiency_{count.__name__}")
 
 
 def fewest_calls(right: Term, *, smoothing: float = 4.0) -> Term:
     """Return the term that turns `right` into `right` times `tool_economy` (OTC-PPO), "efficiency_calls"."""
-    return scaled(right, lambda t: tool_economy(num_calls(t), smoothing=smoothing), name="efficiency_calls")
+    return scale(right, lambda t: tool_economy(num_calls(t), smoothing=smoothing), name="efficiency_calls")
 
 
-def scaled(right: Term, factor: Callable[[Trajectory], float], *, name: str) -> Term:
+def scale(right: Term, factor: Callable[[Trajectory], float], *, name: str) -> Term:
     """Return the term that, added to `right`, multiplies it by `factor` where it is above 0."""
 
     def measure(trajectory: Trajectory) -> float:
@@ -99,3 +98,34 @@ def overlong_penalty(limit: int, *, buffer: int, weight: float = 1.0) -> Term:
         return -min(1.0, max(0.0, (trajectory.num_sampled - (limit - buffer)) / buffer))
 
     return Term(name="overlong", measure=measure, weight=weight)
+
+
+class FewestCalls:
+    """The fewest calls that each task was solved with: ``fewest.update(groups)``, then ``fewest.term(success())``."""
+
+    def __init__(self, count: Count = num_calls) -> None:
+        self.count = count
+        self.known: dict[str, int] = {}
+
+    def update(self, groups: Sequence[Group]) -> None:
+        """Learn from the right answers among `groups`."""
+        for group in groups:
+            for trajectory in group.scored:
+                if trajectory.is_success:
+                    name, num = trajectory.task.id, self.count(trajectory)
+                    self.known[name] = min(num, self.known.get(name, num))
+
+    def term(self, right: Term, *, smoothing: float = 4.0) -> Term:
+        """Return the term that, added to `right`, multiplies it by the economy of the episode's calls."""
+
+        def factor(trajectory: Trajectory) -> float:
+            fewest = self.known.get(trajectory.task.id)
+            return tool_economy(self.count(trajectory), fewest, smoothing=smoothing)
+
+        return scale(right, factor, name="economy")
+
+
+def productivity(groups: Sequence[Group], count: Count = num_calls) -> float:
+    """Return right answers per call over all scored episodes of `groups`; the right answers where no call was made."""
+    episodes = scored(groups)
+    return sum(t.is_success for t in episodes) / max(sum(count(t) for t in episodes), 1)

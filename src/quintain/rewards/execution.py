@@ -1,8 +1,8 @@
 """Did it do what it should? Checks that pass, and a final state that is the right one.
 
 Rewards of AppWorld (LOOP, arXiv 2502.01600) and of state-hash graders (tau-bench, 2406.12045). What runs code or
-hashes a state is the caller's. The one rule: where nothing was checked nothing can be said, and a state that doing
-nothing reaches is no achievement.
+hashes a state is the caller's. Where nothing was checked nothing can be said, and a state that doing nothing reaches
+is no achievement.
 """
 
 from collections.abc import Hashable, Sequence

@@ -2,8 +2,8 @@
 
 Count-based exploration (Strehl and Littman 2008; arXiv 1606.01868). N(s) counts the visits up to and including the
 step at hand, so the order of episodes within a step means nothing. The bonus of a turn is for the state that its
-action led to. The one rule: states are counted by task unless the caller names another scope, because equal keys of
-different tasks are different states.
+action led to. States are counted by task unless the caller names another scope, because equal keys of different tasks
+are different states.
 """
 
 from collections import Counter
@@ -39,9 +39,9 @@ class Visits:
 
     def bonus(self, weight: float = 0.1) -> Term:
         """Return the term "visits": 1/√N of the state that each turn led to; the last turn's is not recorded."""
-        return Term(name="visits", measure=self._measured, weight=weight)
+        return Term(name="visits", measure=self._measure, weight=weight)
 
-    def _measured(self, trajectory: Trajectory) -> list[float]:
+    def _measure(self, trajectory: Trajectory) -> list[float]:
         name = self.scope(trajectory.task)
         reached = [turn.state_key for turn in trajectory.turns[1:]]
         bonuses = [0.0 if key is None else self.counts[name, key] ** -0.5 for key in reached]
@@ -54,10 +54,10 @@ def untried_bonus(weight: float = 1.0) -> Term:
     The exploration bonus of "LLMs are Greedy Agents" (arXiv 2504.16078). Actions that could not be read or carried
     out are no try.
     """
-    return Term(name="untried", measure=_untried, weight=weight)
+    return Term(name="untried", measure=_measure_untried, weight=weight)
 
 
-def _untried(trajectory: Trajectory) -> list[float]:
+def _measure_untried(trajectory: Trajectory) -> list[float]:
     seen: set[object] = set()
     bonuses: list[float] = []
     for turn in trajectory.turns:

@@ -1,7 +1,7 @@
 """R = R_type + R_point + R_format: the right kind of action, inside the right box, readable: UI-R1 (arXiv 2503.21620).
 
-R_point counts for actions that point somewhere; other actions are divided by what they can earn, so that every kind of
-action earns at most 1. The one rule: a box includes its edges, and a broken action earns nothing for its place.
+R_point counts for actions that point somewhere; other actions are divided by what they can earn, so that every kind
+of action earns at most 1. A box includes its edges, and a broken action earns nothing for its place.
 """
 
 import re

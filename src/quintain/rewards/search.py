@@ -1,7 +1,7 @@
 """Rewards for looking before answering: more thought, more turns, new information; with what keeps them honest.
 
 RLSP's exploration reward 1 - c^length (arXiv 2502.06773), the turn bonus of "Demystifying agentic RL" (2510.11701), a
-limit on the tokens of a turn (short thinking, more acting). The one rule: repeated text is no search.
+limit on the tokens of a turn (short thinking, more acting). Repeated text is no search.
 """
 
 from collections import Counter
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from quintain.errors import UsageError
 from quintain.rewards.terms import Term
-from quintain.types import Score, Trajectory
+from quintain.types import Trajectory
 
 
 def repetition(token_ids: Sequence[int], width: int = 4) -> float:
@@ -23,7 +23,7 @@ def repetition(token_ids: Sequence[int], width: int = 4) -> float:
 
 
 def search_bonus(
-    *, base: float = 0.98, most_repetition: float = 0.5, has_gate: bool = True, weight: float = 1.0
+    *, base: float = 0.98, max_repetition: float = 0.5, has_gate: bool = True, weight: float = 1.0
 ) -> Term:
     """Return the term "search": 1 - `base`^tokens of the episode, right or wrong; 0 for text that repeats itself.
 
@@ -34,7 +34,7 @@ def search_bonus(
 
     def measure(trajectory: Trajectory) -> float:
         ids = [i for turn in trajectory.turns for i in turn.completion.token_ids]
-        if has_gate and repetition(ids) > most_repetition:
+        if has_gate and repetition(ids) > max_repetition:
             return 0.0
         return 1 - base ** len(ids)
 
@@ -53,8 +53,7 @@ def turn_shaped_success(weight: float = 1.0) -> Term:
     """Return the term "shaped": `turn_shaped` of the outcome, on the last turn."""
 
     def measure(trajectory: Trajectory) -> float:
-        is_right = isinstance(trajectory.outcome, Score) and trajectory.outcome.is_success
-        return turn_shaped(is_right, len(trajectory.turns))
+        return turn_shaped(trajectory.is_success, len(trajectory.turns))
 
     return Term(name="shaped", measure=measure, weight=weight)
 

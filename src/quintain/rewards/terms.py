@@ -1,9 +1,9 @@
 """r_k = Σ_i cap_i(w_i · m_i,k): named, weighted, capped and gated terms become turn rewards and a `Score`.
 
-A term measures a whole trajectory: one number goes to the last turn, a number for every turn goes where it
-says. The environment's own reward is a term like any other (`quintain.rewards.conduct.environment_reward`):
-what is not listed does not count. Every term is logged by name in `Turn.reward_terms`. The one rule: None,
-NaN, a wrong type or a wrong number of turns is a `Failure` of the judge, never a 0.
+A term measures a whole trajectory: one number goes to the last turn, a number for every turn goes where it says. The
+environment's own reward is a term like any other (`quintain.rewards.conduct.environment_reward`): what is not listed
+does not count. Every term is logged by name in `Turn.reward_terms`. None, NaN, a wrong type or a wrong number of
+turns is a `Failure` of the judge, never a 0.
 """
 
 import math
@@ -57,13 +57,13 @@ def apply(trajectory: Trajectory, terms: Sequence[Term]) -> Trajectory:
     measured: dict[str, list[float]] = {}
     weighted: dict[str, list[float]] = {}
     for term in terms:
-        numbers = _measured(term, trajectory)
+        numbers = _measure(term, trajectory)
         if isinstance(numbers, Failure):
             return replace(trajectory, outcome=numbers)
         measured[term.name] = numbers
         is_open = term.gate is None or sum(measured[term.gate]) > 0
-        weighted[term.name] = _capped([is_open * term.weight * number for number in numbers], term.cap)
-    broken = _overflown(terms, weighted)
+        weighted[term.name] = _cap([is_open * term.weight * number for number in numbers], term.cap)
+    broken = _find_overflow(terms, weighted)
     if broken is not None:
         return replace(trajectory, outcome=broken)
     turns = tuple(
@@ -102,7 +102,7 @@ def check(terms: Sequence[Term]) -> None:
         names.append(term.name)
 
 
-def _measured(term: Term, trajectory: Trajectory) -> list[float] | Failure:
+def _measure(term: Term, trajectory: Trajectory) -> list[float] | Failure:
     """Return one finite number per turn (one in all for an episode without turns), or why there is none."""
     found = cast(object, term.measure(trajectory))
     size = max(len(trajectory.turns), 1)
@@ -122,7 +122,7 @@ def _measured(term: Term, trajectory: Trajectory) -> list[float] | Failure:
     return floats
 
 
-def _overflown(terms: Sequence[Term], weighted: Mapping[str, Sequence[float]]) -> Failure | None:
+def _find_overflow(terms: Sequence[Term], weighted: Mapping[str, Sequence[float]]) -> Failure | None:
     """Return the failure of the term with which the sums are finite no longer."""
     total = 0.0
     for term in terms:
@@ -139,7 +139,7 @@ def _failure(term: Term, kind: str, found: str) -> Failure:
     return Failure(owner="judge", kind=kind, message=message)
 
 
-def _capped(numbers: Sequence[float], cap: tuple[float, float] | None) -> list[float]:
+def _cap(numbers: Sequence[float], cap: tuple[float, float] | None) -> list[float]:
     """Cut `numbers` so that no running sum leaves `cap`."""
     if cap is None:
         return list(numbers)
@@ -154,7 +154,7 @@ def _capped(numbers: Sequence[float], cap: tuple[float, float] | None) -> list[f
 
 
 def mean_terms(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    """Return what each term of turn rewards came to in a scored episode, on average, by name."""
+    """Return the mean of each reward term over scored episodes, by name."""
     scored = [trajectory for trajectory in trajectories if isinstance(trajectory.outcome, Score)]
     sums: dict[str, float] = {}
     for turn in (turn for trajectory in scored for turn in trajectory.turns):

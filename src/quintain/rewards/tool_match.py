@@ -1,8 +1,8 @@
 """R = 6·S/S_max - 3: how far tool calls are the ones that were wanted, field by field: ToolRL (arXiv 2504.13958).
 
-S adds the multiset overlap of names, and for each wanted call, matched with one predicted call of its name, the overlap
-of argument names and the number of equal values; S_max = 1 + Σ (1 + number of arguments). Matched is what gives most,
-not what comes first. The one rule: values are compared as JSON, so 1 is neither "1" nor true.
+S adds the multiset overlap of names, and for each wanted call, matched with one predicted call of its name, the
+overlap of argument names and the number of equal values; S_max = 1 + Σ (1 + number of arguments). Matched is what
+gives most, not what comes first. Values are compared as JSON, so 1 is neither "1" nor true.
 """
 
 import json
@@ -25,7 +25,7 @@ def match_score(predicted: Sequence[ToolCall], wanted: Sequence[ToolCall]) -> fl
     """
     if not wanted:
         return -3.0 if predicted else 3.0
-    if sorted(map(written, predicted)) == sorted(map(written, wanted)):
+    if sorted(map(as_json, predicted)) == sorted(map(as_json, wanted)):
         return 3.0
     most = 1 + sum(1 + len(call.arguments) for call in wanted)
     names, gold = Counter(c.name for c in predicted), Counter(c.name for c in wanted)
@@ -67,6 +67,6 @@ def canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, default=repr)
 
 
-def written(call: ToolCall) -> str:
+def as_json(call: ToolCall) -> str:
     """Return `call` as a text in which equal calls are equal texts."""
     return f"{call.name} {canonical(dict(call.arguments))}"

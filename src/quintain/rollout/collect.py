@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from quintain.agents.equipment import equipped
-from quintain.agents.protocol import Agent
+from quintain.agents.protocol import Agent, equip
 from quintain.engines.protocol import Engine
 from quintain.environments.boundary import spec_of
 from quintain.environments.protocol import Environment, Factory, Killable
@@ -181,7 +180,7 @@ class Rollout:
         if made.parallel:
             self._parallel = made.parallel
             self.stepper.num_workers = max(self.limits.num_workers, made.parallel)
-        return equipped(self.agent, made)
+        return equip(self.agent, made)
 
     def close(self) -> None:
         """Close the idle environments and say what they leave behind."""

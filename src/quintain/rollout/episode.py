@@ -12,10 +12,11 @@ from functools import cache
 from typing import Any, cast
 
 from quintain.agents.protocol import Agent, Brief, Deliberates, Prompt, Session
-from quintain.environments.boundary import checked_instructions, checked_tools
+from quintain.environments.boundary import check_instructions, check_tools
 from quintain.environments.protocol import Environment, Legal, Seats, StateKey, advance, begin
 from quintain.errors import EnvironmentFault, InvariantError
 from quintain.types import (
+    ALONE,
     Action,
     Completion,
     Failure,
@@ -30,7 +31,6 @@ from quintain.types import (
     as_content,
 )
 
-ALONE = "agent"
 """The seat of an environment that knows of no seats."""
 MOST_THOUGHTS = 64
 """Turns in which a harness may do nothing for each one in which it acts."""
@@ -93,8 +93,8 @@ class Looks:
         view = self.look(environment, begin(environment, task))
         brief = Brief(
             task=task,
-            instructions=checked_instructions(environment),
-            tools=checked_tools(environment),
+            instructions=check_instructions(environment),
+            tools=check_tools(environment),
             legal_actions=view.legal_actions,
         )
         return Start(view=view, brief=brief)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from quintain.environments.boundary import spec_of
-from quintain.environments.measures import children
+from quintain.processes.usage import children
 from quintain.rollout.stepper import Stepper
 
 PATIENCE = 0.5

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from quintain.environments.baselines import random_action, telling
-from quintain.environments.measures import resources
+from quintain.environments.baselines import find_range_text, random_action
 from quintain.environments.protocol import Environment, Factory, Killable, Pooled, advance, begin
 from quintain.errors import EnvironmentFault, QuintainError
 from quintain.processes.tree import below, memory
+from quintain.processes.usage import resources
 from quintain.rollout.collect import attempted
 from quintain.rollout.stepper import Stepper
 from quintain.types import Failure, Task, as_text, derive_seed
@@ -118,7 +118,7 @@ class _Test:
                 continue
             seconds, told, is_over = found
             self.steps.append(seconds)
-            seat.told, seat.num_turns = telling((seat.told, told)), seat.num_turns + 1
+            seat.told, seat.num_turns = find_range_text((seat.told, told)), seat.num_turns + 1
             if is_over:
                 seat.task = None
 

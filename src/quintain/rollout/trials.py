@@ -16,7 +16,7 @@ from quintain.engines.protocol import Engine, Request, Sampling
 from quintain.rollout.collect import Rollout
 from quintain.rollout.policies import Patience
 from quintain.text.chat import Chat
-from quintain.types import Action, Completion, Failure, Score, Task, Trajectory, Turn, derive_seed
+from quintain.types import Action, Completion, Failure, Task, Trajectory, Turn, derive_seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Trial:
     @property
     def solved(self) -> frozenset[str]:
         """The ids of the tasks that were solved in this round."""
-        return frozenset(t.task.id for t in self.trajectories if is_solved(t))
+        return frozenset(t.task.id for t in self.trajectories if t.is_success)
 
 
 def trials(
@@ -68,9 +68,9 @@ def trials(
                 patience=rollout.limits.reply_timeout,
             )
             for task_id, turn in reflections.items():
-                known = known.learned(task_id, turn.action.text)
+                known = known.add(task_id, turn.action.text)
             done.append(Trial(trajectories=trial, reflections=reflections, lessons=known))
-            left = [task for task, attempt in zip(left, trial, strict=True) if not is_solved(attempt)]
+            left = [task for task, attempt in zip(left, trial, strict=True) if not attempt.is_success]
     finally:
         rollout.agent = agent
     return done
@@ -83,11 +83,6 @@ def _round(
     rollout.agent = Reflexion(agent, lessons)
     groups = rollout.groups(tasks, size=1, seed=seed)
     return tuple(group.trajectories[0] for group in groups)
-
-
-def is_solved(trajectory: Trajectory) -> bool:
-    """Whether `trajectory` solved its task."""
-    return isinstance(trajectory.outcome, Score) and trajectory.outcome.is_success
 
 
 def reflect(
@@ -110,11 +105,11 @@ def reflect(
     sampling = Sampling(max_tokens=max_tokens, stop_ids=chat.stop_ids)
     asked: dict[str, tuple[Trajectory, tuple[int, ...]]] = {}
     for trajectory in trajectories:
-        if isinstance(trajectory.outcome, Failure) or is_solved(trajectory):
+        if isinstance(trajectory.outcome, Failure) or trajectory.is_success:
             continue
         task_id = trajectory.task.id
         prompt = reflection_prompt(
-            chat, trajectory, lessons.of(task_id), sampling, most_tokens=engine.max_length - max_tokens
+            chat, trajectory, lessons.of(task_id), sampling, max_tokens=engine.max_length - max_tokens
         )
         asked[task_id] = trajectory, prompt.token_ids
         engine.submit(

@@ -1,8 +1,8 @@
 """A box: a command in isolation, watched from outside and ended as a whole.
 
-A box dies with the thread that started it (the kernel binds the two), so all are started by one thread that
-never ends. The one rule: ending a box ends every process in it, because its first process goes first and the
-kernel takes the rest along; none of them is left as a zombie.
+A box dies with the thread that started it (the kernel binds the two), so all are started by one thread that never
+ends. Ending a box ends every process in it, because its first process goes first and the kernel takes the rest along;
+none of them is left as a zombie.
 """
 
 import os
@@ -15,8 +15,9 @@ from contextlib import suppress
 from pathlib import PurePosixPath
 
 from quintain.errors import SandboxError, UsageError
+from quintain.processes.child import close_streams
 from quintain.processes.tree import below, memory, send
-from quintain.safety.isolation import filter_handle, in_memory, isolated, require
+from quintain.safety.isolation import hold_in_memory, isolate, open_filter, require
 from quintain.safety.limits import Limits, Reason
 
 TICK = 0.03
@@ -36,7 +37,7 @@ class _Starter:
 
     def start(self, line: Sequence[str], handles: Sequence[int], has_input: bool) -> subprocess.Popen[bytes]:
         """Start `line` with an empty environment."""
-        return self._thread.submit(_started, line, handles, has_input).result(END_DEADLINE)
+        return self._thread.submit(_start_process, line, handles, has_input).result(END_DEADLINE)
 
     def _renew(self) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=THREAD)
@@ -65,14 +66,14 @@ class Box:
         require()
         self.limits = limits
         self._looked = 0.0
-        handles = [in_memory(content) for content in files.values()]
+        handles = [hold_in_memory(content) for content in files.values()]
         placed = [
             word
             for handle, path in zip(handles, files, strict=True)
             for word in ("--perms", "0644", "--file", str(handle), path)
         ]
-        call_filter = filter_handle()
-        line = isolated(command, limits, mounts=[*mounts, *placed], call_filter=call_filter)
+        call_filter = open_filter()
+        line = isolate(command, limits, mounts=[*mounts, *placed], call_filter=call_filter)
         handles += [] if call_filter is None else [call_filter]
         try:
             self.process = _starter.start(line, handles, has_input)
@@ -119,10 +120,7 @@ class Box:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(TICK)
         code = process.returncode
-        for stream in (process.stdin, process.stdout, process.stderr):
-            if stream is not None:
-                with suppress(OSError):
-                    stream.close()
+        close_streams(process)
         if self.exited >= 0:
             os.close(self.exited)
             self.exited = -1
@@ -138,7 +136,7 @@ class Box:
         return 0
 
 
-def checked_path(name: str) -> str:
+def check_path(name: str) -> str:
     """Return the place in a box of the file that the caller calls `name`, below `/tmp`.
 
     Raises:
@@ -152,7 +150,7 @@ def checked_path(name: str) -> str:
     return f"/tmp/{path}"
 
 
-def checked_files(files: Mapping[str, str | bytes]) -> dict[str, bytes]:
+def check_files(files: Mapping[str, str | bytes]) -> dict[str, bytes]:
     """Return `files` by their place in a box.
 
     Raises:
@@ -161,7 +159,7 @@ def checked_files(files: Mapping[str, str | bytes]) -> dict[str, bytes]:
     if len(files) > MOST_FILES:
         raise UsageError(f"files for the sandbox: got {len(files)}; give at most {MOST_FILES}")
     placed = {
-        checked_path(name): content.encode() if isinstance(content, str) else content
+        check_path(name): content.encode() if isinstance(content, str) else content
         for name, content in files.items()
     }
     if len(placed) < len(files):
@@ -169,7 +167,7 @@ def checked_files(files: Mapping[str, str | bytes]) -> dict[str, bytes]:
     return placed
 
 
-def _started(line: Sequence[str], handles: Sequence[int], has_input: bool) -> subprocess.Popen[bytes]:
+def _start_process(line: Sequence[str], handles: Sequence[int], has_input: bool) -> subprocess.Popen[bytes]:
     """Start `line` with an empty environment; called in the thread that never ends."""
     return subprocess.Popen(
         line,

@@ -1,8 +1,8 @@
 """The command line that shuts a command in: bubblewrap, under a real user id that is not root.
 
-As root, bubblewrap alone is no sandbox: files of the kernel stay writable and the limit of processes does not
-hold. So the user id is given up first, and for each box another one is taken. The environment is empty from
-the start, because the first process in a box shows its own. The one rule: what cannot be isolated is not run.
+As root, bubblewrap alone is no sandbox: files of the kernel stay writable and the limit of processes does not hold.
+So the user id is given up first, and for each box another one is taken. The environment is empty from the start,
+because the first process in a box shows its own. What cannot be isolated is not run.
 """
 
 import itertools
@@ -33,20 +33,20 @@ NAMESPACES = ("net", "pid", "ipc", "uts", "user", "mnt")
 _numbers = itertools.count(os.getpid())
 
 
-def isolated(
+def isolate(
     command: Sequence[str], limits: Limits, *, mounts: Sequence[str] = (), call_filter: int | None = None
 ) -> list[str]:
     """Return the command line that runs `command` in a new box; run it with an empty environment.
 
     `mounts` are further arguments of bubblewrap, carried out when `/tmp` is there and before the rest is made
-    read-only. `call_filter` is a file descriptor that holds `syscalls.program`; see `filter_handle`.
+    read-only. `call_filter` is a file descriptor that holds `syscalls.program`; see `open_filter`.
 
     Raises:
         SandboxError: this is not Linux, or a program is missing.
     """
     if sys.platform != "linux":
         raise SandboxError(f"running code in a sandbox: got the system {sys.platform}; use Linux")
-    bubblewrap, limiter = located("bwrap"), located("prlimit")
+    bubblewrap, limiter = find_program("bwrap"), find_program("prlimit")
     return [
         *_without_root(),
         *(bubblewrap, "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"),
@@ -72,7 +72,7 @@ def isolated(
     ]
 
 
-def in_memory(content: bytes) -> int:
+def hold_in_memory(content: bytes) -> int:
     """Return a file descriptor to read `content` from."""
     handle = os.memfd_create("quintain")
     with os.fdopen(os.dup(handle), "wb") as file:
@@ -81,13 +81,13 @@ def in_memory(content: bytes) -> int:
     return handle
 
 
-def filter_handle() -> int | None:
+def open_filter() -> int | None:
     """Return a file descriptor that holds the filter of system calls; None on processors without one."""
     content = syscalls.program()
-    return in_memory(content) if content else None
+    return hold_in_memory(content) if content else None
 
 
-def located(program: str) -> str:
+def find_program(program: str) -> str:
     """Return the path of `program` of the system.
 
     Raises:
@@ -100,7 +100,7 @@ def located(program: str) -> str:
 
 
 @cache
-def interpreter() -> tuple[str, tuple[str, ...]]:
+def find_interpreter() -> tuple[str, tuple[str, ...]]:
     """Return a Python that a box can see, and the mounts it needs besides the system's folders.
 
     It is the Python we run under where others than its owner may read it, else the system's.
@@ -123,10 +123,10 @@ def interpreter() -> tuple[str, tuple[str, ...]]:
 
 
 @cache
-def fault() -> str:
+def find_fault() -> str:
     """Return what is wrong with isolation on this machine, or an empty text; it is tried once."""
     try:
-        done = _probed()
+        done = _probe()
     except SandboxError as error:
         return str(error)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -145,13 +145,13 @@ def fault() -> str:
     )
 
 
-def _probed() -> "subprocess.CompletedProcess[bytes]":
+def _probe() -> "subprocess.CompletedProcess[bytes]":
     """Run `PROBE` in a box, which then names its namespaces."""
-    handle = filter_handle() if sys.platform == "linux" else None
+    handle = open_filter() if sys.platform == "linux" else None
     probe = PROBE if handle is None else f"{PROBE}{FILTERED}"
     try:
         return subprocess.run(
-            isolated(
+            isolate(
                 ["/bin/sh", "-c", f"{probe}exec readlink {' '.join(NAMESPACES)}"],
                 Limits(),
                 call_filter=handle,
@@ -168,12 +168,12 @@ def _probed() -> "subprocess.CompletedProcess[bytes]":
 
 
 def require() -> None:
-    """Return where isolation works.
+    """Check that isolation works on this machine.
 
     Raises:
         SandboxError: it does not; the message says what to install or allow.
     """
-    found = fault()
+    found = find_fault()
     if found:
         raise SandboxError(found)
 
@@ -184,7 +184,7 @@ def _without_root() -> list[str]:
         return []
     uid = str(FIRST_UID + next(_numbers) % NUM_UIDS)
     return [
-        *(located("setpriv"), "--reuid", uid, "--regid", uid, "--clear-groups", "--no-new-privs"),
+        *(find_program("setpriv"), "--reuid", uid, "--regid", uid, "--clear-groups", "--no-new-privs"),
         *("--inh-caps=-all", "--bounding-set=-all", "--"),
     ]
 

@@ -1,7 +1,7 @@
 """What a box may use, and what becomes of a command that was run in one.
 
-The limits hold for the whole tree of processes in the box, not for each of them. The one rule: a command that
-was killed says why, in one of the words of `Reason`.
+The limits hold for the whole tree of processes in the box, not for each of them. A command that was killed says why,
+in one of the words of `Reason`.
 """
 
 from dataclasses import dataclass

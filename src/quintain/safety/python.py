@@ -1,8 +1,8 @@
 """Python for one episode: a process in a box that keeps its variables from cell to cell.
 
-Objects go in and come out as JSON; tools are functions inside whose calls are carried out outside. Between two
-cells the process stands still and has no other beside it. The one rule: a cell that passes a limit ends the
-process for good; the next cell finds a new one, with the same tools and none of the variables.
+Objects go in and come out as JSON; tools are functions inside whose calls are carried out outside. Between two cells
+the process stands still and has no other beside it. A cell that passes a limit ends the process for good; the next
+cell finds a new one, with the same tools and none of the variables.
 """
 
 import json
@@ -17,8 +17,8 @@ from typing import Any, cast
 from quintain.errors import DataError, SandboxError, UsageError
 from quintain.processes.frames import Frames, UnreadableFrameError, framed
 from quintain.processes.tree import below, send
-from quintain.safety.box import Box, checked_files
-from quintain.safety.isolation import interpreter
+from quintain.safety.box import Box, check_files
+from quintain.safety.isolation import find_interpreter
 from quintain.safety.limits import Limits, Reason
 from quintain.types import NOTHING, ToolSpec
 
@@ -95,9 +95,9 @@ class PythonProcess:
         self.num_starts = 0
         """processes so far"""
         self._tools = [function_of(tool) for tool in tools]
-        self._files = checked_files(files)
+        self._files = check_files(files)
         self._setup = setup
-        self._objects = checked_objects(objects)
+        self._objects = check_objects(objects)
         self._frames: Frames | None = None
         self.running: Box | None = None
         """the box of the live process"""
@@ -119,7 +119,7 @@ class PythonProcess:
             DataError: one of them has no JSON form.
             SandboxError: isolation is missing or does not work, or the process did not take them.
         """
-        self._told({"do": "put", "objects": checked_objects(objects)})
+        self._send({"do": "put", "objects": check_objects(objects)})
 
     def get(self, name: str) -> Any:
         """Return the object that variable `name` is bound to.
@@ -153,7 +153,7 @@ class PythonProcess:
         """Close the process."""
         self.close()
 
-    def _told(self, request: Mapping[str, Any]) -> None:
+    def _send(self, request: Mapping[str, Any]) -> None:
         """Carry out a `request` that cannot fail by what the code did.
 
         Raises:
@@ -173,10 +173,10 @@ class PythonProcess:
             self._start()
         box, frames = self._box()
         send(box.first, signal.SIGCONT)
-        reply, reason, was_cut = self._answered(box, frames, request, serve)
+        reply, reason, was_cut = self._serve(box, frames, request, serve)
         output = frames.output(self.limits.output_bytes)
         if not reason and not was_cut:
-            reason = self._settled(box)
+            reason = self._find_reason(box)
             frames.forget()
         if reason or was_cut:
             self.close()
@@ -186,7 +186,7 @@ class PythonProcess:
         )
         return reply, cell
 
-    def _answered(
+    def _serve(
         self, box: Box, frames: Frames, request: Mapping[str, Any], serve: Serve
     ) -> tuple[Mapping[str, Any], Reason, bool]:
         """Return the reply, why the process must be ended, and whether a tool ended the cell."""
@@ -215,7 +215,7 @@ class PythonProcess:
         Raises:
             SandboxError: it did not start.
         """
-        program, mounts = interpreter()
+        program, mounts = find_interpreter()
         source = Path(__file__).with_name("worker.py").read_bytes()
         self.num_starts += 1
         box = Box(
@@ -237,18 +237,18 @@ class PythonProcess:
                 f"{' '.join(said.split())[-200:] or 'nothing said'}; check that {program} runs"
             )
         if self._tools:
-            self._told({"do": "functions", "functions": self._tools})
+            self._send({"do": "functions", "functions": self._tools})
         if self._objects:
-            self._told({"do": "put", "objects": self._objects})
+            self._send({"do": "put", "objects": self._objects})
         if self._setup:
-            self._told({"do": "setup", "code": self._setup})
+            self._send({"do": "setup", "code": self._setup})
 
     def _box(self) -> tuple[Box, Frames]:
         if self.running is None or self._frames is None:
             raise SandboxError("using the sandbox: it is not running; report this")
         return self.running, self._frames
 
-    def _settled(self, box: Box) -> Reason:
+    def _find_reason(self, box: Box) -> Reason:
         """Stop the process and end those it left behind; a swarm that grows on ends the box."""
         send(box.first, signal.SIGSTOP)
         known: set[int] = set()
@@ -268,7 +268,7 @@ class PythonProcess:
         return "processes"
 
 
-def checked_objects(objects: Mapping[str, Any]) -> dict[str, Any]:
+def check_objects(objects: Mapping[str, Any]) -> dict[str, Any]:
     """Return `objects` if JSON can say them.
 
     Raises:

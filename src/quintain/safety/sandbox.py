@@ -1,7 +1,7 @@
 """One command in a box: what it wrote, how it ended, and why it was killed if it was.
 
-The one rule: nothing that happens inside is waited for longer than the limits say, not even the end of its
-output, because a process that was left behind can hold that open for ever.
+Nothing that happens inside is waited for longer than the limits say, not even the end of its output, because a
+process that was left behind can hold that open for ever.
 """
 
 import os
@@ -12,7 +12,7 @@ from subprocess import Popen
 
 from quintain.errors import SandboxError
 from quintain.processes.frames import read_into
-from quintain.safety.box import TICK, Box, checked_files
+from quintain.safety.box import TICK, Box, check_files
 from quintain.safety.limits import Finished, Limits, Reason
 from quintain.types import NOTHING
 
@@ -30,9 +30,9 @@ def run(
         UsageError: a file's name leads out of the folder.
     """
     limits = limits or Limits()
-    box = Box(command, limits, files=checked_files(files))
+    box = Box(command, limits, files=check_files(files))
     try:
-        written, reason = _watched(box, limits)
+        written, reason = _watch(box, limits)
     finally:
         code = box.end()
     return Finished(
@@ -44,7 +44,7 @@ def run(
     )
 
 
-def _watched(box: Box, limits: Limits) -> tuple[dict[str, bytearray], Reason]:
+def _watch(box: Box, limits: Limits) -> tuple[dict[str, bytearray], Reason]:
     """Return what the command in `box` wrote until it ended or passed a limit, and that limit."""
     written = {"stdout": bytearray(), "stderr": bytearray()}
     deadline = time.monotonic() + limits.seconds

@@ -1,9 +1,9 @@
 """A filter of system calls for boxes: doors into the kernel that no program of an agent needs stay shut.
 
-Most holes of the kernel were opened through calls that ordinary programs never make (bpf, io_uring, keyrings,
-user namespaces, mounts). The filter is a program of the kernel's classic packet filter; what it refuses answers
-as on a kernel that does not know the call (ENOSYS), so that libraries fall back. The one rule: it comes on top of
-the namespaces and never instead of them, and only for processors whose numbers of calls stand here.
+Most holes of the kernel were opened through calls that ordinary programs never make (bpf, io_uring, keyrings, user
+namespaces, mounts). The filter is a program of the kernel's classic packet filter; what it refuses answers as on a
+kernel that does not know the call (ENOSYS), so that libraries fall back. It comes on top of the namespaces and never
+instead of them, and only for processors whose numbers of calls stand here.
 """
 
 import errno

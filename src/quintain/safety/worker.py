@@ -1,9 +1,8 @@
 """The program that runs inside a box and carries out an agent's Python, cell after cell, in one namespace.
 
-It needs the standard library only, because its text is what is sent into the box. Requests and replies are
-frames (four bytes of length, then JSON) on what were its standard input and output; those are then given to
-the code it runs, closed and redirected. The one rule: whatever it says may have been said by the code it runs,
-so outside nobody trusts it.
+It needs the standard library only, because its text is what is sent into the box. Requests and replies are frames
+(four bytes of length, then JSON) on what were its standard input and output; those are then given to the code it
+runs, closed and redirected. Whatever it says may have been said by the code it runs, so outside nobody trusts it.
 """
 
 import ast
@@ -29,14 +28,14 @@ class ToolError(Exception):
 class Raised:
     """Takes whatever the code within raises, an exit included, and tells it."""
 
-    told = ""
+    describe_error = ""
 
     def __enter__(self) -> None:
         """Begin."""
 
     def __exit__(self, _kind: object, problem: BaseException | None, _trace: object) -> bool:
         """Keep the traceback of `problem`."""
-        self.told = told(problem) if problem is not None else ""
+        self.told = describe_error(problem) if problem is not None else ""
         return True
 
 
@@ -148,13 +147,13 @@ class Worker:
             twice = arguments.keys() & named.keys()
             if twice:
                 raise ToolError(f"{name} got two values for {', '.join(sorted(twice))}")
-            return self._asked(name, arguments | named)
+            return self._ask(name, arguments | named)
 
         call.__name__ = call.__qualname__ = name
         call.__doc__ = description
         return call
 
-    def _asked(self, name: str, arguments: Frame) -> str:
+    def _ask(self, name: str, arguments: Frame) -> str:
         """Return what the tool `name` answers outside."""
         try:
             json.dumps(arguments, allow_nan=False)
@@ -173,7 +172,7 @@ class Worker:
         return str(answer["text"])
 
 
-def told(problem: BaseException) -> str:
+def describe_error(problem: BaseException) -> str:
     """Return the traceback of `problem`, at most its last lines, without those of this program."""
     found = traceback.TracebackException(type(problem), problem, problem.__traceback__, compact=True)
     frames = [frame for frame in found.stack if frame.filename != __file__]

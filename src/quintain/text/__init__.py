@@ -1,6 +1,6 @@
 """Text and token ids: tokenizers, chat templates rendered by appending, and parsers of what a model wrote.
 
-The one rule: what a model sampled is never encoded again, and untrusted text can never become a special
-token. The modules are imported by name (`quintain.text.chat`, `.tokenizer`, `.parse`); this one stays empty
-so that importing the package costs nothing.
+What a model sampled is never encoded again, and untrusted text can never become a special token. The modules are
+imported by name (`quintain.text.chat`, `.tokenizer`, `.parse`); this one stays empty so that importing the package
+costs nothing.
 """

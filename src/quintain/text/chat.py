@@ -1,8 +1,8 @@
 """Chats as token ids that only grow: each turn appends what it adds, and what was sampled stays as it was.
 
-Where a template merely appends, a turn costs work in proportion to its own text. Where it rewrites what came
-before (Qwen3 drops earlier `<think>` blocks), the chat is rendered in full and a new segment starts. The one
-rule: sampled ids are never encoded again within a segment.
+Where a template merely appends, a turn costs work in proportion to its own text. Where it rewrites what came before
+(Qwen3 drops earlier `<think>` blocks), the chat is rendered in full and a new segment starts. Sampled ids are never
+encoded again within a segment.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Chat:
     def is_append_only(self) -> bool:
         """Whether no probe chat, with or without system text, saw the template rewrite earlier turns."""
         probes = [
-            self.template.appends((role,), has_system=has_system, has_tools=role == "tool")
+            self.template.is_appending((role,), has_system=has_system, has_tools=role == "tool")
             for role in ("user", "tool" if self.template.takes_tool_role else "user")
             for has_system in (False, True)
         ]
@@ -77,7 +77,7 @@ class Chat:
         The markup of tool calls (`<tool_call>`, `[TOOL_CALLS]`) gives its id; other special tokens stay plain
         text.
         """
-        return self.encoder.marked(self.encoder.defuse_answer(text), continues=True)
+        return self.encoder.encode_marked(self.encoder.defuse_answer(text), continues=True)
 
     def write(self, text: str) -> tuple[int, ...]:
         """Return the ids that say `text` and end the answer."""
@@ -90,7 +90,7 @@ class Chat:
 
 
 class Conversation:
-    """One chat: call `prompt` with new messages, sample, call `sampled` with what came, and again."""
+    """One chat: call `prompt` with new messages, sample, call `record` with what came, and again."""
 
     def __init__(self, chat: Chat, tools: tuple[ToolSpec, ...] = ()) -> None:
         """See `Chat.conversation`."""
@@ -103,31 +103,33 @@ class Conversation:
         """Append `messages` and return the ids up to where the model answers.
 
         Raises:
-            InvariantError: the last prompt has not been answered with `sampled`.
+            InvariantError: the last prompt has not been answered with `record`.
             ModelError: the template refuses the chat.
         """
         template = self._chat.template
-        entries = [template.entry(message) for message in messages]
+        entries = [template.as_entry(message) for message in messages]
         if not self._history:
-            self._history = template.opening(entries, self._tools)
-            return self._restarted()
+            self._history = template.opening_entries(entries, self._tools)
+            return self._restart()
         if self._sampled is None:
             raise InvariantError("a prompt needs the last one answered: got two in a row; call sampled first")
         said = answer(self._chat.encoder.defuse_answer(self.text(self._sampled)))
-        added = template.continuing(entries)
+        added = template.continuing_entries(entries)
         has_system = self._history[0]["role"] == "system"
-        delta = template.added(added, has_system=has_system, has_tools=bool(self._tools))
+        delta = template.find_addition(added, has_system=has_system, has_tools=bool(self._tools))
         if delta is None:
             delta = self._rendered_delta(said, added)
         ends = self._sampled[-1:] == (self._chat.end_id,)
         self._history += [said, *added]
         self._sampled = None
         if delta is None:
-            return self._restarted()
+            return self._restart()
         rest = delta.removeprefix(template.end_text) if ends else delta
-        return PromptIds(token_ids=self._chat.encoder.marked(rest, continues=True), starts_segment=False)
+        return PromptIds(
+            token_ids=self._chat.encoder.encode_marked(rest, continues=True), starts_segment=False
+        )
 
-    def sampled(self, token_ids: Sequence[int]) -> None:
+    def record(self, token_ids: Sequence[int]) -> None:
         """Record the completion that the model sampled, as it was sampled.
 
         Raises:
@@ -141,9 +143,11 @@ class Conversation:
         """Return the text of a completion without the token that ended it."""
         return self._chat.text(token_ids)
 
-    def _restarted(self) -> PromptIds:
-        text = self._chat.template.opened(self._history, self._tools)
-        return PromptIds(token_ids=self._chat.encoder.marked(text, continues=False), starts_segment=True)
+    def _restart(self) -> PromptIds:
+        text = self._chat.template.render_opening(self._history, self._tools)
+        return PromptIds(
+            token_ids=self._chat.encoder.encode_marked(text, continues=False), starts_segment=True
+        )
 
     def _rendered_delta(self, said: Entry, added: Sequence[Entry]) -> str | None:
         """Return the text after the answer in the full rendering; None if what precedes it was rewritten."""

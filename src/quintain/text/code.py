@@ -1,14 +1,14 @@
 """Read Python out of completions, and write it the way it is read: fenced blocks, or CodeAct's tags.
 
-Several blocks in one answer are one action, in their order (CodeAct, arXiv 2402.01030); what stands between them
-is thought. The one rule: as everywhere in this room, a parser never raises and never guesses.
+Several blocks in one answer are one action, in their order (CodeAct, arXiv 2402.01030); what stands between them is
+thought. A parser never raises and never guesses.
 """
 
 import re
 from typing import Literal
 
 from quintain.errors import DataError
-from quintain.text.parse import LONGEST_READ, shown
+from quintain.text.parse import LONGEST_READ, quote
 from quintain.types import Action
 
 Style = Literal["fence", "tag"]
@@ -29,7 +29,7 @@ def parse_code(text: str, style: Style = "fence") -> Action:
     if not bodies:
         is_open = FENCE in text or TAG in text
         problem = (
-            "a block of code is not closed" if is_open else f"there is no code: got {shown(text.strip())}"
+            "a block of code is not closed" if is_open else f"there is no code: got {quote(text.strip())}"
         )
         return Action(text=text.strip(), error=f"{problem}; write {form}")
     code = "\n".join(bodies).strip("\n")
@@ -47,7 +47,7 @@ def write_code(code: str, style: Style = "fence") -> str:
     written = FORMS[style].replace("CODE", code, 1)
     if parse_code(written, style).text != code:
         raise DataError(
-            f"writing code as a {style} block: got {shown(code)}, which would not be read back; change it"
+            f"writing code as a {style} block: got {quote(code)}, which would not be read back; change it"
         )
     return written
 

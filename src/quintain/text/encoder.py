@@ -1,10 +1,9 @@
 """Encode text so that only a chat template can write special tokens.
 
-Markup is every special token and every added token that looks like one (`<tool_call>`, `[INST]`). Before
-untrusted text meets a template it is *defused*: a private mark is put inside each markup string in it. After
-rendering, the markup that is still whole was written by the template and becomes its id; everything else
-loses its marks and is encoded by a private tokenizer that knows no markup. The one rule: `plain` never
-returns a markup id, whatever the text.
+Markup is every special token and every added token that looks like one (`<tool_call>`, `[INST]`). Before untrusted
+text meets a template it is *defused*: a private mark is put inside each markup string in it. After rendering, the
+markup that is still whole was written by the template and becomes its id; everything else loses its marks and is
+encoded by a private tokenizer that knows no markup. `plain` never returns a markup id, whatever the text.
 """
 
 from __future__ import annotations
@@ -108,18 +107,18 @@ class TextEncoder:
 
     def plain(self, text: str, *, continues: bool = True) -> tuple[int, ...]:
         """Return the ids of `text` without any markup id; `continues` says that other tokens precede it."""
-        ids = self._encoded(text, continues)
+        ids = self._encode(text, continues)
         if self._forbidden.isdisjoint(ids):
             return ids
-        single = [token for character in text for token in self._encoded(character, continues)]
+        single = [token for character in text for token in self._encode(character, continues)]
         return tuple(token for token in single if token not in self._forbidden)
 
-    def marked(self, text: str, *, continues: bool) -> tuple[int, ...]:
+    def encode_marked(self, text: str, *, continues: bool) -> tuple[int, ...]:
         """Return the ids of rendered `text`: whole markup gives its id, defused markup is plain text."""
         key = (text, continues)
         found = self._cache.get(key)
         if found is None:
-            found = tuple(self._marked(text, continues))
+            found = tuple(self._encode_marked(text, continues))
             if len(text) <= CACHED_LENGTH:
                 if len(self._cache) >= CACHED_TEXTS:
                     self._cache.clear()
@@ -135,7 +134,7 @@ class TextEncoder:
         """Return the text of `token_ids`, special tokens included."""
         return self._backend.decode(list(token_ids), skip_special_tokens=False)
 
-    def _marked(self, text: str, continues: bool) -> list[int]:
+    def _encode_marked(self, text: str, continues: bool) -> list[int]:
         ids: list[int] = []
         for index, piece in enumerate(self._pattern.split(text)):
             if index % 2:
@@ -149,7 +148,7 @@ class TextEncoder:
         found = self._ids.get(piece)
         return self._ids[piece.strip()] if found is None else found
 
-    def _encoded(self, text: str, continues: bool) -> tuple[int, ...]:
+    def _encode(self, text: str, continues: bool) -> tuple[int, ...]:
         """Encode with the private backend; the anchor keeps `text` from looking like a document's start."""
         whole = ANCHOR + text if continues else text
         try:

@@ -1,8 +1,8 @@
 """Read actions out of completions, and write them the way they are read.
 
-Every parser takes any string and returns an `Action`; what cannot be read becomes `Action.error`, a line for
-the model that says what was wrong. Nothing here knows an environment: arguments are checked where the tool
-is. The one rule: a parser never raises and never guesses.
+Every parser takes any string and returns an `Action`; what cannot be read becomes `Action.error`, a line for the
+model that says what was wrong. Nothing here knows an environment: arguments are checked where the tool is. A parser
+never raises and never guesses.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def parse_choice(text: str, legal: Sequence[str]) -> Action:
         if action.strip() == said:
             return Action(text=action)
     listed = ", ".join(legal[:MOST_LISTED]) + (", ..." if len(legal) > MOST_LISTED else "")
-    return Action(text=said, error=f"not a legal action: got {shown(said)}; choose one of: {listed}")
+    return Action(text=said, error=f"not a legal action: got {quote(said)}; choose one of: {listed}")
 
 
 def parse_tool_calls(text: str) -> Action:
@@ -141,7 +141,7 @@ def tools_text(tools: Sequence[ToolSpec], form: str = CALL_FORM) -> str:
     return "\n".join(("Tools, one JSON schema per line:", *schemas, f"To call a tool, write {form}"))
 
 
-def shown(text: str) -> str:
+def quote(text: str) -> str:
     """Return `text` quoted for an error message, cut to a readable length."""
     return repr(text if len(text) <= SHOWN else text[:SHOWN] + "...")
 
@@ -161,7 +161,7 @@ def read_json(text: str) -> Any:
     except UnreadableError:
         raise
     except json.JSONDecodeError as error:
-        near = shown(text[max(0, error.pos - 10) : error.pos + 20])
+        near = quote(text[max(0, error.pos - 10) : error.pos + 20])
         raise UnreadableError(
             f"is not valid JSON: {error.msg} at character {error.pos}, near {near}"
         ) from error
@@ -190,14 +190,14 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(result) < len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise UnreadableError(f"has the key {shown(twice)} twice")
+        raise UnreadableError(f"has the key {quote(twice)} twice")
     return result
 
 
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise UnreadableError(f"holds {shown(text)}, which is not a finite number")
+        raise UnreadableError(f"holds {quote(text)}, which is not a finite number")
     return value
 
 
@@ -236,7 +236,7 @@ def call_of(
     fields = cast("dict[str, Any]", value)
     for key in fields:
         if key not in ("name", arguments_key) and key not in ignored:
-            raise UnreadableError(f"has the unknown key {shown(key)}; its keys are name and {arguments_key}")
+            raise UnreadableError(f"has the unknown key {quote(key)}; its keys are name and {arguments_key}")
     name, arguments = fields.get("name"), fields.get(arguments_key, {})
     if not isinstance(name, str) or not name:
         got = kind_of(name) if "name" in fields else "none"
@@ -249,12 +249,12 @@ def call_of(
 def _react_call(said: str, tools: Sequence[ToolSpec]) -> ToolCall:
     named = _NAMED.fullmatch(said)
     if named is None:
-        raise UnreadableError(f"the action must be name[argument]: got {shown(said)}")
+        raise UnreadableError(f"the action must be name[argument]: got {quote(said)}")
     name, argument = named[1], named[2].strip()
     tool = next((tool for tool in tools if tool.name == name), None)
     if tool is None:
         known = ", ".join(tool.name for tool in tools[:MOST_LISTED])
-        raise UnreadableError(f"there is no tool {shown(name)}; tools: {known}")
+        raise UnreadableError(f"there is no tool {quote(name)}; tools: {known}")
     if not argument:
         return ToolCall(name=name)
     try:
@@ -270,7 +270,7 @@ def _react_arguments(argument: str, properties: Mapping[str, Any]) -> Mapping[st
         return cast("dict[str, Any]", read_json(argument))
     if len(properties) != 1:
         keys = ", ".join(properties) or "none"
-        raise UnreadableError(f"must be a JSON object with the keys {keys}: got {shown(argument)}")
+        raise UnreadableError(f"must be a JSON object with the keys {keys}: got {quote(argument)}")
     ((key, schema),) = properties.items()
     if schema.get("type") == "string":
         return {key: argument}
@@ -298,7 +298,7 @@ def json_text(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain_mapping)
     except (TypeError, ValueError) as error:
         raise DataError(
-            f"writing tool arguments: got {shown(repr(value))}, which is not JSON: {error}"
+            f"writing tool arguments: got {quote(repr(value))}, which is not JSON: {error}"
         ) from error
 
 

@@ -1,8 +1,7 @@
 """The text that a turn adds to a rendered chat, found once and filled with contents afterwards.
 
-A template is rendered with names in the place of contents, bare and padded with blanks; the text around the
-names and the edges that lost their blanks are its pieces. The one rule: pieces are only made where filling
-them gives the rendering back.
+A template is rendered with names in the place of contents, bare and padded with blanks; the text around the names and
+the edges that lost their blanks are its pieces. Pieces are only made where filling them gives the rendering back.
 """
 
 from __future__ import annotations

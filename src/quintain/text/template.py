@@ -1,9 +1,9 @@
 """Render a chat template as marked text, learn what it accepts, and find the text that a new turn adds.
 
-Templates run only in transformers' sandbox (`apply_chat_template`). What they take (a system role, tools,
-several user messages in a row) is found by rendering small probe chats, never by reading their source; what a
-template refuses is folded into what it takes. The one rule: `Pieces` are used only where every probe chat
-showed that the template merely appends.
+Templates run only in transformers' sandbox (`apply_chat_template`). What they take (a system role, tools, several
+user messages in a row) is found by rendering small probe chats, never by reading their source; what a template
+refuses is folded into what it takes. `Pieces` are used only where every probe chat showed that the template merely
+appends.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Template:
         self._is_first = False
         return cast(str, text)
 
-    def opened(self, entries: Sequence[Entry], tools: Sequence[ToolSpec]) -> str:
+    def render_opening(self, entries: Sequence[Entry], tools: Sequence[ToolSpec]) -> str:
         """Return `render` of a chat that begins with `entries`, from its pieces where it has fixed ones.
 
         Groups and worlds open thousands of chats that differ in their contents only.
@@ -158,7 +158,7 @@ class Template:
         pieces = self._openings[key]
         return self.render(entries, tools) if pieces is None else pieces.fill(contents)
 
-    def entry(self, message: Message) -> Entry:
+    def as_entry(self, message: Message) -> Entry:
         """Return `message` for the template, its texts defused."""
         text = as_text(message.content)
         if message.role != "assistant":
@@ -171,13 +171,13 @@ class Template:
             return answer(written["content"] + self._encoder.defuse_answer(said))
         defuse = self._encoder.defuse
         functions = (
-            {"name": defuse(call.name), "arguments": defused(call.arguments, defuse)}
+            {"name": defuse(call.name), "arguments": defuse_all(call.arguments, defuse)}
             for call in message.tool_calls
         )
         calls = [{"id": CALL_ID, "type": "function", "function": each} for each in functions]
         return {**written, "tool_calls": calls}
 
-    def opening(self, entries: Sequence[Entry], tools: Sequence[ToolSpec]) -> list[Entry]:
+    def opening_entries(self, entries: Sequence[Entry], tools: Sequence[ToolSpec]) -> list[Entry]:
         """Return the entries of a chat's start; a system text or tools the template refuses are folded in."""
         started = list(entries)
         if tools and not self.takes_tools:
@@ -187,10 +187,10 @@ class Template:
             else:
                 started.insert(0, {"role": "system", "content": text})
         if self.takes_system and started and started[0]["role"] == "system":
-            return [started[0], *self.continuing(started[1:])]
-        return self.continuing(started)
+            return [started[0], *self.continuing_entries(started[1:])]
+        return self.continuing_entries(started)
 
-    def continuing(self, entries: Sequence[Entry]) -> list[Entry]:
+    def continuing_entries(self, entries: Sequence[Entry]) -> list[Entry]:
         """Return `entries` with refused roles turned into user messages, joined where they must alternate."""
         adapted: list[Entry] = []
         joins = False
@@ -208,11 +208,11 @@ class Template:
             joins = is_late_system
         return adapted
 
-    def appends(self, roles: tuple[str, ...], *, has_system: bool, has_tools: bool) -> bool:
+    def is_appending(self, roles: tuple[str, ...], *, has_system: bool, has_tools: bool) -> bool:
         """Whether new messages of `roles` left all probe chats before them as they were."""
         return self._turn(roles, has_system, has_tools).appends
 
-    def added(self, entries: Sequence[Entry], *, has_system: bool, has_tools: bool) -> str | None:
+    def find_addition(self, entries: Sequence[Entry], *, has_system: bool, has_tools: bool) -> str | None:
         """Return the text that new `entries` add after any answer; None where history may be rewritten.
 
         The work is that of the new entries alone: their pieces are filled, or they are rendered after a probe
@@ -233,10 +233,10 @@ class Template:
     def _turn(self, roles: tuple[str, ...], has_system: bool, has_tools: bool) -> ProbedTurn:
         key = (roles, has_system and self.takes_system, has_tools and self.takes_tools)
         if key not in self._turns:
-            self._turns[key] = self._probed(*key)
+            self._turns[key] = self._probe(*key)
         return self._turns[key]
 
-    def _probed(self, roles: tuple[str, ...], has_system: bool, has_tools: bool) -> ProbedTurn:
+    def _probe(self, roles: tuple[str, ...], has_system: bool, has_tools: bool) -> ProbedTurn:
         """Add messages of `roles` to several chats, after several answers, and compare what that adds."""
         tools = (PROBE_TOOL,) if has_tools else ()
         start = [SYSTEM, USER] if has_system else [USER]
@@ -316,7 +316,7 @@ class Template:
         function = {
             "name": defuse(tool.name),
             "description": defuse(tool.description),
-            "parameters": defused(tool.parameters, defuse),
+            "parameters": defuse_all(tool.parameters, defuse),
         }
         return {"type": "function", "function": function}
 
@@ -363,14 +363,15 @@ def template_of(tokenizer: PreTrainedTokenizerBase) -> str | None:
     return PLAIN_TEMPLATE
 
 
-def defused(value: Any, defuse: Defuser) -> Any:
+def defuse_all(value: Any, defuse: Defuser) -> Any:
     """Return the JSON `value` with every string in it, keys included, defused."""
     if isinstance(value, str):
         return defuse(value)
     if isinstance(value, Mapping):
         return {
-            defuse(str(key)): defused(item, defuse) for key, item in cast("Mapping[str, Any]", value).items()
+            defuse(str(key)): defuse_all(item, defuse)
+            for key, item in cast("Mapping[str, Any]", value).items()
         }
     if isinstance(value, list | tuple):
-        return [defused(item, defuse) for item in cast("Sequence[Any]", value)]
+        return [defuse_all(item, defuse) for item in cast("Sequence[Any]", value)]
     return value

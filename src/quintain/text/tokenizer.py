@@ -1,9 +1,9 @@
 """A small byte-level BPE tokenizer trained on given texts, with the house's compact chat template.
 
-One turn costs two markers: ``<|user|>content<|assistant|>`` sampled ``<|end|>``, no newlines, because the
-length of prompts decides how fast a small model rolls out. For the same reason tokens may span a few words, unless
-they are asked not to: worlds repeat their phrases ("red ball", "3 ahead"). The one rule: training is deterministic,
-and a word or phrase the corpus shows as a whole answer is one token where there is room for it.
+One turn costs two markers: ``<|user|>content<|assistant|>`` sampled ``<|end|>``, no newlines, because the length of
+prompts decides how fast a small model rolls out. For the same reason tokens may span a few words, unless they are
+asked not to: worlds repeat their phrases ("red ball", "3 ahead"). Training is deterministic, and a word or phrase the
+corpus shows as a whole answer is one token where there is room for it.
 """
 
 from __future__ import annotations
@@ -86,12 +86,12 @@ def train_tokenizer(
     pieces, answers = corpus_pieces(corpus, cut)
     if not pieces:
         raise DataError("the corpus of the tokenizer: got no text; give at least one text that is not empty")
-    tokenizer = _trained(pieces, vocab_size, cut)
+    tokenizer = _train(pieces, vocab_size, cut)
     for repeats in ANSWER_REPEATS:
         if all(len(tokenizer.encode(word).ids) == 1 for word in answers):
             break
-        tokenizer = _trained([*pieces, *answers * repeats], vocab_size, cut)
-    return _wrapped(tokenizer)
+        tokenizer = _train([*pieces, *answers * repeats], vocab_size, cut)
+    return _wrap(tokenizer)
 
 
 def encode_text(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
@@ -134,7 +134,7 @@ def cutter(tokens: str) -> Sequence_:
     return Sequence_([Split(pattern, "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)])
 
 
-def _trained(pieces: Sequence[str], vocab_size: int, cut: Sequence_) -> Tokenizer:
+def _train(pieces: Sequence[str], vocab_size: int, cut: Sequence_) -> Tokenizer:
     tokenizer = Tokenizer(BPE())
     tokenizer.pre_tokenizer = cut
     tokenizer.decoder = ByteLevelDecoder()
@@ -148,7 +148,7 @@ def _trained(pieces: Sequence[str], vocab_size: int, cut: Sequence_) -> Tokenize
     return tokenizer
 
 
-def _wrapped(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
+def _wrap(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
     from transformers import PreTrainedTokenizerFast
 
     tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in CALL_TOKENS])

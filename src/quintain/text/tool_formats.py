@@ -1,8 +1,8 @@
 """How model families write tool calls: Hermes/Qwen tags, Llama's bare JSON, Mistral's list after a marker.
 
-A format reads any string (what cannot be read is `Action.error`, in words for the model) and writes what it
-reads back. Several calls may stand in one turn in each. The one rule, as in `parse`: a parser never raises
-and never guesses; if one call of a turn cannot be read, none is carried out.
+A format reads any string (what cannot be read is `Action.error`, in words for the model) and writes what it reads
+back. Several calls may stand in one turn in each. A parser never raises and never guesses; if one call of a turn
+cannot be read, none is carried out.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from quintain.text.parse import (
     call_of,
     json_text,
     parse_tool_calls,
+    quote,
     read_json,
-    shown,
     write_tool_calls,
 )
 from quintain.types import Action, ToolCall
@@ -89,7 +89,7 @@ def write_llama_calls(calls: Sequence[ToolCall], padding: str = "") -> str:
 def write_mistral_calls(calls: Sequence[ToolCall], padding: str = "") -> str:
     """Return `calls` as one list after the marker; `padding` (a blank or nothing) stands between."""
     listed = [{"name": call.name, "arguments": call.arguments} for call in calls]
-    return TOOL_CALLS + padding + _escaped(json_text(listed))
+    return TOOL_CALLS + padding + _escape(json_text(listed))
 
 
 def write_named_calls(calls: Sequence[ToolCall], padding: str = "") -> str:
@@ -100,9 +100,9 @@ def write_named_calls(calls: Sequence[ToolCall], padding: str = "") -> str:
     """
     for call in calls:
         if not _NAME.fullmatch(call.name):
-            raise DataError(f"writing a tool call: got the name {shown(call.name)}; use letters and digits")
+            raise DataError(f"writing a tool call: got the name {quote(call.name)}; use letters and digits")
     return "".join(
-        f"{TOOL_CALLS}{padding}{call.name}{ARGS}{_escaped(json_text(call.arguments))}" for call in calls
+        f"{TOOL_CALLS}{padding}{call.name}{ARGS}{_escape(json_text(call.arguments))}" for call in calls
     )
 
 
@@ -153,7 +153,7 @@ def format_of(written: str, end: str, call: ToolCall) -> tuple[CallFormat, str] 
     return None
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace(TOOL_CALLS, "\\u005bTOOL_CALLS]").replace(ARGS, "\\u005bARGS]")
 
 
@@ -181,11 +181,11 @@ def _llama_calls(written: str) -> Iterator[ToolCall]:
     text = written.replace(PYTHON_TAG, " ")
     for start, end in json_objects(text):
         if not _BETWEEN.fullmatch(text, position, start):
-            raise UnreadableError(f"has text before it: got {shown(text[position:start].strip())}")
+            raise UnreadableError(f"has text before it: got {quote(text[position:start].strip())}")
         yield call_of(read_json(text[start:end]), arguments_key="parameters")
         position = end
     if not _BETWEEN.fullmatch(text, position):
-        raise UnreadableError(f"is not a whole JSON object: got {shown(text[position:].strip())}")
+        raise UnreadableError(f"is not a whole JSON object: got {quote(text[position:].strip())}")
 
 
 def _mistral_calls(written: str) -> Iterator[ToolCall]:

@@ -6,8 +6,8 @@ from functools import partial
 from itertools import product
 from random import Random
 
-from quintain.environments.baselines import random_action, telling
-from quintain.environments.boundary import answered, asked, checked_instructions, checked_tools, spec_of
+from quintain.environments.baselines import find_range_text, random_action
+from quintain.environments.boundary import ask, call_within, check_instructions, check_tools, spec_of
 from quintain.environments.protocol import Environment, Expert, Factory, advance, begin
 from quintain.errors import EnvironmentFault
 from quintain.rollout.stepper import Stepper
@@ -24,12 +24,12 @@ MOST_FAILURES = 4
 
 def corpus(make_environment: Factory, seed: int) -> Iterator[str]:
     """Yield texts of training episodes, instructions and tool schemas first."""
-    texts, has_expert = asked(make_environment, described)
+    texts, has_expert = ask(make_environment, described)
     yield from texts
     players = (False, True) if has_expert else (False,)
     stepper = Stepper(timeout=TIMEOUT)
     spec = spec_of(make_environment)
-    environment, num_failed = answered(spec, make_environment), 0
+    environment, num_failed = call_within(spec, make_environment), 0
     for index, by_expert in product(range(NUM_EPISODES), players):
         rng = Random(derive_seed(seed, "corpus", index))
         (texts,) = stepper.run([partial(_episode, environment, index, rng, by_expert)])
@@ -43,7 +43,7 @@ def corpus(make_environment: Factory, seed: int) -> Iterator[str]:
                 f"{texts.kind}: {texts.message}; repair it, then `quintain check` it"
             )
         stepper.run([environment.close])
-        environment = answered(spec, make_environment)
+        environment = call_within(spec, make_environment)
     stepper.run([environment.close])
 
 
@@ -51,9 +51,9 @@ def described(environment: Environment) -> tuple[list[str], bool]:
     """Return instructions and tool schemas, and whether there is an expert."""
     tools = [
         json.dumps({"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)})
-        for tool in checked_tools(environment)
+        for tool in check_tools(environment)
     ]
-    return [checked_instructions(environment), *tools], isinstance(environment, Expert)
+    return [check_instructions(environment), *tools], isinstance(environment, Expert)
 
 
 def _episode(environment: Environment, index: int, rng: Random, by_expert: bool) -> list[str]:
@@ -69,7 +69,7 @@ def _episode(environment: Environment, index: int, rng: Random, by_expert: bool)
         texts.append(written(action))
         result = advance(environment, action)
         texts.append(as_text(result.observation))
-        told = telling((told, result.observation))
+        told = find_range_text((told, result.observation))
         if result.is_terminated or result.is_truncated:
             break
     return texts

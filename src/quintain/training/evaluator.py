@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from quintain.agents.protocol import Agent
-from quintain.environments.boundary import asked, checked_tools
+from quintain.environments.boundary import ask, check_tools
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Factory
 from quintain.errors import ConfigError, UsageError
@@ -66,4 +66,4 @@ def innermost(agent: Agent) -> Agent:
 
 
 def _tools(make: Factory) -> set[str]:
-    return {tool.name for tool in asked(make, checked_tools)}
+    return {tool.name for tool in ask(make, check_tools)}

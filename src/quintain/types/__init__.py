@@ -5,6 +5,7 @@ The one rule: token ids are the truth, text is a view of them; a failure is a `F
 """
 
 from quintain.types.episodes import (
+    ALONE,
     NOTHING,
     UNKNOWN_TOOL,
     Action,
@@ -33,6 +34,8 @@ from quintain.types.episodes import (
     as_content,
     as_text,
     derive_seed,
+    is_constant,
+    scored,
 )
 from quintain.types.learning import (
     Batch,
@@ -46,6 +49,7 @@ from quintain.types.learning import (
 )
 
 __all__ = [
+    "ALONE",
     "NOTHING",
     "UNKNOWN_TOOL",
     "Action",
@@ -82,4 +86,6 @@ __all__ = [
     "as_content",
     "as_text",
     "derive_seed",
+    "is_constant",
+    "scored",
 ]

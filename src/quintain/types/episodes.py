@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,6 +29,8 @@ class Nothing(dict[str, Any]):
 
 
 NOTHING: Mapping[str, Any] = Nothing()
+ALONE = "agent"
+"""The seat of an environment that has one seat only."""
 
 
 def derive_seed(*parts: int | str) -> int:
@@ -39,6 +41,17 @@ def derive_seed(*parts: int | str) -> int:
     """
     text = "\x1f".join(f"{type(part).__name__}:{part}" for part in parts)
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
+
+
+def is_constant(values: Sequence[float]) -> bool:
+    """Whether `values` are all the same up to rounding (1e-8 of their size, at least 1e-8); fewer than two are.
+
+    What is constant in a group teaches a method that compares within groups nothing.
+    """
+    if len(values) < 2:
+        return True
+    low, high = min(values), max(values)
+    return high - low <= 1e-8 * max(1.0, abs(low), abs(high))
 
 
 class Stop(StrEnum):
@@ -214,7 +227,7 @@ class Turn:
     without it they continue the stream of the turn before, or, where several seats act, of this seat's turn before.
     """
 
-    seat: str = "agent"
+    seat: str = ALONE
     """Who spoke; with a role after a slash (``agent/plan``) it spoke to itself, see `is_internal`."""
     observation: tuple[Content, ...]
     prompt_ids: tuple[int, ...]
@@ -286,6 +299,11 @@ class Trajectory:
     seconds: float = 0.0
 
     @property
+    def is_success(self) -> bool:
+        """Whether the task was solved; an episode in which something broke has not solved it."""
+        return isinstance(self.outcome, Score) and self.outcome.is_success
+
+    @property
     def num_sampled(self) -> int:
         """Number of tokens the policy sampled."""
         return sum(len(turn.completion.token_ids) for turn in self.turns)
@@ -302,3 +320,13 @@ class Group:
     def scored(self) -> tuple[Trajectory, ...]:
         """The trajectories that may be trained on: failures are left out, and at least one token was sampled."""
         return tuple(t for t in self.trajectories if isinstance(t.outcome, Score) and t.num_sampled)
+
+    @property
+    def returns(self) -> list[float]:
+        """The undiscounted returns of the trajectories in `scored`."""
+        return [t.outcome.value for t in self.scored if isinstance(t.outcome, Score)]
+
+
+def scored(groups: Iterable[Group]) -> tuple[Trajectory, ...]:
+    """Return the trajectories of `groups` that may be trained on, in order; see `Group.scored`."""
+    return tuple(trajectory for group in groups for trajectory in group.scored)

@@ -6,7 +6,7 @@ import numpy as np
 
 from quintain.credit.decomposition import Contributions
 from quintain.credit.layout import outcome_of
-from quintain.curriculum.streams import Uniform
+from quintain.curriculum.streams import TaskStream
 from quintain.engines.local import Local
 from quintain.environments.boundary import tasks_of
 from quintain.environments.catalog import find
@@ -28,7 +28,7 @@ def played() -> list[Trajectory]:
     try:
         for draw, turns in enumerate((3, 5, 7, 9)):
             rollout.limits = replace(rollout.limits, max_turns=turns)
-            tasks = Uniform(tasks_of(make)).draw(draw, 40)
+            tasks = TaskStream(tasks_of(make)).draw(draw, 40)
             groups = rollout.demonstrations(tasks, noisy(0.3), seed=draw)
             episodes += [t for group in groups for t in group.trajectories]
     finally:
@@ -44,6 +44,6 @@ def test_contributions_follow_the_true_progress_in_a_house() -> None:
     outcomes = np.array([outcome_of(t) for t in unseen])
     errors = [estimator.error(t) for t in unseen]
     assert float(np.mean(errors)) < 0.4 * float(np.mean(np.abs(outcomes - outcomes.mean())))
-    found = [value for t in unseen for value in estimator.of(t)]
+    found = [value for t in unseen for value in estimator.predict(t)]
     true = [turn.reward for t in unseen for turn in t.turns]
     assert float(np.corrcoef(found, true)[0, 1]) > 0.7

@@ -9,7 +9,7 @@ from quintain.methods.rl.parts.talking import Parts, acts_from
 from tests.methods.rl.conftest import Runner
 
 from quintain.errors import ConfigError
-from quintain.losses.causal import Surrogate
+from quintain.losses.causal import ActionModel
 from quintain.methods.rl import coso
 from quintain.store.run import Run
 from quintain.types import Action, Completion, Group, Score, Stop, Task, ToolCall, Trajectory, Turn
@@ -80,4 +80,4 @@ def test_the_surrogate_tells_as_many_actions_apart_as_asked(runner: Any) -> None
     with pytest.raises(ConfigError, match="actions: got 0; give 1 or more"):
         runner.train("coso", tasks=2, group_size=3, actions=0)
     method = coso.method(coso.Config(actions=2))
-    assert isinstance(method.memory, Surrogate) and method.memory.most_actions == 2
+    assert isinstance(method.memory, ActionModel) and method.memory.max_actions == 2

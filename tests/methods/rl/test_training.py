@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quintain.credit.whiten import whitened
+from quintain.credit.whiten import whiten
 from quintain.errors import ConfigError
 from quintain.methods.rl import pag
 from quintain.methods.rl.parts import collecting
@@ -120,10 +120,10 @@ def test_answers_and_verdicts_have_statistics_of_their_own_in_training(
     seen: list[Credit] = []
 
     def watched(credit: Credit, **fields: Any) -> Credit:
-        seen.append(whitened(credit, **fields))
+        seen.append(whiten(credit, **fields))
         return seen[-1]
 
-    monkeypatch.setattr(pag, "whitened", watched)
+    monkeypatch.setattr(pag, "whiten", watched)
     own = runner_in(tmp_path)
     given: dict[str, Any] = {
         "environment": "sums?digits=1&bonus=0.5", "demonstrations": 64, "imitation_epochs": 8, "imitation_rate": 1e-2,

@@ -19,8 +19,8 @@ from quintain.credit.anchor import state_anchored
 from quintain.credit.gae import gae_tokens
 from quintain.credit.group import group_relative
 from quintain.credit.outcome import outcome_return
-from quintain.credit.whiten import reinforce_plus_plus_baseline, whitened
-from quintain.curriculum.streams import Uniform
+from quintain.credit.whiten import reinforce_plus_plus_baseline, whiten
+from quintain.curriculum.streams import TaskStream
 from quintain.data.samples import samples_from
 from quintain.environments.boundary import tasks_of
 from quintain.errors import UsageError
@@ -66,7 +66,7 @@ def test_what_is_centred_is_not_moved_by_centring_again() -> None:
     """ASearcher's workflow centres, its actor shifts by a constant: the sign of credit must survive whitening."""
     groups = [group(1, 0, 0, 1), group(1, 1, 1, 0, task="u")]
     centred = group_relative(groups, std="none")
-    again = whitened(centred)
+    again = whiten(centred)
     assert numbers(again) == pytest.approx([x / np.std(numbers(centred)) for x in numbers(centred)], abs=1e-5)
     assert numbers(reinforce_plus_plus_baseline(groups)) == numbers(again)
     assert np.sum(numbers(again)) == pytest.approx(0, abs=1e-5)
@@ -201,7 +201,7 @@ def test_episodes_that_ended_are_not_stepped_on_and_pay_once(work: Work) -> None
     Counted.steps.clear()
     rollout = Rollout(work.agent, Counted, work.engine)
     try:
-        groups = rollout.groups(Uniform(tasks_of(Counted)).draw(0, 3), size=4, seed=1)
+        groups = rollout.groups(TaskStream(tasks_of(Counted)).draw(0, 3), size=4, seed=1)
     finally:
         rollout.close()
     episodes = [t for g in groups for t in g.trajectories]

@@ -1,8 +1,8 @@
 """AgentDojo (arXiv 2406.13352): tool use in simulated workplaces, with and without planted instructions.
 
 Suites, tools, states, attacks and verdicts are the package's own. For evaluation only: training on it is refused.
-The one rule: what the user wanted and what the attacker wanted are two verdicts; both are in the reward terms of the
-last turn, and `side` says which of them is the success. A check that breaks is the judge's failure, never a 0.
+What the user wanted and what the attacker wanted are two verdicts; both are in the reward terms of the last turn, and
+`side` says which of them is the success. A check that breaks is the judge's failure, never a 0.
 """
 
 from collections.abc import Mapping
@@ -126,7 +126,7 @@ class AgentDojo(Environment):
         if action.error is not None:
             told = f"Error: {action.error}"
             return (
-                self._graded("", is_valid=False) if is_last else StepResult(observation=told, is_valid=False)
+                self._grade("", is_valid=False) if is_last else StepResult(observation=told, is_valid=False)
             )
         calls = [
             self._kinds.FunctionCall(function=call.name, args=dict(call.arguments))
@@ -134,7 +134,7 @@ class AgentDojo(Environment):
         ]
         self._trace += calls
         if is_last or not calls:
-            return self._graded("" if calls else action.text)
+            return self._grade("" if calls else action.text)
         try:
             replies, errors = self._carried_out(calls)
         except (RecursionError, MemoryError):  # the package reads texts that look like lists
@@ -181,7 +181,7 @@ class AgentDojo(Environment):
                 errors.append(ToolError(tool=known, cause="invalid_call" if is_unfit else "tool_error"))
         return replies, errors
 
-    def _graded(self, answer: str, *, is_valid: bool = True) -> StepResult:
+    def _grade(self, answer: str, *, is_valid: bool = True) -> StepResult:
         """Return both verdicts on the episode, as far as there is something to judge."""
         terms: dict[str, float] = {}
         if self.user is not None:

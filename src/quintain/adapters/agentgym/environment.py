@@ -71,7 +71,7 @@ class AgentGym(RemoteWorld):
         the first word of `key_file`.
 
         Raises:
-            UsageError: the address is none, or a knob does not fit.
+            UsageError: the address is none, or an option does not fit.
             RemoteFault: there is no AgentGym server.
         """
         if world not in WORLDS:

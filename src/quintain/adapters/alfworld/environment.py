@@ -1,7 +1,7 @@
 """Chores in ALFWorld's engine (arXiv 2010.03768; packages alfworld and textworld) with problems written here.
 
-Domain, planner, texts and commands are ALFWorld's own; the rooms are not its games, which have to be downloaded. The
-one rule: what is reached here is no result on ALFWorld's 134 or 140 games, and is never called one.
+Domain, planner, texts and commands are ALFWorld's own; the rooms are not its games, which have to be downloaded. What
+is reached here is no result on ALFWorld's 134 or 140 games, and is never called one.
 """
 
 import importlib.util
@@ -34,7 +34,7 @@ class AlfworldEngine(Environment):
 
         Raises:
             MissingExtra: alfworld or its planner is not installed.
-            UsageError: there is no such chore, or a knob is out of range.
+            UsageError: there is no such chore, or an option is out of range.
         """
         if chore not in CHORES:
             raise UsageError(f"chore of alfworld-engine: got {chore!r}; {suggestion(chore, CHORES)}")
@@ -71,7 +71,7 @@ class AlfworldEngine(Environment):
             for entity in self._env._entity_infos.values():
                 entity.name = entity.id.replace("_", " ")
             self._now = self._env.reset()
-        return _cleaned(self._now.feedback)
+        return _clean(self._now.feedback)
 
     def step(self, action: Action) -> StepResult:
         """Give the command to the engine; one that does not apply changes nothing."""
@@ -82,7 +82,7 @@ class AlfworldEngine(Environment):
         self._now, _, _ = self._env.step(command)
         has_won = bool(self._now.won)
         return StepResult(
-            observation=_cleaned(self._now.feedback),
+            observation=_clean(self._now.feedback),
             reward=float(has_won),
             is_terminated=has_won,
             is_success=True if has_won else None,
@@ -115,7 +115,7 @@ class AlfworldEngine(Environment):
         self._env = self._now = None
 
 
-def _cleaned(feedback: str) -> str:
+def _clean(feedback: str) -> str:
     """Return the engine's text without its greeting and without empty lines."""
     return "\n".join(line for line in feedback.splitlines() if line.strip() and not line.startswith("-="))
 

@@ -1,6 +1,6 @@
 """Rooms and chores for ALFWorld's engine, drawn at random and written in its domain's language (PDDL).
 
-The six chores are those of ALFWorld's paper. The one rule: every room that is drawn can be put in order.
+The six chores are those of ALFWorld's paper. Every room that is drawn can be put in order.
 """
 
 from collections.abc import Mapping

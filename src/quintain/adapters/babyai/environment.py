@@ -1,13 +1,13 @@
 """BabyAI's levels (arXiv 1810.08272; package minigrid) as text: a word per action, a short line per view.
 
-The world, its missions and its expert bot are the package's own. The one rule: success is the package's,
-``terminated`` with a reward above zero.
+The world, its missions and its expert bot are the package's own. Success is the package's, ``terminated`` with a
+reward above zero.
 """
 
 import hashlib
 from typing import ClassVar, Literal
 
-from quintain.adapters.babyai.level import Bot, Level, copied, make_bot, progress, signature, start_level
+from quintain.adapters.babyai.level import Bot, Level, copy_level, make_bot, progress, signature, start_level
 from quintain.adapters.babyai.view import describe, name
 from quintain.environments.protocol import Environment
 from quintain.errors import EnvironmentFault, UsageError
@@ -75,11 +75,11 @@ class BabyAI(Environment):
         number = NUMBERS.get(action.text.strip().lower()) if action.error is None else None
         if number is None:
             said = action.error or f"unknown action; say one of {' '.join(ACTIONS)}"
-            return StepResult(observation=f"Error: {said}\n{self._shown()}", is_valid=False)
+            return StepResult(observation=f"Error: {said}\n{self._show()}", is_valid=False)
         reward, is_terminated, is_truncated = self._act(number)
         is_success = is_terminated and reward > 0
         return StepResult(
-            observation=self._shown(),
+            observation=self._show(),
             reward=float(is_success) if self._reward == "binary" else reward,
             is_terminated=is_terminated,
             is_truncated=is_truncated and not is_terminated,
@@ -118,13 +118,13 @@ class BabyAI(Environment):
 
     def snapshot(self) -> State:
         """Return a deep copy of the level and its bot."""
-        level, bot = copied(self._level, self._bot)
+        level, bot = copy_level(self._level, self._bot)
         return level, bot, self._advice, tuple(self._taken), self._seed
 
     def restore(self, state: State) -> None:
         """Continue from a snapshot of any instance of the same level."""
         level, bot, self._advice, taken, self._seed = state
-        self._level, self._bot = copied(level, bot)
+        self._level, self._bot = copy_level(level, bot)
         self._taken = list(taken)
         self._set_limit()
 
@@ -138,7 +138,7 @@ class BabyAI(Environment):
         self._set_limit()
 
     def _set_limit(self) -> None:
-        """Take the turn limit over from the level, or from the knob where that is lower."""
+        """Take the turn limit over from the level, or from the option where that is lower."""
         longest = int(self._level.max_steps)
         self.max_turns = min(self._limit or longest, longest)
 
@@ -170,7 +170,7 @@ class BabyAI(Environment):
                 self._advice = _gave_up(self.name, error)
         return self._advice
 
-    def _shown(self) -> str:
+    def _show(self) -> str:
         """Return an observation after the first."""
         return f"{self._level.mission}\n{self._view()}" if self._repeat_mission else self._view()
 

@@ -70,10 +70,10 @@ def start_level(name: str, seed: int) -> Level:
         MissingExtra: minigrid is not installed.
         UsageError: there is no such level.
     """
-    return copied(_generated(name, seed))[0]
+    return copy_level(_generate(name, seed))[0]
 
 
-def copied(level: Level, bot: Bot | None = None) -> tuple[Level, Bot | None]:
+def copy_level(level: Level, bot: Bot | None = None) -> tuple[Level, Bot | None]:
     """Return an independent copy of `level` and of the bot that plays it.
 
     What no step changes is shared: spaces, rooms, walls and the generator's random numbers, which no
@@ -108,12 +108,12 @@ def _twin(cell: Cell | None, memo: dict[int, object]) -> Cell | None:
 
 
 @functools.lru_cache(maxsize=NUM_KEPT)
-def _generated(name: str, seed: int) -> Level:
+def _generate(name: str, seed: int) -> Level:
     """Return the level of `seed`, which must not be stepped.
 
     A group of episodes starts from the same level several times; a copy takes a fraction of generating it.
     """
-    level = copied(_template(name))[0]
+    level = copy_level(_template(name))[0]
     level.reset(seed=seed)
     return level
 
@@ -157,12 +157,12 @@ def _bounded_bot() -> Any:
             self.num_searches = 0
             return super().replan(action_taken)
 
-        def _shortest_path(self, *arguments: Any, **knobs: Any) -> Any:
+        def _shortest_path(self, *arguments: Any, **options: Any) -> Any:
             """Search a way, a bounded number of times for an action."""
             self.num_searches += 1
             if self.num_searches > MOST_SEARCHES:
                 raise RecursionError(f"{MOST_SEARCHES} searches for a way for one action")
-            return super()._shortest_path(*arguments, **knobs)
+            return super()._shortest_path(*arguments, **options)
 
     return Bounded
 

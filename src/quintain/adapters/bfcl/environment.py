@@ -83,7 +83,7 @@ class Bfcl(Environment):
         """Ask the question that the task names."""
         wanted = task.data["question"]
         self._row = next(row for row in self.questions if row["id"] == wanted)
-        return told(self._row["question"][0])
+        return describe_question(self._row["question"][0])
 
     def step(self, action: Action) -> StepResult:
         """Grade the calls; the episode is over."""
@@ -153,7 +153,7 @@ class BfclTurns(Bfcl):
         if unknown:
             return StepResult(observation=f"Error: there is no function {unknown[0]}", is_valid=False)
         if action.tool_calls:
-            calls = [written(call) for call in action.tool_calls]
+            calls = [write_call(call) for call in action.tool_calls]
             self._steps[-1].append(calls)
             replies, _ = turns()[1].execute_multi_turn_func_call(
                 calls, *self._place(), self._owner, self._row["id"]
@@ -164,8 +164,8 @@ class BfclTurns(Bfcl):
         if number < len(self._row["question"]):
             self._steps.append([])
             self._gold = list(self.answers[self._row["id"]][number])
-            return StepResult(observation=told(self._row["question"][number]))
-        return self._graded()
+            return StepResult(observation=describe_question(self._row["question"][number]))
+        return self._grade()
 
     def tools(self) -> tuple[ToolSpec, ...]:
         """Return the functions of the systems that the question involves."""
@@ -192,7 +192,7 @@ class BfclTurns(Bfcl):
         """Return the state that the systems begin with, and their names."""
         return self._row["initial_config"], self._row["involved_classes"]
 
-    def _graded(self) -> StepResult:
+    def _grade(self) -> StepResult:
         """Return the verdict on all turns."""
         row = self._row
         found = turns()[0].multi_turn_checker(
@@ -222,7 +222,7 @@ def questions(folder: Path, category: str) -> tuple[list[Row], dict[str, list[An
         ) from error
 
 
-def told(messages: Sequence[Mapping[str, str]]) -> str:
+def describe_question(messages: Sequence[Mapping[str, str]]) -> str:
     """Return the messages of a turn as text."""
     return "\n".join(message["content"] for message in messages)
 
@@ -236,10 +236,10 @@ def spec_of_function(function: Mapping[str, Any]) -> ToolSpec:
 
 def first_of(values: Sequence[Any], schema: Mapping[str, Any]) -> Any:
     """Return the first of the possible `values`; in a described object, each of its own values is a list of them."""
-    return _unwrapped(values[0], schema) if values else []
+    return _unwrap(values[0], schema) if values else []
 
 
-def _unwrapped(value: Any, schema: Mapping[str, Any]) -> Any:
+def _unwrap(value: Any, schema: Mapping[str, Any]) -> Any:
     """Return a possible value as an argument."""
     if isinstance(value, dict) and schema.get("type") == "dict":
         inner = schema.get("properties", {})
@@ -250,7 +250,7 @@ def _unwrapped(value: Any, schema: Mapping[str, Any]) -> Any:
             if each != [""] and not (isinstance(each, list) and each and each[0] == "")
         }
     if isinstance(value, list):
-        return [_unwrapped(each, schema.get("items", {})) for each in cast("list[Any]", value)]
+        return [_unwrap(each, schema.get("items", {})) for each in cast("list[Any]", value)]
     return value
 
 
@@ -265,7 +265,7 @@ def _schema(value: Any) -> Any:
     return [_schema(each) for each in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
-def written(call: ToolCall) -> str:
+def write_call(call: ToolCall) -> str:
     """Return `call` as the package reads it: ``cd(folder='document')``."""
     arguments = ", ".join(f"{key}={value!r}" for key, value in call.arguments.items() if key.isidentifier())
     return f"{call.name}({arguments})"

@@ -2,7 +2,7 @@
 
 World, creatures, rewards and ends are the package's own but for one thing: the package walks through creatures in the
 order of their memory addresses, so that equal seeds soon differ. Here they are walked through in the order of their
-birth. The one rule: equal seeds and equal actions are the same game in every process.
+birth. Equal seeds and equal actions are the same game in every process.
 """
 
 import copy
@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, cast
 
-from quintain.adapters.crafter.expert import NoWay, next_action
+from quintain.adapters.crafter.expert import NoWayError, next_action
 from quintain.environments.extras import extra_module
 from quintain.environments.protocol import Environment
 from quintain.errors import EnvironmentFault, UsageError, suggestion
@@ -41,7 +41,7 @@ class Crafter(Environment):
 
     tags: ClassVar[frozenset[str]] = frozenset({"planning", "memory"})
 
-    def __new__(cls, goal: str = "collect_drink", **_knobs: Any) -> Self:
+    def __new__(cls, goal: str = "collect_drink", **_options: Any) -> Self:
         """Return a game with an expert where the goal has one."""
         is_solved = cls is Crafter and goal not in UNSOLVED
         return super().__new__(cast("type[Self]", Solved) if is_solved else cls)
@@ -80,30 +80,30 @@ class Crafter(Environment):
 
     def reset(self, task: Task) -> str:
         """Make the land of the task's seed."""
-        self._game = _copied(_start(self._size, task.seed & SEED_MASK))
+        self._game = _copy(_start(self._size, task.seed & SEED_MASK))
         goal = (
-            "Goal: as many achievements as you can." if self._goal == SCORE else f"Goal: {_said(self._goal)}."
+            "Goal: as many achievements as you can." if self._goal == SCORE else f"Goal: {_say(self._goal)}."
         )
-        return f"{goal}\n{self._shown()}"
+        return f"{goal}\n{self._show()}"
 
     def step(self, action: Action) -> StepResult:
         """Take the action that `action` names; anything else changes nothing."""
         number = self._names.get(" ".join(action.text.lower().split())) if action.error is None else None
         if number is None:
             said = action.error or f"unknown action; say one of {', '.join(self._names)}"
-            return StepResult(observation=f"Error: {said}\n{self._shown()}", is_valid=False)
+            return StepResult(observation=f"Error: {said}\n{self._show()}", is_valid=False)
         _, reward, is_done, facts = self._game.step(number)
         is_dead = not facts["discount"]
         if self._goal == SCORE:
             return StepResult(
-                observation=self._shown(),
+                observation=self._show(),
                 reward=float(reward),
                 is_terminated=is_dead,
                 is_truncated=bool(is_done) and not is_dead,
             )
         has_won = facts["achievements"][self._goal] > 0
         return StepResult(
-            observation=self._shown(),
+            observation=self._show(),
             reward=float(has_won),
             is_terminated=has_won or is_dead,
             is_truncated=bool(is_done) and not is_dead and not has_won,
@@ -120,17 +120,17 @@ class Crafter(Environment):
 
     def snapshot(self) -> Any:
         """Return a deep copy of the game."""
-        return _copied(self._game)
+        return _copy(self._game)
 
     def restore(self, state: Any) -> None:
         """Continue from a snapshot."""
-        self._game = _copied(state)
+        self._game = _copy(state)
 
-    def _shown(self) -> str:
+    def _show(self) -> str:
         """Return what is faced, what is nearest of each kind, and how the player is."""
         player, world = self._game._player, self._game._world
         near = ", ".join(f"{name} {_place(x, y)}" for name, (x, y) in nearest(world, player.pos).items())
-        carried = [f"{_said(name)} {count}" for name, count in player.inventory.items() if count]
+        carried = [f"{_say(name)} {count}" for name, count in player.inventory.items() if count]
         state = "asleep. " if player.sleeping else ""
         dark = "dark. " if world.daylight < DARK else ""
         faced = name_of(*world[player.pos + player.facing])
@@ -150,7 +150,7 @@ class Solved(Crafter):
         """
         try:
             return Action(text=next_action(self._game, self._rules, self._goal).replace("_", " "))
-        except NoWay as error:
+        except NoWayError as error:
             raise EnvironmentFault(
                 f"expert of {self.name} has no action: got a land without {error}; skip its demonstration"
             ) from error
@@ -183,7 +183,7 @@ def _place(right: int, down: int) -> str:
     return " ".join(parts)
 
 
-def _said(name: str) -> str:
+def _say(name: str) -> str:
     """Return the package's `name` as words."""
     return name.replace("_", " ")
 
@@ -191,13 +191,13 @@ def _said(name: str) -> str:
 @functools.lru_cache(maxsize=NUM_KEPT)
 def _start(size: int, seed: int) -> Any:
     """Return the game of `seed` at its start, which must not be stepped."""
-    game = _ordered()(area=(size, size), seed=seed)
+    game = _ordered_class()(area=(size, size), seed=seed)
     game.reset()
     return game
 
 
 @functools.cache
-def _ordered() -> Any:
+def _ordered_class() -> Any:
     """Return the package's environment with creatures in the order of their birth."""
     module: Any = importlib.import_module("crafter.env")
 
@@ -213,6 +213,6 @@ def _ordered() -> Any:
     return Ordered
 
 
-def _copied(game: Any) -> Any:
+def _copy(game: Any) -> Any:
     """Return a deep copy of `game` that shares its pictures."""
     return copy.deepcopy(game, {id(game._textures): game._textures})

@@ -24,7 +24,7 @@ LIFE = {"food": "eat_cow", "drink": "collect_drink", "energy": "wake_up"}
 CREATURES = {"eat_cow": "Cow", "defeat_zombie": "Zombie", "defeat_skeleton": "Skeleton"}
 
 
-class NoWay(Exception):
+class NoWayError(Exception):
     """The land lacks what is named."""
 
 
@@ -34,7 +34,7 @@ def next_action(game: Any, rules: Any, goal: str) -> str:
     `game` is the package's environment and `rules` its constants.
 
     Raises:
-        NoWay: there is no way to it.
+        NoWayError: there is no way to it.
     """
     mind = _Mind(game, rules)
     if mind.player.sleeping:
@@ -46,7 +46,7 @@ def next_action(game: Any, rules: Any, goal: str) -> str:
     if low and low[0] != goal:
         try:
             return mind.achieve(low[0])
-        except NoWay:
+        except NoWayError:
             pass
     return mind.achieve(goal)
 
@@ -117,7 +117,7 @@ class _Mind:
         found = [self.cell(thing) for thing in self.world.objects if type(thing).__name__ == kind]
         try:
             return self.reach(found, kind.lower())
-        except NoWay:
+        except NoWayError:
             if kind == "Skeleton" and not self.is_digger:
                 return self.make("wood_pickaxe")
             if kind == "Zombie":
@@ -177,7 +177,7 @@ class _Mind:
             return min(ranked)[1]
         way = self.way(lambda cell: cell != self.here and ahead(cell))
         if not way:
-            raise NoWay(" or ".join(allowed))
+            raise NoWayError(" or ".join(allowed))
         return self.go(way[0])
 
     def reach(self, targets: Iterable[Cell], what: str) -> str:
@@ -189,7 +189,7 @@ class _Mind:
         borders = {_sum(cell, way) for cell in goals for way in MOVES.values()}
         way = self.way(lambda cell: cell in borders)
         if not way:
-            raise NoWay(f"a way to {what}")
+            raise NoWayError(f"a way to {what}")
         return self.go(way[0])
 
     def go(self, cell: Cell) -> str:
@@ -199,14 +199,14 @@ class _Mind:
             return self.act_on(cell)
         return f"move_{_name((cell[0] - self.here[0], cell[1] - self.here[1]))}"
 
-    def way(self, is_goal: Callable[[Cell], bool], most: int = 10_000) -> list[Cell]:
+    def way(self, is_goal: Callable[[Cell], bool], max_cost: int = 10_000) -> list[Cell]:
         """Return the cells of the cheapest way to a goal other than here, without the first; [] if there is none."""
         best = {self.here: 0}
         came: dict[Cell, Cell] = {}
         queue = [(0, self.here)]
         while queue:
             cost, cell = heapq.heappop(queue)
-            if cost > best[cell] or cost > most:
+            if cost > best[cell] or cost > max_cost:
                 continue
             if cell != self.here and is_goal(cell):
                 way = [cell]

@@ -29,26 +29,26 @@ class Gymnasium(Environment):
 
     tags: ClassVar[frozenset[str]] = frozenset({"planning"})
 
-    def __new__(cls, id: str = "FrozenLake-v1", **_knobs: Any) -> Self:
+    def __new__(cls, id: str = "FrozenLake-v1", **_options: Any) -> Self:
         """Return an environment with an expert where one can be computed."""
         has_table = cls is Gymnasium and id.rpartition("/")[2].startswith(TABULAR) and "/" not in id
         return super().__new__(cast("type[Self]", Tabular) if has_table else cls)
 
-    def __init__(self, id: str = "FrozenLake-v1", *, random_map: int = 0, **knobs: Any) -> None:
-        """Make the environment `id`; `knobs` go to ``gymnasium.make``.
+    def __init__(self, id: str = "FrozenLake-v1", *, random_map: int = 0, **options: Any) -> None:
+        """Make the environment `id`; `options` go to ``gymnasium.make``.
 
         `random_map` gives FrozenLake a map of that many rows and columns of its own for every task.
 
         Raises:
-            UsageError: there is no such environment, its actions are not discrete, or a knob does not fit.
+            UsageError: there is no such environment, its actions are not discrete, or an option does not fit.
         """
         if random_map and not id.startswith("FrozenLake"):
             raise UsageError(f"random_map of {id}: got {random_map}; only FrozenLake has maps")
         if random_map < 0 or random_map == 1:
             raise UsageError(f"random_map of {id}: got {random_map}; give the number of rows, 2 or more")
         self.name = f"gymnasium/{id}"
-        self._id, self._knobs, self._random_map = id, knobs, random_map
-        self._adopt(_made(id, knobs))
+        self._id, self._options, self._random_map = id, options, random_map
+        self._adopt(_make(id, options))
         wording, space = wording_of(self._world), cast(Any, self._env.action_space)
         names = wording.actions if len(wording.actions) == space.n else ()
         self._words = names or tuple(f"action {number}" for number in range(int(space.n)))
@@ -62,7 +62,7 @@ class Gymnasium(Environment):
         """Start the episode of the task's seed."""
         if self._random_map:
             board = generate_random_map(self._random_map, seed=task.seed)
-            self._adopt(_made(self._id, {**self._knobs, "desc": board}))
+            self._adopt(_make(self._id, {**self._options, "desc": board}))
         observation, _ = self._env.reset(seed=task.seed)
         self._shown = self._text(observation)
         introduction = self._wording.introduce(self._world) if self._wording.introduce else ""
@@ -105,11 +105,11 @@ class Gymnasium(Environment):
         Raises:
             EnvironmentFault: it cannot be copied.
         """
-        return _copied(self.name, self._env), self._shown
+        return _copy(self.name, self._env), self._shown
 
     def restore(self, state: tuple[Any, str]) -> None:
         """Continue from a snapshot."""
-        self._adopt(_copied(self.name, state[0]))
+        self._adopt(_copy(self.name, state[0]))
         self._shown = state[1]
 
     def _adopt(self, env: "gymnasium.Env[Any, Any]") -> None:
@@ -170,10 +170,10 @@ def best_actions(table: dict[int, dict[int, list[tuple[float, int, float, bool]]
         values = new_values
 
 
-def _made(id: str, knobs: dict[str, Any]) -> "gymnasium.Env[Any, Any]":
-    """Return ``gymnasium.make(id, **knobs)``, its errors told as ours."""
+def _make(id: str, options: dict[str, Any]) -> "gymnasium.Env[Any, Any]":
+    """Return ``gymnasium.make(id, **options)``, its errors told as ours."""
     try:
-        env: gymnasium.Env[Any, Any] = gymnasium.make(id, disable_env_checker=True, **knobs)
+        env: gymnasium.Env[Any, Any] = gymnasium.make(id, disable_env_checker=True, **options)
     except gymnasium.error.UnregisteredEnv as error:
         near = suggestion(id, gymnasium.registry)
         raise UsageError(
@@ -182,7 +182,7 @@ def _made(id: str, knobs: dict[str, Any]) -> "gymnasium.Env[Any, Any]":
     except (gymnasium.error.Error, TypeError, ValueError, KeyError, AssertionError, ImportError) as error:
         reason = " ".join(str(error).split())
         raise UsageError(
-            f"Gymnasium environment: got {id!r} with {knobs}, which fails: {reason}; mend it"
+            f"Gymnasium environment: got {id!r} with {options}, which fails: {reason}; mend it"
         ) from error
     if not isinstance(env.action_space, gymnasium.spaces.Discrete):
         env.close()
@@ -192,7 +192,7 @@ def _made(id: str, knobs: dict[str, Any]) -> "gymnasium.Env[Any, Any]":
     return env
 
 
-def _copied(who: str, env: "gymnasium.Env[Any, Any]") -> "gymnasium.Env[Any, Any]":
+def _copy(who: str, env: "gymnasium.Env[Any, Any]") -> "gymnasium.Env[Any, Any]":
     """Return a deep copy of `env` that shares what never changes."""
     facts = vars(env.unwrapped)
     try:

@@ -1,8 +1,8 @@
 """A headless Chromium that is shared by a whole process: one browser, a tab for each environment.
 
-It is spoken to in its own protocol (Chrome DevTools, https://chromedevtools.github.io/devtools-protocol) through
-two pipes: nothing listens on a port, and a browser whose process is gone ends by itself. The one rule: every call
-has a deadline, and what was started is counted and closed.
+It is spoken to in its own protocol (Chrome DevTools, https://chromedevtools.github.io/devtools-protocol) through two
+pipes: nothing listens on a port, and a browser whose process is gone ends by itself. Every call has a deadline, and
+what was started is counted and closed.
 """
 
 import atexit
@@ -162,7 +162,7 @@ class Browser:
         if threading.current_thread() is not self._reader:
             self._reader.join(TIMEOUT)
         self.process.stdout.close()
-        _removed(Path(self.folder))
+        _remove(Path(self.folder))
 
     def opened(self, tab: str) -> None:
         """Count `tab` as open."""
@@ -221,7 +221,7 @@ class Tab:
 
     def __init__(self, *, width: int, height: int, executable: str = "", prelude: str = "") -> None:
         """Open a page; `prelude` is JavaScript that runs first in whatever is loaded."""
-        self.browser = shared(executable)
+        self.browser = share_browser(executable)
         self._target = str(self.browser.call("Target.createTarget", url="about:blank")["targetId"])
         self.browser.opened(self._target)
         attached = self.browser.call("Target.attachToTarget", targetId=self._target, flatten=True)
@@ -268,7 +268,7 @@ _shared: dict[str, Browser] = {}
 _starting = threading.Lock()
 
 
-def shared(executable: str = "") -> Browser:
+def share_browser(executable: str = "") -> Browser:
     """Return the browser of this process, started if there is none."""
     with _starting:
         found = _shared.get(executable)
@@ -302,10 +302,10 @@ def _sweep() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         owner = folder.name.removeprefix(PREFIX).partition("-")[0]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists() and Path("/proc/self").exists():
-            _removed(folder)
+            _remove(folder)
 
 
-def _removed(folder: Path) -> None:
+def _remove(folder: Path) -> None:
     """Remove `folder`, which a dying process may still write into."""
     for _ in range(20):
         shutil.rmtree(folder, ignore_errors=True)

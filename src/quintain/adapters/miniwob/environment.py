@@ -1,8 +1,8 @@
 """MiniWoB++ (arXiv 1802.08802; package miniwob) in headless Chromium: small web tasks, told as a list of elements.
 
-Pages, instructions and verdicts are the package's own; the pages are driven directly, so its Selenium is not
-needed. The one rule: the clock decides nothing. The reward does not fall with time, no page times out, and effects
-that would be animated happen at once.
+Pages, instructions and verdicts are the package's own; the pages are driven directly, so its Selenium is not needed.
+The clock decides nothing. The reward does not fall with time, no page times out, and effects that would be animated
+happen at once.
 """
 
 import base64
@@ -59,7 +59,7 @@ class MiniWoB(Environment):
     tags: ClassVar[frozenset[str]] = frozenset({"perception", "planning"})
     parallel = 16
 
-    def __new__(cls, task: str = "click-test-2", *, listed: bool = False, **_knobs: Any) -> Self:
+    def __new__(cls, task: str = "click-test-2", *, listed: bool = False, **_options: Any) -> Self:
         """Return an environment with an expert where the task has one, and with legal actions if `listed`."""
         kinds = {(True, True): SolvedListed, (True, False): Solved, (False, True): Listed}
         kind = kinds.get((task in EXPERTS, listed), cls) if cls is MiniWoB else cls
@@ -83,7 +83,7 @@ class MiniWoB(Environment):
 
         Raises:
             MissingExtra: miniwob or Chromium is not installed.
-            UsageError: there is no such task, or a knob does not fit.
+            UsageError: there is no such task, or an option does not fit.
         """
         self._pages = pages()
         known = sorted(path.stem for path in self._pages.glob("*.html"))
@@ -124,7 +124,7 @@ class MiniWoB(Environment):
         else:
             self._look(START % _drawn[key])
         self._values = fields_of(self._pages.parent.parent, self._task, self._page.utterance)
-        return self._shown()
+        return self._show()
 
     def step(self, action: Action) -> StepResult:
         """Act on the page; a command that cannot be read, or names no element, changes nothing."""
@@ -135,7 +135,7 @@ class MiniWoB(Environment):
         is_success = is_done and raw >= 1
         reward = float(is_success) if self._reward == "binary" else max(-1.0, min(1.0, raw)) * is_done
         return StepResult(
-            observation=f"done, reward {reward:g}" if is_done else self._shown(),
+            observation=f"done, reward {reward:g}" if is_done else self._show(),
             reward=reward,
             is_terminated=is_done,
             is_success=is_success if is_done else None,
@@ -233,7 +233,7 @@ class MiniWoB(Environment):
         facts.pop("commands", None)
         self._tab.call("Input.dispatchKeyEvent", type="keyUp", **facts)
 
-    def _shown(self) -> Observation:
+    def _show(self) -> Observation:
         """Return the page as text, with its picture if that was asked for."""
         if not self._screenshot:
             return self._page.text

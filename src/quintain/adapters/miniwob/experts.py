@@ -1,7 +1,7 @@
 """Scripted experts for tasks of MiniWoB++: the page of the moment → the next command.
 
-Each reads what the agent reads and remembers nothing, so it can take over anywhere. The one rule: an expert that
-finds no action raises, it does not guess.
+Each reads what the agent reads and remembers nothing, so it can take over anywhere. An expert that finds no action
+raises, it does not guess.
 """
 
 import operator
@@ -66,7 +66,7 @@ def said_in(page: Page, pattern: str) -> tuple[str, ...]:
     return read.groups()
 
 
-def filled(fields: Sequence[tuple[Element, str]], button: Element) -> str:
+def fill(fields: Sequence[tuple[Element, str]], button: Element) -> str:
     """Return what types the first of `fields` that has not got its value yet, or else clicks `button`."""
     for element, value in fields:
         if not element.value:
@@ -74,7 +74,7 @@ def filled(fields: Sequence[tuple[Element, str]], button: Element) -> str:
     return click(button)
 
 
-def button_named(page: Page) -> str:
+def press_named(page: Page) -> str:
     """Click the button that the instruction quotes."""
     return click(page.first("button", text=page.quoted[0]))
 
@@ -93,11 +93,11 @@ def link(page: Page) -> str:
 def dialog(page: Page) -> str:
     """Close the dialog with its cross, or with the button that is quoted."""
     if page.quoted[0] != "x":
-        return button_named(page)
+        return press_named(page)
     return click(one_of(element for element in page.all("span") if "closethick" in element.classes))
 
 
-def marked(page: Page) -> str:
+def choose_marked(page: Page) -> str:
     """Check the boxes, or the radio button, that the instruction lists, then submit."""
     listed = page.utterance.removeprefix("Select ").rpartition(" and click")[0].split(", ")
     for box, label in pairwise(page.elements):
@@ -137,14 +137,14 @@ def quoted_text(page: Page) -> str:
     """Type each quoted text into a field of its own (the last one into those that are left), then submit."""
     fields = [element for element in page.elements if element.is_text_field]
     texts = [*page.quoted, *page.quoted[-1:] * len(fields)]
-    return filled(list(zip(fields, texts, strict=False)), page.first("button"))
+    return fill(list(zip(fields, texts, strict=False)), page.first("button"))
 
 
 def cased_text(page: Page) -> str:
     """Type the quoted text in the letters that are asked for, then submit."""
     text = page.quoted[0]
     text = text.upper() if "upper case" in page.utterance else text.lower()
-    return filled([(page.first("input_text"), text)], page.first("button"))
+    return fill([(page.first("input_text"), text)], page.first("button"))
 
 
 def focus(page: Page) -> str:
@@ -156,7 +156,7 @@ def focus(page: Page) -> str:
 def arithmetic(page: Page) -> str:
     """Type the result, then submit."""
     one, sign, other = page.first("div").text.split()[:3]
-    return _answered(page, str(SUMS[sign](int(one), int(other))))
+    return _give_answer(page, str(SUMS[sign](int(one), int(other))))
 
 
 def algebra(page: Page) -> str:
@@ -167,7 +167,7 @@ def algebra(page: Page) -> str:
         for x in range(-2000, 2001)
         if SUMS[sign](*(x if part == "x" else int(part) for part in (one, other))) == int(total)
     ]
-    return _answered(page, str(found[0]))
+    return _give_answer(page, str(found[0]))
 
 
 def widget(page: Page) -> str:
@@ -204,18 +204,18 @@ def color(page: Page) -> str:
 def table(page: Page) -> str:
     """Type the value that stands after its name in the table, then submit."""
     name = page.utterance.removeprefix("Enter the value of ").partition(" into")[0]
-    return _answered(page, page.after(name, "td").text)
+    return _give_answer(page, page.after(name, "td").text)
 
 
 def word(page: Page) -> str:
     """Type the word with the number that is asked for, then submit."""
     number = int(NUMBER.findall(page.utterance)[0])
-    return _answered(page, page.first("p").text.split()[number - 1].strip(".,"))
+    return _give_answer(page, page.first("p").text.split()[number - 1].strip(".,"))
 
 
 def letters(page: Page) -> str:
     """Type the letters that stand side by side, then submit."""
-    return _answered(page, "".join(element.text for element in page.all("span")))
+    return _give_answer(page, "".join(element.text for element in page.all("span")))
 
 
 def chosen(page: Page) -> str:
@@ -246,7 +246,7 @@ def shape(page: Page) -> str:
 
 def blocks(page: Page) -> str:
     """Type how many blocks there are, then submit."""
-    return _answered(page, str(sum("addition-block" in element.classes for element in page.all("span"))))
+    return _give_answer(page, str(sum("addition-block" in element.classes for element in page.all("span"))))
 
 
 def film(page: Page) -> str:
@@ -263,19 +263,19 @@ def film(page: Page) -> str:
             fields.append((field, wanted[name]))
     if len(fields) < 3:
         raise LookupError("fields without labels")
-    return filled(fields, page.elements[-1])
+    return fill(fields, page.elements[-1])
 
 
 def date(page: Page) -> str:
     """Type the date into the date field, then submit."""
     digits = "".join(NUMBER.findall(page.utterance.replace("-", "/"))[:3])
-    return filled([(page.first("input_date"), digits)], page.first("button"))
+    return fill([(page.first("input_date"), digits)], page.first("button"))
 
 
 def clock(page: Page) -> str:
     """Type the time into the time field, then submit."""
     hour, minute, half = re.findall(r"(\d+):(\d+) ?([AP]M)", page.utterance)[0]
-    return filled([(page.first("input_time"), f"{int(hour):02}{minute}{half}")], page.first("button"))
+    return fill([(page.first("input_time"), f"{int(hour):02}{minute}{half}")], page.first("button"))
 
 
 def contact(page: Page) -> str:
@@ -287,25 +287,25 @@ def contact(page: Page) -> str:
     return click(page.first("a", text=">"))
 
 
-def _answered(page: Page, answer: str) -> str:
+def _give_answer(page: Page, answer: str) -> str:
     """Type `answer` into the text field, then submit."""
-    return filled([(page.first("input_text"), answer)], page.first("button"))
+    return fill([(page.first("input_text"), answer)], page.first("button"))
 
 
 EXPERTS: Mapping[str, Expert] = {
     "choose-list": chosen,
-    "click-button": button_named,
+    "click-button": press_named,
     "click-button-sequence": in_order,
-    "click-checkboxes": marked,
-    "click-checkboxes-large": marked,
-    "click-checkboxes-transfer": marked,
+    "click-checkboxes": choose_marked,
+    "click-checkboxes-large": choose_marked,
+    "click-checkboxes-transfer": choose_marked,
     "click-collapsible": section,
     "click-collapsible-2": link_in_sections,
     "click-color": color,
     "click-dialog": dialog,
     "click-dialog-2": dialog,
     "click-link": link,
-    "click-option": marked,
+    "click-option": choose_marked,
     "click-tab": tab,
     "click-tab-2": link_in_tabs,
     "click-tab-2-easy": link_in_tabs,
@@ -335,6 +335,6 @@ EXPERTS: Mapping[str, Expert] = {
     "simple-algebra": algebra,
     "simple-arithmetic": arithmetic,
     "text-transform": letters,
-    "unicode-test": button_named,
+    "unicode-test": press_named,
     "visual-addition": blocks,
 }

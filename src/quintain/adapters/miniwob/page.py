@@ -1,6 +1,6 @@
 """What a page of MiniWoB++ shows, as text: the instruction, then a line for every element that says or does something.
 
-The elements are those of the package's ``core.getDOMInfo``. The one rule: what is told is what can be seen.
+The elements are those of the package's ``core.getDOMInfo``. Only what can be seen is listed.
 """
 
 import functools

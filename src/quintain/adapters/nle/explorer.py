@@ -1,7 +1,7 @@
 """An explorer of one level of NetHack: to the staircase if it is seen, else to the nearest place not looked at.
 
-It reads the map of glyphs (21 × 79), as the package gives it. The one rule: a place that cannot be entered is left
-out after the second try, so that it never tries for ever.
+It reads the map of glyphs (21 × 79), as the package gives it. A place that cannot be entered is left out after the
+second try, so that it never tries for ever.
 """
 
 from collections import Counter, deque

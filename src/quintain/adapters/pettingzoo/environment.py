@@ -1,8 +1,7 @@
 """PettingZoo's classic games (arXiv 2009.14471; package pettingzoo): tictactoe, connect_four and rps.
 
-Rules, action masks and rewards are the package's own. Its pickles lose the state of the game, so a snapshot is
-the list of actions so far, played again. The one rule: what an opponent does depends on the task and the moves
-so far alone.
+Rules, action masks and rewards are the package's own. Its pickles lose the state of the game, so a snapshot is the
+list of actions so far, played again. What an opponent does depends on the task and the moves so far alone.
 """
 
 from collections.abc import Callable, Mapping
@@ -133,7 +132,7 @@ class PettingZoo(Environment):
 
     def state_key(self) -> str:
         """Return the position, whose turn it is and the seat; of rps, all moves so far."""
-        shown = repr(self._taken) if self._name == "rps_v2" else repr(_marks(self._observed()))
+        shown = repr(self._taken) if self._name == "rps_v2" else repr(_marks(self._observe()))
         return f"{derive_seed(shown)}:{self._acting()}:{self._agent}"
 
     def _restart(self, seed: int, agent: int) -> None:
@@ -149,7 +148,7 @@ class PettingZoo(Environment):
     def _is_over(self) -> bool:
         return any(self._env.terminations.values()) or any(self._env.truncations.values())
 
-    def _observed(self) -> Any:
+    def _observe(self) -> Any:
         """Return what the acting seat observes."""
         found = self._env.observe(self._env.agent_selection)
         return found["observation"] if isinstance(found, dict) else found
@@ -176,10 +175,10 @@ class PettingZoo(Environment):
         self._move(self._expert() if self._opponent == "expert" else rng.choice(self._legal()))
 
     def _expert(self) -> int:
-        return EXPERTS[self._name](self._observed(), self._legal())
+        return EXPERTS[self._name](self._observe(), self._legal())
 
     def _view(self) -> str:
-        return f"You are {SEATS[self._acting()]}. {self._game.tell(self._observed(), self._acting())}"
+        return f"You are {SEATS[self._acting()]}. {self._game.tell(self._observe(), self._acting())}"
 
     def _outcome(self) -> str:
         total = self._totals[self._agent]
@@ -248,18 +247,18 @@ def _connect_four_expert(observation: Any, legal: tuple[int, ...]) -> int:
     central = sorted(legal, key=lambda column: abs(column - 3))
     for mark in (1, -1):
         for column in central:
-            if _wins(_dropped(marks, column, mark), mark):
+            if _wins(_drop(marks, column, mark), mark):
                 return column
-    safe = [column for column in central if not _gives_win(_dropped(marks, column, 1))]
+    safe = [column for column in central if not _gives_win(_drop(marks, column, 1))]
     return (safe or central)[0]
 
 
 def _gives_win(marks: tuple[int, ...]) -> bool:
     """Whether the other wins with its next move."""
-    return any(marks[column] == 0 and _wins(_dropped(marks, column, -1), -1) for column in range(7))
+    return any(marks[column] == 0 and _wins(_drop(marks, column, -1), -1) for column in range(7))
 
 
-def _dropped(marks: tuple[int, ...], column: int, mark: int) -> tuple[int, ...]:
+def _drop(marks: tuple[int, ...], column: int, mark: int) -> tuple[int, ...]:
     """Return the board after `mark` fell into `column`."""
     cell = max(place for place in range(column, 42, 7) if marks[place] == 0)
     return (*marks[:cell], mark, *marks[cell + 1 :])

@@ -1,7 +1,7 @@
 """The datasets of reasoning-gym (arXiv 2505.24760; package reasoning-gym) as episodes of one turn.
 
-Questions and graders are the package's own. The one rule: the score is what the package's grader gives; a
-grader that breaks is the judge's failure, never a 0.
+Questions and graders are the package's own. The score is what the package's grader gives; a grader that breaks is the
+judge's failure, never a 0.
 """
 
 from typing import Any, ClassVar, Self, cast
@@ -27,19 +27,19 @@ class ReasoningGym(Environment):
     tags: ClassVar[frozenset[str]] = frozenset({"reasoning"})
     max_turns = 1
 
-    def __new__(cls, dataset: str = "chain_sum", **_knobs: Any) -> Self:
+    def __new__(cls, dataset: str = "chain_sum", **_options: Any) -> Self:
         """Return an environment with an expert where the dataset stores answers that get full marks."""
         is_known = cls is ReasoningGym and dataset not in UNANSWERED
         return super().__new__(cast("type[Self]", Answered) if is_known else cls)
 
-    def __init__(self, dataset: str = "chain_sum", *, pass_mark: float = 1.0, **knobs: Any) -> None:
-        """Take questions of `dataset`; `knobs` go to ``reasoning_gym.create_dataset``.
+    def __init__(self, dataset: str = "chain_sum", *, pass_mark: float = 1.0, **options: Any) -> None:
+        """Take questions of `dataset`; `options` go to ``reasoning_gym.create_dataset``.
 
         An answer with `pass_mark` or more counts as a success; the reward is the score itself.
 
         Raises:
             MissingExtra: reasoning-gym is not installed.
-            UsageError: there is no such dataset, or a knob does not fit.
+            UsageError: there is no such dataset, or an option does not fit.
         """
         if not 0 < pass_mark <= 1:
             raise UsageError(
@@ -50,7 +50,7 @@ class ReasoningGym(Environment):
         if dataset not in names:
             raise UsageError(f"reasoning-gym dataset: got {dataset!r}; {_near(dataset, names)}")
         self.name = f"reasoning-gym/{dataset}"
-        self._dataset, self._knobs, self._pass_mark = dataset, knobs, pass_mark
+        self._dataset, self._options, self._pass_mark = dataset, options, pass_mark
         self._entry: Entry = {}
         self._questions(0)
 
@@ -89,12 +89,12 @@ class ReasoningGym(Environment):
     def _questions(self, seed: int) -> None:
         """Draw the question of `seed`; the grader may depend on the dataset that drew it."""
         try:
-            self._source = self._package.create_dataset(self._dataset, seed=seed, size=1, **self._knobs)
+            self._source = self._package.create_dataset(self._dataset, seed=seed, size=1, **self._options)
             self._entry = cast(Entry, self._source[0])
         except (TypeError, ValueError, AssertionError) as error:
             reason = " ".join(str(error).split())
             raise UsageError(
-                f"reasoning-gym dataset: got {self._dataset!r} with {self._knobs}, which fails: {reason}; mend it"
+                f"reasoning-gym dataset: got {self._dataset!r} with {self._options}, which fails: {reason}; mend it"
             ) from error
 
     def _score(self, answer: str) -> float:

@@ -1,8 +1,8 @@
 """ScienceWorld (arXiv 2203.07540; package scienceworld): 30 tasks of elementary science in a simulated house.
 
 World, texts, scores and gold paths are the package's own, in a Java machine that is borrowed (`scienceworld_jvm`).
-Train has the package's training variations of a task, eval its development or test variations. The one rule: the
-score is the package's; valid actions are listed when somebody asks, never in a step.
+Train has the package's training variations of a task, eval its development or test variations. The score is the
+package's; valid actions are listed when somebody asks, never in a step.
 """
 
 from typing import Any, ClassVar, Literal, Self, cast
@@ -42,7 +42,7 @@ class ScienceWorld(Environment):
     return_range = (-1.0, 1.0)
     parallel = 4
 
-    def __new__(cls, task: str = "find-living-thing", *, listed: bool = False, **_knobs: Any) -> Self:
+    def __new__(cls, task: str = "find-living-thing", *, listed: bool = False, **_options: Any) -> Self:
         """Return an environment whose valid actions are listed if `listed`."""
         del task
         return super().__new__(cast("type[Self]", Listed) if cls is ScienceWorld and listed else cls)
@@ -65,7 +65,7 @@ class ScienceWorld(Environment):
 
         Raises:
             MissingExtra: scienceworld or Java is not installed.
-            UsageError: there is no such task, or a knob does not fit.
+            UsageError: there is no such task, or an option does not fit.
         """
         package = extra_module(
             "scienceworld.utils", package="scienceworld", extra="scienceworld", feature=FEATURE
@@ -102,7 +102,7 @@ class ScienceWorld(Environment):
         """Load the variation of the task's seed; the first observation starts with what is to be done."""
         variations = self._variations("train" if task.split == "train" else self._held_out)
         self._variation = variations[(task.seed >> 1) % len(variations)]
-        seen = self._loaded()
+        seen = self._load()
         machine = self._ready()
         return f"{machine.ask(machine.env.get_task_description)}\n{seen}"
 
@@ -119,7 +119,7 @@ class ScienceWorld(Environment):
         self._taken.append(command)
         has_won = int(facts["score"]) >= FULL
         return StepResult(
-            observation=_cleaned(seen),
+            observation=_clean(seen),
             # A negative score, at which the package ends the episode, counts as -1.
             reward=float(has_won) if self._reward == "binary" else max(-1.0, float(change) / FULL),
             is_terminated=bool(is_done),
@@ -182,12 +182,12 @@ class ScienceWorld(Environment):
             machine.ask(machine.env.load, *key, True)
             path = machine.ask(machine.env.get_gold_action_sequence)
             _gold_paths[key] = tuple(str(each) for each in path)
-            self._loaded()
+            self._load()
             for command in taken:
                 self.step(Action(text=command))
         return _gold_paths[key]
 
-    def _loaded(self) -> str:
+    def _load(self) -> str:
         """Start the variation and return what is seen."""
         machine = self._ready()
         self._taken = []
@@ -195,7 +195,7 @@ class ScienceWorld(Environment):
         # Turns are counted by whoever plays.
         machine.env.envStepLimit = NO_LIMIT
         seen, _ = machine.ask(machine.env.reset)
-        return _cleaned(seen)
+        return _clean(seen)
 
     def _ready(self) -> Machine:
         """Return a machine that is alive; one that ended in the middle of an episode is a fault."""
@@ -223,7 +223,7 @@ _gold_paths: dict[tuple[str, int, str], tuple[str, ...]] = {}
 _known_variations: dict[tuple[str, str], tuple[int, ...]] = {}
 
 
-def _cleaned(seen: str) -> str:
+def _clean(seen: str) -> str:
     """Return the simulator's text with blanks for tabs and no empty lines."""
     lines = (line.expandtabs(1).rstrip() for line in seen.splitlines())
     return "\n".join(line for line in lines if line)

@@ -1,7 +1,7 @@
 """Java machines that ScienceWorld's simulator runs in: each is lent to one environment at a time, counted and closed.
 
-Starting one takes seconds and 440 MB, so a machine that is given back waits for the next borrower for a while. The one
-rule: none outlives this process, and a forked child never touches those of its parent.
+Starting one takes seconds and 440 MB, so a machine that is given back waits for the next borrower for a while. None
+outlives this process, and a forked child never touches those of its parent.
 """
 
 import atexit
@@ -61,7 +61,7 @@ class Machine:
         self.valid_actions: Callable[[], list[str]] = self.env.get_valid_action_object_combinations
         self.env.get_valid_action_object_combinations = list
         client = self.env._gateway._gateway_client
-        client._create_connection = partial(_connected, client)
+        client._create_connection = partial(_connect, client)
 
     @property
     def is_alive(self) -> bool:
@@ -187,7 +187,7 @@ def _reap() -> None:
         time.sleep(1.0)
 
 
-def _connected(client: Any) -> Any:
+def _connect(client: Any) -> Any:
     """Return a new connection of `client`, the bridge's; a socket that finds nobody is closed, which it forgets."""
     bridge = extra_module("py4j.java_gateway", package="scienceworld", extra="scienceworld", feature=FEATURE)
     connection = bridge.GatewayConnection(client.gateway_parameters, client.gateway_property)

@@ -1,7 +1,7 @@
 """TextArena's games (arXiv 2504.11442; package textarena) as episodes of one, two or more seats.
 
-Rules, texts and rewards are the package's own. It draws from Python's global random numbers, so every call
-gets those of its game and puts the others back. The one rule: a seat reads only what was sent to it.
+Rules, texts and rewards are the package's own. It draws from Python's global random numbers, so every call gets those
+of its game and puts the others back. A seat reads only what was sent to it.
 """
 
 import copy
@@ -39,7 +39,7 @@ class TextArena(Environment):
     tags: ClassVar[frozenset[str]] = frozenset({"planning", "reasoning"})
     return_range = (float("-inf"), float("inf"))
 
-    def __new__(cls, game: str = "TicTacToe-v0", **_knobs: Any) -> Self:
+    def __new__(cls, game: str = "TicTacToe-v0", **_options: Any) -> Self:
         """Return an environment that lists its moves where the game does."""
         is_listed = cls is TextArena and game.startswith(LISTED)
         return super().__new__(cast("type[Self]", Listed) if is_listed else cls)
@@ -50,16 +50,16 @@ class TextArena(Environment):
         *,
         players: int = 0,
         opponent: Literal["self", "random"] = "self",
-        **knobs: Any,
+        **options: Any,
     ) -> None:
-        """Make `game`, such as ``TicTacToe-v0``; `knobs` go to ``textarena.make``.
+        """Make `game`, such as ``TicTacToe-v0``; `options` go to ``textarena.make``.
 
         `players` is the number of seats, 0 for the fewest that the game takes. With `opponent=random` the agent
         has one seat, which depends on the task, and the others choose among the moves that the game lists.
 
         Raises:
             MissingExtra: textarena is not installed.
-            UsageError: there is no such game, it does not start here, or a knob does not fit.
+            UsageError: there is no such game, it does not start here, or an option does not fit.
         """
         if opponent not in ("self", "random"):
             raise UsageError(f"opponent of textarena: got {opponent!r}; choose 'self' or 'random'")
@@ -76,7 +76,7 @@ class TextArena(Environment):
             )
         wrappers = self._registry.ENV_REGISTRY[game].default_wrappers or ()
         self._brackets = any(wrapper.__name__ == "ActionFormattingWrapper" for wrapper in wrappers)
-        self._game, self._knobs, self._opponent = game, knobs, opponent
+        self._game, self._options, self._opponent = game, options, opponent
         self._dice: tuple[Any, Any] = (random.Random(0).getstate(), np.random.RandomState(0).get_state())
         self._players = self._fewest(players)
         own_limit = self._env.state.max_turns
@@ -171,7 +171,7 @@ class TextArena(Environment):
                     break
         reason = " ".join(str(complaint).split())[:200]
         raise UsageError(
-            f"textarena game: got {self._game!r} with players={players} and {self._knobs}, which does not start "
+            f"textarena game: got {self._game!r} with players={players} and {self._options}, which does not start "
             f"here: {reason}; mend it, or choose another game"
         ) from complaint
 
@@ -180,7 +180,7 @@ class TextArena(Environment):
         with self._drawing():
             random.seed(seed)
             np.random.seed(seed % (1 << 32))
-            self._env = self._registry.make(f"{self._game}-raw", **self._knobs)
+            self._env = self._registry.make(f"{self._game}-raw", **self._options)
             self._env.reset(num_players=players, seed=seed)
 
     def _play(self, text: str) -> bool:

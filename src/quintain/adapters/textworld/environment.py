@@ -1,7 +1,7 @@
 """Text adventures that TextWorld (arXiv 1806.11532; package textworld) generates: quests, and two of its challenges.
 
-Generation, parser, texts and walkthrough are the package's own. A game is compiled once, about a second, and
-kept in a folder by the digest of what made it. The one rule: won and lost are the package's.
+Generation, parser, texts and walkthrough are the package's own. A game is compiled once, about a second, and kept in
+a folder by the digest of what made it. Won and lost are the package's.
 """
 
 import importlib
@@ -53,7 +53,7 @@ class TextWorld(Environment):
         defaults = FAMILIES[family]
         for name in settings:
             if name not in defaults:
-                raise UsageError(f"knob of textworld/{family}: got {name!r}; {suggestion(name, defaults)}")
+                raise UsageError(f"option of textworld/{family}: got {name!r}; {suggestion(name, defaults)}")
         self._settings = {**defaults, **settings}
         told = ", ".join(f"{name}={value!r}" for name, value in self._settings.items())
         wrong = [name for name, value in self._settings.items() if not _fits(name, value, defaults[name])]
@@ -86,7 +86,7 @@ class TextWorld(Environment):
             warnings.simplefilter("ignore")
             self._env = self._package.start(str(game), infos)
             self._now = self._env.reset()
-        return _cleaned(self._now.feedback)
+        return _clean(self._now.feedback)
 
     def step(self, action: Action) -> StepResult:
         """Give the command to the game."""
@@ -99,7 +99,7 @@ class TextWorld(Environment):
         has_won = bool(self._now.won)
         is_over = bool(is_done) or has_won or bool(self._now.lost)
         return StepResult(
-            observation=_cleaned(self._now.feedback),
+            observation=_clean(self._now.feedback),
             reward=float(has_won),
             is_terminated=is_over,
             is_success=has_won if is_over else None,
@@ -177,7 +177,7 @@ def _fits(name: str, value: Any, default: Any) -> bool:
     return type(value) is type(default) and (name not in COUNTS or value >= 1)
 
 
-def _cleaned(feedback: str) -> str:
+def _clean(feedback: str) -> str:
     """Return the game's text without its banner and without the status line that is padded with blanks."""
     lines = [line.rstrip() for line in feedback.split("\n")]
     kept = [line for line in lines if line and not set(line) <= set("\\|$_/ >")]

@@ -18,8 +18,7 @@ from quintain.credit.group import group_relative
 from quintain.losses.policy import clipped
 from quintain.methods.method import Folds, Needs, OnPolicy, Update, grouped
 from quintain.rewards.conduct import success
-from quintain.rewards.economy import FewestCalls, productivity
-from quintain.rewards.efficiency import num_calls, num_turns
+from quintain.rewards.efficiency import FewestCalls, num_calls, num_turns, productivity
 from quintain.rewards.terms import apply_all
 from quintain.training.job import GroupJob
 from quintain.types import Group

@@ -13,7 +13,7 @@ from numbers import Real
 from typing import Protocol, cast, runtime_checkable
 
 from quintain.environments.baselines import play
-from quintain.environments.boundary import answered, spec_of
+from quintain.environments.boundary import call_within, spec_of
 from quintain.environments.protocol import Environment, Factory
 from quintain.errors import EnvironmentFault
 from quintain.types import Action, Score, Task, Trajectory
@@ -46,7 +46,7 @@ def canaries(make: Factory, tasks: Sequence[Task]) -> dict[str, float]:
         return found
 
     try:
-        return answered(spec_of(make), played) if tasks else {}
+        return call_within(spec_of(make), played) if tasks else {}
     except EnvironmentFault:
         return {}
 
@@ -63,7 +63,7 @@ def audited(make: Factory, trajectories: Sequence[Trajectory]) -> dict[str, floa
             environment.close()
 
     try:
-        grades = answered(spec_of(make), graded)
+        grades = call_within(spec_of(make), graded)
     except EnvironmentFault:
         return {}
     known = [float(cast(float, grade)) for grade in grades if isinstance(grade, Real)]

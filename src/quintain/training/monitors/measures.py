@@ -13,7 +13,7 @@ from itertools import chain
 
 import numpy as np
 
-from quintain.types import Failure, Group, Score, Trajectory
+from quintain.types import Failure, Group, Score, Trajectory, is_constant
 
 N = 4
 """Length of the n-grams that are looked at for repetition."""
@@ -86,20 +86,15 @@ def _retries(groups: Sequence[Group], retries: Sequence[Retry]) -> Mapping[str, 
     return {"retries": owners.total() / num, "retried_groups": touched / len(groups), **shares, **bias}
 
 
-def _values(group: Group) -> list[float]:
-    """Return the scores of the episodes that have one."""
-    return [t.outcome.value for t in group.scored if isinstance(t.outcome, Score)]
-
-
 def _zero_variance(groups: Sequence[Group]) -> float | None:
     """Return the share of groups without a difference."""
-    several = [values for values in map(_values, groups) if len(values) > 1]
-    return sum(min(v) == max(v) for v in several) / len(several) if several else None
+    several = [group.returns for group in groups if len(group.returns) > 1]
+    return sum(map(is_constant, several)) / len(several) if several else None
 
 
 def _boundary(groups: Sequence[Group]) -> Mapping[str, float]:
     """Return the shares of groups that are solved always, sometimes and never; {} without groups of two or more."""
-    claims = [[t.outcome.is_success for t in g.scored if isinstance(t.outcome, Score)] for g in groups]
+    claims = [[t.is_success for t in group.scored] for group in groups]
     several = [solved for solved in claims if len(solved) > 1]
     if not several:
         return {}
@@ -159,7 +154,7 @@ def _length_advantage(groups: Sequence[Group]) -> float | None:
     lengths: list[float] = []
     rewards: list[float] = []
     for group in groups:
-        values = _values(group)
+        values = group.returns
         tokens = [t.num_sampled for t in group.scored]
         rewards += [value - sum(values) / len(values) for value in values]
         lengths += [num - sum(tokens) / len(tokens) for num in tokens]
@@ -189,7 +184,7 @@ def _shares(episodes: Sequence[Trajectory]) -> Mapping[str, float]:
 
 def _cost(episodes: Sequence[Trajectory]) -> Mapping[str, float]:
     """Return tokens and turns of all episodes for each that succeeded; {} where none did."""
-    solved = sum(isinstance(t.outcome, Score) and t.outcome.is_success for t in episodes)
+    solved = sum(t.is_success for t in episodes)
     if not solved:
         return {}
     return {

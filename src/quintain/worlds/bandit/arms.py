@@ -47,8 +47,8 @@ class Arms:
         """Share of the arms that were pulled."""
         return sum(n > 0 for n in self.pulled) / len(self.pulled)
 
-    def told(self) -> str:
-        """See `Game.told`."""
+    def describe(self) -> str:
+        """See `Game.describe`."""
         return f"Arms: {', '.join(self.names)}; {self.num_left} pulls"
 
     def legal(self) -> tuple[str, ...]:

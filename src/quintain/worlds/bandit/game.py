@@ -1,7 +1,7 @@
 """Small games of chance and inference: arms that pay, mastermind, tic-tac-toe.
 
-Families it stands for: the bandits and board games in which exploration and the knowing-doing gap of language
-models are measured. The one rule: all chance of an episode is in its task, so that equal moves have equal results.
+Families it stands for: the bandits and board games in which exploration and the knowing-doing gap of language models
+are measured. All chance of an episode is in its task, so that equal moves have equal results.
 """
 
 from collections.abc import Callable, Mapping
@@ -96,7 +96,7 @@ class Bandit(Environment):
         """Begin the game of the task."""
         self._game = split_draw(task, self._draw)
         self._seed, self._turn = task.seed, 0
-        return f"{self._game.told()}{chatter(self._noise, self._seed, 0)}"
+        return f"{self._game.describe()}{chatter(self._noise, self._seed, 0)}"
 
     def step(self, action: Action) -> StepResult:
         """Make a move; one that is not legal changes nothing."""

@@ -1,7 +1,7 @@
 """Mastermind: a hidden row of colors, found from how many of a guess are right and how many are misplaced.
 
-The expert guesses the first code that agrees with all it was told, in the order of the colors. The one rule: an
-answer counts pegs of the right color in the right place, then those in a wrong place, each peg once.
+The expert guesses the first code that agrees with all it was told, in the order of the colors. An answer counts pegs
+of the right color in the right place, then those in a wrong place, each peg once.
 """
 
 from collections.abc import Iterator
@@ -26,15 +26,15 @@ class Mastermind:
     """Guesses that are allowed."""
     guesses: tuple[Code, ...] = ()
 
-    def told(self) -> str:
-        """See `Game.told`."""
+    def describe(self) -> str:
+        """See `Game.describe`."""
         return f"Colors: {', '.join(self.colors)}; {len(self.secret)} pegs"
 
     def legal(self) -> tuple[str, ...]:
         """See `Game.legal`."""
         if len(self.guesses) == self.most or self.secret in self.guesses:
             return ()
-        return written(self.colors, len(self.secret))
+        return list_codes(self.colors, len(self.secret))
 
     def left(self) -> Iterator[Code]:
         """Yield the codes that agree with every answer, in order."""
@@ -77,7 +77,7 @@ def codes(num_colors: int, num_pegs: int) -> tuple[Code, ...]:
 
 
 @lru_cache(maxsize=256)
-def written(colors: tuple[str, ...], num_pegs: int) -> tuple[str, ...]:
+def list_codes(colors: tuple[str, ...], num_pegs: int) -> tuple[str, ...]:
     """Return all codes as texts."""
     return tuple(" ".join(row) for row in product(colors, repeat=num_pegs))
 

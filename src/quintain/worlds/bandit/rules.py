@@ -1,6 +1,6 @@
-"""What a game of the bandit world is: a frozen value that says what it tells, allows and becomes.
+"""What a game of `bandit` is: a frozen value that knows its observation, its legal moves, and what each move leads to.
 
-The one rule: a game holds all its state, chance included, so that a snapshot of it is itself.
+A game holds all its state, chance included, so that it is its own snapshot.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from quintain.types import NOTHING
 class Game(Protocol):
     """A small game."""
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return the first observation."""
         ...
 

@@ -1,7 +1,7 @@
 """Tic-tac-toe against an opponent that plays perfectly in a share of its moves and at random in the others.
 
-The expert plays so that no reply can beat it and, among such moves, so that most replies lose. The one rule:
-what the opponent does depends on its seed and the board alone.
+The expert plays so that no reply can beat it and, among such moves, so that most replies lose. What the opponent does
+depends on its seed and the board alone.
 """
 
 from dataclasses import dataclass, replace
@@ -21,9 +21,9 @@ class TicTacToe:
     skill: float
     """Share of the opponent's moves that are perfect."""
 
-    def told(self) -> str:
-        """See `Game.told`."""
-        return shown(self.board)
+    def describe(self) -> str:
+        """See `Game.describe`."""
+        return describe_board(self.board)
 
     def legal(self) -> tuple[str, ...]:
         """See `Game.legal`."""
@@ -37,11 +37,11 @@ class TicTacToe:
         result = outcome(board)
         after = replace(self, board=board)
         if result is None:
-            return Played(game=after, text=shown(board))
+            return Played(game=after, text=describe_board(board))
         says = {1: "you win", 0: "a draw", -1: "you lose"}[result]
         return Played(
             game=after,
-            text=f"{shown(board)}; {says}",
+            text=f"{describe_board(board)}; {says}",
             dense=(result + 1) / 2,
             sparse=float(result == 1),
             is_over=True,
@@ -66,7 +66,7 @@ class TicTacToe:
         return rng.choice(cells)
 
 
-def shown(board: str) -> str:
+def describe_board(board: str) -> str:
     """Return the board in words: ``x: 1, 5; o: 3; free: 2, 4, 6, 7, 8, 9``."""
     cells = {mark: [str(n + 1) for n, found in enumerate(board) if found == mark] for mark in "xo."}
     return "; ".join(

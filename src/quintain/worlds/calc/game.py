@@ -1,8 +1,8 @@
 """Arithmetic with tools: look prices up, calculate step by step, check a result before it is given.
 
 Families it stands for: function calling and tool-integrated reasoning, and self-correction: a number may be checked
-and revised before the answer is final. Tools fail, lie or break at rates that are asked for. The one rule: what
-a tool tells depends on the task and on the count of calls alone.
+and revised before the answer is final. Tools fail, lie or break at rates that are asked for. What a tool tells
+depends on the task and on the count of calls alone.
 """
 
 import re
@@ -24,7 +24,7 @@ from quintain.worlds.calc.problem import (
     Operation,
     Problem,
     draw_problem,
-    solved,
+    solve,
 )
 
 MOST_STEPS, MOST_DIGITS = 12, 6
@@ -132,14 +132,14 @@ class Calc(Environment):
         return f"{self._problem.words()}{chatter(self._noise, self._seed, 0)}"
 
     def tools(self) -> tuple[ToolSpec, ...]:
-        """Return the tools that these knobs leave."""
+        """Return the tools that these options leave."""
         return self._specs
 
     def step(self, action: Action) -> StepResult:
         """Run tool calls, or one that is written out in plain text: ``add 3 4``."""
         self._ledger = replace(self._ledger, turn=self._ledger.turn + 1)
         if action.error is None and not action.tool_calls:
-            action = replace(action, tool_calls=_written(action.text))
+            action = replace(action, tool_calls=_parse_calls(action.text))
         known = {spec.name for spec in self._specs}
         calls = action.tool_calls
         withheld = [call.name for call in calls if call.name in ARGUMENTS and call.name not in known]
@@ -224,13 +224,13 @@ class Calc(Environment):
 
     def _results(self) -> tuple[Call, ...]:
         """Return the calls of the solution that the tools allow."""
-        calls, _ = solved(self._problem)
+        calls, _ = solve(self._problem)
         return calls if self._has_calculator else tuple(call for call in calls if call[0] == "lookup")
 
     def _sums(self) -> dict[Call, int]:
         """Return the calculations of the solution: what an agent without a calculator does in its head."""
         results = {
-            call: self._problem.result(call) for call in solved(self._problem)[0] if call[0] != "lookup"
+            call: self._problem.result(call) for call in solve(self._problem)[0] if call[0] != "lookup"
         }
         return {call: result for call, result in results.items() if result is not None}
 
@@ -251,12 +251,12 @@ class Calc(Environment):
         if result is None:
             return "no price"
         if self._happens("lies", ledger.num_calls):
-            return self._noted(call, result + 1 + derive_seed("lie", self._seed, ledger.num_calls) % 9)
+            return self._note(call, result + 1 + derive_seed("lie", self._seed, ledger.num_calls) % 9)
         if self._is_dense and call not in ledger.paid:
             self._pay(call)
-        return self._noted(call, result)
+        return self._note(call, result)
 
-    def _noted(self, call: Call, result: int) -> str:
+    def _note(self, call: Call, result: int) -> str:
         """Note that `result` was told, and return it as text."""
         self._ledger = replace(self._ledger, told={**self._ledger.told, call: result})
         return f"= {result}"
@@ -275,7 +275,7 @@ def _call(name: str, arguments: tuple[int | str, ...]) -> ToolCall:
     return tool_action(name, **dict(zip(ARGUMENTS[name], arguments, strict=True))).tool_calls[0]
 
 
-def _written(text: str) -> tuple[ToolCall, ...]:
+def _parse_calls(text: str) -> tuple[ToolCall, ...]:
     """Return the call that is written out in `text`, if there is one."""
     found = WRITTEN.fullmatch(text)
     if not found:

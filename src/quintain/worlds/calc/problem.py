@@ -1,6 +1,6 @@
 """Chains of arithmetic: what is to be computed, the calls that compute it, and how a problem is drawn.
 
-Frozen data and pure functions. The one rule: every number on the way is a natural number of so many digits.
+Frozen data and pure functions. Every number on the way is a natural number of so many digits.
 """
 
 import operator
@@ -46,7 +46,7 @@ class Problem:
     @property
     def answer(self) -> int:
         """What the chain comes to."""
-        return solved(self)[1]
+        return solve(self)[1]
 
     def calls(
         self, told: Mapping[Call, int], *, knows_all: bool = False
@@ -88,7 +88,7 @@ class Problem:
 
 
 @lru_cache(maxsize=1024)
-def solved(problem: Problem) -> tuple[tuple[Call, ...], int]:
+def solve(problem: Problem) -> tuple[tuple[Call, ...], int]:
     """Return the calls that solve `problem`, in order, and what it comes to."""
     calls = list(problem.calls({}, knows_all=True))
     return tuple(call for _, call in calls if call is not None), calls[-1][0]

@@ -1,8 +1,8 @@
 """Find out by asking what a user has in mind, then hand it in: the wish is hidden until it is asked for.
 
-Families it stands for: ColBench and SWEET-RL (arXiv 2503.15478) and CollabLLM (2502.00640): an answer that comes
-too soon is wrong, one that comes too late costs. The one rule: the user answers one question a turn, truly, and
-grades what is handed in, not how nicely it was asked.
+Families it stands for: ColBench and SWEET-RL (arXiv 2503.15478) and CollabLLM (2502.00640): an answer that comes too
+soon is wrong, one that comes too late costs. The user answers one question a turn, truly, and grades what is handed
+in, not how nicely it was asked.
 """
 
 import re
@@ -84,7 +84,7 @@ class Collab(Environment):
     """1 if all is right; the share of slots that are right; or half of it for details found out"""
 
     def __post_init__(self) -> None:
-        """Check the knobs.
+        """Check the options.
 
         Raises:
             UsageError: one is out of its range.
@@ -149,7 +149,7 @@ class Collab(Environment):
         if action.error is not None or not text:
             return self._invalid(action.error or "ask the user something, or submit")
         submission = SUBMISSION.fullmatch(text)
-        return self._submitted(submission[1]) if submission else self._asked(text)
+        return self._submit(submission[1]) if submission else self._answer_question(text)
 
     def legal_actions(self) -> tuple[str, ...]:
         """Return a question for each slot, and all submissions."""
@@ -196,7 +196,7 @@ class Collab(Environment):
     def _invalid(self, problem: str) -> StepResult:
         return StepResult(observation=f"Error: {problem}", is_valid=False, is_success=False)
 
-    def _asked(self, text: str) -> StepResult:
+    def _answer_question(self, text: str) -> StepResult:
         """Answer one question; one too many makes the user leave."""
         before = self._state
         self._state = replace(before, num_questions=before.num_questions + 1)
@@ -238,7 +238,7 @@ class Collab(Environment):
         self._state = replace(self._state, has_changed=True)
         return f" No, {detail(self._shape, wish.changed, wish.changed_to)}"
 
-    def _submitted(self, text: str) -> StepResult:
+    def _submit(self, text: str) -> StepResult:
         """Grade what is handed in; with tries left, say how much of it is right."""
         now, shape = self._state, self._shape
         values = tuple(text.lower().replace(",", " ").rstrip(" .!").split())

@@ -1,8 +1,8 @@
 """Gather, make tools, gather what only the tools reach: a tech tree over a few places.
 
 Families it stands for: Crafter, and Minecraft's tech tree as text. Raw things are few and making uses them up, so
-that a thing made in vain can put the goal out of reach for good. The one rule: an action without effect says
-"Nothing happens." and takes no time.
+that a thing made in vain can put the goal out of reach for good. An action without effect says "Nothing happens." and
+takes no time.
 """
 
 import random
@@ -25,9 +25,9 @@ from quintain.worlds.craft.land import (
     Land,
     LandShape,
     Recipe,
+    count_needed,
     draw_land,
     longest,
-    needed,
 )
 
 HUNGRY = 3
@@ -117,7 +117,7 @@ class Craft(Environment):
         self._seed = task.seed
         self._start()
         shown = self._lying if self._has_map else ()
-        told = "; ".join(f"{place}: {_listed(self._lying[place])}" for place in shown)
+        told = "; ".join(f"{place}: {_list_things(self._lying[place])}" for place in shown)
         told = told or f"Places: {', '.join(self._lying)}"
         return f"{self._land.words()} {told}. {self._view()}"
 
@@ -172,7 +172,7 @@ class Craft(Environment):
     def is_lost(self) -> bool:
         """Whether raw things were wasted, so that the goal is out of reach."""
         everywhere = sum(self._lying.values(), Counter[str]())
-        wanted = self._wanted()
+        wanted = self._count_wanted()
         return any(wanted[name] > everywhere[name] for name in wanted)
 
     def legal_actions(self) -> tuple[str, ...]:
@@ -238,11 +238,11 @@ class Craft(Environment):
         stations = all((self._place, station) in self._standing for station in recipe.stations)
         return stations and all(self._held[name] >= count for name, count in recipe.needs)
 
-    def _wanted(self) -> Counter[str]:
+    def _count_wanted(self) -> Counter[str]:
         """Return the raw things that the rest of the way takes and that are not held."""
         left = [item for item in self._land.steps if item not in self._reached]
         goals = [goal for goal in self._land.goals if goal not in self._reached]
-        return needed(left, goals, self._recipes) - self._held
+        return count_needed(left, goals, self._recipes) - self._held
 
     def _expert_words(self) -> str:
         """Return the expert's action."""
@@ -258,7 +258,7 @@ class Craft(Environment):
             recipe = Recipe(((left[0], 1),))
         missing = Counter(dict(recipe.needs)) - self._held
         here = self._lying[self._place]
-        useful = missing if self._capacity else self._wanted()
+        useful = missing if self._capacity else self._count_wanted()
         for name in useful:
             if here[name] and self._can_gather(name):
                 return self._with_room(f"gather {name}", recipe)
@@ -292,13 +292,13 @@ class Craft(Environment):
         """Return what is here, what is held, and noise."""
         stations = "".join(f", {name}" for name in STATIONS if (self._place, name) in self._standing)
         made = [item for item in RECIPES if item in self._reached and item not in STATIONS]
-        held = ", ".join([*([_listed(self._held)] if +self._held else []), *made]) or "nothing"
+        held = ", ".join([*([_list_things(self._held)] if +self._held else []), *made]) or "nothing"
         food = f"; food {self._food}" if self._hunger else ""
         noise = chatter(self._noise, self._seed, self._turn)
-        return f"{self._place}: {_listed(self._lying[self._place])}{stations}; have {held}{food}{noise}"
+        return f"{self._place}: {_list_things(self._lying[self._place])}{stations}; have {held}{food}{noise}"
 
 
-def _listed(things: Mapping[str, int]) -> str:
+def _list_things(things: Mapping[str, int]) -> str:
     """Return raw things in words: ``2 wood, 1 stone``."""
     names = [
         name if name == BERRIES else f"{things[name]} {name}"

@@ -1,7 +1,7 @@
 """The tech tree of `craft`, the lands drawn for its tasks, and how an expert works in them.
 
-Raw things are gathered, some of them only with a tool; what is made uses raw things up and needs stations that
-stand at the same place. The one rule: a land holds what its goal takes, and `spare` of each raw thing beyond.
+Raw things are gathered, some of them only with a tool; what is made uses raw things up and needs stations that stand
+at the same place. A land holds what its goal takes, and `spare` of each raw thing beyond.
 """
 
 import random
@@ -108,7 +108,7 @@ def steps_to(goals: Iterable[str], recipes: Mapping[str, Recipe]) -> tuple[str, 
     return tuple(steps)
 
 
-def needed(steps: Iterable[str], goals: Iterable[str], recipes: Mapping[str, Recipe]) -> Counter[str]:
+def count_needed(steps: Iterable[str], goals: Iterable[str], recipes: Mapping[str, Recipe]) -> Counter[str]:
     """Return how many of each raw thing it takes to make all of `steps`, and to hold one of each raw goal."""
     total: Counter[str] = Counter()
     for item in steps:
@@ -119,7 +119,7 @@ def needed(steps: Iterable[str], goals: Iterable[str], recipes: Mapping[str, Rec
 
 
 class LandShape(NamedTuple):
-    """The knobs that a land is drawn by."""
+    """The options that a land is drawn by."""
 
     depth: int
     places: int
@@ -134,10 +134,10 @@ class LandShape(NamedTuple):
 def draw_land(shape: LandShape, rng: random.Random) -> Land:
     """Return a land of `shape`; each raw thing lies at one place or at two."""
     within = [item for item in TIER if TIER[item] <= shape.depth]
-    recipes = {item: _drawn(RECIPES[item], shape, rng) for item in within if item in RECIPES}
+    recipes = {item: _draw_recipe(RECIPES[item], shape, rng) for item in within if item in RECIPES}
     goals = tuple(within) if shape.is_everything else (rng.choice(within[1:]),)
     steps = steps_to(goals, recipes)
-    total = needed(steps, goals, recipes)
+    total = count_needed(steps, goals, recipes)
     places = rng.sample(PLACES, shape.places)
     contents: dict[str, dict[str, int]] = {place: {} for place in places}
     for name in within:
@@ -156,7 +156,7 @@ def draw_land(shape: LandShape, rng: random.Random) -> Land:
     )
 
 
-def _drawn(recipe: Recipe, shape: LandShape, rng: random.Random) -> Recipe:
+def _draw_recipe(recipe: Recipe, shape: LandShape, rng: random.Random) -> Recipe:
     """Return `recipe`, with amounts drawn anew where that is asked for."""
     if not shape.is_drawn:
         return recipe
@@ -176,7 +176,7 @@ def longest(shape: LandShape) -> int:
     bounds: list[int] = []
     for goals in goal_sets:
         steps = steps_to(goals, recipes)
-        raw = sum(needed(steps, goals, recipes).values())
+        raw = sum(count_needed(steps, goals, recipes).values())
         walks = sum(2 * len(recipes[item].needs) + 1 for item in steps if item in recipes)
         bounds.append(raw + walks + len(steps) + shape.places)
     return max(bounds)

@@ -1,7 +1,7 @@
 """A day at the help desk: the shop's rows, one customer's hidden wish, and what the policy says to it.
 
-The verdict is computed from the rows by the rules of `verdict`, the same that the policy text states. The one
-rule: a case whose right answer changes nothing in the database says which words are right instead.
+The verdict is computed from the rows by the rules of `verdict`, the same that the policy text states. A case whose
+right answer changes nothing in the database says which words are right instead.
 """
 
 from dataclasses import dataclass, replace

@@ -2,58 +2,141 @@
 
 Family it stands for: tool-agent-user benchmarks such as τ-bench (arXiv 2406.12045). The database after the talk
 is compared with the one that the policy leads to; where the policy changes nothing, the right refusal, answer
-or transfer is asked for instead. The one rule: an agent that does nothing is never paid.
+or transfer is asked for instead. An agent that does nothing is never paid.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 from typing import ClassVar, Literal, cast
 
-from quintain.environments.protocol import tool_action
+from quintain.environments.protocol import Environment, tool_action
 from quintain.environments.splitting import split_draw
 from quintain.environments.tools import tool
+from quintain.errors import UsageError, suggestion
 from quintain.rewards.execution import state_reached
 from quintain.types import Action, StepResult, Task, ToolSpec, derive_seed
-from quintain.worlds.desk import commands as desk_commands
-from quintain.worlds.desk.case import Case, Reason, draw_case
-from quintain.worlds.desk.knobs import DeskKnobs
+from quintain.worlds.desk.case import KINDS, WINDOWS, Case, Kind, Reason, Shape, draw_case
+from quintain.worlds.desk.endpoint import EndpointUser
 from quintain.worlds.desk.state import Digests, State, expert_action, is_solved, mistaken_action
 from quintain.worlds.desk.store import RefusedWriteError, Store, Write
 from quintain.worlds.desk.text import (
+    COMMANDS_INSTRUCTION,
     customer_text,
     injection_text,
     order_text,
     policy_text,
+    read_command,
     stock_text,
+    write_command,
 )
-from quintain.worlds.desk.user import REFUSAL, STOP, Dialogue
+from quintain.worlds.desk.user import REFUSAL, STOP, Dialogue, ScriptedUser, User
 
+USUAL_KINDS = "cancel,cancel,refund,refund,exchange,exchange,city,city,price,other"
 DENSE = {"customer": 0.1, "order": 0.1, "decision": 0.3}
 """What a dense reward pays for on the way; success pays the rest of 1."""
 DOWN = "Error: the service is down, try again."
 Size = Literal["large", "medium", "small"]
 
 
-class Desk(DeskKnobs):
+@dataclass(kw_only=True, eq=False)
+class Desk(Environment):
     """The policy of the desk is its instruction; see `instructions`."""
 
     name = "desk"
     tags: ClassVar[frozenset[str]] = frozenset({"tools", "planning", "memory", "reasoning"})
 
+    # The options; shares are between 0 and 1.
+    customers: int = 3
+    orders: int = 3
+    """orders of each customer"""
+    kinds: str = USUAL_KINDS
+    """kinds of wishes with commas, the frequent ones more than once"""
+    denied: float = 0.35
+    """share of wishes that the policy forbids"""
+    vague: float = 0.0
+    """share of customers who know the item, not the number of their order"""
+    pushy: float = 0.0
+    """share of customers who insist once"""
+    changes_of_mind: float = 0.0
+    """share of customers who want another size or city when they are asked to confirm"""
+    hidden: bool = False
+    """whether customers do not say at first what they want"""
+    varied_policy: bool = False
+    """whether the days within which goods may come back are drawn for each task"""
+    noisy: bool = False
+    """whether all texts are long and hold things that do not matter"""
+    tool_failures: float = 0.0
+    """share of look-ups and writes that fail"""
+    injections: float = 0.0
+    """share of orders whose note gives a harmful instruction"""
+    dense: bool = False
+    """whether the right look-ups and the right decision are paid for, too"""
+    max_turns: int = 20
+    interface: Literal["tools", "text"] = "tools"
+    """JSON tools, or the same as short commands in plain text"""
+    user: str = "scripted"
+    """``scripted``, or the base URL of an OpenAI-compatible endpoint that plays the customer"""
+    user_model: str = "user"
+    user_key_file: str = ""
+    """a file whose first word is the key of the endpoint"""
+    user_deadline: float = 20.0
+    """seconds that the endpoint has for a message"""
+
     def __post_init__(self) -> None:
-        """Open the shop; it is empty until `reset`."""
-        super().__post_init__()
+        """Check the options and open the shop, which is empty until `reset`.
+
+        Raises:
+            UsageError: an option is out of its range.
+        """
+        shares = (
+            self.denied,
+            self.vague,
+            self.pushy,
+            self.changes_of_mind,
+            self.tool_failures,
+            self.injections,
+        )
+        if not all(0 <= share <= 1 for share in shares) or self.tool_failures == 1:
+            raise UsageError(
+                f"desk: got the shares {shares}; give numbers from 0 to 1, tool_failures below 1"
+            )
+        if not 2 <= self.customers <= 9 or not 1 <= self.orders <= 9 or self.max_turns < 1:
+            raise UsageError(
+                f"desk: got customers={self.customers}, orders={self.orders}, max_turns={self.max_turns}; "
+                "give 2 to 9 customers, 1 to 9 orders and at least 1 turn"
+            )
         self._shape, self._user = self.shape(), self.customer()
         self._store = Store()
         self._state: State | None = None
         self._start = self._goal = ""
+
+    def shape(self) -> Shape:
+        """Return how cases are drawn."""
+        return Shape(
+            customers=self.customers,
+            orders=self.orders,
+            kinds=_kinds(self.kinds),
+            denied=self.denied,
+            vague=self.vague,
+            pushy=self.pushy,
+            changes_of_mind=self.changes_of_mind,
+            windows=WINDOWS if self.varied_policy else (30,),
+        )
+
+    def customer(self) -> User:
+        """Return who plays the customer."""
+        if self.user == "scripted":
+            return ScriptedUser(is_hidden=self.hidden, is_noisy=self.noisy)
+        return EndpointUser(
+            self.user, model=self.user_model, key_file=self.user_key_file, deadline=self.user_deadline
+        )
 
     def instructions(self) -> str:
         """Return the written policy, and the commands where they take the place of tools."""
         window = self._state.case.window if self._state else self._shape.windows[0]
         has_confirmation = self._shape.changes_of_mind > 0
         policy = policy_text(window, has_confirmation=has_confirmation, is_noisy=self.noisy)
-        return policy + (desk_commands.INSTRUCTION if self.interface == "text" else "")
+        return policy + (COMMANDS_INSTRUCTION if self.interface == "text" else "")
 
     def tools(self) -> tuple[ToolSpec, ...]:
         """Return the tools; none where the desk takes commands."""
@@ -70,7 +153,7 @@ class Desk(DeskKnobs):
     def step(self, action: Action) -> StepResult:
         """Carry out the tool calls, or the command; text without any is said to the customer."""
         if self.interface == "text" and action.error is None and not action.tool_calls:
-            action = desk_commands.read(action.text)
+            action = read_command(action.text)
         elif action.error is None and not action.tool_calls and action.text.strip():
             action = tool_action("respond", text=action.text)
         result = super().step(action)
@@ -176,7 +259,9 @@ class Desk(DeskKnobs):
     def privileged(self) -> str:
         """Return what the agent cannot see: the wish, and what the policy says to it."""
         case = self._now.case
-        right = f"refuse {case.reason}" if case.reason else ", ".join(map(_written, case.writes)) or "answer"
+        right = (
+            f"refuse {case.reason}" if case.reason else ", ".join(map(_write_text, case.writes)) or "answer"
+        )
         return f"{case.name}: {case.kind}, order {case.order}; right: {right}"
 
     def snapshot(self) -> State:
@@ -201,7 +286,7 @@ class Desk(DeskKnobs):
 
     def _as_written(self, action: Action) -> Action:
         """Return `action` as this desk's interface takes it."""
-        return action if self.interface == "tools" else desk_commands.write(action)
+        return action if self.interface == "tools" else write_command(action)
 
     @property
     def _now(self) -> State:
@@ -265,5 +350,14 @@ class Desk(DeskKnobs):
         return chance % 10_000 < 10_000 * self.tool_failures
 
 
-def _written(write: Write) -> str:
+def _write_text(write: Write) -> str:
     return f"{write.name} {write.order} {write.value}".strip()
+
+
+def _kinds(text: str) -> tuple[Kind, ...]:
+    """Return the kinds of wishes that `text` lists."""
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in KINDS:
+            raise UsageError(f"desk: got the kind {name!r}; {suggestion(name, KINDS)}")
+    return cast("tuple[Kind, ...]", tuple(names))

@@ -1,7 +1,7 @@
 """The shop's database: three strict SQLite tables in memory, and what may be done to them.
 
-Every write is a transaction; what the constraints forbid is rolled back and told. The one rule: the digest is
-of typed rows in a fixed order, so two ways to the same state have the same digest and looking changes nothing.
+Every write is a transaction; what the constraints forbid is rolled back and told. The digest is of typed rows in a
+fixed order, so two ways to the same state have the same digest and looking changes nothing.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """The customer at the desk, scripted: says a detail when asked for it, and STOP when the talk is over.
 
-A reply depends on the case and the dialogue alone, so a saved state needs no more than these. The one rule:
-the user reveals nothing it was not asked for, and never judges: grading is the database's.
+A reply depends on the case and the dialogue alone, so a saved state needs no more than these. The user reveals
+nothing it was not asked for, and never judges: grading is the database's.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Guess a hidden number from "higher" and "lower": the smallest world in which turns matter.
 
-Families it stands for: multi-turn search with tools. The expert halves the interval that is left, which no
-strategy beats on average. The one rule: the reward is 1 for naming the number, else 0.
+Families it stands for: multi-turn search with tools. The expert halves the interval that is left, which no strategy
+beats on average. The reward is 1 for naming the number, else 0.
 """
 
 import re

@@ -1,6 +1,6 @@
 """The facts behind `hopqa`: people, companies, cities and countries, and questions that chain their relations.
 
-The one rule: each relation of a thing has one answer in a corpus, so that every question has one.
+Each relation of a thing has one answer in a corpus, so that every question has one.
 """
 
 import random
@@ -60,7 +60,7 @@ class Question:
 
 
 class QuestionShape(NamedTuple):
-    """The knobs that a question is drawn by."""
+    """The options that a question is drawn by."""
 
     hops: int
     least_hops: int
@@ -88,7 +88,7 @@ def draw_question(shape: QuestionShape, rng: random.Random) -> Question:
     rest = [fact for fact in others if fact not in chosen]
     chosen += rng.sample(rest, shape.distractors - len(chosen))
     shown = rng.sample([*chain, *chosen], len(chain) + len(chosen))
-    paragraphs, titles, source = _written(shown, shape.is_article)
+    paragraphs, titles, source = _write_question(shown, shape.is_article)
     is_closed = rng.random() < shape.closed
     needed = tuple(source[fact] for fact in chain)
     extra = [number for number in range(len(paragraphs)) if number not in needed]
@@ -134,7 +134,7 @@ def _is_near(fact: Fact, chain: Sequence[Fact]) -> bool:
     return any(fact.subject == link.subject or fact.relation == link.relation for link in chain)
 
 
-def _written(
+def _write_question(
     facts: Sequence[Fact], is_article: bool
 ) -> tuple[tuple[str, ...], tuple[str, ...], dict[Fact, int]]:
     """Return paragraphs that tell `facts`, their titles, and which paragraph tells which fact."""

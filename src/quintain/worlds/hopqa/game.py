@@ -1,8 +1,7 @@
 """Questions that take several facts: search for one, then for the next, then answer.
 
-Families it stands for: HotpotQA, MuSiQue and 2WikiMultihopQA with a search tool, as in Search-R1. Some questions
-come with all that is needed, so that searching is a waste. The one rule: one answer is accepted or refused, and
-ends the episode.
+Families it stands for: HotpotQA, MuSiQue and 2WikiMultihopQA with a search tool, as in Search-R1. Some questions come
+with all that is needed, so that searching is a waste. One answer is accepted or refused, and ends the episode.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Search over paragraphs by BM25, with the package bm25s (arXiv 2407.03618).
 
-The one rule: paragraphs that share no word with the query are not found, however few the others are.
+Paragraphs that share no word with the query are not found, however few the others are.
 """
 
 import importlib

@@ -1,7 +1,7 @@
 """Chores in a house: find a thing, clean, heat or cool it, bring it where it belongs, or look at it under a lamp.
 
-Families it stands for: ALFWorld and other household tasks in text. Verbs take minutes of different length, so
-that actions are macro-actions. The one rule: an action without effect says "Nothing happens." and takes no time.
+Families it stands for: ALFWorld and other household tasks in text. Verbs take minutes of different length, so that
+actions are macro-actions. An action without effect says "Nothing happens." and takes no time.
 """
 
 from dataclasses import replace
@@ -94,7 +94,7 @@ class House(Environment):
         """Carry out one action; one without effect leaves the house as it was."""
         words = " ".join(action.text.lower().split())
         scene = replace(self._scene, turn=self._scene.turn + 1)
-        after = None if action.error is not None else self._after(words)
+        after = None if action.error is not None else self._result_of(words)
         if after is None:
             self._scene = scene
             said = f"Error: {action.error}" if action.error is not None else "Nothing happens."
@@ -177,7 +177,7 @@ class House(Environment):
             return False
         return verb == "clean" or not (self._is_irreversible and held.temperature)
 
-    def _after(self, words: str) -> Scene | None:
+    def _result_of(self, words: str) -> Scene | None:
         """Return the scene after the action `words`, None if it is not legal."""
         if words not in self.legal_actions():
             return None
@@ -192,7 +192,7 @@ class House(Environment):
         elif verb in ("open", "close"):
             change = {"opened": scene.opened ^ {scene.place}}
         elif verb in ("take", "put"):
-            change = self._moved(verb, name)
+            change = self._move(verb, name)
         elif verb in TREATMENTS and scene.held is not None:
             change = {"held": scene.held.after(verb)}
         elif verb == "light":
@@ -203,7 +203,7 @@ class House(Environment):
             after = replace(after, seen=after.seen | {after.place})
         return after
 
-    def _moved(self, verb: str, name: str) -> dict[str, Any]:
+    def _move(self, verb: str, name: str) -> dict[str, Any]:
         """Return what changes when the thing `name` is taken from the place, or put there."""
         scene = self._scene
         lying = list(scene.contents[scene.place])

@@ -1,7 +1,7 @@
 """What a house world is made of: rooms, places, things, the chore to do, and how a house is drawn.
 
-Frozen data and pure functions. The one rule: a place has one name in the whole house, and a thing is known by
-its name, so that an action never needs a number.
+Frozen data and pure functions. A place has one name in the whole house, and a thing is known by its name, so that an
+action never needs a number.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """The state of a house world as a frozen value, how far its chore has come, and the expert's next action.
 
-The expert knows what it has seen: it looks through places in the order in which they are told. The one rule:
-nothing here changes anything.
+The expert knows what it has seen: it looks through places in the order in which they are told. All functions here are
+pure.
 """
 
 from collections.abc import Mapping
@@ -90,7 +90,7 @@ def expert_words(house: HousePlan, scene: Scene, *, is_irreversible: bool) -> st
         if is_irreversible and held.temperature and chore.kind != "clean":
             return "look"
         return _at(house, scene, TREATMENTS[chore.kind][0]) or chore.kind
-    return _at(house, scene, chore.target) or _opened(scene) or "put"
+    return _at(house, scene, chore.target) or _open(scene) or "put"
 
 
 def _fetch(house: HousePlan, scene: Scene) -> str:
@@ -99,11 +99,11 @@ def _fetch(house: HousePlan, scene: Scene) -> str:
     for place in scene.contents:
         is_there = any(_is_wanted(chore, thing, place) for thing in scene.contents[place])
         if place in scene.seen and is_there:
-            return _at(house, scene, place) or _opened(scene) or f"take {chore.name}"
+            return _at(house, scene, place) or _open(scene) or f"take {chore.name}"
     rooms = sorted(house.rooms, key=lambda room: room != scene.room)
     for place in (place for room in rooms for place in house.places(room)):
         if place not in scene.seen and place != LAMP:
-            return _at(house, scene, place) or _opened(scene) or "look"
+            return _at(house, scene, place) or _open(scene) or "look"
     return "look"
 
 
@@ -119,7 +119,7 @@ def _put_down(house: HousePlan, scene: Scene) -> str:
     assert scene.held is not None
     if scene.place in ("", LAMP):
         return f"go to {house.places(scene.room)[0]}"
-    return _opened(scene) or "put"
+    return _open(scene) or "put"
 
 
 def _at(house: HousePlan, scene: Scene, place: str) -> str:
@@ -130,6 +130,6 @@ def _at(house: HousePlan, scene: Scene, place: str) -> str:
     return "" if place == scene.place else f"go to {place}"
 
 
-def _opened(scene: Scene) -> str:
+def _open(scene: Scene) -> str:
     """Return the step that opens the agent's place, empty when it is open."""
     return "open" if scene.is_closed(scene.place) else ""

@@ -1,8 +1,8 @@
 """Rooms in a row, locked doors between them: fetch the key, open the door, reach the flag.
 
-Families it stands for: MiniGrid's DoorKey and other sparse-reward chains of subgoals. Only the room the agent
-is in can be seen; the hand holds one thing; a key stays in the lock it opened. With `irreversible` nothing
-can be put down, so a wrong take is a dead end. The one rule: an action without effect says "Nothing happens."
+Families it stands for: MiniGrid's DoorKey and other sparse-reward chains of subgoals. Only the room the agent is in
+can be seen; the hand holds one thing; a key stays in the lock it opened. With `irreversible` nothing can be put down,
+so a wrong take is a dead end. An action without effect says "Nothing happens."
 """
 
 from typing import ClassVar
@@ -41,7 +41,7 @@ class KeyDoor(Environment):
         keys and doors on the way. The turn limit is half as much again as the longest way of the expert.
 
         Raises:
-            UsageError: the knobs leave no room for the things, or there are more doors than colors.
+            UsageError: the options leave no room for the things, or there are more doors than colors.
         """
         height = height or length
         cells = length * height
@@ -207,12 +207,12 @@ class KeyDoor(Environment):
             seen.append((world.door(number), f"{state} {world.doors[number][1]} door"))
         x, y = self._place
         seen.sort(key=lambda pair: (abs(pair[0][0] - x) + abs(pair[0][1] - y), pair))
-        parts = [_described(words, place[0] - x, place[1] - y) for place, words in seen]
+        parts = [_describe(words, place[0] - x, place[1] - y) for place, words in seen]
         held = f"holding {' '.join(self._held)}" if self._held else "holding nothing"
         return ", ".join([*parts, held])
 
 
-def _described(words: str, east: int, south: int) -> str:
+def _describe(words: str, east: int, south: int) -> str:
     """Return `words` with how far to the south and east they are: ``red key 2 north 1 east``."""
     if not (east or south):
         return f"{words} here"

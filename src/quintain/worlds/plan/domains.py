@@ -1,7 +1,7 @@
 """The domains of `plan`: blocks and logistics, their actions and how problems are drawn.
 
-Both are those of the International Planning Competition. The one rule: a `Case` is small frozen data that says all
-there is to know of a task; `problem_of` grounds it, once.
+Both are those of the International Planning Competition. A `Case` is small frozen data that says all there is to know
+of a task; `problem_of` grounds it, once.
 """
 
 import random
@@ -38,7 +38,7 @@ class Case:
 
 
 class CaseShape(NamedTuple):
-    """The knobs that a case is drawn by."""
+    """The options that a case is drawn by."""
 
     domain: Domain
     blocks: int

@@ -1,8 +1,7 @@
 """Blocks to stack and packages to deliver: classical planning, a step at a time or as whole plans.
 
 Families it stands for: PDDL planning (PlanBench, the IPC's domains). A plan can be checked before it is run, and a
-check says which step fails and why. The one rule: a check changes nothing, and an action without effect says
-"Nothing happens.".
+check says which step fails and why. A check changes nothing, and an action without effect says "Nothing happens.".
 """
 
 import random
@@ -43,7 +42,7 @@ def num_steps(action: Action) -> int:
     return len(_steps(words.removeprefix("run ")))
 
 
-class Plan(Environment):
+class Planning(Environment):
     """Reach the goal.
 
     Act: an action, "run ACTION; ACTION; ..." to take several, "check ACTION; ACTION; ..." to see whether that would
@@ -109,18 +108,18 @@ class Plan(Environment):
         words = " ".join(action.text.lower().split())
         self._turn += 1
         if action.error is not None:
-            return self._refused(f"Error: {action.error}")
+            return self._refuse(f"Error: {action.error}")
         if words == ("run wait" if self._is_whole else "wait"):
             return StepResult(observation=self._view(), is_success=False)
         if words.startswith("check "):
-            said, _ = self._tried(_steps(words.removeprefix("check ")))
+            said, _ = self._try(_steps(words.removeprefix("check ")))
             return StepResult(observation=f"{said} {self._view()}", is_success=False)
         is_run = words.startswith("run ")
         if not is_run and (self._is_whole or self._problem.after(self._state, words) is None):
-            return self._refused("Nothing happens.")
-        said, state = self._tried(_steps(words.removeprefix("run ")))
+            return self._refuse("Nothing happens.")
+        said, state = self._try(_steps(words.removeprefix("run ")))
         if state == self._state:
-            return self._refused(said)
+            return self._refuse(said)
         is_solved = self._problem.is_solved(state)
         is_sparse = self._reward == "sparse"
         before = 0.0 if is_sparse else self.progress()
@@ -184,11 +183,11 @@ class Plan(Environment):
         """Return the facts that hold."""
         return ", ".join(sorted(self._problem.holding(self._state)))
 
-    def _refused(self, said: str) -> StepResult:
+    def _refuse(self, said: str) -> StepResult:
         """Return the answer to an action that changed nothing."""
         return StepResult(observation=f"{said} {self._view()}", is_success=False, is_valid=False)
 
-    def _tried(self, steps: list[str]) -> tuple[str, int]:
+    def _try(self, steps: list[str]) -> tuple[str, int]:
         """Return what comes of `steps`, in words, and the state that they lead to; they end where one fails."""
         state, problem = self._state, self._problem
         for number, words in enumerate(steps, start=1):

@@ -1,7 +1,7 @@
 """STRIPS: states are sets of facts, actions need, add and delete facts; distances to the goal by search.
 
-A state is an integer, a bit for each fact. The one rule: distances are exact, over all states that can be reached
-from the start, so that a state without a distance is a dead end.
+A state is an integer, a bit for each fact. Distances are exact, over all states that can be reached from the start,
+so that a state without a distance is a dead end.
 """
 
 from collections import deque
@@ -83,7 +83,7 @@ class Problem:
     def distance(self, state: int) -> int | None:
         """Return the least number of actions from `state` to the goal; None where there is no way."""
         if not self._distances:
-            self._distances = self._measured()
+            self._distances = self._measure()
         return self._distances.get(state)
 
     def plan(self, state: int) -> tuple[str, ...] | None:
@@ -101,7 +101,7 @@ class Problem:
                     break
         return tuple(words)
 
-    def _measured(self) -> dict[int, int]:
+    def _measure(self) -> dict[int, int]:
         """Return the distance to the goal of each state that has one."""
         before: dict[int, list[int]] = {self.start: []}
         queue = deque([self.start])

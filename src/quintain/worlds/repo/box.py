@@ -1,9 +1,8 @@
 """Where the code of the world `repo` runs: a Python in the sandbox, told to test or to call.
 
-The world and the sandbox are rooms of one floor and do not import each other: the world names the class it
-wants as the catalogue names worlds, and knows it by the protocol `Interpreter`. In the box each run is a fresh
-process in a fresh folder. The one rule: what a box says is text and numbers of the agent's making; only here is it
-compared with what is right.
+The world and the sandbox are rooms of one floor and do not import each other: the world names the class it wants as
+the catalogue names worlds, and knows it by the protocol `Interpreter`. In the box each run is a fresh process in a
+fresh folder. What a box says is text and numbers of the agent's making; only here is it compared with what is right.
 """
 
 from __future__ import annotations
@@ -156,7 +155,7 @@ class RepoBox:
         Raises:
             SandboxError: isolation is missing or does not work.
         """
-        reason, outcome = self._asked("apart(tests, files)", files=dict(files))
+        reason, outcome = self._ask("apart(tests, files)", files=dict(files))
         if reason:
             self.close()
             return f"The tests were stopped: {STOPPED.get(reason, reason)}."
@@ -169,7 +168,7 @@ class RepoBox:
             SandboxError: isolation is missing or does not work.
         """
         wanted = [[case.module, case.function, case.arguments] for case in cases]
-        reason, given = self._asked("apart(calls, files, wanted)", files=dict(files), wanted=wanted)
+        reason, given = self._ask("apart(calls, files, wanted)", files=dict(files), wanted=wanted)
         if reason or not isinstance(given, list) or len(cast("list[object]", given)) != len(cases):
             return (False,) * len(cases)
         return tuple(
@@ -183,10 +182,10 @@ class RepoBox:
             self._python.close()
         self._python = None
 
-    def _asked(self, call: str, **objects: Any) -> tuple[str, Any]:
+    def _ask(self, call: str, **objects: Any) -> tuple[str, Any]:
         """Return the limit that `call` passed, or what it gave."""
         if self._python is None:
-            self._python = sandboxed()
+            self._python = open_sandbox()
         self._python.put(**objects)
         reason = self._python.run(f"outcome = {call}").reason
         if reason:
@@ -207,14 +206,14 @@ STOPPED = {
 }
 
 
-def sandboxed() -> Interpreter:
+def open_sandbox() -> Interpreter:
     """Return a new Python in the sandbox that knows `DRIVER`.
 
     Raises:
         SandboxError: isolation is missing or does not work.
     """
-    limits = _named(LIMITS)(seconds=SECONDS, memory_bytes=MEMORY_BYTES)
-    return cast(Interpreter, _named(SANDBOX)(limits, setup=DRIVER))
+    limits = _load_class(LIMITS)(seconds=SECONDS, memory_bytes=MEMORY_BYTES)
+    return cast(Interpreter, _load_class(SANDBOX)(limits, setup=DRIVER))
 
 
 def require_sandbox() -> None:
@@ -223,7 +222,7 @@ def require_sandbox() -> None:
     Raises:
         SandboxError: it does not; the message says what to install or allow.
     """
-    _named(REQUIRE)()
+    _load_class(REQUIRE)()
 
 
 def is_right(value: object, result: object) -> bool:
@@ -254,7 +253,7 @@ def _kind(value: object) -> str:
     return json.dumps(value, default=str).replace(".0", "")
 
 
-def _named(place: str) -> Any:
+def _load_class(place: str) -> Any:
     """Return what stands at ``package.module:name``."""
     module, _, name = place.partition(":")
     return getattr(importlib.import_module(module), name)

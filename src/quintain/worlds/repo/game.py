@@ -1,8 +1,8 @@
 """A small repository whose tests fail: read, mend, test, hand in.
 
 Family it stands for: SWE-bench (arXiv 2310.06770) and other benchmarks of mending code. Code runs in the sandbox.
-What is handed in is graded by calls that the agent never sees, whose results are compared outside of the box. The
-one rule: only the modules count; tests that are changed or deleted, and files that run by themselves, do not.
+What is handed in is graded by calls that the agent never sees, whose results are compared outside of the box. Only
+the modules count; tests that are changed or deleted, and files that run by themselves, do not.
 """
 
 import re
@@ -123,7 +123,7 @@ class Repo(Environment):
             path: its name
         """
         if path not in self._files:
-            return self._refused(f"there is no file {path[:40]!r}; files: {', '.join(self._files)}")
+            return self._refuse(f"there is no file {path[:40]!r}; files: {', '.join(self._files)}")
         self._seen |= {path}
         return self._files[path]
 
@@ -136,11 +136,11 @@ class Repo(Environment):
             text: all of its text
         """
         if not FILE_NAME.fullmatch(path):
-            return self._refused(
+            return self._refuse(
                 f"{path[:40]!r} is no name for a file; give one such as extra.py, without folders"
             )
         if len(text) > LONGEST_FILE or len({*self._files, path}) > MOST_FILES:
-            return self._refused(f"a repository has {MOST_FILES} files of {LONGEST_FILE} letters at most")
+            return self._refuse(f"a repository has {MOST_FILES} files of {LONGEST_FILE} letters at most")
         self._change(path, text)
         return f"Wrote {path}."
 
@@ -154,15 +154,15 @@ class Repo(Environment):
             new: the text to put there
         """
         if path not in self._files:
-            return self._refused(f"there is no file {path[:40]!r}; files: {', '.join(self._files)}")
+            return self._refuse(f"there is no file {path[:40]!r}; files: {', '.join(self._files)}")
         count = self._files[path].count(old) if old else 0
         if count != 1:
-            return self._refused(
+            return self._refuse(
                 f"the old text stands {count} times in {path}; give one that stands there once"
             )
         text = self._files[path].replace(old, new)
         if len(text) > LONGEST_FILE:
-            return self._refused(f"a file has {LONGEST_FILE} letters at most")
+            return self._refuse(f"a file has {LONGEST_FILE} letters at most")
         self._change(path, text)
         return f"Changed {path}."
 
@@ -175,7 +175,7 @@ class Repo(Environment):
     @tool
     def submit(self) -> str:
         """Hand in the repository as it is; this ends the work."""
-        value = self._graded()
+        value = self._grade()
         said = "All hidden tests pass." if value == 1 else "Some hidden tests fail."
         return self.finish(said, reward=value if self._is_dense else float(value == 1), success=value == 1)
 
@@ -221,7 +221,7 @@ class Repo(Environment):
         """Return a key of the files."""
         return f"{derive_seed(*(part for pair in sorted(self._files.items()) for part in pair)):x}"
 
-    def _graded(self) -> float:
+    def _grade(self) -> float:
         """Return the share of broken functions that are right, or 0 if one that was right is not."""
         plan = self._plan
         if self._modules(self._files) == self._modules(files(plan)):
@@ -250,7 +250,7 @@ class Repo(Environment):
         self._files[path] = text
         self._is_tested = False
 
-    def _refused(self, why: str) -> str:
+    def _refuse(self, why: str) -> str:
         """Refuse a call."""
         self._is_refused = True
         return f"Error: {why}."

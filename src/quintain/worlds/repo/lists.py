@@ -27,7 +27,7 @@ def _repeats(rng: Random, _: Constants) -> list[Arguments]:
     return [[[a, a, b, a]], [[b, c, c]], [[c, a, b, b, a]]]
 
 
-def _sized(rng: Random, _: Constants) -> list[Arguments]:
+def _draw_sized(rng: Random, _: Constants) -> list[Arguments]:
     return [[_numbers(rng, 5), 2], [_numbers(rng, 5), 3]]
 
 
@@ -125,7 +125,7 @@ LISTS: dict[str, Template] = {
         body=("return $a[len($a) - $b:]",),
         bugs=(("[len($a) - $b:]", "[:$b]"), ("- $b", "- $b - 1"), ("- $b", "- $b + 1")),
         solve=lambda _, items, size: items[-size:],
-        cases=_sized,
+        cases=_draw_sized,
     ),
     "chunks": Template(
         says="Return $a in lists of $b; the last may be shorter.",
@@ -134,7 +134,7 @@ LISTS: dict[str, Template] = {
         body=("return [$a[i:i + $b] for i in range(0, len($a), $b)]",),
         bugs=(("i + $b]", "i + 1]"), ("range(0,", "range(1,"), ("len($a), $b)", "len($a))")),
         solve=lambda _, items, size: [items[i : i + size] for i in range(0, len(items), size)],
-        cases=_sized,
+        cases=_draw_sized,
     ),
     "unique": Template(
         says="Return $a without repeats, in order.",

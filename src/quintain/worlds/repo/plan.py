@@ -1,8 +1,8 @@
 """Repositories of the world `repo`: a few modules of small functions, some of them broken, and their tests.
 
 A `RepoPlan` is all there is to know of a task; what the agent sees of it are the texts of `files`. The tests that
-decide are not among them: `hidden_cases` are arguments and results, and the results never leave this side. The
-one rule: the text of a right module is what the templates say, and a broken one differs by one line per bug.
+decide are not among them: `hidden_cases` are arguments and results, and the results never leave this side. The text
+of a right module is what the templates say, and a broken one differs by one line per bug.
 """
 
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from typing import Any
 from quintain.types import derive_seed
 from quintain.worlds.repo.lists import LISTS
 from quintain.worlds.repo.numbers import NUMBERS
-from quintain.worlds.repo.template import Arguments, Piece, Template, drawn, drawn_cases, lines_of
+from quintain.worlds.repo.template import Arguments, Piece, Template, draw_piece, drawn_cases, lines_of
 from quintain.worlds.repo.texts import TEXTS
 
 TEMPLATES: dict[str, Template] = {**NUMBERS, **LISTS, **TEXTS}
@@ -52,7 +52,7 @@ def draw_plan(rng: Random, *, modules: int, functions: int, bugs: int) -> RepoPl
     names: set[str] = set()
     pieces: list[Piece] = []
     for key in keys:
-        piece = drawn(key, TEMPLATES[key], rng, is_broken=key in broken)
+        piece = draw_piece(key, TEMPLATES[key], rng, is_broken=key in broken)
         while piece.name in names:
             piece = replace(piece, name=f"{piece.name}_{len(names)}")
         names.add(piece.name)

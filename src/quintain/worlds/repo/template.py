@@ -1,8 +1,8 @@
 """What a function of the world `repo` is made from: text, ways to break it, and what it should return.
 
 A template is drawn into a `Piece`: names and constants chosen, perhaps one line broken. What is right is computed
-here by a second implementation that does not read the text. The one rule: every way to break a function shows in
-each set of cases that `Template.cases` draws.
+here by a second implementation that does not read the text. Every way to break a function shows in each set of cases
+that `Template.cases` draws.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -48,7 +48,7 @@ class Piece:
     bug: int = -1
 
 
-def drawn(key: str, template: Template, rng: Random, *, is_broken: bool) -> Piece:
+def draw_piece(key: str, template: Template, rng: Random, *, is_broken: bool) -> Piece:
     """Return a piece of `template`, which `key` names."""
     return Piece(
         template=key,

@@ -1,7 +1,7 @@
 """Lay out a room: place boxes so that none overlap and none stick out, as a list in JSON; a bad layout is tried again.
 
 Family it stands for: layouts of rooms by a language model (MetaSpatial, arXiv 2503.18470), told in text. Each turn is
-a whole new attempt that sees score and faults of the ones before. The one rule: every attempt is scored by
+a whole new attempt that sees score and faults of the ones before. Every attempt is scored by
 `quintain.rewards.arrangement`, and a judge that fails is a failure of the judge, never a grade.
 """
 
@@ -32,11 +32,11 @@ from quintain.worlds.room.plan import (
     NAMES,
     Places,
     RoomShape,
+    describe_room,
     draw_room,
     num_drawn,
-    packed,
-    slipped,
-    told,
+    pack,
+    slip,
 )
 
 FORMS = {"rows": "[name, x, y]", "objects": '{"id": name, "x": x, "y": y}'}
@@ -86,7 +86,7 @@ class BoxRoom(Environment):
     """how the expert writes an entry; both are read"""
 
     def __post_init__(self) -> None:
-        """Check the knobs.
+        """Check the options.
 
         Raises:
             UsageError: there are no such rooms.
@@ -145,22 +145,22 @@ class BoxRoom(Environment):
     def reset(self, task: Task) -> str:
         """Show the room of the task."""
         self._sheet = Sheet(room=split_draw(task, lambda rng: draw_room(self._shape, rng)))
-        return told(self._sheet.room)
+        return describe_room(self._sheet.room)
 
     def step(self, action: Action) -> StepResult:
         """Score an attempt: the layout of the call of `place` (the last of several), or what is written."""
         self._given = None
         if action.error is not None:
-            return self._tried(None, action.error)
+            return self._try(None, action.error)
         if not action.tool_calls:
             if len(action.text) > LONGEST_READ:
-                return self._tried(None, f"the layout has more than {LONGEST_READ} letters")
+                return self._try(None, f"the layout has more than {LONGEST_READ} letters")
             try:
-                return self._tried(read_json(action.text.strip()))
+                return self._try(read_json(action.text.strip()))
             except UnreadableError as error:
-                return self._tried(None, f"the layout {error}")
+                return self._try(None, f"the layout {error}")
         called = super().step(action)
-        result = self._tried(self._given, str(called.observation) if self._given is None else "")
+        result = self._try(self._given, str(called.observation) if self._given is None else "")
         return replace(result, tool_errors=called.tool_errors)
 
     @tool
@@ -183,11 +183,11 @@ class BoxRoom(Environment):
 
     def expert_action(self) -> Action:
         """Return the layout of the greedy packer, which knows of the pillars that were told."""
-        return self._written(self._packed())
+        return self._write(self._pack())
 
     def mistaken_action(self, rng: Random) -> Action:
         """Return the packer's layout with a thing in another place; see `noisy.Fallible`."""
-        return self._written(slipped(self._sheet.room, self._packed(), rng))
+        return self._write(slip(self._sheet.room, self._pack(), rng))
 
     def snapshot(self) -> Sheet:
         """Return the sheet."""
@@ -202,11 +202,11 @@ class BoxRoom(Environment):
         sheet = self._sheet
         return f"{sheet.room} {sheet.num_tried} {sorted(sheet.known)} {sheet.best if self.pays == 'gains' else ''}"
 
-    def _packed(self) -> Places:
+    def _pack(self) -> Places:
         """Return the packer's layout, which every drawn room has."""
-        return packed(self._sheet.room, self._sheet.known) or {}
+        return pack(self._sheet.room, self._sheet.known) or {}
 
-    def _written(self, places: Places) -> Action:
+    def _write(self, places: Places) -> Action:
         """Return the action that lays out the room as `places` say."""
         if self.form == "rows":
             layout: list[Any] = [[name, *place] for name, place in places.items()]
@@ -216,7 +216,7 @@ class BoxRoom(Environment):
             return tool_action("place", layout=layout)
         return Action(text=json_text(layout))
 
-    def _tried(self, answer: object, error: str = "") -> StepResult:
+    def _try(self, answer: object, error: str = "") -> StepResult:
         """Score `answer` as the next attempt; what could not be read is one of format 0, and `error` says why."""
         room = self._sheet.room
         _, rectangles = layout_of(answer, room)

@@ -1,6 +1,6 @@
 """Rooms of `room` and the greedy packer that fills them: what it cannot fill is not drawn.
 
-The one rule: the packer puts each thing, in the order told, on the first free place, row by row from the corner 0 0.
+The packer puts each thing, in the order given, on the first free place, row by row from the corner 0 0.
 """
 
 import math
@@ -53,11 +53,11 @@ def draw_room(shape: RoomShape, rng: Random) -> Room:
             width=shape.width, depth=shape.depth, things=names, sizes=sizes, walls=walls, pillars=pillars
         )
         known = chain.from_iterable(combinations(pillars, num) for num in range(shape.pillars + 1))
-        if all(packed(room, subset) is not None for subset in known):
+        if all(pack(room, subset) is not None for subset in known):
             return room
 
 
-def packed(room: Room, pillars: Collection[Place] = ()) -> Places | None:
+def pack(room: Room, pillars: Collection[Place] = ()) -> Places | None:
     """Return a place for each thing of `room`, off these of its `pillars`; None where the packer finds none."""
     taken: list[Rectangle] = [(*pillar, 1, 1) for pillar in pillars]
     places: Places = {}
@@ -78,7 +78,7 @@ def packed(room: Room, pillars: Collection[Place] = ()) -> Places | None:
     return places
 
 
-def slipped(room: Room, places: Places, rng: Random) -> Places:
+def slip(room: Room, places: Places, rng: Random) -> Places:
     """Return `places` with one thing moved to another place of the room, drawn from `rng`, where it may collide."""
     name = rng.choice(room.things)
     width, depth = int(room.width), int(room.depth)
@@ -86,7 +86,7 @@ def slipped(room: Room, places: Places, rng: Random) -> Places:
     return {**places, name: rng.choice(others)}
 
 
-def told(room: Room) -> str:
+def describe_room(room: Room) -> str:
     """Return `room` in words, without its pillars: ``room 4 3; bed 2 1; desk 1 1 wall``."""
     things = (
         f"{name} {width} {depth}{' wall' if name in room.walls else ''}"

@@ -1,10 +1,11 @@
 """A screen of labelled boxes: click at coordinates, open the menu, type into fields.
 
 Families it stands for: GUI grounding and computer use (ScreenSpot, MiniWoB by coordinates, AndroidControl), with the
-boxes told in text. Clicks can be paid by how near they come. The one rule: what has no effect says "Nothing
-happens." and counts as a miss.
+boxes described in text. Tools may be written as short commands, ``click 12 40`` and ``type oslo``. Clicks can be paid
+by how near they come; one without effect says "Nothing happens." and counts as a miss.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar, Literal
@@ -14,8 +15,7 @@ from quintain.environments.protocol import Environment, tool_action
 from quintain.environments.splitting import split_draw
 from quintain.environments.tools import tool
 from quintain.errors import UsageError
-from quintain.types import Action, StepResult, Task, ToolSpec
-from quintain.worlds.screen import words as screen_words
+from quintain.types import Action, StepResult, Task, ToolCall, ToolSpec
 from quintain.worlds.screen.layout import (
     BUTTONS,
     CELL,
@@ -29,9 +29,12 @@ from quintain.worlds.screen.layout import (
     Layout,
     LayoutShape,
     draw_layout,
-    scaled,
+    scale_layout,
 )
 
+COMMANDS_INSTRUCTION = "\n\nAct: click X Y, or type TEXT."
+CLICK = re.compile(r"\s*click\s+(-?\d{1,9})[\s,]+(-?\d{1,9})\s*", re.IGNORECASE)
+TYPE = re.compile(r"\s*type\s+(\S.*?)\s*", re.IGNORECASE)
 NEAR = 0.5
 """What a click that just misses is worth of a click that hits."""
 LONGEST_SHOWN = 40
@@ -102,7 +105,7 @@ class Screen(Environment):
 
     def instructions(self) -> str:
         """Return what to do, and how it is written where there are no tools."""
-        return super().instructions() + ("" if self._has_tools else screen_words.INSTRUCTION)
+        return super().instructions() + ("" if self._has_tools else COMMANDS_INSTRUCTION)
 
     def tools(self) -> tuple[ToolSpec, ...]:
         """Return the tools; none where actions are words."""
@@ -110,7 +113,7 @@ class Screen(Environment):
 
     def reset(self, task: Task) -> str:
         """Show the screen of the task."""
-        self._layout = scaled(split_draw(task, lambda rng: draw_layout(self._shape, rng)), self._scale)
+        self._layout = scale_layout(split_draw(task, lambda rng: draw_layout(self._shape, rng)), self._scale)
         self._seed = task.seed
         self._start()
         size = f"{self._layout.width}x{self._layout.height}"
@@ -120,7 +123,7 @@ class Screen(Environment):
         """Take a click or a text as a tool call, or written out when no tool was called."""
         self._turn += 1
         self._was_vain = False
-        result = super().step(screen_words.read(action))
+        result = super().step(read_command(action))
         is_valid = result.is_valid and not self._was_vain
         if not result.is_terminated and 0 < self._misses <= self._num_missed:
             return replace(
@@ -140,7 +143,7 @@ class Screen(Environment):
         self._pay_nearness(target, x, y)
         box = next((box for box in self._visible() if box.contains(x, y)), None)
         label = box.label if box else ""
-        if label not in self._needed():
+        if label not in self._find_needed():
             self._num_missed += 1
         if label == self._focus or (label in (*BUTTONS, OK) and label != self._layout.goal.target):
             box = None
@@ -181,7 +184,7 @@ class Screen(Environment):
         else:
             x, y = self._next_target().center
             action = tool_action("click", x=x, y=y)
-        return action if self._has_tools else screen_words.write(action)
+        return action if self._has_tools else write_command(action)
 
     def snapshot(self) -> State:
         """Return the screen as it is."""
@@ -237,7 +240,7 @@ class Screen(Environment):
                 return self._box(field)
         return self._box(MENU if goal.kind == "menu" and not self._is_open else goal.target)
 
-    def _needed(self) -> set[str]:
+    def _find_needed(self) -> set[str]:
         """Return the boxes that it makes sense to click now."""
         goal = self._layout.goal
         open_fields = {field for field, text in goal.texts if self._texts.get(field) != text}
@@ -270,12 +273,31 @@ class Screen(Environment):
 
     def _view(self) -> str:
         """Return the boxes, what is typed and what has the focus, and noise."""
-        parts = [self._told(box) for box in self._visible()]
+        parts = [self._describe(box) for box in self._visible()]
         focus = f"; focus {self._focus}" if self._focus else ""
         return f"{', '.join(parts)}{focus}{chatter(self._noise, self._seed, self._turn)}"
 
-    def _told(self, box: Box) -> str:
+    def _describe(self, box: Box) -> str:
         """Return a box in words: ``city 12 40 = oslo``."""
         places = box[1:] if self._has_corners else box.center
         text = f" = {self._texts[box.label][:LONGEST_SHOWN]}" if self._texts.get(box.label) else ""
         return f"{box.label} {' '.join(map(str, places))}{text}"
+
+
+def read_command(action: Action) -> Action:
+    """Return `action` with the call that its words are, where it has none."""
+    if action.error is not None or action.tool_calls:
+        return action
+    clicked, typed = CLICK.fullmatch(action.text), TYPE.fullmatch(action.text)
+    calls = ()
+    if clicked:
+        calls = (ToolCall(name="click", arguments={"x": int(clicked[1]), "y": int(clicked[2])}),)
+    elif typed:
+        calls = (ToolCall(name="type", arguments={"text": typed[1]}),)
+    return replace(action, tool_calls=calls)
+
+
+def write_command(action: Action) -> Action:
+    """Return the call of `action` in words."""
+    (call,) = action.tool_calls
+    return Action(text=" ".join((call.name, *map(str, call.arguments.values()))))

@@ -1,6 +1,6 @@
 """The screens of `screen`: labelled boxes that do not overlap, and what to do with them.
 
-The one rule: a box includes its edges, and coordinates count from the upper left corner of the screen.
+A box includes its edges, and coordinates count from the upper left corner of the screen.
 """
 
 import math
@@ -92,7 +92,7 @@ class Layout:
 
 
 class LayoutShape(NamedTuple):
-    """The knobs that a screen is drawn by."""
+    """The options that a screen is drawn by."""
 
     width: int
     height: int
@@ -138,7 +138,7 @@ def draw_layout(shape: LayoutShape, rng: random.Random) -> Layout:
         [(column, row) for column in range(columns) for row in range(rows)], len(labels + items)
     )
     size = (shape.width // columns, shape.height // rows)
-    boxes = [_drawn(label, cell, size, rng) for label, cell in zip([*labels, *items], cells, strict=True)]
+    boxes = [_draw_box(label, cell, size, rng) for label, cell in zip([*labels, *items], cells, strict=True)]
     shown = boxes[: len(labels)]
     return Layout(
         goal=_draw_goal(kind, buttons, fields, items, rng),
@@ -149,7 +149,7 @@ def draw_layout(shape: LayoutShape, rng: random.Random) -> Layout:
     )
 
 
-def scaled(layout: Layout, scale: float) -> Layout:
+def scale_layout(layout: Layout, scale: float) -> Layout:
     """Return `layout` with the screen and its boxes `scale` times as large, in whole points.
 
     A point stands for a square, so that a box from 4 to 9 reaches from 8 to 19 at twice the size. Boxes that did not
@@ -188,7 +188,7 @@ def _draw_goal(
     return Goal(kind=kind, target=OK if kind == "form" else asked[0], texts=texts)
 
 
-def _drawn(label: str, cell: tuple[int, int], size: tuple[int, int], rng: random.Random) -> Box:
+def _draw_box(label: str, cell: tuple[int, int], size: tuple[int, int], rng: random.Random) -> Box:
     """Return a box somewhere within `cell`, at most as large as that."""
     start: list[int] = []
     end: list[int] = []

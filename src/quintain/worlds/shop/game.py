@@ -1,7 +1,7 @@
 """A web shop: search, click through results and options, go back from what does not fit, and buy.
 
-Families it stands for: WebShop and other page-by-page shopping with a graded score at the end. The one rule: the
-only thing that is scored is what was bought, and a purchase ends the episode.
+Families it stands for: WebShop and other page-by-page shopping with a graded score at the end. The only thing that is
+scored is what was bought, and a purchase ends the episode.
 """
 
 from dataclasses import dataclass, replace
@@ -105,7 +105,7 @@ class Shop(Environment):
             return StepResult(observation=f"{said} {self._view()}", is_success=False, is_valid=False)
         if what == "buy":
             return self._bought()
-        self._visit = self._searched(visit, what) if verb == "search" else self._clicked(visit, what)
+        self._visit = self._search(visit, what) if verb == "search" else self._click(visit, what)
         return StepResult(observation=self._view(), is_success=False)
 
     def legal_actions(self) -> tuple[str, ...]:
@@ -151,12 +151,12 @@ class Shop(Environment):
         item = self._stock.items[visit.item]
         return (*item.colors, *item.sizes, "description", "back", "buy")
 
-    def _searched(self, visit: Visit, query: str) -> Visit:
+    def _search(self, visit: Visit, query: str) -> Visit:
         """Return the first page of results for `query`."""
         results = self._stock.found(query, by_feature=not self._is_hidden)
         return replace(visit, page="results", results=results, query=query, offset=0)
 
-    def _clicked(self, visit: Visit, what: str) -> Visit:
+    def _click(self, visit: Visit, what: str) -> Visit:
         """Return the page that the link `what` leads to."""
         if what == "back":
             if visit.page == "description":

@@ -1,6 +1,6 @@
 """What a shop sells and what a customer wants: items, the search that finds them, and the score of a purchase.
 
-Frozen data and pure functions. The one rule: there is always an item that is all that the customer wants.
+Frozen data and pure functions. There is always an item that is all that the customer wants.
 """
 
 from dataclasses import dataclass
@@ -90,14 +90,14 @@ def draw_wish(rng: Random) -> Wish:
 
 def draw_stock(wish: Wish, num_items: int, num_near: int, rng: Random) -> Stock:
     """Return a shop of `num_items`, `num_near` of them what is wanted but for one thing."""
-    items = [_wanted(wish, rng)]
+    items = [_draw_wanted(wish, rng)]
     items += [_near(wish, rng) for _ in range(num_near)]
     items += [_any_item(rng) for _ in range(num_items - 1 - num_near)]
     rng.shuffle(items)
     return Stock(wish=wish, items=tuple(items))
 
 
-def _wanted(wish: Wish, rng: Random) -> Item:
+def _draw_wanted(wish: Wish, rng: Random) -> Item:
     """Return an item that is all that is wanted."""
     return Item(
         kind=wish.kind,
@@ -110,7 +110,7 @@ def _wanted(wish: Wish, rng: Random) -> Item:
 
 def _near(wish: Wish, rng: Random) -> Item:
     """Return an item that lacks one thing that is wanted."""
-    item = _wanted(wish, rng)
+    item = _draw_wanted(wish, rng)
     lacks = rng.choice(("feature", "price", "color", "size"))
     return Item(
         kind=item.kind,

@@ -1,7 +1,7 @@
 """Sokoban: push every box onto a target; a box in a corner stays there.
 
 Families it stands for: planning puzzles with dead ends, sokoban and sliding on ice. The expert's way is a shortest
-one, found by search. The one rule: every level can be solved, because it was made by pulling.
+one, found by search. Every level can be solved, because it was made by pulling.
 """
 
 from typing import ClassVar, Literal
@@ -87,7 +87,7 @@ class Sokoban(Environment):
             said = f"Error: {action.error}" if action.error is not None else "Nothing happens."
             return StepResult(observation=f"{said} {self._view()}", is_success=False, is_valid=False)
         before = self._position
-        self._position = self._level.moved(before, self._slipped(word)) or before
+        self._position = self._level.moved(before, self._maybe_slip(word)) or before
         is_solved = self.is_solved
         gain = float(is_solved)
         if self._is_dense:
@@ -149,7 +149,7 @@ class Sokoban(Environment):
                 self._ways[here] = way[count:]
         return self._ways[self._position]
 
-    def _slipped(self, word: str) -> str:
+    def _maybe_slip(self, word: str) -> str:
         """Return where the move goes on a slippery floor."""
         if not self._slip or derive_seed("slip", self._seed, self._turn) >= self._slip * 2**63:
             return word

@@ -95,7 +95,7 @@ def draw_level(size: tuple[int, int], num_boxes: int, num_walls: int, scramble: 
         cells = rng.sample(range(width * height), num_walls + num_boxes + 1)
         walls = tuple(sorted(cells[:num_walls]))
         targets, player = frozenset(cells[num_walls:-1]), cells[-1]
-        player, boxes = _scrambled(steps_of(width, height, walls), player, targets, scramble, rng)
+        player, boxes = _scramble(steps_of(width, height, walls), player, targets, scramble, rng)
         if not boxes & targets:
             return Level(
                 width=width,
@@ -107,7 +107,7 @@ def draw_level(size: tuple[int, int], num_boxes: int, num_walls: int, scramble: 
             )
 
 
-def _scrambled(steps: Steps, player: int, boxes: frozenset[int], count: int, rng: Random) -> Position:
+def _scramble(steps: Steps, player: int, boxes: frozenset[int], count: int, rng: Random) -> Position:
     """Return where a random walk backwards of `count` moves leads; a box behind the player mostly comes along."""
     for _ in range(count):
         open_moves = [move for move, to in steps[player].items() if to not in boxes]

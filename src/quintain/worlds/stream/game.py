@@ -1,8 +1,8 @@
 """Facts scattered over a long text that is read page by page, with the question known from the start.
 
 Families it stands for: reading with a bounded memory, such as MemAgent's RULER tasks (arXiv 2507.02259) and MEM1's
-several questions at once (2506.15841), and knowing when not to search. The one rule: a page that was read is not
-shown again, and every page costs the same, needed or not.
+several questions at once (2506.15841), and knowing when not to search. A page that was read is not shown again, and
+every page costs the same, needed or not.
 """
 
 import re
@@ -75,7 +75,7 @@ class Stream(Environment):
     """whether needed pages are paid for, too"""
 
     def __post_init__(self) -> None:
-        """Check the knobs.
+        """Check the options.
 
         Raises:
             UsageError: they contradict each other or are out of range.
@@ -130,7 +130,7 @@ class Stream(Environment):
         """Open the book of the task and ask."""
         self._state = State(book=split_draw(task, lambda rng: draw_book(rng, self._shape)))
         book = self._state.book
-        return " ".join(part for part in (f"{len(book.pages)} pages.", book.known, self._asked()) if part)
+        return " ".join(part for part in (f"{len(book.pages)} pages.", book.known, self._ask()) if part)
 
     def step(self, action: Action) -> StepResult:
         """Read the next page, or answer the question that is open."""
@@ -189,7 +189,7 @@ class Stream(Environment):
         questions = self._state.book.questions
         return questions[min(len(self._state.answered), len(questions) - 1)]
 
-    def _asked(self) -> str:
+    def _ask(self) -> str:
         """Return the questions that are still open."""
         return " ".join(found.text for found in self._state.book.questions[len(self._state.answered) :])
 
@@ -213,7 +213,7 @@ class Stream(Environment):
         terms = self._reading_terms(now.page)
         told = f"Page {self._state.page}: {now.book.pages[now.page]}"
         return StepResult(
-            observation=f"{told} {self._asked()}" if self.reminder else told,
+            observation=f"{told} {self._ask()}" if self.reminder else told,
             reward=sum(terms.values()),
             is_success=False,
             reward_terms=terms,
@@ -245,7 +245,7 @@ class Stream(Environment):
         worth = (1 - PROCESS_SHARE if has_process else 1.0) / len(now.book.questions)
         value = worth if is_right else 0.0
         return StepResult(
-            observation="Thank you." if is_over else f"Next: {self._asked()}",
+            observation="Thank you." if is_over else f"Next: {self._ask()}",
             reward=value,
             is_terminated=is_over,
             is_success=is_over and all(self._state.answered),

@@ -1,7 +1,7 @@
 """The text of `stream`: pages of facts and remarks, and the questions that some of the facts answer.
 
-A fact is ``red = 4.``, a link ``red = blue.``, a correction ``red = 7 (new).``; the last word on a key counts.
-The one rule: the answer follows from the pages that a question needs, and from no page before them.
+A fact is ``red = 4.``, a link ``red = blue.``, a correction ``red = 7 (new).``; the last statement about a key
+counts. The answer to a question follows from the pages that it needs, and from no page before them.
 """
 
 from collections.abc import Sequence
@@ -84,7 +84,7 @@ def draw_book(rng: Random, shape: Shape) -> Book:
     chains = [chain for question in asked for chain in question]
     is_closed = rng.random() < shape.closed_book
     sentences, places = _sentences(rng, shape, [] if is_closed else chains, keys)
-    pages, page_of = _paged(sentences, shape)
+    pages, page_of = _split_pages(sentences, shape)
     needed = {sentence: page_of[place] for sentence, place in places.items()}
     known = " ".join(group[-1] for chain in chains for group in chain.sentences) if is_closed else ""
     return Book(known=known, pages=pages, questions=tuple(_question(chains, needed) for chains in asked))
@@ -94,10 +94,10 @@ def _chain(rng: Random, shape: Shape, keys: list[str]) -> _Chain:
     """Draw the facts that lead from the first of `keys` over the others to a value."""
     value = rng.randrange(shape.values)
     groups = [(f"{key} = {following}.",) for key, following in pairwise(keys)]
-    return _Chain(key=keys[0], value=value, sentences=(*groups, _stated(rng, shape, keys[-1], value)))
+    return _Chain(key=keys[0], value=value, sentences=(*groups, _state_fact(rng, shape, keys[-1], value)))
 
 
-def _stated(rng: Random, shape: Shape, key: str, value: int) -> tuple[str, ...]:
+def _state_fact(rng: Random, shape: Shape, key: str, value: int) -> tuple[str, ...]:
     """Return the sentence that gives `key` its `value`, after an older one that it corrects or alone."""
     if rng.random() >= shape.corrections:
         return (f"{key} = {value}.",)
@@ -145,7 +145,7 @@ def _remark(rng: Random) -> str:
     return f"{rng.choice(SUBJECTS)} {rng.choice(VERBS)}."
 
 
-def _paged(sentences: list[str], shape: Shape) -> tuple[tuple[str, ...], list[int]]:
+def _split_pages(sentences: list[str], shape: Shape) -> tuple[tuple[str, ...], list[int]]:
     """Return the pages, and for each sentence the page (from 1) on which it ends."""
     if not shape.is_cut:
         each = shape.facts + shape.filler

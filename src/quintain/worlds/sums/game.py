@@ -1,8 +1,8 @@
 """Add numbers, then judge your own answer, then mend it: self-verification in turns (PAG, SCoRe).
 
-Two roles take turns in one conversation: an answer, then the verdict "right" or "wrong" on it, and after
-"wrong" one more answer. Legal actions are not listed: numbers are written. The one rule: each turn is paid for
-its own job alone, an answer for being right and a verdict for being true.
+Two roles take turns in one conversation: an answer, then the verdict "right" or "wrong" on it, and after "wrong" one
+more answer. Legal actions are not listed: numbers are written. Each turn is paid for its own job alone, an answer for
+being right and a verdict for being true.
 """
 
 import re
@@ -76,9 +76,11 @@ class Sums(Environment):
         self._sheet = replace(self._sheet, turn=self._sheet.turn + 1)
         if action.error is not None:
             return self._unread(f"Error: {action.error}")
-        return self._answered(action.text) if self._sheet.answer is None else self._judged(action.text)
+        return (
+            self._take_answer(action.text) if self._sheet.answer is None else self._take_verdict(action.text)
+        )
 
-    def _answered(self, text: str) -> StepResult:
+    def _take_answer(self, text: str) -> StepResult:
         """Take `text` as an answer."""
         found = NUMBER.fullmatch(text)
         if found is None:
@@ -92,7 +94,7 @@ class Sums(Environment):
         reward = float(is_right) + change
         return StepResult(observation=observation, reward=reward, reward_terms={"answer": reward})
 
-    def _judged(self, text: str) -> StepResult:
+    def _take_verdict(self, text: str) -> StepResult:
         """Take `text` as the verdict on the answer."""
         verdict = text.strip().strip(".").lower()
         if verdict not in VERDICTS:

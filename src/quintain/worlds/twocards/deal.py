@@ -1,7 +1,6 @@
 """Two cards of facts, a question that neither answers alone, and how a seat that wants the answer would talk.
 
-The one rule: a seat knows its own card and what was said to it, nothing else; the expert's talk is computed from
-just that.
+A seat knows its own card and what was said to it, nothing else; the expert's talk is computed from just that.
 """
 
 import re
@@ -86,7 +85,7 @@ def claims(messages: Iterable[Message], seat: int) -> dict[str, str]:
     return {match[1]: match[2] for match in found if match}
 
 
-def resolved(key: str, known: Mapping[str, str]) -> tuple[list[str], str]:
+def resolve(key: str, known: Mapping[str, str]) -> tuple[list[str], str]:
     """Follow `known` from `key`; return the keys on the way and where it ends: a number, or an unknown key."""
     path: list[str] = []
     while key in known and key not in path:
@@ -97,7 +96,7 @@ def resolved(key: str, known: Mapping[str, str]) -> tuple[list[str], str]:
 
 def answer_from(question: tuple[str, ...], known: Mapping[str, str]) -> int | None:
     """Return the answer to `question` if `known` is enough for it."""
-    ends = [resolved(key, known)[1] for key in question]
+    ends = [resolve(key, known)[1] for key in question]
     return sum(map(int, ends)) if all(map(is_number, ends)) else None
 
 
@@ -122,7 +121,7 @@ def expert_talk(deal: Deal, messages: tuple[Message, ...], seat: int, informed: 
     if asked and asked[1] in own:
         return f"say {asked[1]} {own[asked[1]]}"
     if is_informed:
-        paths = [resolved(key, known) for key in deal.question]
+        paths = [resolve(key, known) for key in deal.question]
         mine = [key for path, _ in paths for key in path if key in own and key not in told]
         if mine and partner_is_informed:
             return f"say {mine[0]} {own[mine[0]]}"

@@ -1,8 +1,8 @@
 """Two seats with a card each: only together do they know enough, and only by talking.
 
-Families it stands for: information exchange between agents, as in Optima (arXiv 2410.08115), iAgents (2406.14928)
-and the debates of MARTI. Seats act in turn, and an observation is addressed to the seat whose turn it is. The one
-rule: what is on a card reaches the other seat in messages and in no other way.
+Families it stands for: information exchange between agents, as in Optima (arXiv 2410.08115), iAgents (2406.14928) and
+the debates of MARTI. Seats act in turn, and an observation is addressed to the seat whose turn it is. What is on a
+card reaches the other seat in messages and in no other way.
 """
 
 import re
@@ -77,7 +77,7 @@ class TwoCards(Environment):
     """whether needed facts that are passed on are paid for, too"""
 
     def __post_init__(self) -> None:
-        """Check the knobs.
+        """Check the options.
 
         Raises:
             UsageError: they contradict each other or are out of range.
@@ -150,7 +150,7 @@ class TwoCards(Environment):
         card = now.deal.cards[now.acting]
         heard = [word for speaker, text in now.messages if speaker != now.acting for word in text.split()[1:]]
         named = [
-            *(now.deal.question if self._informed()[now.acting] else ()),
+            *(now.deal.question if self._are_informed()[now.acting] else ()),
             *(value for _, value in card),
             *heard,
         ]
@@ -187,17 +187,17 @@ class TwoCards(Environment):
         now = self._state
         return f"{derive_seed(repr(now.deal), repr(now.messages), now.num_lost)}:{now.acting}"
 
-    def _informed(self) -> tuple[bool, bool]:
+    def _are_informed(self) -> tuple[bool, bool]:
         return True, self._shape.informed == "both"
 
     def _expert_text(self) -> str:
         """Return what the expert says; it agrees with an answer that it was given unless it knows better."""
         now = self._state
-        said = expert_talk(now.deal, now.messages, now.acting, self._informed())
-        given = self._given()
+        said = expert_talk(now.deal, now.messages, now.acting, self._are_informed())
+        given = self._find_answer()
         return given[0] if given and not ANSWER.fullmatch(said) else said
 
-    def _given(self) -> re.Match[str] | None:
+    def _find_answer(self) -> re.Match[str] | None:
         """Return the answer that the other seat has just given, if it has."""
         now = self._state
         if not now.messages or now.messages[-1][0] == now.acting:
@@ -207,7 +207,7 @@ class TwoCards(Environment):
     def _spoken(self, text: str) -> bool | None:
         """Let the acting seat say `text`; return whether the talk ended right, None while it goes on."""
         now = self._state
-        answer, given = ANSWER.fullmatch(text), self._given()
+        answer, given = ANSWER.fullmatch(text), self._find_answer()
         if answer and (given or not self.consensus):
             return {int(found[1]) for found in (answer, given) if found} == {now.deal.answer}
         is_lost = text != "pass" and not answer and self._is_lost()
@@ -245,5 +245,5 @@ class TwoCards(Environment):
         """Return the card of the acting seat, with the question if it was told."""
         deal, acting = self._state.deal, self._state.acting
         card = " ".join(f"{key} = {value}." for key, value in deal.cards[acting])
-        asked = f" {' + '.join(deal.question)}?" if self._informed()[acting] else ""
+        asked = f" {' + '.join(deal.question)}?" if self._are_informed()[acting] else ""
         return f" {card}{asked}{chatter(self.noise, 'twocards', repr(deal), acting)}"

@@ -1,7 +1,7 @@
 """A small site to act in: follow links, close pop-ups, leave dead ends, fill in forms, answer.
 
-Families it stands for: WebArena and MiniWoB. What is sent cannot be taken back. The one rule: an action without
-effect says "Nothing happens.", and while a pop-up is open nothing but its buttons has an effect.
+Families it stands for: WebArena and MiniWoB. What is sent cannot be taken back. An action without effect says
+"Nothing happens.", and while a pop-up is open nothing but its buttons has an effect.
 """
 
 import random

@@ -1,7 +1,7 @@
 """The sites of `web`: pages, links and forms, drawn for a task, and the way to its goal.
 
-A shop in a tree of pages: home, kinds of things, sizes, things, and a form to order each; and one to sign up. The
-one rule: a site is frozen data; what was clicked and typed is the browser's.
+A shop in a tree of pages: home, kinds of things, sizes, things, and a form to order each; and one to sign up. A site
+is frozen data; what was clicked and typed is the browser's.
 """
 
 import random
@@ -69,7 +69,7 @@ class Site:
 
 
 class SiteShape(NamedTuple):
-    """The knobs that a site is drawn by."""
+    """The options that a site is drawn by."""
 
     depth: int
     kinds: int
@@ -96,7 +96,7 @@ def draw_site(shape: SiteShape, rng: random.Random) -> Site:
                 pages[item] = Page((("buy", f"order {item}"),), (("price", price), ("stock", stock)))
                 pages[f"order {item}"] = Page(is_form=True)
     roots = _listings(shape, names, pages, rng)
-    pages[HOME] = _shuffled([*roots, (SIGN_UP, SIGN_UP)], rng)
+    pages[HOME] = _shuffle([*roots, (SIGN_UP, SIGN_UP)], rng)
     pages |= {SIGN_UP: Page(is_form=True), CLUB: Page(), GONE: Page()}
     kind, size, item = rng.choice(names)
     goal = _draw_goal(shape, item, dict(pages[item].facts), rng)
@@ -122,9 +122,9 @@ def _listings(
             if other == kind:
                 listed.setdefault(" ".join(filter(None, (size, f"{kind}s"))), []).append((item, item))
         for name, links in listed.items():
-            pages[name] = _shuffled([*links, *_ads(shape, names, rng)], rng)
+            pages[name] = _shuffle([*links, *_ads(shape, names, rng)], rng)
         if shape.depth == NUM_DEPTHS:
-            pages[f"{kind}s"] = _shuffled([(name, name) for name in listed], rng)
+            pages[f"{kind}s"] = _shuffle([(name, name) for name in listed], rng)
         roots.append((f"section {number}" if shape.is_vague else f"{kind}s", f"{kind}s"))
     return roots
 
@@ -135,7 +135,7 @@ def _ads(shape: SiteShape, names: list[tuple[str, ...]], rng: random.Random) -> 
     return [(f"best {item}", GONE) for _, _, item in chosen]
 
 
-def _shuffled(links: list[tuple[str, str]], rng: random.Random) -> Page:
+def _shuffle(links: list[tuple[str, str]], rng: random.Random) -> Page:
     """Return a page of `links` in an order that means nothing."""
     return Page(links=tuple(rng.sample(links, len(links))))
 

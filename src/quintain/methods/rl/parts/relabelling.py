@@ -7,14 +7,13 @@ log-probs of what was not sampled there are left empty.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from quintain.data.samples import since_segment
+from quintain.data.samples import whole_prompt
 from quintain.types import Group, Score, Trajectory, Turn
 
 
 def is_last_of_solved(trajectory: Trajectory, number: int) -> bool:
     """Return whether turn `number` is the one that solved the task."""
-    outcome = trajectory.outcome
-    return isinstance(outcome, Score) and outcome.is_success and number == len(trajectory.turns) - 1
+    return trajectory.is_success and number == len(trajectory.turns) - 1
 
 
 def best_answer(group: Group, score: Callable[[Turn], float] | None) -> Turn | None:
@@ -53,9 +52,5 @@ def with_last(trajectory: Trajectory, answer: Turn) -> Trajectory:
     *before, last = trajectory.turns
     completion = replace(answer.completion, logprobs=())
     turn = replace(last, completion=completion, action=answer.action, reward=answer.reward)
-    stream = [
-        i for t in since_segment(before, last.speaker) for i in (*t.prompt_ids, *t.completion.token_ids)
-    ]
-    prompt = last.prompt_ids if last.starts_segment else (*stream, *last.prompt_ids)
-    whole = replace(turn, prompt_ids=prompt, starts_segment=True)
+    whole = replace(turn, prompt_ids=whole_prompt(before, last), starts_segment=True)
     return replace(trajectory, turns=(whole,), outcome=Score(value=answer.reward, is_success=True))
