@@ -1,7 +1,7 @@
 """Starting, resuming and using runs: what the command line and `quintain.train` call.
 
 ``quintain.train("grpo", environment=Guess, model="tiny")`` is `train`. The one rule: a run is never replaced
-or continued unless that was asked for.
+or continued unless that was ask for.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 from quintain.agents.catalog import AUTO
 from quintain.config import build
-from quintain.curriculum.streams import Uniform, held_out
+from quintain.curriculum.streams import TaskStream, draw_held_out
 from quintain.dashboard.curve import learning_curve_png, terminal_curve
 from quintain.dashboard.report import write_report
 from quintain.engines.build import build_engine
 from quintain.engines.settings import EngineSettings
-from quintain.environments.boundary import asked, tasks_of
+from quintain.environments.boundary import ask, tasks_of
 from quintain.environments.catalog import EnvironmentSpec, is_importing
 from quintain.environments.protocol import Environment, Expert
-from quintain.environments.rehearsal import ready
+from quintain.environments.rehearsal import find_ready
 from quintain.errors import ModelError, UsageError
 from quintain.eval.evaluate import Evaluation
 from quintain.eval.evaluate import evaluate as evaluated
@@ -105,9 +105,9 @@ def train(
 
 def check_parts(job: Job) -> None:
     """Raise the error of an environment that does not work, or of a model that is not there."""
-    ready(job.environment, for_training=True)
+    find_ready(job.environment, for_training=True)
     if job.eval_environment:
-        ready(job.eval_environment)
+        find_ready(job.eval_environment)
     if new_model(job.model) is None:
         check_folder(find_folder(job.model), job.model)
 
@@ -143,7 +143,7 @@ def evaluate(
 ) -> tuple[Evaluation, list[Trajectory]]:
     """Return what `episodes` held-out tasks say of a model folder, a hub id or a run, and the episodes."""
     spec = environment if environment is not None else environment_of(target)
-    make_environment = ready(spec)
+    make_environment = find_ready(spec)
     loaded = policy_of(target)
     agent = build_agent(loaded.tokenizer, make_environment, temperature=temperature, agent=harness_of(target))
     with progressing("evaluation", episodes) as display:
@@ -152,7 +152,7 @@ def evaluate(
         )
         with closing(rollout):
             groups = rollout.groups(
-                held_out(tasks_of(make_environment), episodes),
+                draw_held_out(tasks_of(make_environment), episodes),
                 size=1,
                 seed=derive_seed("evaluation", seed),
                 on_episode=lambda _: display.advance(),
@@ -172,7 +172,7 @@ def collect(
     """Return episodes of the expert, of random valid actions or of a model, and their tokenizer."""
     if split not in ("train", "eval"):
         raise UsageError(f"split: got {split!r}; choose train or eval")
-    make_environment = ready(environment, for_training=split == "train")
+    make_environment = find_ready(environment, for_training=split == "train")
     if agent == "expert":
         require_expert(make_environment)
     loaded = None if agent in TEACHERS else policy_of(agent)
@@ -183,7 +183,7 @@ def collect(
         None if loaded is None else build_engine(EngineSettings(), loaded.model, loaded.tokenizer),
         limits=Limits(max_failure_share=0.5),
     )
-    tasks = Uniform(tasks_of(make_environment), "eval" if split == "eval" else "train").draw(0, episodes)
+    tasks = TaskStream(tasks_of(make_environment), "eval" if split == "eval" else "train").draw(0, episodes)
     chosen = derive_seed("collect", seed)
     with progressing("collecting", episodes) as display, closing(rollout):
         if loaded is not None:
@@ -197,7 +197,7 @@ def collect(
 
 def require_expert(make_environment: EnvironmentSpec) -> None:
     """Raise a `UsageError` if the environment has no expert."""
-    if not asked(make_environment, lambda environment: isinstance(environment, Expert)):
+    if not ask(make_environment, lambda environment: isinstance(environment, Expert)):
         raise UsageError(
             f"agent: got 'expert', but {make_environment.spec} has no expert_action; take random or a model"
         )

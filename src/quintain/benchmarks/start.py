@@ -6,7 +6,7 @@ depends on world and seed, so success is measured on the way. The one rule: only
 
 from __future__ import annotations
 
-from quintain.curriculum.streams import Uniform
+from quintain.curriculum.streams import TaskStream
 from quintain.engines.build import build_engine
 from quintain.engines.settings import EngineSettings
 from quintain.environments.boundary import tasks_of
@@ -41,7 +41,7 @@ def imitated(job: Job, run: Run, display: Display, *, enough: float) -> float:
     updates = Imitation(learner, kept, job)
     engine = build_engine(EngineSettings(), model, tokenizer)
     rollout = Rollout(harness(job, tokenizer, make_environment), make_environment, engine)
-    tasks = Uniform(tasks_of(make_environment)).draw(0, NUM_PROBED)
+    tasks = TaskStream(tasks_of(make_environment)).draw(0, NUM_PROBED)
     probes, found = probed_after(updates.total), 0.0
     display.phase("warm start", updates.total)
     try:

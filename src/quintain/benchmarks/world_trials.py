@@ -16,7 +16,7 @@ from typing import Any
 
 from quintain.agents.catalog import AUTO
 from quintain.config import build
-from quintain.curriculum.streams import held_out
+from quintain.curriculum.streams import draw_held_out
 from quintain.engines.build import build_engine
 from quintain.engines.settings import EngineSettings
 from quintain.environments.baselines import expert, play
@@ -201,7 +201,7 @@ def check_same(world: World, seed: int, root: Path, overrides: Mapping[str, Any]
 def compared(config: sft.Config, folder: Path) -> Imitated:
     """Return how the policy of the finished run in `folder` and the expert do on the same held-out tasks."""
     make_environment = find(config.environment)
-    tasks = held_out(tasks_of(make_environment), EPISODES)
+    tasks = draw_held_out(tasks_of(make_environment), EPISODES)
     loaded = load(str(folder / MODEL))
     # An expert does not sample either.
     agent = build_agent(loaded.tokenizer, make_environment, temperature=0.0, agent=config.agent)

@@ -81,7 +81,7 @@ class Host:
         """Build the environment and say what it is."""
         world = self._built = find(spec)()
         for name in tools_of(type(world)):
-            setattr(world, name, self._announce(name, getattr(world, name)))
+            setattr(world, name, self._announced(name, getattr(world, name)))
         return {
             "name": environment_name(world),
             "max_turns": world.max_turns,
@@ -131,7 +131,7 @@ class Host:
         self._replies.write(told)
         self._replies.flush()
 
-    def _announce(self, name: str, method: Callable[..., object]) -> Callable[..., object]:
+    def _announced(self, name: str, method: Callable[..., object]) -> Callable[..., object]:
         """Return the tool `method`, which says when it begins and ends: so it is known what hangs."""
 
         def run(**arguments: object) -> object:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from quintain.agents.protocol import Agent
-from quintain.curriculum.contamination import Apart
-from quintain.curriculum.streams import Uniform
+from quintain.curriculum.contamination import HeldOutTasks
+from quintain.curriculum.streams import TaskStream
 from quintain.rollout.collect import Limits, Rollout
 from quintain.rollout.episode import Prefix
 from quintain.rollout.replay import Walk
@@ -43,8 +43,8 @@ class Collector:
         self,
         run: Run,
         rollout: Rollout,
-        curriculum: Uniform,
-        apart: Apart,
+        curriculum: TaskStream,
+        apart: HeldOutTasks,
         tokenizer: PreTrainedTokenizerBase,
         display: Display,
         *,

@@ -13,12 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quintain.curriculum.contamination import Apart
-from quintain.curriculum.streams import Uniform, held_out
+from quintain.curriculum.contamination import HeldOutTasks
+from quintain.curriculum.streams import TaskStream, draw_held_out
 from quintain.engines.build import build_engine, hand_over
 from quintain.engines.protocol import Engine
 from quintain.engines.settings import EngineSettings
-from quintain.environments.boundary import asked, tasks_of, trainable_tools
+from quintain.environments.boundary import ask, tasks_of, trainable_tools
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Factory
 from quintain.errors import InvariantError, StoreError
@@ -77,9 +77,9 @@ class TrainingContext:
         assert engine is not None, "the main policy acts"
         self.rollout = Rollout(self.agent, self.make_environment, engine, limits=limits)
         self.evaluator = make_evaluator(job, self.rollout, self.tokenizer)
-        self.held_out = held_out(tasks_of(self.evaluator.make_environment), job.eval_episodes)
+        self.held_out = draw_held_out(tasks_of(self.evaluator.make_environment), job.eval_episodes)
         self.collector = Collector(
-            run, self.rollout, Uniform(tasks_of(self.make_environment)), Apart(self.held_out), self.tokenizer, display,
+            run, self.rollout, TaskStream(tasks_of(self.make_environment)), HeldOutTasks(self.held_out), self.tokenizer, display,
             environment=job.environment, seed=job.seed, teach=self._teach,
         )  # fmt: skip
         self.canaries = {
@@ -89,7 +89,7 @@ class TrainingContext:
         }
         rows = run.metrics()
         last = rows[-1] if rows else {}
-        self._tools = [tool.name for tool in asked(self.make_environment, trainable_tools)]
+        self._tools = [tool.name for tool in ask(self.make_environment, trainable_tools)]
         self.monitors = Monitors(thresholds(job.monitors), rows, self._tools)
         self.collector.spent.env_steps = int(last.get("total/turns", 0))
         self.collector.spent.tokens = int(last.get("total/tokens", 0))
@@ -112,7 +112,7 @@ class TrainingContext:
         """Yield the steps still to do, from 1 on; before the first, evaluate as step 0; after the last, save the model.
 
         Raises:
-            KeyboardInterrupt: the user asked to stop; what was done is saved.
+            KeyboardInterrupt: the user ask to stop; what was done is saved.
         """
         if self.run.next_step == 0:
             self._begin()
@@ -272,7 +272,7 @@ class TrainingContext:
         return sum(each.num_prefilled + each.num_sampled for each in stats)
 
     def _stop_if_asked(self, step: int) -> None:
-        """Save what was done up to `step` and stop, if the user asked to."""
+        """Save what was done up to `step` and stop, if the user ask to."""
         if not self.interruption.is_asked:
             return
         if self.run.next_step <= step:

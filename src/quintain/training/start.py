@@ -18,11 +18,11 @@ from urllib.parse import parse_qsl
 
 from quintain.agents.catalog import AUTO, build
 from quintain.agents.protocol import Agent
-from quintain.curriculum.streams import Uniform
+from quintain.curriculum.streams import TaskStream
 from quintain.data.pack import micro_batches
 from quintain.data.samples import imitation_samples
-from quintain.environments.baselines import random_action, telling
-from quintain.environments.boundary import asked, spec_of, tasks_of
+from quintain.environments.baselines import find_range_text, random_action
+from quintain.environments.boundary import ask, spec_of, tasks_of
 from quintain.environments.noisy import noisy
 from quintain.environments.protocol import Environment, Expert, Factory
 from quintain.errors import ConfigError, UsageError, suggestion
@@ -109,7 +109,7 @@ def build_agent(
 ) -> Agent:
     """Return the harness that `agent` names; by default the one that fits the environment."""
     chat = Chat(tokenizer)
-    return asked(
+    return ask(
         make_environment,
         lambda environment: build(agent, chat, environment, temperature=temperature, max_tokens=max_tokens),
     )
@@ -134,7 +134,7 @@ def teacher(make_environment: Factory, *, mistakes: float = 0.0) -> Demonstrator
     Raises:
         ConfigError: there are to be mistakes, and no expert who could make them.
     """
-    if not asked(make_environment, lambda environment: isinstance(environment, Expert)):
+    if not ask(make_environment, lambda environment: isinstance(environment, Expert)):
         if mistakes:
             raise ConfigError(
                 f"mistakes: got {mistakes} with environment {spec_of(make_environment)}, which has no expert who "
@@ -152,7 +152,7 @@ def expert_action(environment: Environment, _rng: Random, _seen: Sequence[Observ
 
 def valid_action(environment: Environment, rng: Random, seen: Sequence[Observation]) -> Action:
     """Return a random valid action; integers come from the range that the observations `seen` name."""
-    return random_action(environment, rng, telling(seen))
+    return random_action(environment, rng, find_range_text(seen))
 
 
 def fumbled_action(environment: Environment, rng: Random, seen: Sequence[Observation]) -> Action:
@@ -182,7 +182,7 @@ def demonstrate(
     demonstrator = teacher(make_environment, mistakes=mistakes)
     rollout = Rollout(agent, make_environment, None, limits=Limits(max_failure_share=0.5))
     try:
-        tasks = Uniform(tasks_of(make_environment)).draw(0, count)
+        tasks = TaskStream(tasks_of(make_environment)).draw(0, count)
         groups = rollout.demonstrations(
             tasks, demonstrator, seed=derive_seed(seed, "demonstrations"), on_episode=on_episode
         )

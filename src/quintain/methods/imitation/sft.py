@@ -11,7 +11,6 @@ linearly to 0.
 from dataclasses import dataclass
 
 from quintain.config.ranges import PositiveInt
-from quintain.data.filters import has_succeeded
 from quintain.errors import ConfigError, DataError
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Offline, Update
@@ -51,7 +50,7 @@ def method(config: Config) -> Offline:
 
     def demonstrations(collector: Collector) -> list[Trajectory]:
         shown = collector.demonstrations()[: config.examples]
-        kept = [trajectory for trajectory in shown if config.failures or has_succeeded(trajectory)]
+        kept = [trajectory for trajectory in shown if config.failures or trajectory.is_success]
         if not kept:
             raise DataError(
                 f"imitating {config.demonstrations} demonstrations: got none that solved its task; "

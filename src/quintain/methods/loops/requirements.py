@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from quintain.credit.gae import Critic
-from quintain.environments.boundary import answered, spec_of
+from quintain.environments.boundary import call_within, spec_of
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Expert, Legal, Snapshot, StateKey
 from quintain.errors import ConfigError
@@ -20,7 +20,7 @@ NUM_REHEARSED = 8
 def refuse_environment(job: Job, needs: Needs) -> None:
     """Raise a `ConfigError` when the environment of `job` has not what `needs` names."""
     make_environment = find(job.environment)
-    environment = answered(spec_of(make_environment), make_environment)
+    environment = call_within(spec_of(make_environment), make_environment)
     try:
         if needs.state_keys and not isinstance(environment, StateKey):
             raise ConfigError(

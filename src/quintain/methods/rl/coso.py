@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.credit.group import group_relative
-from quintain.losses.causal import Surrogate, causal_weights
+from quintain.losses.causal import ActionModel, causal_weights
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import clipped
@@ -42,7 +42,7 @@ class Config(GroupJob):
 
 def method(config: Config) -> OnPolicy:
     """Return CoSo as `config` describes it."""
-    surrogate = Surrogate(window=config.window, most_actions=config.actions)
+    surrogate = ActionModel(window=config.window, max_actions=config.actions)
     bonus = entropy_bonus(causal_weights(surrogate) if config.is_causal else None)
     loss = combine((clipped(0.2, config.clip_high), 1.0), (bonus, config.entropy_coef))
     return OnPolicy(

@@ -6,7 +6,7 @@ value are clipped.
 
 Differences to the official code: log-probs are summed, not raw logits, and padding adds nothing; the gradient is
 that of the chosen action's tokens (see `quintain.engines.scoring`); the value is read at the last prompt token of a
-turn. Advantages are whitened over the tokens of a step, which the code does not; the prompt holds the whole episode
+turn. Advantages are whiten over the tokens of a step, which the code does not; the prompt holds the whole episode
 instead of the last three observations; the model is a small decoder that imitated before, not Flan-T5. Measured on
 one small room of BabyAI and on keys and doors (`keydoor`), where the paper has a mixture of its tasks.
 """
@@ -17,7 +17,7 @@ from functools import partial
 
 from quintain.config.ranges import PositiveFloat, PositiveInt, Share
 from quintain.credit.gae import gae_tokens
-from quintain.credit.whiten import whitened
+from quintain.credit.whiten import whiten
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import clipped
@@ -51,7 +51,7 @@ def method(config: Config) -> OnPolicy:
 
     def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
         values = estimates.critic
-        return whitened(gae_tokens(groups, values, turn_discount=config.discount, decay=config.gae_lambda))
+        return whiten(gae_tokens(groups, values, turn_discount=config.discount, gae_lambda=config.gae_lambda))
 
     loss = combine((clipped(), 1.0), (value(clip=0.2), 0.5), (entropy_bonus(), 0.01))
     return OnPolicy(

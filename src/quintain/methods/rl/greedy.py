@@ -1,4 +1,4 @@
-"""Returns-to-go, whitened, with a bonus for what is untried and a price for what is broken: RLFT (arXiv 2504.16078).
+"""Returns-to-go, whiten, with a bonus for what is untried and a price for what is broken: RLFT (arXiv 2504.16078).
 
 "LLMs are Greedy Agents": agents settle on what they tried first, repeat what stands often in their context, and do
 not do what they know. Reinforcement fine-tuning on the model's own rationales with an exploration bonus narrows all
@@ -20,7 +20,7 @@ from functools import partial
 from quintain.agents.protocol import Agent
 from quintain.config.ranges import NonNegativeFloat, PositiveInt, Share
 from quintain.credit.discounted import discounted_return
-from quintain.credit.whiten import whitened
+from quintain.credit.whiten import whiten
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clipped
@@ -72,7 +72,7 @@ def method(config: Config) -> OnPolicy:
     return OnPolicy(
         collect=grouped(config.episodes, 1, agent=explore if explores else None),
         reward=partial(apply_all, terms=terms),
-        credit=lambda groups, _: whitened(discounted_return(groups, discount=config.discount), unit="turn"),
+        credit=lambda groups, _: whiten(discounted_return(groups, discount=config.discount), unit="turn"),
         update=Update(loss=loss, keeps_zeros=has_kl, has_reference=has_kl),
         needs=Needs(reference=has_kl, legal_actions=explores),
         measure=probe_greediness,

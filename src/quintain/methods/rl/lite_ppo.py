@@ -10,7 +10,7 @@ digits that may be mended, where the paper has mathematics.
 from dataclasses import dataclass
 
 from quintain.config.ranges import PositiveFloat
-from quintain.credit.normaliser import Over, normalised_over
+from quintain.credit.normaliser import Over, normalise_over
 from quintain.losses.policy import clipped
 from quintain.methods.method import OnPolicy, Update, grouped
 from quintain.training.job import GroupJob
@@ -33,6 +33,6 @@ def method(config: Config) -> OnPolicy:
     """Return Lite PPO as `config` describes it."""
     return OnPolicy(
         collect=grouped(config.tasks, config.group_size),
-        credit=lambda groups, _: normalised_over(groups, mean=config.mean, std=config.std),
+        credit=lambda groups, _: normalise_over(groups, mean=config.mean, std=config.std),
         update=Update(loss=clipped(config.clip, config.clip)),
     )

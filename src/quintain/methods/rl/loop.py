@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat
-from quintain.credit.baseline import without_small
+from quintain.credit.baseline import drop_small
 from quintain.credit.group import leave_one_out
 from quintain.losses.policy import clipped, whole_ratio
 from quintain.methods.method import OnPolicy, Update, grouped
@@ -47,7 +47,7 @@ def method(config: Config) -> OnPolicy:
     surrogate = clipped if config.ratio == "token" else whole_ratio
     return OnPolicy(
         collect=grouped(config.tasks, config.group_size),
-        credit=lambda groups, _: without_small(leave_one_out(groups), config.min_advantage),
+        credit=lambda groups, _: drop_small(leave_one_out(groups), config.min_advantage),
         update=Update(
             loss=surrogate(*bounds(config.clip)),
             aggregation="sequence_mean",

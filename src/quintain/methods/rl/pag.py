@@ -1,4 +1,4 @@
-"""Two roles, each turn paid for its own job, advantages whitened by role: PAG (arXiv 2506.10406).
+"""Two roles, each turn paid for its own job, advantages whiten by role: PAG (arXiv 2506.10406).
 
 One model answers, judges its own answer, and answers again only if it judged the first to be wrong. Turns are
 optimised apart: the estimate is cut at the end of a turn (γ = 0 between turns), and advantages of answers and
@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from quintain.config.ranges import PositiveInt, Share
 from quintain.credit.gae import gae_tokens
-from quintain.credit.whiten import whitened
+from quintain.credit.whiten import whiten
 from quintain.losses.compose import combine
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
@@ -44,8 +44,8 @@ def method(config: Config) -> OnPolicy:
     """Return PAG as `config` describes it."""
 
     def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
-        advantages = gae_tokens(groups, estimates.critic, turn_discount=0.0, decay=config.gae_lambda)
-        return whitened(advantages, by=role if config.by_role else None)
+        advantages = gae_tokens(groups, estimates.critic, turn_discount=0.0, gae_lambda=config.gae_lambda)
+        return whiten(advantages, by=role if config.by_role else None)
 
     loss = combine((clipped(), 1.0), (value(), 0.5))
     return OnPolicy(

@@ -4,7 +4,7 @@ A value head on the policy predicts the return before every sampled token; gener
 (1506.02438) runs over the sampled tokens of an episode, across observations: the next value is that of the next
 token the policy sampled. A turn's reward belongs to its last token.
 
-Differences to the papers: policy and critic share the model and one loss; advantages are whitened over the tokens
+Differences to the papers: policy and critic share the model and one loss; advantages are whiten over the tokens
 of the step; after a truncation the value of the last sampled token's state stands for that of the state after it.
 There is neither an entropy bonus nor a clip of the value, and the episodes of a step are one batch. Measured on
 BabyAI, where the paper has robots and Atari.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from quintain.credit.gae import gae_tokens
-from quintain.credit.whiten import whitened
+from quintain.credit.whiten import whiten
 from quintain.losses.compose import combine
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
@@ -47,7 +47,7 @@ def method(config: Config) -> OnPolicy:
 
     def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
         values = estimates.critic
-        return whitened(gae_tokens(groups, values, discount=config.discount, decay=config.gae_lambda))
+        return whiten(gae_tokens(groups, values, discount=config.discount, gae_lambda=config.gae_lambda))
 
     loss = combine((clipped(config.clip, config.clip), 1.0), (value(), config.vf_coef))
     return OnPolicy(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from quintain.config.ranges import PositiveInt, Share
-from quintain.credit.baseline import less_others
+from quintain.credit.baseline import subtract_others
 from quintain.credit.discounted import discounted_return
 from quintain.errors import ConfigError
 from quintain.losses.policy import reinforce
@@ -46,6 +46,6 @@ def method(config: Config) -> OnPolicy:
 
     def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
         returns = discounted_return(groups, discount=config.discount)
-        return returns if config.baseline == "none" else less_others(returns)
+        return returns if config.baseline == "none" else subtract_others(returns)
 
     return OnPolicy(collect=grouped(config.episodes, 1), credit=credit, update=Update(loss=reinforce()))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from quintain.config.ranges import NonNegativeFloat
 from quintain.credit.group import leave_one_out
-from quintain.credit.penalty import less_kl
+from quintain.credit.penalty import add_token_rewards
 from quintain.losses.policy import reinforce
 from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
 from quintain.methods.rl.parts.kl import price_kl
@@ -33,7 +33,7 @@ def method(config: Config) -> OnPolicy:
 
     def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
         penalty = price_kl(groups, estimates, config.kl_coef)
-        return leave_one_out(groups if penalty is None else less_kl(groups, penalty))
+        return leave_one_out(groups if penalty is None else add_token_rewards(groups, penalty))
 
     return OnPolicy(
         collect=grouped(config.tasks, config.group_size),

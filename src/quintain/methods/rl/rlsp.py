@@ -16,7 +16,7 @@ from functools import partial
 
 from quintain.config.ranges import NonNegativeFloat, PositiveInt, Share
 from quintain.credit.gae import gae_tokens
-from quintain.credit.whiten import whitened
+from quintain.credit.whiten import whiten
 from quintain.losses.compose import combine
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
@@ -52,7 +52,7 @@ def method(config: Config) -> OnPolicy:
 
     def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
         values = replace(estimates.critic, token_rewards=price_kl(groups, estimates, config.kl_coef))
-        return whitened(gae_tokens(groups, values, decay=1.0))
+        return whiten(gae_tokens(groups, values, gae_lambda=1.0))
 
     return OnPolicy(
         collect=grouped(config.episodes, 1),

@@ -14,7 +14,7 @@ from typing import Literal
 
 from quintain.config.ranges import PositiveFloat, PositiveInt
 from quintain.credit.group import group_relative
-from quintain.data.filters import ended
+from quintain.data.filters import without_truncated
 from quintain.errors import ConfigError
 from quintain.losses.policy import clipped
 from quintain.methods.method import OnPolicy, Update, grouped, same_groups
@@ -52,7 +52,7 @@ def method(config: Config) -> OnPolicy:
     """Return ScalingInter-RL as `config` describes it."""
     return OnPolicy(
         collect=grouped(config.tasks, config.group_size, max_turns=lambda step: horizon(config, step)),
-        keep=ended if config.cut == "left_out" else same_groups,
+        keep=without_truncated if config.cut == "left_out" else same_groups,
         credit=lambda groups, _: group_relative(groups),
         update=Update(loss=clipped(0.2, config.clip_high), aggregation="sequence_mean"),
     )

@@ -18,7 +18,7 @@ from quintain.config.ranges import NonNegativeFloat, PositiveInt, Share
 from quintain.credit.decomposition import Contributions
 from quintain.credit.gae import gae_tokens
 from quintain.credit.progress import progress_rewards
-from quintain.credit.whiten import whitened
+from quintain.credit.whiten import whiten
 from quintain.losses.compose import combine
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
@@ -48,11 +48,11 @@ def method(config: Config) -> OnPolicy:
     estimator = Contributions()
 
     def fused(groups: Sequence[Group]) -> Sequence[Group]:
-        found = [estimator.of(t) for group in groups for t in group.scored]
+        found = [estimator.predict(t) for group in groups for t in group.scored]
         return progress_rewards(groups, found, alpha=config.progress, beta=config.grounding)
 
     def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
-        return whitened(gae_tokens(groups, estimates.critic, decay=config.gae_lambda))
+        return whiten(gae_tokens(groups, estimates.critic, gae_lambda=config.gae_lambda))
 
     def error(groups: Sequence[Group], _: Decode) -> Mapping[str, float]:
         errors = [estimator.error(t) for group in groups for t in group.scored]

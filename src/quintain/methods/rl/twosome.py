@@ -6,7 +6,7 @@ Advantages are over turns; a turn that takes several steps of the world is disco
 `target_kl`.
 
 Differences to the official code: the critic shares the model instead of reading a frozen copy; the whole model is
-trained, where the paper trains an adapter; advantages are whitened over the turns of the step, not of a mini-batch
+trained, where the paper trains an adapter; advantages are whiten over the turns of the step, not of a mini-batch
 of four. The ratio that is clipped is of an action's tokens, not of the action among the legal ones; with scores per
 word that is another distribution than the one that is drawn from (see `quintain.engines.scoring`). Measured on
 `craft`, whose turns all last one step, where the paper has Overcooked and VirtualHome.
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from quintain.config.ranges import PositiveFloat, PositiveInt, Share
 from quintain.credit.gae import gae_turns
-from quintain.credit.whiten import whitened
+from quintain.credit.whiten import whiten
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import clipped
@@ -52,10 +52,10 @@ def method(config: Config) -> OnPolicy:
             groups,
             estimates.critic,
             discount=config.discount,
-            decay=config.gae_lambda,
+            gae_lambda=config.gae_lambda,
             duration=duration,
         )
-        return whitened(advantages, unit="turn")
+        return whiten(advantages, unit="turn")
 
     loss = combine((clipped(), 1.0), (value(), 0.5), (entropy_bonus(), 0.01))
     return OnPolicy(

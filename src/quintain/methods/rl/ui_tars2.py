@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from quintain.config.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 from quintain.credit.gae import decoupled, gae_tokens, length_adaptive
-from quintain.credit.whiten import whitened
+from quintain.credit.whiten import whiten
 from quintain.losses.compose import combine
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
@@ -44,8 +44,8 @@ def method(config: Config) -> OnPolicy:
 
     def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
         values = estimates.critic
-        advantages = gae_tokens(groups, values, decay=length_adaptive(config.adaptive))
-        return whitened(decoupled(advantages, gae_tokens(groups, values, decay=1.0)))
+        advantages = gae_tokens(groups, values, gae_lambda=length_adaptive(config.adaptive))
+        return whiten(decoupled(advantages, gae_tokens(groups, values, gae_lambda=1.0)))
 
     loss = combine((clipped(0.2, config.clip_high), 1.0), (value(), 0.5))
     return OnPolicy(

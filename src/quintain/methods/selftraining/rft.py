@@ -12,11 +12,11 @@ step.
 from dataclasses import dataclass
 
 from quintain.config.ranges import PositiveInt
-from quintain.data.filters import successful, trajectories
+from quintain.data.filters import successful
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Rounds, Update, grouped
 from quintain.training.job import OnPolicyJob
-from quintain.types import Group, Trajectory
+from quintain.types import Group, Trajectory, scored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,5 @@ def method(config: Config) -> Rounds:
 
 def accepted(group: Group, keep: int) -> list[Trajectory]:
     """Return at most `keep` different successful trajectories of `group`, shortest first."""
-    different = {
-        tuple(turn.completion.token_ids for turn in t.turns): t for t in trajectories(successful([group]))
-    }
+    different = {tuple(turn.completion.token_ids for turn in t.turns): t for t in scored(successful([group]))}
     return sorted(different.values(), key=lambda t: (len(t.turns), t.index))[:keep]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from quintain.credit.anchor import state_anchored
-from quintain.credit.baseline import less_others
+from quintain.credit.baseline import subtract_others
 from quintain.credit.bilevel import gae_bilevel
 from quintain.credit.decomposition import Contributions
 from quintain.credit.discounted import discounted_return
@@ -21,7 +21,7 @@ from quintain.credit.progress import progress_rewards
 from quintain.credit.selection import exponential_weights
 from quintain.credit.step_value import step_value
 from quintain.credit.turn_group import turn_group_relative
-from quintain.credit.whiten import Key, Unit, whitened
+from quintain.credit.whiten import Key, Unit, whiten
 from quintain.data.filters import best_of_group
 from quintain.losses.importance import masked_importance, truncated_importance
 from quintain.losses.policy import cispo, clipped, gspo, reinforce
@@ -74,16 +74,16 @@ def pure(compute: Callable[[Sequence[Group], Options], Credit]) -> Callable[...,
 
 def attributed(groups: Sequence[Group], options: Options, contributions: Contributions) -> Credit:
     """Return discounted sums of what each turn is predicted to have contributed, less the others' mean."""
-    found = [contributions.of(t) for group in groups for t in group.scored]
-    return less_others(
+    found = [contributions.predict(t) for group in groups for t in group.scored]
+    return subtract_others(
         discounted_return(progress_rewards(groups, found, beta=0.0), discount=options.discount)
     )
 
 
 def decoupled_gae(groups: Sequence[Group], values: Critic, options: Options) -> Credit:
     """Return λ by length for the policy, and λ = 1 for the critic."""
-    policy = gae_tokens(groups, values, decay=length_adaptive(options.adaptive))
-    return decoupled(policy, gae_tokens(groups, values, decay=1.0))
+    policy = gae_tokens(groups, values, gae_lambda=length_adaptive(options.adaptive))
+    return decoupled(policy, gae_tokens(groups, values, gae_lambda=1.0))
 
 
 CRITIC, TURNS = Needs(critic=True), Needs(turn_rewards=True)
@@ -91,7 +91,7 @@ STD, DISCOUNT, BOTH = frozenset({"std"}), frozenset({"discount"}), frozenset({"d
 IDEAS: Mapping[str, Idea] = {
     "outcome": Idea(make=pure(lambda g, _: outcome_return(g))),
     "return": Idea(make=pure(lambda g, k: discounted_return(g, discount=k.discount)), reads=DISCOUNT),
-    "others": Idea(make=pure(lambda g, k: less_others(discounted_return(g, discount=k.discount))), reads=DISCOUNT),
+    "others": Idea(make=pure(lambda g, k: subtract_others(discounted_return(g, discount=k.discount))), reads=DISCOUNT),
     "group": Idea(make=pure(lambda g, k: group_relative(g, std=k.std)), reads=STD, is_grouped=True),
     "leave_one_out": Idea(make=pure(lambda g, _: leave_one_out(g)), is_grouped=True),
     "process": Idea(make=pure(lambda g, k: group_process(g, std=k.std)), needs=TURNS, reads=STD, is_grouped=True),
@@ -103,14 +103,14 @@ IDEAS: Mapping[str, Idea] = {
         needs=Needs(state_keys=True), reads=STD | DISCOUNT, is_grouped=True,
     ),
     "gae": Idea(
-        make=valued(lambda g, v, k: gae_tokens(g, v, turn_discount=k.discount, decay=k.gae_lambda)),
+        make=valued(lambda g, v, k: gae_tokens(g, v, turn_discount=k.discount, gae_lambda=k.gae_lambda)),
         needs=CRITIC, reads=BOTH,
     ),
     "gae_turns": Idea(
-        make=valued(lambda g, v, k: gae_turns(g, v, discount=k.discount, decay=k.gae_lambda)), needs=CRITIC, reads=BOTH
+        make=valued(lambda g, v, k: gae_turns(g, v, discount=k.discount, gae_lambda=k.gae_lambda)), needs=CRITIC, reads=BOTH
     ),
     "gae_bilevel": Idea(
-        make=valued(lambda g, v, k: gae_bilevel(g, v, turn_discount=k.discount, decay=k.gae_lambda)),
+        make=valued(lambda g, v, k: gae_bilevel(g, v, turn_discount=k.discount, gae_lambda=k.gae_lambda)),
         needs=CRITIC, reads=BOTH,
     ),
     "gae_decoupled": Idea(make=valued(decoupled_gae), needs=CRITIC, reads=frozenset({"adaptive"})),
@@ -167,9 +167,9 @@ NORMALISERS: Mapping[str, tuple[Unit, Key | None] | None] = {
 
 
 def normalise(assign: Assign, name: str) -> Assign:
-    """Return `assign` with its advantages whitened as the normaliser `name` says."""
+    """Return `assign` with its advantages whiten as the normaliser `name` says."""
     found = NORMALISERS[name]
     if found is None:
         return assign
     unit, by = found
-    return lambda groups, estimates: whitened(assign(groups, estimates), unit=unit, by=by)
+    return lambda groups, estimates: whiten(assign(groups, estimates), unit=unit, by=by)

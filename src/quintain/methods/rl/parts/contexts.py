@@ -13,7 +13,6 @@ from typing import Literal
 
 import numpy as np
 
-from quintain.data.filters import has_succeeded
 from quintain.data.samples import since_segment
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment, Expert, advance, begin
@@ -82,7 +81,7 @@ def is_kept(episode: Trajectory, number: int, right: Action, keep: Keep) -> bool
     It is sound where the teacher did what is `right`.
     """
     is_sound = keep == "outcome" or agreement(episode.turns[number].action, right) == 1
-    has_won = keep == "process" or has_succeeded(episode)
+    has_won = keep == "process" or episode.is_success
     return keep == "all" or (is_sound and has_won)
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from quintain.credit.penalty import kl_rewards, less_kl
+from quintain.credit.penalty import add_token_rewards, kl_rewards
 from quintain.errors import UsageError
 from quintain.losses.kl import adapted_coefficient, kl_penalty
 from quintain.methods.method import Assign, Estimates
@@ -72,7 +72,7 @@ class KLController:
             sums = [sum(float(array.sum()) for array in turns) for turns in divergence]
             if self.place == "reward":
                 penalty = [[-self.coefficient * array for array in turns] for turns in divergence]
-                found = assign(less_kl(groups, penalty), estimates)
+                found = assign(add_token_rewards(groups, penalty), estimates)
             else:
                 found = assign(groups, estimates)
             metrics = {EPISODE: sum(sums) / max(len(sums), 1), WEIGHT: self.coefficient}
