@@ -24,7 +24,6 @@ MAY_PICKLE = {"environments/probes.py"}
 WEAKENED = {"tests/attacks/loading.py", "tests/attacks/templates.py"}
 """Tests that open what is refused elsewhere: in builds whose defences are switched off, to see that it would land."""
 MAY_WAIT = {
-    "text/bounds.py": "a thread without work",
     "rollout/stepper.py": "a thread without work",
     "adapters/mcp/session.py": "a thread of its own, until it is closed; what it answers has come by then",
     "serve/listener.py": "a server that was told to stop",

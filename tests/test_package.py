@@ -17,6 +17,19 @@ def test_importing_loads_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_worlds_run_and_training_imports_without_gymnasium() -> None:
+    code = (
+        "import sys; sys.modules['gymnasium'] = None; import quintain.api\n"
+        "from quintain.environments.catalog import find\n"
+        "from quintain.environments.baselines import expert, play\n"
+        "world = find('keydoor')(); print(play(world, world.task('train', 0), expert, 200).is_success)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=110
+    )
+    assert done.stdout.strip() == "True"
+
+
 def test_names_are_those_of_their_homes() -> None:
     from quintain.environments.protocol import Environment
     from quintain.environments.tools import tool

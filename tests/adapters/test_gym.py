@@ -1,3 +1,4 @@
+import sys
 from typing import Any
 
 import gymnasium
@@ -9,7 +10,7 @@ from quintain.adapters.gym.text import in_numbers
 from quintain.environments.baselines import expert, play, random_policy
 from quintain.environments.probes import play_on, require_same
 from quintain.environments.protocol import Expert, StateKey, advance, begin
-from quintain.errors import EnvironmentFault, UsageError
+from quintain.errors import EnvironmentFault, MissingExtra, UsageError
 from quintain.types import Action
 
 
@@ -190,3 +191,9 @@ def test_observations_as_numbers() -> None:
         in_numbers(None, np.zeros(65))
     with pytest.raises(UsageError, match="of type dict"):
         in_numbers(None, {"a": 1})
+
+
+def test_without_the_package_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    with pytest.raises(MissingExtra, match=r'needs the package gymnasium.*pip install "quintain\[gym\]"'):
+        Gymnasium()

@@ -138,6 +138,7 @@ def any_state(scene: Scene) -> None:
         return {}
 
     scene.patch.setattr(states, "load_file", load_file)
+    scene.patch.setattr(states, "load_model", lambda _, file: load_file(file))  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType]
 
 
 def numbered(text: str) -> Callable[[Scene], object]:

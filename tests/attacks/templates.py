@@ -1,7 +1,6 @@
 """A8: chat templates that reach for Python, or that never end. Sizes and times are small: the bounds are, too."""
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import jinja2
@@ -10,7 +9,7 @@ from tests.text.conftest import backend, wrap
 from transformers import PreTrainedTokenizerFast
 
 from quintain.errors import ModelError
-from quintain.text import bounds, template
+from quintain.text import probe, template
 from quintain.text.encoder import TextEncoder
 from quintain.text.template import Template
 
@@ -81,22 +80,23 @@ def slow(source: str) -> Callable[[Scene], object]:
     """Return work that renders within little time and memory."""
 
     def work(scene: Scene) -> object:
-        scene.patch.setattr(bounds, "SECONDS", 0.15)
-        scene.patch.setattr(bounds, "GROWTH_BYTES", 64 << 20)
+        scene.patch.setattr(probe, "SECONDS", 0.15)
+        scene.patch.setattr(probe, "MEMORY_BYTES", 160 << 20)
         return chatted(f"{source}|{WRITES}")
 
     return work
 
 
 def unbounded(scene: Scene) -> None:
-    """Let a template take what it wants; the first rendering is enough to see that it may."""
+    """Do not try a template first; the first rendering is enough to see that it may take what it wants."""
+    original = Template.render
 
-    @contextmanager
-    def bounded(**_: bool) -> Generator[None]:
-        yield
+    def rendered(self: Template, entries: Any, tools: Any = (), *, opens: bool = True) -> str:
+        original(self, entries, tools, opens=opens)
         raise AssertionError("it was rendered")
 
-    scene.patch.setattr(template, "bounded", bounded)
+    scene.patch.setattr(probe, "hazard", lambda *_: "")  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType]
+    scene.patch.setattr(Template, "render", rendered)
 
 
 def long_source(_: Scene) -> object:

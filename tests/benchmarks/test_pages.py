@@ -1,6 +1,7 @@
 """Results become tables and curves in the pages of their methods, and replace what stood there."""
 
 import json
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from quintain.benchmarks.pages import (
 )
 from quintain.benchmarks.trials import Arm, Benchmark, row
 from quintain.cli.main import main
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def result(method: float = 0.8, **fields: Any) -> dict[str, Any]:
@@ -103,9 +106,22 @@ def test_curves_are_means_over_seeds_where_all_have_values() -> None:
     assert mean_curve([[(0, 0), (10, 1)], [(0, 1), (20, 1)]], num=2) == [(0, 0.5), (5, 0.75), (10, 1.0)]
     assert mean_curve([]) == []
     picture = curve_svg(result())
-    assert picture.startswith('<svg xmlns="http://www.w3.org/2000/svg"') and picture.count("<polyline") == 6
-    assert '<polyline fill="none" stroke="#2a6fdb" stroke-width="2.5" points="48.0,' in picture
-    assert "100 environment steps" in picture and ">gigpo</text>" in picture
+    root = ElementTree.fromstring(picture)
+    lines = {group.get("id"): group[0] for group in root.iter(f"{SVG}g") if "-" in group.get("id", "")}
+    arms = [f"{arm}-{number}" for arm in ("baseline", "method") for number in (0, 1, "mean")]
+    assert list(lines) == arms and picture == curve_svg(result())
+    assert {name: float(lines[name].get("stroke-width", 1)) for name in arms[3:]} == {
+        "method-0": 1, "method-1": 1, "method-mean": 2.5
+    }  # fmt: skip
+    assert (
+        "#2a6fdb" in lines["method-mean"].attrib["stroke"]
+        and "#9aa3b2" in lines["baseline-0"].attrib["stroke"]
+    )
+    assert "environment steps" in picture and ">gigpo</text>" in picture and ">success</text>" in picture
+    assert ">grpo (a$b$ &lt;)</text>" in curve_svg(result() | {"baseline": "grpo (a$b$ <)"})
+    empty = result()
+    empty["method_result"]["by_seed"][0]["curve"] = ()
+    assert "method-1" in curve_svg(empty) and "method-mean" not in curve_svg(empty)
 
 
 def test_the_command_writes_the_pages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,10 +1,15 @@
+import re
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
 
-from quintain.dashboard.curve import learning_curve_png, terminal_curve
+from quintain.dashboard.curve import learning_curve_png, learning_curve_svg, terminal_curve
+
+SVG = "{http://www.w3.org/2000/svg}"
+CURVE = re.compile("eval|train|band|task-.*")
 
 
 def curve(*values: float) -> list[dict[str, Any]]:
@@ -68,3 +73,43 @@ def test_the_picture_file(rows: list[dict[str, Any]], tmp_path: Path, kind: str)
 def test_the_same_rows_give_the_same_picture(rows: list[dict[str, Any]], tmp_path: Path) -> None:
     first, second = (learning_curve_png(rows, tmp_path / f"{i}.png").read_bytes() for i in range(2))
     assert first == second
+
+
+def drawn(rows: list[dict[str, Any]]) -> dict[str, list[tuple[float, float]]]:
+    """Return the points of each curve in the picture for pages, by the name of the curve."""
+    root = ElementTree.fromstring(learning_curve_svg(rows))
+    groups = [group for group in root.iter(f"{SVG}g") if CURVE.fullmatch(group.get("id", ""))]
+    paths = {group.get("id", ""): next(group.iter(f"{SVG}path")).attrib["d"] for group in groups}
+    return {
+        name: [(float(x), float(y)) for x, y in re.findall(r"([\d.-]+) ([\d.-]+)", path)]
+        for name, path in paths.items()
+    }
+
+
+def test_the_points_are_where_they_belong(rows: list[dict[str, Any]]) -> None:
+    found = drawn(rows)
+    (left, low), (right, high) = found["eval"]
+    assert len(found["train"]) == 11 and len(found["band"]) > 4
+    (start, bottom), (end, top) = found["train"][0], found["train"][-1]
+    assert (left, right) == pytest.approx((start, end))
+    assert ((bottom - low) / (bottom - top), (bottom - high) / (bottom - top)) == pytest.approx(
+        (0.1, 0.9), abs=1e-3
+    )
+    picture = learning_curve_svg(rows)
+    assert re.findall(r">(\d+%)</text>", picture) == ["0%", "25%", "50%", "75%", "100%", "90%"]
+
+
+def test_less_to_show() -> None:
+    assert drawn([]) == {}
+    assert list(drawn([{"step": 3, "train/success": 2.0}])) == ["train"]
+    assert list(drawn([{"step": 3, "eval/success": 0.5, "eval/low": 0.4, "eval/high": 0.6}])) == ["eval"]
+
+
+def test_a_mixed_run_has_a_line_and_a_name_for_each_environment(rows: list[dict[str, Any]]) -> None:
+    rows[0] |= {"eval/task/<guess>/success": 0.0, "eval/task/calc\x1b/success": 0.5}
+    rows[10] |= {"eval/task/<guess>/success": 1.0, "eval/task/calc\x1b/success": 0.75}
+    found = drawn(rows)
+    (_, bottom), (_, top) = found["task-0"]
+    assert [(bottom - y) / (bottom - top) for _, y in found["task-1"]] == pytest.approx([0.5, 0.75], abs=1e-3)
+    markup = learning_curve_svg(rows)
+    assert "&lt;guess&gt; 100%" in markup and r"calc\u001b 75%" in markup and "<guess>" not in markup

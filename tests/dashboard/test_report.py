@@ -29,7 +29,7 @@ ALLOWED = {
         "pre",
         "details",
     ),
-    *("summary", "table", "tr", "th", "td", "svg", "line", "text", "polygon", "polyline", "circle"),
+    *("summary", "table", "tr", "th", "td", "svg", "g", "text", "path", "defs", "use", "clippath", "rect"),
 }
 
 

@@ -1,3 +1,6 @@
+import json
+import socket
+import time
 from typing import Any
 
 import pytest
@@ -92,3 +95,88 @@ def test_a_schema_that_refers_to_itself_ends() -> None:
 def test_long_values_are_cut() -> None:
     found = complaint("t", {"properties": {"a": {"type": "integer"}}}, {"a": "x" * 500})
     assert len(found) < 120 and found.endswith("…")
+
+
+def test_a_schema_that_branches_without_end_ends_and_still_says_what_it_found() -> None:
+    twice = {"allOf": [{"$ref": "#"}, {"$ref": "#"}], "required": ["a"]}
+    started = time.monotonic()
+    assert complaint("t", twice, {}).startswith("t(a): missing")
+    assert time.monotonic() - started < 5
+
+
+def test_patterns_that_would_backtrack_or_grow_without_end_are_no_work() -> None:
+    slow = "^(a|aa)+$"
+    schema = {
+        "properties": {
+            "x": {"pattern": slow},
+            "b": {"pattern": "(a{1000}){1000}", "maxLength": 1},
+            "c": {"pattern": "(?=x)"},
+        },
+        "patternProperties": {"^(aa|aaa)+$": {"type": "integer"}},
+        "additionalProperties": False,
+    }
+    started = time.monotonic()
+    assert complaint("t", schema, {"x": "a" * 40 + "!", "b": "bb", "c": "y", "aa": 1}) == (
+        "t(b): expected at most 1 characters, got 2; "
+        f"t(x): expected a text like {slow}, got {json.dumps('a' * 40 + '!')}"
+    )
+    assert time.monotonic() - started < 5
+
+
+def test_nothing_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    def connect(*_: object) -> None:
+        raise AssertionError("it went out")
+
+    monkeypatch.setattr(socket, "getaddrinfo", connect)
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    schema = {"$id": "http://127.0.0.1:9/a", "$ref": "http://127.0.0.1:9/schema.json", "required": ["a"]}
+    assert complaint("t", schema, {}) == "t(a): missing"
+    assert (
+        complaint("t", {"$ref": "b.json", "$schema": "http://127.0.0.1:9/meta", **schema}, {})
+        == "t(a): missing"
+    )
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"type": "dict"},
+        {"type": 5},
+        {"$ref": 5},
+        {"$ref": "#/%"},
+        {"required": 5},
+        {"properties": []},
+        {"additionalProperties": 5},
+        {"patternProperties": {"(": {}, "^b": 5}},
+        {"anyOf": 5},
+        {"enum": 5},
+        {"minimum": "x"},
+        {"multipleOf": 0},
+        {"exclusiveMinimum": True, "minimum": 0},
+        {"pattern": 5},
+        {"items": [{"type": "string"}]},
+    ],
+)
+def test_a_broken_keyword_forbids_nothing_and_hides_nothing(broken: dict[str, Any]) -> None:
+    schema = {"properties": {"a": broken, "z": {"const": 1}}}
+    for value in ("x", 1, 0.5, {"b": 1}, [1], None):
+        assert complaint("t", schema, {"a": value, "z": 2}) == "t(z): expected 1, got 2"
+
+
+@pytest.mark.parametrize("key", ["$id", "$defs", "$anchor", "$schema", "$dynamicRef"])
+def test_what_names_a_schema_may_be_broken(key: str) -> None:
+    assert complaint("t", {key: 5, "properties": {}}, {"a": 1}) == ""
+
+
+def test_rules_without_words_of_their_own_are_named() -> None:
+    schema = {
+        "properties": {"a": {"multipleOf": 5}, "b": {"uniqueItems": True}},
+        "dependentRequired": {"a": ["b"]},
+    }
+    assert complaint("t", schema, {"a": 7}) == (
+        't(a): expected multipleOf 5, got 7; t: expected dependentRequired {"a": ["b"]}, got {"a": 7}'
+    )
+    assert complaint("t", schema, {"b": [1, 1]}) == "t(b): expected uniqueItems true, got [1, 1]"
+    assert complaint("t", {"not": {"required": ["a"]}}, {"a": 1}) == (
+        't: expected something that does not fit {"required": ["a"]}, got {"a": 1}'
+    )

@@ -9,13 +9,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from quintain.dashboard.pictures import BLUE, GREY, add_legend, empty_axes, svg_of
+
 START_MARK = "<!-- measured: written by `quintain bench methods --pages`, do not edit -->"
 END_MARK = "<!-- end of measured -->"
 BEFORE = "**What to look for.**"
 """What the block stands in front of in a page that has none yet."""
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 260, 48, 16, 14, 34
 TIMES = {"end": "at the end", "run": "over the run"}
-COLORS = {"method": "#2a6fdb", "baseline": "#9aa3b2"}
+COLORS = {"method": BLUE, "baseline": GREY}
 Points = Sequence[tuple[float, float]]
 Row = Mapping[str, Any]
 
@@ -164,36 +165,22 @@ def overview(results: Mapping[str, Row], pages: Mapping[str, str], family: str) 
 
 def curve_svg(row: Row) -> str:
     """Return the curves of all seeds of both arms over environment steps, and their means, as an SVG picture."""
-    curves = {arm: [part["curve"] for part in row[f"{arm}_result"]["by_seed"]] for arm in COLORS}
-    points = [point for own in curves.values() for curve in own for point in curve]
-    right = max([x for x, _ in points] or [1.0]) or 1.0
-    low, high = min([0.0, *(y for _, y in points)]), max([1e-9, *(y for _, y in points)])
-    high = 1.0 if 0.5 < high <= 1 else high
-
-    def place(x: float, y: float) -> str:
-        across = LEFT + x / right * (WIDTH - LEFT - RIGHT)
-        return f"{across:.1f},{TOP + (high - y) / (high - low) * (HEIGHT - TOP - BOTTOM):.1f}"
-
-    parts: list[str] = []
-    for share in (0.0, 0.5, 1.0):
-        value = low + share * (high - low)
-        y = place(0, value).split(",")[1]
-        parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}" stroke="#e3e7ee"/>')
-        parts.append(f'<text x="{LEFT - 6}" y="{y}" text-anchor="end" dy="4">{value:.2g}</text>')
-    for arm in reversed(COLORS):
-        for number, curve in enumerate([*curves[arm], mean_curve(curves[arm])]):
-            style = "2.5" if number == len(curves[arm]) else '1" stroke-opacity="0.35'
-            path = " ".join(place(x, y) for x, y in curve)
-            parts.append(
-                f'<polyline fill="none" stroke="{COLORS[arm]}" stroke-width="{style}" points="{path}"/>'
-            )
-    below = f'y="{HEIGHT - 10}"'
-    parts.append(f'<text x="{WIDTH - RIGHT}" {below} text-anchor="end">{right:,.0f} environment steps</text>')
-    for number, (arm, name) in enumerate(zip(COLORS, titles(row), strict=True)):
-        label = name.replace("`", "").replace("&", "&amp;").replace("<", "&lt;")
-        parts.append(f'<text x="{LEFT + 170 * number}" {below} fill="{COLORS[arm]}">{label}</text>')
-    size = f'viewBox="0 0 {WIDTH} {HEIGHT}" font-size="12" font-family="sans-serif" fill="#667085"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{"".join(parts)}</svg>\n'
+    axes = empty_axes(8, 3.4)
+    for arm, name in reversed(list(zip(COLORS, titles(row), strict=True))):
+        curves: list[Points] = [part["curve"] for part in row[f"{arm}_result"]["by_seed"]]
+        style: dict[str, Any] = {"color": COLORS[arm], "solid_capstyle": "round"}
+        for number, curve in enumerate(curves):
+            axes.plot(*zip(*curve, strict=True), linewidth=1, alpha=0.35, gid=f"{arm}-{number}", **style)
+        if mean := mean_curve(curves):
+            label = name.replace("`", "")
+            axes.plot(*zip(*mean, strict=True), linewidth=2.5, label=label, gid=f"{arm}-mean", **style)
+    low, high = axes.get_ylim()
+    axes.set_ylim(min(low, 0), 1.05 if 0.5 < high <= 1.1 else high)
+    axes.set_xlim(left=0)
+    axes.set(xlabel="environment steps", ylabel=row["measure"].removeprefix("eval/"))
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    add_legend(axes, loc="upper left", bbox_to_anchor=(0, -0.14), ncols=2, reverse=True)
+    return svg_of(axes) + "\n"
 
 
 def mean_curve(curves: Sequence[Points], num: int = 24) -> list[tuple[float, float]]:

@@ -1,36 +1,31 @@
-"""The learning curve as a picture file and as text for the terminal.
+"""The learning curve as a picture and as text for the terminal.
 
-Both show held-out success, which a run is judged by; the picture adds its 95 % interval and the success in
-training. The one rule: the same rows give the same curve, whatever machine draws it.
+Both show held-out success, which a run is judged by; the picture adds its 95 % interval, the success in training and
+that of each environment of a mixed run. The same rows give the same curve, whatever machine draws it.
 """
 
-from io import BytesIO
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from quintain.dashboard.page import visible
+from quintain.dashboard.pictures import BLUE, GREY, SOFT, TASKS, add_legend, empty_axes, png_of, svg_of
 from quintain.dashboard.series import Point, Rows, by_task, success
 from quintain.store.files import replace_file
 
-INK, BLUE, GREY = "#1f2430", "#2a6fdb", "#9aa3b2"
-TASKS = ("#d1495b", "#2e8b57", "#b7791f", "#7b4fb5", "#008b94", "#c05299", "#6b7f00", "#8a5a44")
-"""Colours of the environments of a mixed run, over and over."""
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """Bits of a braille cell by [row][column]."""
 
 
 def learning_curve_png(rows: Rows, path: Path) -> Path:
     """Draw success over steps to the PNG file `path` and return it."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure: Any = Figure(figsize=(8, 4), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes: Any = figure.add_subplot()
-    _draw(axes, rows)
-    picture = BytesIO()
-    figure.savefig(picture, format="png", metadata={"Software": "quintain"})
-    replace_file(path, picture.getvalue())
+    replace_file(path, png_of(_draw(rows, 8, 4)))
     return path
+
+
+def learning_curve_svg(rows: Rows) -> str:
+    """Return success over steps as an SVG element for a page."""
+    return svg_of(_draw(rows, 8, 3.4))
 
 
 def terminal_curve(rows: Rows, width: int = 60, height: int = 8) -> str:
@@ -55,41 +50,44 @@ def terminal_curve(rows: Rows, width: int = 60, height: int = 8) -> str:
     ])  # fmt: skip
 
 
-def _draw(axes: Any, rows: Rows) -> None:
-    found = success(rows)
-    if found.training:
-        steps, values = zip(*found.training, strict=True)
-        axes.plot(steps, [100 * v for v in values], color=GREY, linewidth=1.2, label="in training (smoothed)")
-    if found.band:
-        steps, low, high = zip(*found.band, strict=True)
-        band = ([100 * v for v in low], [100 * v for v in high])
-        axes.fill_between(steps, *band, color=BLUE, alpha=0.15, linewidth=0, label="95 % interval")
+def _draw(rows: Rows, width: float, height: float) -> Any:
+    """Return axes with the curves of `rows`: held out with its interval, in training, and of each environment."""
+    axes, found = empty_axes(width, height), success(rows)
     if found.held_out:
-        steps, values = zip(*found.held_out, strict=True)
         style: dict[str, Any] = {
             "marker": "o",
             "markersize": 4,
             "linewidth": 2.2,
-            "color": BLUE,
             "clip_on": False,
+            "zorder": 3,
         }
-        axes.plot(steps, [100 * v for v in values], label="held out", **style)
-        end: dict[str, Any] = {"xytext": (0, 8), "textcoords": "offset points", "annotation_clip": False}
-        percent = 100 * values[-1]
-        axes.annotate(f"{percent:.0f} %", (steps[-1], percent), ha="center", color=BLUE, weight="bold", **end)
+        axes.plot(*_percent(found.held_out), color=BLUE, label="held out", gid="eval", **style)
+    if found.training:
+        name = "in training (smoothed)"
+        axes.plot(*_percent(found.training), color=GREY, linewidth=1.2, label=name, gid="train")
+    if len(found.band) > 1:
+        steps, low, high = zip(*found.band, strict=True)
+        band = ([100 * v for v in low], [100 * v for v in high])
+        axes.fill_between(steps, *band, color=BLUE, alpha=0.15, linewidth=0, label="95% interval", gid="band")
     for number, (name, curve) in enumerate(by_task(rows).items()):
-        steps, values = zip(*curve, strict=True)
+        label = f"{visible(name)} {100 * curve[-1][1]:.0f}%"
         color = TASKS[number % len(TASKS)]
-        axes.plot(steps, [100 * v for v in values], color=color, linewidth=1.4, label=name)
+        axes.plot(*_percent(curve), color=color, linewidth=1.4, label=label, gid=f"task-{number}")
     if found.main:
-        axes.legend(loc="lower right", frameon=False, labelcolor=INK)
-    axes.set(xlabel="step", ylabel="success (%)", ylim=(0, 105), xlim=(0, found.last_step * 1.02))
-    axes.set_yticks(range(0, 101, 25))
-    axes.grid(axis="y", color="#e6e9ef", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.tick_params(length=0, labelcolor=INK)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color(GREY)
+        step, value = found.main[-1][0], 100 * found.main[-1][1]
+        end: dict[str, Any] = {"xytext": (0, 8), "textcoords": "offset points", "annotation_clip": False}
+        color = BLUE if found.held_out else SOFT
+        axes.annotate(f"{value:.0f}%", (step, value), ha="center", color=color, weight="bold", **end)
+        add_legend(axes, loc="upper left", bbox_to_anchor=(0, -0.14), ncols=3)
+    axes.set(xlabel="step", ylabel="success", ylim=(0, 105), xlim=(0, found.last_step * 1.02))
+    axes.set_yticks(range(0, 101, 25), [f"{percent}%" for percent in range(0, 101, 25)])
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    return axes
+
+
+def _percent(curve: Sequence[Point]) -> tuple[list[int], list[float]]:
+    """Return the steps of `curve` and its values in percent."""
+    return [step for step, _ in curve], [100 * min(max(value, 0.0), 1.0) for _, value in curve]
 
 
 def _across(curve: tuple[Point, ...], last_step: int, width: int, height: int) -> list[int | None]:

@@ -20,8 +20,12 @@ STYLE = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
 
 def escape(text: object) -> str:
     """Return `text` as HTML text: markup is inert, invisible and direction characters are spelled out."""
-    visible = _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", str(text))
-    return html.escape(visible, quote=True)
+    return html.escape(visible(text), quote=True)
+
+
+def visible(text: object) -> str:
+    """Return `text` with invisible and direction characters spelled out."""
+    return _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", str(text))
 
 
 def page(title: str, body: str) -> str:

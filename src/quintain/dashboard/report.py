@@ -10,9 +10,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from quintain.dashboard.curve import learning_curve_svg
 from quintain.dashboard.page import escape, page, table
 from quintain.dashboard.series import Rows, points, success
-from quintain.dashboard.svg import curve_svg
 from quintain.dashboard.transcript import Decode, transcript_html
 from quintain.store import files
 from quintain.store.run import Run
@@ -48,7 +48,7 @@ def report_body(run: Run, decode: Decode | None) -> str:
     parts = [
         f'<h1>{escape(run.name)}</h1><p class="soft">{escape(run.recipe)} · {escape(run.status)}</p>',
         _tiles(rows),
-        curve_svg(rows),
+        _curve(rows),
         f"<h2>Episodes</h2>{_LEGEND}{examples}" if examples else "",
         f"<h2>Configuration</h2>{table(_flat(run.config))}",
         _latest(rows),
@@ -85,6 +85,12 @@ def _tiles(rows: Rows) -> str:
 
 def _tile(name: str, value: str) -> str:
     return f'<div class="tile"><b>{escape(value)}</b><span class="soft">{escape(name)}</span></div>'
+
+
+def _curve(rows: Rows) -> str:
+    if not success(rows).main:
+        return '<p class="soft">No success was recorded yet.</p>'
+    return f'<div role="img" aria-label="Success over steps">{learning_curve_svg(rows)}</div>'
 
 
 def _latest(rows: Rows) -> str:

@@ -1,28 +1,58 @@
 """Checks arguments against a JSON schema that came from elsewhere, in words that a model can act on.
 
-Types, required and unknown names, enumerations, bounds, lengths, patterns, nested objects and lists, alternatives and
-references are checked. The one rule: a keyword that is not known here forbids nothing; the server has the last word.
+The package `jsonschema` checks, this module words what it found. Nothing is fetched (a reference that leads out of the
+schema forbids nothing) and `format` is not looked at; what is unknown, broken or takes too much work forbids nothing
+either, for the server has the last word.
 """
 
 import json
 import math
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from contextvars import ContextVar
+from functools import lru_cache
+from itertools import islice
 from typing import Any, cast
+
+from jsonschema import Draft202012Validator, ValidationError
+from jsonschema.exceptions import UnknownType
+from jsonschema.validators import extend
+from pydantic_core import SchemaError, SchemaValidator, core_schema
+from referencing import Registry
+from referencing.exceptions import Unresolvable
 
 from quintain.errors import suggestion
 
 LONGEST = 60
-DEEPEST = 32
-TYPES: Mapping[str, Callable[[object], bool]] = {
-    "string": lambda value: isinstance(value, str),
-    "integer": lambda value: _is_number(value) and float(cast(float, value)).is_integer(),
-    "number": lambda value: _is_number(value),
-    "boolean": lambda value: isinstance(value, bool),
-    "array": lambda value: isinstance(value, list),
-    "object": lambda value: isinstance(value, dict),
-    "null": lambda value: value is None,
+MOST_CHECKS = 10_000
+"""Keywords that are looked at in one call; a schema may refer to itself more than once."""
+MOST_FAULTS = 32
+"""Faults among which the most telling are chosen."""
+ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+BROKEN = (*ERRORS, UnknownType, Unresolvable)
+"""What is raised where a schema is used that is none."""
+WORDS: Mapping[str, str] = {
+    "required": "missing",
+    "additionalProperties": "unknown argument; {message}",
+    "type": "expected {names}, got {value}",
+    "not": "expected something that does not fit {rule}, got {value}",
+    "const": "expected {rule}, got {value}",
+    "enum": "expected one of {rule}, got {value}",
+    "anyOf": "expected one of {count} forms, got {value}",
+    "oneOf": "expected one of {count} forms, got {value}",
+    "minimum": "expected at least {rule}, got {value}",
+    "maximum": "expected at most {rule}, got {value}",
+    "exclusiveMinimum": "expected more than {rule}, got {value}",
+    "exclusiveMaximum": "expected less than {rule}, got {value}",
+    "minLength": "expected at least {rule} characters, got {size}",
+    "maxLength": "expected at most {rule} characters, got {size}",
+    "minItems": "expected at least {rule} items, got {size}",
+    "maxItems": "expected at most {rule} items, got {size}",
+    "pattern": "expected a text like {names}, got {value}",
 }
+"""What is said of a fault, by keyword, the most telling first; another keyword is named with what it asks for."""
+Found = Iterator[ValidationError]
+_left: ContextVar[Iterator[int]] = ContextVar("_left")
 
 
 def complaint(tool: str, schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str:
@@ -30,152 +60,124 @@ def complaint(tool: str, schema: Mapping[str, Any], arguments: Mapping[str, Any]
 
     Example: ``complaint("add", {"type": "object", "required": ["a"]}, {})`` is ``"add(a): missing"``.
     """
-    found: list[str] = []
-    for place, what in _faults(schema, dict(arguments), "", schema, 0):
-        found.append(f"{tool}({place}): {what}" if place else f"{tool}: {what}")
-        if len(found) == 3:
-            break
-    return "; ".join(found)
+    found: list[tuple[str, str, str]] = []
+    _left.set(iter(range(MOST_CHECKS)))
+    with suppress(*BROKEN):
+        errors = _Validator(dict(schema), registry=Registry()).iter_errors(dict(arguments))
+        for error in islice(errors, MOST_FAULTS):
+            place = _cut(".".join(map(str, error.absolute_path)))
+            found.append((str(error.validator), place, _said(error)))
+    ill_typed = {place for keyword, place, _ in found if keyword == "type"}
+    told = [each for each in found if each[0] == "type" or each[1] not in ill_typed]
+    told.sort(key=lambda each: [*WORDS, each[0]].index(each[0]))
+    return "; ".join(
+        f"{tool}({place}): {what}" if place else f"{tool}: {what}" for _, place, what in told[:3]
+    )
 
 
-def _faults(
-    schema: Any, value: object, place: str, root: Mapping[str, Any], depth: int
-) -> Iterator[tuple[str, str]]:
-    """Yield where and why `value` does not fit `schema`."""
-    if schema is False:
-        yield place, "nothing is allowed here"
-    if not isinstance(schema, Mapping) or depth > DEEPEST:
-        return
-    rules = cast("Mapping[str, Any]", schema)
-    if "$ref" in rules:
-        yield from _faults(_target(rules["$ref"], root), value, place, root, depth + 1)
-    wanted = rules.get("type")
-    names: list[str] = [wanted] if isinstance(wanted, str) else list(wanted or ())
-    if names and not any(name in TYPES and TYPES[name](value) for name in names):
-        yield place, f"expected {' or '.join(names)}, got {_short(value)}"
-        return
-    if "const" in rules and value != rules["const"]:
-        yield place, f"expected {_short(rules['const'])}, got {_short(value)}"
-    if "enum" in rules and not any(_same(value, each) for each in rules["enum"]):
-        yield place, f"expected one of {_short(rules['enum'])}, got {_short(value)}"
-    for part in rules.get("allOf", ()):
-        yield from _faults(part, value, place, root, depth + 1)
-    for keyword in ("anyOf", "oneOf"):
-        parts = rules.get(keyword)
-        if parts and all(any(_faults(part, value, place, root, depth + 1)) for part in parts):
-            yield place, f"expected one of {len(parts)} forms, got {_short(value)}"
-    if isinstance(value, dict):
-        yield from _in_object(rules, cast("dict[str, Any]", value), place, root, depth)
-    elif isinstance(value, list):
-        yield from _in_list(rules, cast("list[Any]", value), place, root, depth)
-    else:
-        yield from _in_scalar(rules, value, place)
+def _said(error: ValidationError) -> str:
+    """Return what is wrong, without its place."""
+    keyword, rule, value = str(error.validator), cast(Any, error.validator_value), cast(Any, error.instance)
+    names = rule if isinstance(rule, str) else " or ".join(map(str, rule)) if isinstance(rule, list) else ""
+    if isinstance(value, float) and not math.isfinite(value):
+        names = "a finite number"
+    if keyword == "not" and rule == {}:
+        return "nothing is allowed here"
+    return WORDS.get(keyword, f"expected {keyword} {{rule}}, got {{value}}").format(
+        rule=_cut(json.dumps(rule, default=repr)),
+        value=_cut(json.dumps(value, default=repr)),
+        names=_cut(names),
+        message=error.message,
+        count=len(rule) if isinstance(rule, list) else 0,
+        size=len(value) if isinstance(value, (str, list)) else 0,
+    )
 
 
-def _in_object(
-    rules: Mapping[str, Any], value: Mapping[str, Any], place: str, root: Mapping[str, Any], depth: int
-) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with the members of `value`."""
-    known: Mapping[str, Any] = rules.get("properties") or {}
-    more: Any = rules.get("additionalProperties", True)
-    for name in rules.get("required", ()):
-        if name not in value:
-            yield _below(place, name), "missing"
-    for name, member in value.items():
-        if name in known:
-            yield from _faults(known[name], member, _below(place, name), root, depth + 1)
-        elif patterns := [
-            part for text, part in rules.get("patternProperties", {}).items() if _matches(text, name)
-        ]:
-            yield from _faults({"allOf": patterns}, member, _below(place, name), root, depth + 1)
-        elif more is False:
-            near = suggestion(name, known) if known else "it takes no arguments"
-            yield _below(place, name), f"unknown argument; {near}"
-        else:
-            yield from _faults(more, member, _below(place, name), root, depth + 1)
-
-
-def _in_list(
-    rules: Mapping[str, Any], value: Sequence[Any], place: str, root: Mapping[str, Any], depth: int
-) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with the items of `value`."""
-    yield from _length(rules, len(value), "Items", "items", place)
-    fixed: Sequence[Any] = rules.get("prefixItems", ())
-    for number, item in enumerate(value):
-        part = fixed[number] if number < len(fixed) else rules.get("items", True)
-        yield from _faults(part, item, _below(place, str(number)), root, depth + 1)
-
-
-def _in_scalar(rules: Mapping[str, Any], value: object, place: str) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with a text or a number."""
-    if isinstance(value, str):
-        yield from _length(rules, len(value), "Length", "characters", place)
-        pattern = rules.get("pattern")
-        if isinstance(pattern, str) and not _matches(pattern, value):
-            yield place, f"expected a text like {pattern}, got {_short(value)}"
-    elif _is_number(value):
-        number = float(cast(float, value))
-        if not math.isfinite(number):
-            yield place, f"expected a finite number, got {_short(value)}"
-        for name, is_broken, words in (
-            ("minimum", lambda bound: number < bound, "at least"),
-            ("maximum", lambda bound: number > bound, "at most"),
-            ("exclusiveMinimum", lambda bound: number <= bound, "more than"),
-            ("exclusiveMaximum", lambda bound: number >= bound, "less than"),
-        ):
-            bound = rules.get(name)
-            if _is_number(bound) and is_broken(bound):
-                yield place, f"expected {words} {bound}, got {_short(value)}"
-
-
-def _length(
-    rules: Mapping[str, Any], length: int, keyword: str, noun: str, place: str
-) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with the `length` of a text or a list."""
-    least, most = rules.get(f"min{keyword}"), rules.get(f"max{keyword}")
-    if isinstance(least, int) and length < least:
-        yield place, f"expected at least {least} {noun}, got {length}"
-    if isinstance(most, int) and length > most:
-        yield place, f"expected at most {most} {noun}, got {length}"
-
-
-def _target(reference: object, root: Mapping[str, Any]) -> Any:
-    """Return the part of `root` that `reference` (``#/$defs/Order``) names; True, which is anything, without one."""
-    if not isinstance(reference, str) or not reference.startswith("#"):
-        return True
-    found: Any = root
-    for part in reference.removeprefix("#").strip("/").split("/"):
-        key = part.replace("~1", "/").replace("~0", "~")
-        if part and (not isinstance(found, Mapping) or key not in found):
-            return True
-        found = found[key] if part else found
-    return found
-
-
-def _matches(pattern: str, text: str) -> bool:
-    """Whether `pattern` is found in `text`; a pattern that Python cannot read forbids nothing."""
-    try:
-        return re.search(pattern, text) is not None
-    except re.error:
-        return True
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _same(value: object, other: object) -> bool:
-    """Whether two JSON values are equal; true is not 1."""
-    return value == other and isinstance(value, bool) == isinstance(other, bool)
-
-
-def _below(place: str, name: str) -> str:
-    """Return the place of member `name` of what is at `place`."""
-    whole = f"{place}.{name}" if place else name
-    return whole if len(whole) <= LONGEST else f"{whole[:LONGEST]}…"
-
-
-def _short(value: object) -> str:
-    """Return `value` as JSON in a length a prompt can bear."""
-    text = json.dumps(value, default=repr)
+def _cut(text: str) -> str:
+    """Return `text` in a length that a prompt can bear."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+def _fits(pattern: str, text: str) -> bool:
+    """Whether `pattern` is found in `text`, by an engine whose work grows in line with the text and is bounded."""
+    try:
+        return _searcher(pattern).isinstance_python(text)
+    except SchemaError:  # unreadable there, or too large
+        return True
+
+
+@lru_cache
+def _searcher(pattern: str) -> SchemaValidator:
+    return SchemaValidator(core_schema.str_schema(pattern=pattern))
+
+
+# What is checked here: for the place that is told, or for patterns, which jsonschema hands to Python's `re`.
+def _pattern(_validator: Any, pattern: Any, value: Any, _schema: Any) -> Found:
+    if not _fits(pattern, value):
+        yield ValidationError("")
+
+
+def _required(_validator: Any, names: Any, value: Any, _schema: Any) -> Found:
+    yield from (ValidationError("", path=(name,)) for name in names if name not in value)
+
+
+def _properties(validator: Any, parts: Any, value: Any, _schema: Any) -> Found:
+    for name in (each for each in parts if each in value):
+        part = {"not": {}} if parts[name] is False else parts[name]  # a place is not told of False
+        yield from validator.descend(value[name], part, path=name)
+
+
+def _patterns(validator: Any, parts: Any, value: Any, _schema: Any) -> Found:
+    for pattern, part in parts.items():
+        for name in (each for each in value if _fits(pattern, each)):
+            yield from validator.descend(value[name], part, path=name)
+
+
+def _others(validator: Any, part: Any, value: Any, schema: Any) -> Found:
+    known, patterns = schema.get("properties") or {}, schema.get("patternProperties") or {}
+    for name in (each for each in value if each not in known):
+        if any(_fits(pattern, name) for pattern in patterns):
+            continue
+        if part is False:
+            near = suggestion(name, known) if known else "it takes no arguments"
+            yield ValidationError(near, path=(name,))
+        else:
+            yield from validator.descend(value[name], part, path=name)
+
+
+def _lenient(name: str, check: Callable[..., Found | None]) -> Callable[..., Found]:
+    """Return `check` of the keyword `name` as one that counts, and forbids nothing where it is broken."""
+    kind = str if name == "pattern" else dict if name in _OF_OBJECTS else object
+
+    def lenient(validator: Any, rule: Any, value: Any, schema: Any) -> Found:
+        is_old = rule is True and name.startswith("exclusive")  # as drafts before the sixth had it
+        with suppress(*BROKEN):
+            if isinstance(value, kind) and not is_old and next(_left.get(), None) is not None:
+                yield from check(validator, rule, value, schema) or ()
+
+    return lenient
+
+
+_OF_OBJECTS = {
+    "additionalProperties": _others,
+    "patternProperties": _patterns,
+    "properties": _properties,
+    "required": _required,
+}
+_DEFINED = cast("Mapping[str, Callable[..., Found | None]]", Draft202012Validator.VALIDATORS)
+_KEYWORDS: Mapping[str, Callable[..., Found | None]] = {
+    **_DEFINED,
+    **_OF_OBJECTS,
+    "oneOf": _DEFINED["anyOf"],  # one that fits several forms is left to the server
+    "pattern": _pattern,
+    "unevaluatedProperties": lambda *_: None,  # it looks for patterns, too
+}
+_PLAIN = Draft202012Validator.TYPE_CHECKER
+_FINITE = _PLAIN.redefine(
+    "number", lambda _, value: _PLAIN.is_type(value, "number") and math.isfinite(cast(float, value))
+)
+_Validator: Any = extend(
+    Draft202012Validator,
+    {name: _lenient(name, check) for name, check in _KEYWORDS.items()},
+    type_checker=_FINITE,
+)

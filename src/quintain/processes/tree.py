@@ -1,15 +1,13 @@
 """The processes below one process, as the kernel lists them: how much memory they hold, and their end.
 
 The tree is found by parents, which every user may read. A process whose parent died belongs to the keeper of the
-tree (the first process of a box, or `processes.keeper`), so that it is still found.
+tree (the first process of a box, or `processes.keeper`), so that it is still found. The keeper of a worker runs under
+any interpreter, without packages, so the list itself is read with the standard library.
 """
 
 import os
 import signal
 from contextlib import suppress
-from pathlib import Path
-
-PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def parents() -> dict[int, int]:
@@ -37,11 +35,13 @@ def below(root: int) -> list[int]:
 
 def memory(processes: list[int]) -> int:
     """Return the bytes that `processes` hold for themselves; what they read from files is left out."""
+    import psutil  # not above: the keeper of a worker comes without packages
+
     total = 0
     for process in processes:
-        with suppress(OSError, IndexError, ValueError):
-            fields = Path(f"/proc/{process}/statm").read_bytes().split()
-            total += max(0, int(fields[1]) - int(fields[2])) * PAGE
+        with suppress(psutil.Error, ValueError):
+            held = psutil.Process(process).memory_info()
+            total += max(0, held.rss - held.shared)
     return total
 
 

@@ -7,7 +7,8 @@ else. The one rule: only what appeared while environment code ran, and outlives 
 import logging
 import time
 from collections.abc import Callable
-from pathlib import Path
+
+import psutil
 
 from quintain.environments.boundary import spec_of
 from quintain.processes.usage import children
@@ -54,8 +55,8 @@ class Leaks:
 def is_alive(number: int) -> bool:
     """Whether process `number` runs and is not Python's own tracker of shared memory."""
     try:
-        state = (Path("/proc") / str(number) / "stat").read_text().rpartition(")")[2].split()[0]
-        command = (Path("/proc") / str(number) / "cmdline").read_bytes()
-    except OSError:
+        process = psutil.Process(number)
+        is_tracker = any("multiprocessing.resource_tracker" in word for word in process.cmdline())
+        return process.status() != psutil.STATUS_ZOMBIE and not is_tracker
+    except psutil.Error:
         return False
-    return state != "Z" and b"multiprocessing.resource_tracker" not in command

@@ -18,13 +18,12 @@ from weakref import WeakSet
 from quintain.environments.tools import OwnedFault
 from quintain.errors import EnvironmentFault, SandboxError
 from quintain.safety import box
-from quintain.text import bounds
 from quintain.types import Failure
 
 T = TypeVar("T")
 THREAD = "quintain-environment"
 """Name of the threads that run environment code."""
-LASTING = (THREAD, box.THREAD, bounds.THREAD)
+LASTING = (THREAD, box.THREAD)
 """How the names of threads of ours begin that outlive an environment on purpose."""
 
 

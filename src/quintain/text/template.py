@@ -2,8 +2,8 @@
 
 Templates run only in transformers' sandbox (`apply_chat_template`). What they take (a system role, tools, several
 user messages in a row) is found by rendering small probe chats, never by reading their source; what a template
-refuses is folded into what it takes. `Pieces` are used only where every probe chat showed that the template merely
-appends.
+refuses is folded into what it takes. A template that came with a model is first tried in a process of its own
+(`text.probe`). `Pieces` are used only where every probe chat showed that the template merely appends.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-import jinja2
-
 from quintain.errors import ModelError
-from quintain.text.bounds import TemplateBoundError, bounded
+from quintain.text import probe
 from quintain.text.encoder import Defuser, TextEncoder
 from quintain.text.parse import tools_text, write_tool_calls
 from quintain.text.pieces import PAD, Pieces, after_answer, pieces_of
@@ -30,18 +28,13 @@ if TYPE_CHECKING:
 Entry = dict[str, Any]
 """A message as a template sees it; its texts are already defused."""
 
-RENDER_ERRORS = (
-    jinja2.TemplateError,
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    RecursionError,
-    TemplateBoundError,
-    TypeError,
-    ValueError,
-)
-"""What a template can raise; jinja2's own errors include those of its sandbox."""
+
+class TemplateBoundError(Exception):
+    """A template wrote too much."""
+
+
+RENDER_ERRORS = (*probe.ERRORS, MemoryError, TemplateBoundError)
+"""What a template can raise."""
 LONGEST_TEMPLATE = 1 << 20
 LONGEST_TEXT = 1 << 26
 """Characters of a rendered chat."""
@@ -94,7 +87,7 @@ class Template:
         self._source = template_of(tokenizer)
         self._turns: dict[tuple[tuple[str, ...], bool, bool], ProbedTurn] = {}
         self._openings: dict[tuple[tuple[str, ...], str], Pieces | None] = {}
-        self._is_first = True
+        self._check()
         self.render([USER])
         self.takes_system = self._shows([SYSTEM, USER], "quintainsystem")
         self.takes_repeats = self._shows([USER, OTHER_USER], "quintainother")
@@ -120,15 +113,14 @@ class Template:
             ModelError: the template refuses the chat or fails.
         """
         try:
-            with bounded(holds_memory=self._is_first):
-                text = self._tokenizer.apply_chat_template(
-                    list(entries),
-                    tools=[self._schema(tool) for tool in tools] or None,
-                    chat_template=self._source,
-                    add_generation_prompt=opens,
-                    tokenize=False,
-                    **self._options,
-                )
+            text = self._tokenizer.apply_chat_template(
+                list(entries),
+                tools=[self._schema(tool) for tool in tools] or None,
+                chat_template=self._source,
+                add_generation_prompt=opens,
+                tokenize=False,
+                **self._options,
+            )
             if len(text) > LONGEST_TEXT:
                 raise TemplateBoundError(f"{len(text)} characters")
         except RENDER_ERRORS as error:
@@ -137,8 +129,35 @@ class Template:
                 f"rendering a chat of {roles} with the model's template: "
                 f"got {type(error).__name__}: {error}; set a tokenizer.chat_template that renders these roles"
             ) from error
-        self._is_first = False
         return cast(str, text)
+
+    def _check(self) -> None:
+        """Raise `ModelError` where small chats take the model's own template too much time or memory."""
+        own = cast("str | dict[str, str]", self._tokenizer.chat_template) if self._source is None else {}
+        calls = [
+            {"id": CALL_ID, "type": "function", "function": {"name": PROBE_TOOL.name, "arguments": {"at": 1}}}
+        ]
+        said, called = answer(ANSWERS[1]), {**answer(""), "tool_calls": calls}
+        long = [{**entry, "content": entry["content"] * 99} for entry in [USER, said] * 50]
+        given = {**self._tokenizer.special_tokens_map, **self._options}
+        chats = [
+            {**given, "messages": messages, "tools": tools, "add_generation_prompt": opens}
+            for messages in (
+                [USER],
+                [SYSTEM, USER, said, OTHER_USER],
+                [USER, called, TOOL],
+                [USER, said, SYSTEM],
+                long,
+            )
+            for tools, opens in ((None, False), (None, True), ([self._schema(PROBE_TOOL)], True))
+        ]
+        for source in own.values() if isinstance(own, dict) else [own]:
+            if problem := probe.hazard(source, json.dumps(chats, default=str)):
+                raise ModelError(
+                    f"trying the model's chat template in a process of its own: got {problem}; "
+                    "set a tokenizer.chat_template that renders small chats within "
+                    f"{probe.SECONDS:g} s and {probe.MEMORY_BYTES >> 20} MiB"
+                )
 
     def render_opening(self, entries: Sequence[Entry], tools: Sequence[ToolSpec]) -> str:
         """Return `render` of a chat that begins with `entries`, from its pieces where it has fixed ones.

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, load_model, save_file, save_model
 from torch import Tensor, nn
 
 from quintain.errors import StoreError
@@ -22,7 +22,7 @@ def save_state(
 ) -> None:
     """Write the trained parameters and buffers of `modules`, the state of `optimizer` and `numbers`."""
     for index, module in enumerate(modules):
-        save_file(_tensors(module), folder / WEIGHTS.format(index=index))
+        save_model(module, str(folder / WEIGHTS.format(index=index)))  # tied weights once
     state: dict[str, Tensor] = {}
     for place, parameter in enumerate(_parameters(optimizer)):
         for key, value in optimizer.state.get(parameter, {}).items():
@@ -41,12 +41,13 @@ def load_state(
     """
     try:
         for index, module in enumerate(modules):
-            module.load_state_dict(_expanded(module, load_file(folder / WEIGHTS.format(index=index))))
+            load_model(module, folder / WEIGHTS.format(index=index))
         moments = load_file(folder / MOMENTS)
         found = cast("dict[str, Any]", json.loads((folder / NUMBERS).read_text()))
         numbers = {str(key): int(value) for key, value in found.items()}
     except (OSError, SafetensorError, RuntimeError, ValueError, TypeError, AttributeError) as error:
-        raise StoreError(f"checkpoint {folder}: got {error}; resume from another checkpoint") from error
+        what = " ".join(str(error).split())[:300]
+        raise StoreError(f"checkpoint {folder}: got {what}; resume from another checkpoint") from error
     for place, parameter in enumerate(_parameters(optimizer)):
         prefix = f"{place}."
         entries = {
@@ -55,29 +56,6 @@ def load_state(
         if entries:
             optimizer.state[parameter] = {key: value.to(parameter.device) for key, value in entries.items()}
     return numbers
-
-
-def _tensors(module: nn.Module) -> dict[str, Tensor]:
-    """Return the state of `module` with tensors that share storage (tied weights) once."""
-    seen: dict[int, str] = {}
-    kept: dict[str, Tensor] = {}
-    for name, tensor in module.state_dict().items():
-        if tensor.numel() and tensor.data_ptr() in seen:
-            continue
-        seen[tensor.data_ptr()] = name
-        kept[name] = tensor.detach().contiguous()
-    return kept
-
-
-def _expanded(module: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return `tensors` with the names that `_tensors` left out because they share storage."""
-    names: dict[int, str] = {}
-    full: dict[str, Tensor] = {}
-    for name, tensor in module.state_dict().items():
-        owner = names.setdefault(tensor.data_ptr(), name) if tensor.numel() else name
-        if owner in tensors:
-            full[name] = tensors[owner]
-    return full
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[Any]:

@@ -5,17 +5,19 @@ publishes its transition table, value iteration on it is the expert.
 """
 
 import copy
-from typing import Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
-import gymnasium
 import numpy as np
-from gymnasium.envs.toy_text.frozen_lake import generate_random_map
 from numpy.typing import NDArray
 
 from quintain.adapters.gym.text import in_numbers, wording_of
+from quintain.environments.extras import extra_module
 from quintain.environments.protocol import Environment
 from quintain.errors import EnvironmentFault, UsageError, suggestion
 from quintain.types import Action, StepResult, Task
+
+if TYPE_CHECKING:
+    import gymnasium
 
 TABULAR = ("FrozenLake", "Taxi", "CliffWalking")
 """Families whose transition table ``P`` is complete, so that an expert can be computed."""
@@ -40,6 +42,7 @@ class Gymnasium(Environment):
         `random_map` gives FrozenLake a map of that many rows and columns of its own for every task.
 
         Raises:
+            MissingExtra: gymnasium is not installed.
             UsageError: there is no such environment, its actions are not discrete, or an option does not fit.
         """
         if random_map and not id.startswith("FrozenLake"):
@@ -61,6 +64,8 @@ class Gymnasium(Environment):
     def reset(self, task: Task) -> str:
         """Start the episode of the task's seed."""
         if self._random_map:
+            from gymnasium.envs.toy_text.frozen_lake import generate_random_map
+
             board = generate_random_map(self._random_map, seed=task.seed)
             self._adopt(_make(self._id, {**self._options, "desc": board}))
         observation, _ = self._env.reset(seed=task.seed)
@@ -172,8 +177,11 @@ def best_actions(table: dict[int, dict[int, list[tuple[float, int, float, bool]]
 
 def _make(id: str, options: dict[str, Any]) -> "gymnasium.Env[Any, Any]":
     """Return ``gymnasium.make(id, **options)``, its errors told as ours."""
+    gymnasium = extra_module(
+        "gymnasium", package="gymnasium", extra="gym", feature="the environment gymnasium"
+    )
     try:
-        env: gymnasium.Env[Any, Any] = gymnasium.make(id, disable_env_checker=True, **options)
+        env = gymnasium.make(id, disable_env_checker=True, **options)
     except gymnasium.error.UnregisteredEnv as error:
         near = suggestion(id, gymnasium.registry)
         raise UsageError(
