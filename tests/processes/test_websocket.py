@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
+from quintain.processes.websocket import SocketTrouble, WebSocket, accepted, connect
 
 from quintain.processes import websocket
-from quintain.processes.websocket import SocketTrouble, WebSocket, accepted, connect
 
 Pair = tuple[WebSocket, WebSocket, socket.socket]
 

@@ -7,9 +7,11 @@ from contextlib import closing, contextmanager
 from typing import Any, cast
 
 import pytest
+from starlette.applications import Starlette
 
 from quintain.adapters.agentgym.environment import AgentGym
 from quintain.adapters.openenv.environment import OpenEnv
+from quintain.adapters.remote.websocket import WebSocket, connect
 from quintain.adapters.remote.world import RemoteFault
 from quintain.environments.baselines import play, random_policy
 from quintain.environments.catalog import find
@@ -19,16 +21,15 @@ from quintain.environments.tools import OwnedFault, tool
 from quintain.environments.wire import OURS
 from quintain.errors import UsageError
 from quintain.processes.http_json import HttpServer, HttpTrouble
-from quintain.processes.websocket import WebSocket, connect
 from quintain.rollout.stepper import guarded
 from quintain.serve import agentgym as serve_agentgym
-from quintain.serve.agentgym import agentgym_service
-from quintain.serve.listener import Listener, Service
-from quintain.serve.openenv import openenv_service
+from quintain.serve.agentgym import agentgym_app
+from quintain.serve.listener import Listener
+from quintain.serve.openenv import openenv_app
 from quintain.serve.served import action_in
 from quintain.types import Action, Failure, Image, StepResult, Task, Text
 
-SERVICES: dict[str, Callable[..., Service]] = {"openenv": openenv_service, "agentgym": agentgym_service}
+SERVICES: dict[str, Callable[..., Starlette]] = {"openenv": openenv_app, "agentgym": agentgym_app}
 PROTOCOLS = sorted(SERVICES)
 WORLDS = ["guess", "keydoor", "desk", "sokoban?boxes=1&size=5", "twocards", "calc"]
 
