@@ -155,11 +155,16 @@ def make_client(url: str, key: str) -> "httpx2.Client":
     return httpx2.Client(
         headers=headers,
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
-        verify=trusted() if url.startswith("https:") else False,  # without TLS nothing is verified, or loaded
+        verify=certificates(url),
         trust_env=False,
         follow_redirects=False,
         limits=httpx2.Limits(max_keepalive_connections=0),
     )
+
+
+def certificates(url: str) -> ssl.SSLContext | bool:
+    """Return what the server at `url` is verified with: nothing where there is no TLS, which is never turned to."""
+    return trusted() if url.lower().startswith("https:") else False
 
 
 @functools.cache
