@@ -26,8 +26,6 @@ WEAKENED = {"tests/attacks/loading.py", "tests/attacks/templates.py"}
 MAY_WAIT = {
     "text/bounds.py": "a thread without work",
     "rollout/stepper.py": "a thread without work",
-    "adapters/mcp/session.py": "a thread of its own, until it is closed; what it answers has come by then",
-    "serve/listener.py": "a server that was told to stop",
     "adapters/miniwob/chromium.py": "a process that was killed",
     "benchmarks/sweep.py": "trials, each a process with a line of progress",
     "cli/world_bench.py": "trials, each a process with a line of progress",

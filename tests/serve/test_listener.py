@@ -1,8 +1,10 @@
 import http.client
 import json
 import socket
-from collections.abc import Iterator
-from contextlib import suppress
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from quintain.adapters.remote.websocket import SocketTrouble, connect
 from quintain.errors import UsageError
 from quintain.processes.http_json import HttpServer, HttpTrouble
 from quintain.serve import json_app as module
+from quintain.serve import listener
 from quintain.serve.json_app import Refusal, Request, json_app
 from quintain.serve.listener import Listener, host_in, is_local, is_wild
 
@@ -124,6 +127,127 @@ def test_an_end_ends_conversations() -> None:
     except SocketTrouble as trouble:
         assert trouble.kind == "closed"
     connection.abort()
+
+
+def bare(server: Listener, text: bytes) -> socket.socket:
+    """Return a connection to `server` over which `text` was sent."""
+    channel = socket.create_connection(server.address, 20)
+    channel.sendall(text)
+    return channel
+
+
+def rest_of(channel: socket.socket) -> bytes:
+    """Return what comes until the server hangs up."""
+    found = b""
+    with channel, suppress(ConnectionResetError):
+        while piece := channel.recv(1000):
+            found += piece
+    return found
+
+
+@contextmanager
+def served(
+    answer: Callable[[Request], Any] = echo, talk: Callable[[WebSocket], Any] = talk
+) -> Generator[Listener]:
+    server = Listener(json_app(answer, talk={"/ws": talk})).start()
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+UPGRADE = (
+    b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+)
+HALF = b"POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"
+
+
+@pytest.mark.parametrize(
+    ("header", "status"), [(b"Origin: http://evil.example", b"403"), (b"Host: evil.example", b"421")]
+)
+def test_a_websocket_of_another_site_or_host_is_refused(header: bytes, status: bytes) -> None:
+    asked = UPGRADE.replace(b"Host: localhost", header) if header.startswith(b"Host") else UPGRADE + header
+    with served() as server:
+        assert rest_of(bare(server, asked.rstrip() + b"\r\n\r\n")).startswith(b"HTTP/1.1 " + status)
+
+
+def test_what_breaks_the_protocol_ends_a_conversation_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "MAX_MESSAGE_BYTES", 1000)
+    with served() as server:
+        for frame, code in (
+            (b"\x81\x02hi", 1002),  # not masked, as a client's must be
+            (b"\x83\x80\1\2\3\4", 1002),  # no such kind
+            (b"\x81\x82\0\0\0\0\xff\xfe", 1007),  # not UTF-8
+            (b"\x81\xfe\x03\xe9\0\0\0\0" + b"x" * 1001, 1009),  # too long
+        ):
+            channel = bare(server, UPGRADE + b"\r\n")
+            assert channel.recv(1000).startswith(b"HTTP/1.1 101")
+            channel.sendall(frame)
+            assert rest_of(channel)[2:4] == code.to_bytes(2, "big"), frame
+        connection = connect(f"{server.url}/ws", deadline=10)
+        connection.send("still here")
+        assert connection.receive(deadline=10) == "STILL HERE"
+        connection.abort()
+
+
+def test_clients_that_are_slow_do_not_hold_a_connection_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr(module, "BODY_SECONDS", 0.3)
+    with served() as server:
+        silent, partial, half = (bare(server, text) for text in (b"", b"GET / HTTP/1.1\r\nHo", HALF))
+        conversation = connect(f"{server.url}/ws", deadline=10)
+        assert rest_of(silent) == b"" and rest_of(partial) == b""
+        assert rest_of(half).startswith(b"HTTP/1.1 408")
+        time.sleep(0.5)
+        conversation.send("a conversation may be silent")
+        assert conversation.receive(deadline=10) == "A CONVERSATION MAY BE SILENT"
+        conversation.abort()
+
+
+def test_there_are_only_so_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "MAX_CONNECTIONS", 3)
+    with served() as server:
+        one, other = bare(server, b""), bare(server, b"")
+        asked = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        assert rest_of(bare(server, asked)).startswith(b"HTTP/1.1 503")
+        one.close()
+        other.close()
+        ends = time.monotonic() + 10
+        while not rest_of(bare(server, asked)).startswith(b"HTTP/1.1 200"):
+            assert time.monotonic() < ends
+
+
+def test_a_call_that_hangs_is_given_up_and_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CALL_SECONDS", 0.2)
+    monkeypatch.setattr(listener, "GRACE", 1)
+    began, released = threading.Event(), threading.Event()
+
+    def hang(_: Request) -> Any:
+        began.set()
+        released.wait(60)
+
+    with served(hang) as server:
+        with pytest.raises(HttpTrouble, match="HTTP status 504"):
+            HttpServer(server.url, deadline=30).ask("GET", read=dict, attempts=1)
+        monkeypatch.setattr(module, "CALL_SECONDS", 60.0)
+        began.clear()
+        waiting = bare(server, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert began.wait(20)
+        started = time.monotonic()
+        server.close()
+        assert time.monotonic() - started < 10
+    assert not rest_of(waiting).startswith(b"HTTP/1.1 200")
+    released.set()
+
+
+def test_what_breaks_in_an_app_is_told_on_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    def fail(_: Request) -> Any:
+        raise ZeroDivisionError("a bug of the server")
+
+    with served(fail) as server, pytest.raises(HttpTrouble, match="HTTP status 500"):
+        HttpServer(server.url, deadline=30).ask("GET", read=dict, attempts=1)
+    assert "ZeroDivisionError: a bug of the server" in capfd.readouterr().err
 
 
 def test_names_of_hosts() -> None:

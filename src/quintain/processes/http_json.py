@@ -173,20 +173,26 @@ def trusted() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def checked_url(url: str) -> str:
-    """Return `url` without a slash at its end; ``host:port`` is http.
+def checked_url(
+    url: str,
+    *,
+    is_whole: bool = False,
+    asked: str = "address of a server: got ",
+    advice: str = "write it as http://127.0.0.1:8000",
+) -> str:
+    """Return `url` without a slash at its end; unless it must be whole, ``host:port`` is http.
 
     Raises:
-        UsageError: it is no http(s) URL.
+        UsageError: it is no http(s) URL; the message opens with `asked` and ends with `advice`.
     """
-    whole = url if "://" in url else f"http://{url}"
+    whole = url if is_whole or "://" in url else f"http://{url}"
     try:
         parts = urlsplit(whole)
         is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         is_good = False
     if not is_good:
-        raise UsageError(f"address of a server: got {url!r}; write it as http://127.0.0.1:8000")
+        raise UsageError(f"{asked}{url!r}; {advice}")
     return whole.rstrip("/")
 
 

@@ -90,7 +90,8 @@ class Session:
         self._loop = LoopThread(THREAD)
         self._held = self._loop.start(self._hold)
         opening = max(deadline, OPENING)
-        wait((self._opened, self._held), opening, FIRST_COMPLETED)
+        either: tuple[Future[Any], Future[Any]] = (self._opened, self._held)
+        wait(either, opening, FIRST_COMPLETED)
         if not self._opened.done():
             got = self._end() if self._held.done() else f"no answer within {opening:g} s"
             fault = ServerFault.of("start", str(where), got + self._tail())

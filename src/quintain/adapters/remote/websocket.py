@@ -67,7 +67,11 @@ class WebSocket:
             text = self._connection.recv(timeout=deadline)
         except TimeoutError as error:
             self.abort()
-            raise SocketTrouble("timeout", "no answer in time") from error
+            # A server that broke the protocol and then does not hang up is not merely late.
+            broken = _trouble(self._connection.protocol.close_exc)
+            raise (
+                broken if broken.kind == "protocol" else SocketTrouble("timeout", "no answer in time")
+            ) from error
         except ConnectionClosedOK:
             return None
         except ConnectionClosed as error:
@@ -91,10 +95,8 @@ def connect(url: str, *, deadline: float, key: str = "") -> WebSocket:
         MissingExtra: the package websockets is not installed.
         SocketTrouble: there is no WebSocket there, or not within `deadline` seconds.
     """
-    extra_module(
-        "websockets.sync.client", package="websockets", extra="openenv", feature="the environment openenv"
-    )
-    from websockets.exceptions import InvalidHandshake, InvalidMessage, InvalidStatus
+    extra_module("websockets", package="websockets", extra="openenv", feature="the environment openenv")
+    from websockets.exceptions import InvalidMessage, InvalidStatus, WebSocketException
     from websockets.sync.client import connect as dial
 
     ends = time.monotonic() + deadline
@@ -114,10 +116,10 @@ def connect(url: str, *, deadline: float, key: str = "") -> WebSocket:
         raise SocketTrouble("timeout", f"{type(error).__name__}: {error}") from error
     except (OSError, InvalidMessage) as error:
         raise SocketTrouble("unreachable", f"{type(error).__name__}: {error}") from error
-    except (InvalidHandshake, ValueError) as error:  # a redirect is a ValueError, since the socket is ours
-        refusal = error if isinstance(error, InvalidStatus) else error.__cause__
-        if isinstance(refusal, InvalidStatus):
-            status = refusal.response.status_code
+    except (WebSocketException, ValueError) as error:  # the latter for a redirect, since the socket is ours
+        refusals = [each for each in (error, error.__context__) if isinstance(each, InvalidStatus)]
+        if refusals:
+            status = refusals[0].response.status_code
             kind = "unavailable" if status >= 500 else "refused"
             raise SocketTrouble(kind, f"HTTP status {status} instead of a WebSocket") from error
         raise SocketTrouble("protocol", f"a handshake that is no WebSocket's ({error})") from error

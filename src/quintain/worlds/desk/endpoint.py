@@ -9,7 +9,7 @@ from typing import Any
 
 from quintain.environments.tools import OwnedFault
 from quintain.errors import UsageError
-from quintain.processes.http_json import HttpServer, HttpTrouble, key_in
+from quintain.processes.http_json import HttpServer, HttpTrouble, checked_url, key_in
 from quintain.worlds.desk.case import Case
 from quintain.worlds.desk.user import OTHERS, STOP, WISHES, Dialogue, Speech
 
@@ -47,10 +47,8 @@ class EndpointUser:
         Raises:
             UsageError: `url` is no http(s) URL, the key cannot be read, or the deadline is not positive.
         """
-        if "://" not in url:
-            raise UsageError(
-                f"desk: got user={url!r}; give scripted, or a base URL such as http://127.0.0.1:8000/v1"
-            )
+        advice = "give scripted, or a base URL such as http://127.0.0.1:8000/v1"
+        url = checked_url(url, is_whole=True, asked="desk: got user=", advice=advice)
         if not 0 < deadline < float("inf"):
             raise UsageError(f"desk: got user_deadline={deadline}; give a positive number of seconds")
         key = key_in(key_file, asked="desk: got user_key_file=")
