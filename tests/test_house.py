@@ -26,6 +26,8 @@ WEAKENED = {"tests/attacks/loading.py", "tests/attacks/templates.py"}
 MAY_WAIT = {
     "text/bounds.py": "a thread without work",
     "rollout/stepper.py": "a thread without work",
+    "adapters/mcp/session.py": "a task in a loop of its own, until it is told to leave",
+    "serve/openenv.py": "the server's half of a handshake, which does not wait for the client",
     "adapters/miniwob/chromium.py": "a process that was killed",
     "benchmarks/sweep.py": "trials, each a process with a line of progress",
     "cli/world_bench.py": "trials, each a process with a line of progress",

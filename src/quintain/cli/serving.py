@@ -50,7 +50,7 @@ def serve(argv: Sequence[str]) -> int:
     told = ", a token is needed" if token else ""
     print(f"{make.spec} over {protocol} at {listener.url}{told}; Ctrl-C stops it", flush=True)
     try:
-        listener.wait()
+        listener.run_until_closed()
     finally:
         listener.close()
     return 0

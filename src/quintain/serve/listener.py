@@ -132,7 +132,7 @@ class Listener:
         self._thread.start()
         return self
 
-    def wait(self) -> None:
+    def run_until_closed(self) -> None:
         """Return when the server has ended, which is when it is closed, from another thread or by Ctrl-C."""
         while self._thread.is_alive():
             self._thread.join(1.0)
