@@ -21,7 +21,7 @@ from quintain.environments.catalog import find
 from quintain.environments.probes import PROBES, Subject
 from quintain.environments.protocol import advance, begin
 from quintain.rollout.stepper import guarded
-from quintain.serve.agentgym import agentgym_service
+from quintain.serve.agentgym import agentgym_app
 from quintain.serve.listener import Listener
 from quintain.types import Action, Failure
 from quintain.worlds.keydoor.game import KeyDoor
@@ -119,7 +119,7 @@ def test_its_own_client_plays_our_server(server: tuple[str, object], request: py
     while len(actions) < len(episode.rewards):
         actions.append(home.expert_action().text)
         advance(home, Action(text=actions[-1]))
-    listener = Listener(agentgym_service(find("keydoor"))).start()
+    listener = Listener(agentgym_app(find("keydoor"))).start()
     try:
         folder = Path(str(request.config.getoption("--agentgym"))).resolve() / "agentenv"
         client = [sys.executable, "-c", CLIENT, str(folder), listener.url, "4", *actions]

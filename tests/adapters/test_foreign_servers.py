@@ -2,19 +2,20 @@
 
 import json
 from collections.abc import Callable, Generator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import pytest
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from quintain.adapters.agentgym.environment import WORLDS, AgentGym
 from quintain.adapters.openenv.environment import ACT, OpenEnv
 from quintain.adapters.remote.world import RemoteFault
 from quintain.environments.protocol import advance, begin, tool_action
 from quintain.errors import UsageError
-from quintain.processes.websocket import WebSocket
 from quintain.rollout.stepper import guarded
-from quintain.serve.listener import Listener, Refusal, Request, Service
+from quintain.serve.json_app import Refusal, Request, json_app
+from quintain.serve.listener import Listener
 from quintain.types import Action, Failure
 
 Row = dict[str, Any]
@@ -49,20 +50,22 @@ class Foreign:
             raise Refusal(404, "no such path")
         return found
 
-    def talk(self, connection: WebSocket) -> None:
-        while (text := connection.receive()) is not None:
-            self.heard.append(json.loads(text))
-            answer = self.says(self.heard[-1])
-            if answer is None:
-                connection.abort()
-                return
-            connection.send(answer if isinstance(answer, str) else json.dumps(answer))
+    async def talk(self, connection: WebSocket) -> None:
+        await connection.accept()
+        with suppress(WebSocketDisconnect):
+            while True:
+                self.heard.append(json.loads(await connection.receive_text()))
+                answer = self.says(self.heard[-1])
+                if answer is None:
+                    await connection.close(1011)
+                    return
+                await connection.send_text(answer if isinstance(answer, str) else json.dumps(answer))
 
 
 @contextmanager
 def openenv(foreign: Foreign, *, has_socket: bool = True) -> Generator[str]:
     talk = {"/ws": foreign.talk} if has_socket else {}
-    server = Listener(Service(answer=foreign.answer, talk=talk)).start()
+    server = Listener(json_app(foreign.answer, talk=talk)).start()
     try:
         yield server.url
     finally:
@@ -174,7 +177,7 @@ class Gym:
 
 @contextmanager
 def agentgym(gym: Gym) -> Generator[str]:
-    server = Listener(Service(answer=gym.answer)).start()
+    server = Listener(json_app(gym.answer)).start()
     try:
         yield server.url
     finally:

@@ -16,7 +16,8 @@ from quintain.environments.protocol import Environment, Expert, advance, begin, 
 from quintain.errors import EnvironmentFault, UsageError
 from quintain.processes import http_json
 from quintain.rollout.stepper import guarded
-from quintain.serve.listener import Listener, Refusal, Request, Service
+from quintain.serve.json_app import Refusal, Request, json_app
+from quintain.serve.listener import Listener
 from quintain.types import Action, Failure
 
 Answer = Callable[[dict[str, Any]], Any]
@@ -46,7 +47,7 @@ class Office(Listener):
         }
         self.seen: list[tuple[str, dict[str, Any]]] = []
         self.released = threading.Event()
-        super().__init__(Service(answer=self.answer), token="s3cret")
+        super().__init__(json_app(self.answer), token="s3cret")
 
     def answer(self, request: Request) -> Any:
         self.seen.append((request.path, request.body))

@@ -15,7 +15,7 @@ from quintain.environments.catalog import find
 from quintain.environments.protocol import advance, begin
 from quintain.rollout.stepper import guarded
 from quintain.serve.listener import Listener
-from quintain.serve.openenv import openenv_service
+from quintain.serve.openenv import openenv_app
 from quintain.types import Action, Failure
 from quintain.worlds.keydoor.game import KeyDoor
 
@@ -76,7 +76,7 @@ def test_the_packages_client_plays_our_server(python_beside: str) -> None:
     while not actions or not advance(home, Action(text=actions[-1])).is_terminated:
         actions.append(home.expert_action().text)
     episode = play(home, task, expert)
-    listener = Listener(openenv_service(find("keydoor"))).start()
+    listener = Listener(openenv_app(find("keydoor"))).start()
     try:
         client = [python_beside, str(FOLDER / "openenv_client.py"), listener.url, *actions]
         done = subprocess.run(client, capture_output=True, text=True, timeout=100, check=False)

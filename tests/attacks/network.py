@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from random import Random
 from typing import Any
 
+import httpx2
 from tests.attacks.attack import Attack, Found, Scene, refused
 from tests.attacks.box import SHARED_NETWORK, inside, shown
 
 from quintain.errors import UsageError
+from quintain.processes import http_json
 from quintain.worlds.desk import endpoint as user_endpoint
 from quintain.worlds.desk.case import Shape, draw_case
 from quintain.worlds.desk.endpoint import EndpointUser, UserFault
@@ -114,9 +116,18 @@ def redirected(status: int) -> Callable[[Scene], Found]:
     return attempt
 
 
-def follows(scene: Scene) -> None:
-    """Follow redirects, as urllib does."""
-    scene.patch.setattr(user_endpoint, "_StaysThere", user_endpoint.urllib.request.HTTPRedirectHandler)
+def client_with(**options: Any) -> Callable[[Scene], None]:
+    """Return the change that gives HTTP clients other `options`."""
+
+    def change(scene: Scene) -> None:
+        scene.patch.setattr(
+            httpx2, "Client", lambda original=httpx2.Client, **given: original(**{**given, **options})
+        )
+
+    return change
+
+
+follows = client_with(follow_redirects=True)
 
 
 def through_proxy(scene: Scene) -> Found:
@@ -129,10 +140,7 @@ def through_proxy(scene: Scene) -> Found:
     return Found(bool(seen), str(seen) if seen else said)
 
 
-def proxied(scene: Scene) -> None:
-    """Use the proxies that the environment names, as urllib does."""
-    original = user_endpoint.urllib.request.ProxyHandler.__init__
-    scene.patch.setattr(user_endpoint.urllib.request.ProxyHandler, "__init__", lambda self, _: original(self))
+proxied = client_with(trust_env=True)
 
 
 def flooded(scene: Scene) -> Found:
@@ -145,7 +153,7 @@ def flooded(scene: Scene) -> Found:
 
 def unlimited(scene: Scene) -> None:
     """Read answers of every length."""
-    scene.patch.setattr(user_endpoint, "MOST_BYTES", 1 << 40)
+    scene.patch.setattr(user_endpoint, "MAX_BYTES", 1 << 40)
 
 
 def opened(url: str) -> Callable[[Scene], object]:
@@ -155,8 +163,8 @@ def opened(url: str) -> Callable[[Scene], object]:
 
 def any_url(scene: Scene) -> None:
     """Take every URL."""
-    parts = user_endpoint.urlsplit("http://host")
-    scene.patch.setattr(user_endpoint, "urlsplit", lambda _: parts)
+    for module in (http_json, user_endpoint):
+        scene.patch.setattr(module, "checked_url", lambda *_, **__: "http://host")  # pyright: ignore[reportUnknownLambdaType]
 
 
 ATTACKS = [

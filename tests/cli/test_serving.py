@@ -14,7 +14,7 @@ import pytest
 
 from quintain.environments.baselines import play, random_policy
 from quintain.environments.catalog import find
-from quintain.errors import INTERRUPTED_EXIT_CODE, EnvironmentFault, UsageError
+from quintain.errors import INTERRUPTED_EXIT_CODE, EnvironmentFault, MissingExtra, UsageError
 from quintain.worlds.keydoor.game import KeyDoor
 
 Cli = Callable[..., Any]
@@ -94,3 +94,13 @@ def test_what_cannot_be_served_is_told_in_one_line(cli: Cli) -> None:
         ):
             found = cli("environments", "serve", *argv)
             assert found.status == UsageError.exit_code and what in found.line, argv
+
+
+def test_a_missing_package_is_one_line_with_the_command(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    found = cli("environments", "serve", "guess")
+    assert found.status == MissingExtra.exit_code
+    assert (
+        'environments serve needs the package uvicorn: it is not installed; pip install "quintain[serve]"'
+        in (found.line)
+    )

@@ -1,16 +1,22 @@
 import http.client
 import json
 import socket
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from quintain.adapters.remote.websocket import SocketTrouble, connect
 from quintain.errors import UsageError
 from quintain.processes.http_json import HttpServer, HttpTrouble
-from quintain.processes.websocket import SocketTrouble, WebSocket, connect
-from quintain.serve import listener as module
-from quintain.serve.listener import Listener, Refusal, Request, Service, host_in, is_local, is_wild
+from quintain.serve import json_app as module
+from quintain.serve import listener
+from quintain.serve.json_app import Refusal, Request, json_app
+from quintain.serve.listener import Listener, host_in, is_local, is_wild
 
 ANY = ".".join("0000")
 
@@ -21,28 +27,29 @@ def echo(request: Request) -> Any:
     return [request.method, request.path, dict(request.query), request.body]
 
 
-def talk(connection: WebSocket) -> None:
-    while (text := connection.receive(deadline=10)) is not None:
-        connection.send(text.upper())
+async def talk(connection: WebSocket) -> None:
+    await connection.accept()
+    with suppress(WebSocketDisconnect):
+        while True:
+            await connection.send_text((await connection.receive_text()).upper())
 
 
 @pytest.fixture
 def server() -> Iterator[Listener]:
-    made = Listener(
-        Service(answer=echo, talk={"/ws": talk}), token="s3cret", also="box.example, other"
-    ).start()
+    made = Listener(json_app(echo, talk={"/ws": talk}), token="s3cret", also="box.example, other").start()
     yield made
     made.close()
 
 
 def status(server: Listener, *, body: bytes | None = None, **headers: str) -> tuple[int, Any]:
     """Return the status and the body of the answer to a request with `headers` (``_`` stands for ``-``)."""
-    host, port = server.server_address[:2]
-    connection = http.client.HTTPConnection(str(host), port, timeout=10)
+    host, port = server.address
+    connection = http.client.HTTPConnection(host, port, timeout=10)
     sent = {"Authorization": "Bearer s3cret"} | {key.replace("_", "-"): text for key, text in headers.items()}
     connection.request("POST" if body is not None else "GET", "/a?b=1", body=body, headers=sent)
     answer = connection.getresponse()
-    found = answer.status, json.loads(answer.read())
+    body = answer.read()
+    found = answer.status, json.loads(body) if body.startswith((b"{", b"[")) else body
     connection.close()
     return found
 
@@ -53,7 +60,7 @@ def test_requests_and_conversations(server: Listener) -> None:
     connection = connect(f"{server.url}/ws", deadline=10, key="s3cret")
     connection.send("hello")
     assert connection.receive(deadline=10) == "HELLO"
-    connection.close()
+    connection.abort()
 
 
 @pytest.mark.parametrize(
@@ -88,7 +95,7 @@ def test_what_cannot_be_read_is_refused(server: Listener, monkeypatch: pytest.Mo
     assert status(server, body=b"{")[0] == 400
     assert status(server, body=b"1", Content_Length="x")[0] == 400
     assert status(server, body=b"1", Transfer_Encoding="chunked")[0] == 413
-    monkeypatch.setattr(module, "MOST_BYTES", 3)
+    monkeypatch.setattr(module, "MAX_BODY_BYTES", 3)
     assert status(server, body=b"12345")[0] == 413
     with pytest.raises(HttpTrouble) as found:
         HttpServer(server.url, deadline=10, key="s3cret").ask("GET", "/absent", read=lambda answer: answer)
@@ -96,7 +103,7 @@ def test_what_cannot_be_read_is_refused(server: Listener, monkeypatch: pytest.Mo
 
 
 def test_a_bind_that_others_reach_needs_a_token() -> None:
-    service = Service(answer=echo)
+    service = json_app(echo)
     for host in (ANY, "::", "", "192.0.2.1", "box.example"):
         with pytest.raises(UsageError, match="--token-file"):
             Listener(service, host=host)
@@ -105,12 +112,12 @@ def test_a_bind_that_others_reach_needs_a_token() -> None:
     wide.close()
     taken = Listener(service)
     with pytest.raises(UsageError, match="choose another"):
-        Listener(service, port=taken.server_address[1])
+        Listener(service, port=taken.address[1])
     taken.close()
 
 
 def test_an_end_ends_conversations() -> None:
-    server = Listener(Service(answer=echo, talk={"/ws": talk})).start()
+    server = Listener(json_app(echo, talk={"/ws": talk})).start()
     connection = connect(f"{server.url}/ws", deadline=10)
     connection.send("a")
     assert connection.receive(deadline=10) == "A"
@@ -120,6 +127,127 @@ def test_an_end_ends_conversations() -> None:
     except SocketTrouble as trouble:
         assert trouble.kind == "closed"
     connection.abort()
+
+
+def bare(server: Listener, text: bytes) -> socket.socket:
+    """Return a connection to `server` over which `text` was sent."""
+    channel = socket.create_connection(server.address, 20)
+    channel.sendall(text)
+    return channel
+
+
+def rest_of(channel: socket.socket) -> bytes:
+    """Return what comes until the server hangs up."""
+    found = b""
+    with channel, suppress(ConnectionResetError):
+        while piece := channel.recv(1000):
+            found += piece
+    return found
+
+
+@contextmanager
+def served(
+    answer: Callable[[Request], Any] = echo, talk: Callable[[WebSocket], Any] = talk
+) -> Generator[Listener]:
+    server = Listener(json_app(answer, talk={"/ws": talk})).start()
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+UPGRADE = (
+    b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+)
+HALF = b"POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"
+
+
+@pytest.mark.parametrize(
+    ("header", "status"), [(b"Origin: http://evil.example", b"403"), (b"Host: evil.example", b"421")]
+)
+def test_a_websocket_of_another_site_or_host_is_refused(header: bytes, status: bytes) -> None:
+    asked = UPGRADE.replace(b"Host: localhost", header) if header.startswith(b"Host") else UPGRADE + header
+    with served() as server:
+        assert rest_of(bare(server, asked.rstrip() + b"\r\n\r\n")).startswith(b"HTTP/1.1 " + status)
+
+
+def test_what_breaks_the_protocol_ends_a_conversation_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "MAX_MESSAGE_BYTES", 1000)
+    with served() as server:
+        for frame, code in (
+            (b"\x81\x02hi", 1002),  # not masked, as a client's must be
+            (b"\x83\x80\1\2\3\4", 1002),  # no such kind
+            (b"\x81\x82\0\0\0\0\xff\xfe", 1007),  # not UTF-8
+            (b"\x81\xfe\x03\xe9\0\0\0\0" + b"x" * 1001, 1009),  # too long
+        ):
+            channel = bare(server, UPGRADE + b"\r\n")
+            assert channel.recv(1000).startswith(b"HTTP/1.1 101")
+            channel.sendall(frame)
+            assert rest_of(channel)[2:4] == code.to_bytes(2, "big"), frame
+        connection = connect(f"{server.url}/ws", deadline=10)
+        connection.send("still here")
+        assert connection.receive(deadline=10) == "STILL HERE"
+        connection.abort()
+
+
+def test_clients_that_are_slow_do_not_hold_a_connection_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr(module, "BODY_SECONDS", 0.3)
+    with served() as server:
+        silent, partial, half = (bare(server, text) for text in (b"", b"GET / HTTP/1.1\r\nHo", HALF))
+        conversation = connect(f"{server.url}/ws", deadline=10)
+        assert rest_of(silent) == b"" and rest_of(partial) == b""
+        assert rest_of(half).startswith(b"HTTP/1.1 408")
+        time.sleep(0.5)
+        conversation.send("a conversation may be silent")
+        assert conversation.receive(deadline=10) == "A CONVERSATION MAY BE SILENT"
+        conversation.abort()
+
+
+def test_there_are_only_so_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "MAX_CONNECTIONS", 3)
+    with served() as server:
+        one, other = bare(server, b""), bare(server, b"")
+        asked = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        assert rest_of(bare(server, asked)).startswith(b"HTTP/1.1 503")
+        one.close()
+        other.close()
+        ends = time.monotonic() + 10
+        while not rest_of(bare(server, asked)).startswith(b"HTTP/1.1 200"):
+            assert time.monotonic() < ends
+
+
+def test_a_call_that_hangs_is_given_up_and_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CALL_SECONDS", 0.2)
+    monkeypatch.setattr(listener, "GRACE", 1)
+    began, released = threading.Event(), threading.Event()
+
+    def hang(_: Request) -> Any:
+        began.set()
+        released.wait(60)
+
+    with served(hang) as server:
+        with pytest.raises(HttpTrouble, match="HTTP status 504"):
+            HttpServer(server.url, deadline=30).ask("GET", read=dict, attempts=1)
+        monkeypatch.setattr(module, "CALL_SECONDS", 60.0)
+        began.clear()
+        waiting = bare(server, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert began.wait(20)
+        started = time.monotonic()
+        server.close()
+        assert time.monotonic() - started < 10
+    assert not rest_of(waiting).startswith(b"HTTP/1.1 200")
+    released.set()
+
+
+def test_what_breaks_in_an_app_is_told_on_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    def fail(_: Request) -> Any:
+        raise ZeroDivisionError("a bug of the server")
+
+    with served(fail) as server, pytest.raises(HttpTrouble, match="HTTP status 500"):
+        HttpServer(server.url, deadline=30).ask("GET", read=dict, attempts=1)
+    assert "ZeroDivisionError: a bug of the server" in capfd.readouterr().err
 
 
 def test_names_of_hosts() -> None:
@@ -137,7 +265,7 @@ def test_names_of_hosts() -> None:
 @pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
 def test_an_address_of_version_6() -> None:
     try:
-        server = Listener(Service(answer=echo), host="::1").start()
+        server = Listener(json_app(echo), host="::1").start()
     except UsageError as error:
         pytest.skip(str(error))
     assert server.url.startswith("http://[::1]:")

@@ -7,9 +7,11 @@ from contextlib import closing, contextmanager
 from typing import Any, cast
 
 import pytest
+from starlette.applications import Starlette
 
 from quintain.adapters.agentgym.environment import AgentGym
 from quintain.adapters.openenv.environment import OpenEnv
+from quintain.adapters.remote.websocket import WebSocket, connect
 from quintain.adapters.remote.world import RemoteFault
 from quintain.environments.baselines import play, random_policy
 from quintain.environments.catalog import find
@@ -19,16 +21,17 @@ from quintain.environments.tools import OwnedFault, tool
 from quintain.environments.wire import OURS
 from quintain.errors import UsageError
 from quintain.processes.http_json import HttpServer, HttpTrouble
-from quintain.processes.websocket import WebSocket, connect
 from quintain.rollout.stepper import guarded
 from quintain.serve import agentgym as serve_agentgym
-from quintain.serve.agentgym import agentgym_service
-from quintain.serve.listener import Listener, Service
-from quintain.serve.openenv import openenv_service
-from quintain.serve.served import action_in
+from quintain.serve import json_app
+from quintain.serve import served as served_module
+from quintain.serve.agentgym import agentgym_app
+from quintain.serve.listener import Listener
+from quintain.serve.openenv import openenv_app
+from quintain.serve.served import Served, WorldTrouble, action_in, close_all
 from quintain.types import Action, Failure, Image, StepResult, Task, Text
 
-SERVICES: dict[str, Callable[..., Service]] = {"openenv": openenv_service, "agentgym": agentgym_service}
+SERVICES: dict[str, Callable[..., Starlette]] = {"openenv": openenv_app, "agentgym": agentgym_app}
 PROTOCOLS = sorted(SERVICES)
 WORLDS = ["guess", "keydoor", "desk", "sokoban?boxes=1&size=5", "twocards", "calc"]
 
@@ -313,3 +316,69 @@ def test_knobs_that_no_client_can_have() -> None:
         OpenEnv("127.0.0.1:1", max_turns=0)
     with pytest.raises(UsageError, match=r"http://127\.0\.0\.1:8000"):
         OpenEnv("ftp://x")
+
+
+def test_a_world_that_is_busy_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served_module, "BUSY_SECONDS", 0.05)
+    began, released, closed = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow(Odd):
+        @tool
+        def work(self) -> str:
+            """Take long."""
+            began.set()
+            released.wait(60)
+            return "done"
+
+        def close(self) -> None:
+            closed.set()
+
+    world = Served(Slow)
+    world.begin("train", 0)
+    thread = threading.Thread(target=world.act, args=(tool_action("work"),), daemon=True)
+    thread.start()
+    assert began.wait(20)
+    with pytest.raises(WorldTrouble, match="busy"):
+        world.act(tool_action("work"))
+    monkeypatch.setattr(served_module, "CLOSE_SECONDS", 0.05)
+    close_all([world])
+    assert not closed.is_set(), "it is closed when the call is over"
+    released.set()
+    thread.join(20)
+    assert closed.is_set()
+    with pytest.raises(WorldTrouble, match="closed"):
+        world.begin("train", 0)
+    world.close()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_step_that_takes_too_long_is_told_to_the_client(
+    protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_app, "CALL_SECONDS", 0.3)
+    monkeypatch.setattr(served_module, "CLOSE_SECONDS", 0.1)
+    with serving(protocol, Odd) as server, closing(find(f"{protocol}/{server.url}")()) as world:
+        begin(world, world.task("train", 0))
+        found = guarded(lambda: advance(world, tool_action("fail", how="late")))
+        assert isinstance(found, Failure) and found.owner == "environment"
+        assert "no answer within" in found.message or "HTTP status 504" in found.message
+
+
+def test_an_end_closes_the_worlds_of_its_clients() -> None:
+    num_open: list[int] = []
+
+    class Counted(Odd):
+        def __init__(self) -> None:
+            super().__init__()
+            num_open.append(1)
+
+        def close(self) -> None:
+            num_open.append(-1)
+
+    for protocol in PROTOCOLS:
+        with serving(protocol, Counted) as server:
+            far = find(f"{protocol}/{server.url}")()
+            begin(far, far.task("train", 0))
+            assert sum(num_open) == 1
+        assert sum(num_open) == 0, protocol
+        far.close()

@@ -10,9 +10,9 @@ import pytest
 
 from quintain.environments.baselines import expert, play
 from quintain.environments.protocol import advance, begin, tool_action
+from quintain.processes import http_json
 from quintain.rollout.stepper import guarded
 from quintain.types import Failure
-from quintain.worlds.desk import endpoint as user_endpoint
 from quintain.worlds.desk.endpoint import GREETING, EndpointUser, UserFault, messages, role_text
 from quintain.worlds.desk.game import Desk
 from quintain.worlds.desk.user import STOP, Dialogue, ScriptedUser
@@ -53,7 +53,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
-    monkeypatch.setattr(user_endpoint, "PAUSE", 0.001)
+    monkeypatch.setattr(http_json, "PAUSE", 0.001)
     server = Endpoint()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.005}, daemon=True)
     thread.start()

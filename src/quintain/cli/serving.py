@@ -1,7 +1,7 @@
 """``quintain environments serve E``: a world of ours, offered over the OpenEnv or the AgentGym protocol.
 
-It listens on this machine only, unless it is told otherwise and given a token. The one rule: the address is printed
-once everything works, and Ctrl-C closes what was started.
+It listens on this machine only, unless it is told otherwise and given a token. The address is printed once everything
+works, and Ctrl-C closes what was started.
 """
 
 from collections.abc import Sequence
@@ -33,21 +33,25 @@ def serve(argv: Sequence[str]) -> int:
     port = PORTS[protocol] if arguments.port is None else whole_number(arguments.port, "--port")
     most = whole_number(arguments.instances, "--instances", least=1)
 
+    from quintain.environments.extras import extra_module
     from quintain.processes.http_json import key_in
-    from quintain.serve.agentgym import agentgym_service
+
+    for package in ("starlette", "uvicorn", "websockets"):
+        extra_module(package, package=package, extra="serve", feature="quintain environments serve")
+    from quintain.serve.agentgym import agentgym_app
     from quintain.serve.listener import Listener
-    from quintain.serve.openenv import openenv_service
+    from quintain.serve.openenv import openenv_app
 
     make = find_ready(arguments.environment)
     token = key_in(arguments.token_file)
-    service = agentgym_service if protocol == "agentgym" else openenv_service
+    app = agentgym_app if protocol == "agentgym" else openenv_app
     listener = Listener(
-        service(make, most=most), host=arguments.host, port=port, token=token, also=arguments.allow_host
-    )
+        app(make, most=most), host=arguments.host, port=port, token=token, also=arguments.allow_host
+    ).start()
     told = ", a token is needed" if token else ""
     print(f"{make.spec} over {protocol} at {listener.url}{told}; Ctrl-C stops it", flush=True)
     try:
-        listener.serve_forever(poll_interval=0.1)
+        listener.run_until_closed()
     finally:
         listener.close()
     return 0

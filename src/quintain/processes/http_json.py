@@ -1,30 +1,33 @@
 """JSON over HTTP to a server that may be slow, down or broken: one deadline for all attempts, faults with a kind.
 
 What is worth repeating (no connection, 429, 5xx, an answer that cannot be read) is repeated with growing pauses, the
-rest is not. The one rule: a key goes to the host that was named and nowhere else, so no redirect and no proxy is
-followed.
+rest is not. A key goes to the host that was named and nowhere else: redirects, proxies and cookies are not followed,
+used or kept, and the environment is not read.
 """
 
-import http.client
+import functools
 import json
+import ssl
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from quintain.errors import UsageError
+
+if TYPE_CHECKING:
+    import httpx2
 
 T = TypeVar("T")
 Kind = Literal["unavailable", "refused", "timeout", "unreachable", "malformed"]
 ATTEMPTS = 3
 PAUSE = 0.2
 """Seconds before the second attempt; doubled before each further one."""
-MOST_BYTES = 4 << 20
-UNREADABLE = (ValueError, LookupError, TypeError)
+MAX_BYTES = 4 << 20
+UNREADABLE = (ValueError, LookupError, TypeError, RecursionError)
 """What reading an answer may raise when it is not what it should be."""
 
 
@@ -39,28 +42,18 @@ class HttpTrouble(Exception):
         self.status = status
 
 
-class StaysThere(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: it would carry the key to whatever host an answer names."""
-
-    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> None:
-        """Return no request, so that the redirect is an error by its status."""
-
-
 class HttpServer:
     """A server that is asked: ``HttpServer("http://127.0.0.1:8000", deadline=20.0).ask("POST", "/step", {})``."""
 
-    def __init__(self, url: str, *, deadline: float, key: str = "") -> None:
-        """Prepare to ask; nothing is sent yet. A `key` is sent as a bearer token.
+    def __init__(self, url: str, *, deadline: float, key: str = "", max_bytes: int = MAX_BYTES) -> None:
+        """Prepare to ask; nothing is sent yet. A `key` is sent as a bearer token; answers have at most `max_bytes`.
 
         Raises:
             UsageError: `url` is no http(s) URL, or the deadline is not positive.
         """
         self.url, self.deadline = checked_url(url), checked_deadline(deadline)
-        self._headers = {"Content-Type": "application/json"}
-        if key:
-            self._headers["Authorization"] = f"Bearer {key}"
-        # Proxies come from environment variables, which only the command line reads.
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), StaysThere())
+        self._max_bytes = max_bytes
+        self._client = make_client(self.url, key)
         self._closed = threading.Event()
 
     def ask(
@@ -83,7 +76,7 @@ class HttpServer:
         ends = time.monotonic() + self.deadline
         trouble = HttpTrouble("timeout", f"no answer within {self.deadline:g} s")
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data=data, headers=self._headers, method=method)
+        request = self._client.build_request(method, self.url + path, content=data)
         for attempt in range(attempts):
             try:
                 return self._attempt(request, ends, read)
@@ -100,58 +93,106 @@ class HttpServer:
         """Give up whoever waits between two attempts."""
         self._closed.set()
 
-    def _attempt(self, request: urllib.request.Request, ends: float, read: Callable[[Any], T]) -> T:
+    def _attempt(self, request: "httpx2.Request", ends: float, read: Callable[[Any], T]) -> T:
         """Ask once and return what `read` makes of the answer."""
-        late = f"no answer within {self.deadline:g} s"
+        from httpx2 import TimeoutException, TransportError
+
         try:
             return read(json.loads(self._answer(request, ends)))
-        except urllib.error.HTTPError as error:
-            error.close()
-            kind = "unavailable" if error.code == 429 or error.code >= 500 else "refused"
-            raise HttpTrouble(kind, f"HTTP status {error.code}", error.code) from error
-        except TimeoutError as error:
-            raise HttpTrouble("timeout", late) from error
-        except (OSError, http.client.HTTPException) as error:
-            if isinstance(error, urllib.error.URLError) and isinstance(error.reason, TimeoutError):
-                raise HttpTrouble("timeout", late) from error
+        except (TimeoutError, TimeoutException) as error:
+            raise HttpTrouble("timeout", f"no answer within {self.deadline:g} s") from error
+        except TransportError as error:
             raise HttpTrouble("unreachable", f"{type(error).__name__}: {error}") from error
         except UNREADABLE as error:
             raise HttpTrouble(
                 "malformed", f"an answer that cannot be read ({type(error).__name__}: {error})"
             ) from error
 
-    def _answer(self, request: urllib.request.Request, ends: float) -> bytes:
+    def _answer(self, request: "httpx2.Request", ends: float) -> bytes:
         """Return the body of the answer to `request`; a server that trickles does not outlast the deadline."""
         left = ends - time.monotonic()
         if left <= 0:
             raise TimeoutError
-        chunks: list[bytes] = []
-        num_bytes = 0
-        with self._opener.open(request, timeout=left) as response:
-            while chunk := response.read1(1 << 16):
-                chunks.append(chunk)
-                num_bytes += len(chunk)
+        request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), left)
+        body = bytearray()
+        response = self._client.send(request, stream=True)
+        try:
+            if not response.is_success:
+                code = response.status_code
+                kind = "unavailable" if code == 429 or code >= 500 else "refused"
+                raise HttpTrouble(kind, f"HTTP status {code}", code)
+            for chunk in response.iter_raw():
+                body += chunk
                 if time.monotonic() >= ends:
                     raise TimeoutError
-                if num_bytes > MOST_BYTES:
-                    raise ValueError(f"more than {MOST_BYTES} bytes")
-        return b"".join(chunks)
+                if len(body) > self._max_bytes:
+                    raise ValueError(f"more than {self._max_bytes} bytes")
+        finally:
+            response.close()
+        return bytes(body)
 
 
-def checked_url(url: str) -> str:
-    """Return `url` without a slash at its end; ``host:port`` is http.
+def make_client(url: str, key: str) -> "httpx2.Client":
+    """Return a client for the server at `url` alone; it keeps no connection, so it need not be closed.
+
+    A connection that is kept may be closed by the server at the moment when it is used again; a request that must
+    not be sent twice could then not be told from one that was lost.
 
     Raises:
-        UsageError: it is no http(s) URL.
+        UsageError: there can be no such host.
     """
-    whole = url if "://" in url else f"http://{url}"
+    import httpx2  # it takes a fifth of a second, and most worlds ask no server
+
+    try:
+        httpx2.URL(url)
+    except httpx2.InvalidURL as error:
+        raise UsageError(
+            f"address of a server: got {url!r} ({error}); write it as http://127.0.0.1:8000"
+        ) from error
+    headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", "User-Agent": "quintain"}
+    if key:
+        headers["Authorization"] = f"Bearer {key}"
+    return httpx2.Client(
+        headers=headers,
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+        verify=certificates(url),
+        trust_env=False,
+        follow_redirects=False,
+        limits=httpx2.Limits(max_keepalive_connections=0),
+    )
+
+
+def certificates(url: str) -> ssl.SSLContext | bool:
+    """Return what the server at `url` is verified with: nothing where there is no TLS, which is never turned to."""
+    return trusted() if url.lower().startswith("https:") else False
+
+
+@functools.cache
+def trusted() -> ssl.SSLContext:
+    """Return the certificates that this machine trusts; reading them takes a tenth of a second."""
+    return ssl.create_default_context()
+
+
+def checked_url(
+    url: str,
+    *,
+    is_whole: bool = False,
+    asked: str = "address of a server: got ",
+    advice: str = "write it as http://127.0.0.1:8000",
+) -> str:
+    """Return `url` without a slash at its end; unless it must be whole, ``host:port`` is http.
+
+    Raises:
+        UsageError: it is no http(s) URL; the message opens with `asked` and ends with `advice`.
+    """
+    whole = url if is_whole or "://" in url else f"http://{url}"
     try:
         parts = urlsplit(whole)
         is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         is_good = False
     if not is_good:
-        raise UsageError(f"address of a server: got {url!r}; write it as http://127.0.0.1:8000")
+        raise UsageError(f"{asked}{url!r}; {advice}")
     return whole.rstrip("/")
 
 
@@ -180,4 +221,6 @@ def key_in(path: str, *, asked: str = "key file: got ") -> str:
         raise UsageError(f"{asked}{path!r} ({error}); give a readable text file") from error
     if not words:
         raise UsageError(f"{asked}{path!r}, which is empty; write the key into it")
+    if not words[0].isascii():
+        raise UsageError(f"{asked}{path!r}, whose first word is not ASCII; write the key into it")
     return words[0]

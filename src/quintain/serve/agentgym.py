@@ -1,8 +1,8 @@
 """Our worlds over AgentGym's HTTP protocol (arXiv 2406.04151): create, reset, step, observation, detail, close.
 
 A task has one number: ``data_idx`` 2 k is training task k, 2 k + 1 evaluation task k. As in AgentGym's own servers
-an error is an answer ``{"error": …}`` with status 200. The one rule: a client that never closes loses its instance
-only to a new client, and only after it said nothing for a while.
+an error is an answer ``{"error": …}`` with status 200. A client that never closes loses its instance only to a new
+client, and only after it said nothing for a while.
 """
 
 import itertools
@@ -12,13 +12,17 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any, cast
 
+from starlette.applications import Starlette
+
 from quintain.environments.protocol import Factory
 from quintain.environments.wire import OURS
-from quintain.serve.listener import Refusal, Request, Service
-from quintain.serve.served import Row, Served, WorldTrouble, action_in, introduction
+from quintain.serve.json_app import Refusal, Request, json_app
+from quintain.serve.served import Row, Served, WorldTrouble, action_in, close_all, introduction
 
 IDLE = 300.0
 """Seconds of silence after which an instance may be given to another client."""
+SPARE_THREADS = 8
+"""Threads besides one for each instance, so that those who come are answered when all instances are busy."""
 
 
 class Instances:
@@ -76,12 +80,11 @@ class Instances:
         """Close all of them."""
         with self._lock:
             held, self._held = list(self._held.values()), {}
-        for world, _ in held:
-            world.close()
+        close_all(world for world, _ in held)
 
 
-def agentgym_service(make: Factory, *, most: int = 64) -> Service:
-    """Return the service that offers the world that `make` builds to at most `most` clients at once."""
+def agentgym_app(make: Factory, *, most: int = 64) -> Starlette:
+    """Return the app that offers the world that `make` builds to at most `most` clients at once."""
     instances = Instances(make, most)
 
     def answer(request: Request) -> Any:
@@ -97,7 +100,7 @@ def agentgym_service(make: Factory, *, most: int = 64) -> Service:
         except (KeyError, TypeError, ValueError) as error:
             raise Refusal(422, f"{type(error).__name__}: {error}"[:200]) from error
 
-    return Service(answer=answer, close=instances.close)
+    return json_app(answer, close=instances.close, most=most + SPARE_THREADS)
 
 
 def _create(instances: Instances, _body: Row) -> Row:

@@ -1,21 +1,25 @@
 """Our worlds over the OpenEnv protocol: each WebSocket at ``/ws`` is an episode after the other in one instance.
 
 Messages are ``{"type": "reset" | "step" | "state" | "close", "data": {…}}``; answers are of type ``observation``,
-``state`` or ``error``. Checked against openenv 0.10.0, whose own client plays our worlds. The one rule: a message that
-cannot be read is answered with an error, and the connection goes on.
+``state`` or ``error``. Checked against openenv 0.10.0, whose own client plays our worlds. A message that cannot be read
+is answered with an error, and the connection goes on.
 """
 
 import json
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from typing import Any, cast
+
+import anyio
+import anyio.to_thread
+from starlette.applications import Starlette
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from quintain.environments.protocol import Factory
 from quintain.environments.wire import OURS
-from quintain.processes.websocket import SocketTrouble, WebSocket
-from quintain.serve.listener import Refusal, Request, Service
-from quintain.serve.served import Row, Served, WorldTrouble, action_in, introduction
+from quintain.serve.json_app import CALL_SECONDS, Refusal, Request, Threads, json_app
+from quintain.serve.served import Row, Served, WorldTrouble, action_in, close_all, introduction
 
 CODES = {"no_episode": "SESSION_ERROR"}
 """Error codes of OpenEnv by kind of trouble; all others are EXECUTION_ERROR."""
@@ -42,27 +46,51 @@ STATE = {
 }
 
 
-def openenv_service(make: Factory, *, most: int = 64) -> Service:
-    """Return the service that offers the world that `make` builds to at most `most` clients at once."""
+def openenv_app(make: Factory, *, most: int = 64) -> Starlette:
+    """Return the app that offers the world that `make` builds to at most `most` clients at once."""
     with closing(Served(make)) as one:
         facts = one.facts()
-    free = threading.BoundedSemaphore(most)
+    threads = Threads(most)
+    held: set[Served] = set()
+    num_taken = 0
 
-    def talk(connection: WebSocket) -> None:
-        with suppress(SocketTrouble):  # the client is gone
-            if not free.acquire(blocking=False):
-                code = "CAPACITY_REACHED"
-                connection.send(_error({"message": f"all {most} sessions are taken", "code": code}))
-                return
-            try:
-                with closing(Served(make)) as world:
-                    _converse(connection, world, facts)
-            except WorldTrouble as trouble:
-                connection.send(_error({**trouble.row(), "code": "FACTORY_ERROR"}))
-            finally:
-                free.release()
+    async def talk(connection: WebSocket) -> None:
+        nonlocal num_taken
+        await connection.accept()
+        if num_taken >= most:
+            code = "CAPACITY_REACHED"
+            await _end(connection, {"message": f"all {most} sessions are taken", "code": code})
+            return
+        num_taken += 1
+        world: Served | None = None
+        try:
+            world = await threads.call(lambda: Served(make))
+            held.add(world)
+            await _converse(connection, Conversation(world=world, facts=facts), threads)
+        except WorldTrouble as trouble:
+            await _end(connection, {**trouble.row(), "code": "FACTORY_ERROR"})
+        except TimeoutError:
+            await _end(connection, {"message": "the world is not built in time", "code": "FACTORY_ERROR"})
+        finally:
+            num_taken -= 1
+            if world is not None:
+                with anyio.CancelScope(shield=True), suppress(WorldTrouble):
+                    await anyio.to_thread.run_sync(world.close)
+                held.discard(world)
 
-    return Service(answer=lambda request: _answer(request, facts), talk={"/ws": talk})
+    return json_app(
+        lambda request: _answer(request, facts), talk={"/ws": talk}, close=lambda: close_all([*held])
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class Conversation:
+    """What a client plays in: ``Conversation(world=Served(make), facts={...})``."""
+
+    world: Served
+    facts: Mapping[str, Any]
+    episode: str | None = None
+    """What the client calls the episode."""
 
 
 def _answer(request: Request, facts: Mapping[str, Any]) -> Row:
@@ -78,62 +106,85 @@ def _answer(request: Request, facts: Mapping[str, Any]) -> Row:
     raise Refusal(404, "no such path; there are /health, /metadata, /schema and /ws")
 
 
-def _converse(connection: WebSocket, world: Served, facts: Mapping[str, Any]) -> None:
-    """Answer messages until the client closes."""
-    episode: list[str | None] = [None]
-    while (text := connection.receive()) is not None:
-        try:
-            message: object = json.loads(text)
-        except ValueError as error:
-            connection.send(_error({"message": f"Invalid JSON: {error}", "code": "INVALID_JSON"}))
-            continue
-        found = cast("Mapping[str, Any]", message) if isinstance(message, dict) else {}
-        kind, data = found.get("type"), found.get("data", {})
-        if kind == "close":
-            return
-        if kind not in ANSWERS or not isinstance(data, dict):
-            code = "VALIDATION_ERROR" if kind in ANSWERS else "UNKNOWN_TYPE"
-            connection.send(_error({"message": f"got a message of type {str(kind)[:60]!r}", "code": code}))
-            continue
-        try:
-            answer = ANSWERS[kind](world, cast(Row, data), facts, episode)
-        except WorldTrouble as trouble:
-            answer = _error_row({**trouble.row(), "code": CODES.get(trouble.kind, "EXECUTION_ERROR")})
-        except (KeyError, TypeError, ValueError) as error:
-            told = f"{type(error).__name__}: {error}"
-            answer = _error_row({"message": told[:200], "code": "VALIDATION_ERROR"})
-        connection.send(json.dumps(answer))
+async def _converse(connection: WebSocket, conversation: Conversation, threads: Threads) -> None:
+    """Answer messages until the client closes or is gone."""
+    with suppress(WebSocketDisconnect):
+        while True:
+            found = await connection.receive()
+            if found["type"] == "websocket.disconnect":
+                return
+            try:
+                message: object = json.loads(found.get("text") or found.get("bytes") or "")
+            except (ValueError, RecursionError) as error:
+                row: Row = {"message": f"Invalid JSON: {error}", "code": "INVALID_JSON"}
+                await connection.send_text(_error(row))
+                continue
+            row = cast(Row, message) if isinstance(message, dict) else {}
+            if row.get("type") == "close":
+                await connection.close()
+                return
+            try:
+                answer = await threads.call(lambda row=row: _reply(conversation, row))
+            except TimeoutError:
+                row = {"message": f"no answer within {CALL_SECONDS:g} s", "code": "EXECUTION_ERROR"}
+                answer = _error({**row, "owner": "environment", "kind": "timeout"})
+            await connection.send_text(answer)
 
 
-def _reset(world: Served, data: Row, facts: Mapping[str, Any], episode: list[str | None]) -> Row:
+async def _end(connection: WebSocket, row: Row) -> None:
+    """Tell the client an error and close."""
+    with suppress(WebSocketDisconnect):  # the client is gone
+        await connection.send_text(_error(row))
+        await connection.close()
+
+
+def _reply(conversation: Conversation, message: Row) -> str:
+    """Return the answer to `message`, as a text to send."""
+    kind, data = message.get("type"), message.get("data", {})
+    if kind not in ANSWERS or not isinstance(data, dict):
+        code = "VALIDATION_ERROR" if kind in ANSWERS else "UNKNOWN_TYPE"
+        return _error({"message": f"got a message of type {str(kind)[:60]!r}", "code": code})
+    try:
+        return json.dumps(ANSWERS[kind](conversation, cast(Row, data)))
+    except WorldTrouble as trouble:
+        return _error({**trouble.row(), "code": CODES.get(trouble.kind, "EXECUTION_ERROR")})
+    except (KeyError, TypeError, ValueError) as error:
+        return _error({"message": f"{type(error).__name__}: {error}"[:200], "code": "VALIDATION_ERROR"})
+
+
+def _reset(conversation: Conversation, data: Row) -> Row:
     """Start an episode: ``seed`` names it, or ``split`` and ``index`` do."""
     split, index, seed = data.get("split", "train"), data.get("index"), data.get("seed")
     if split not in ("train", "eval") or not _is_count(index) or not _is_count(seed):
         raise ValueError("split must be train or eval; index and seed whole numbers, 0 or more")
+    world = conversation.world
     row = world.begin(split, index, seed)
-    episode[0] = data.get("episode_id")
-    shown = {"text": world.shown(), "instructions": introduction(facts), "legal_actions": row["legal"] or []}
+    conversation.episode = data.get("episode_id")
+    shown = {"text": world.shown(), "legal_actions": row["legal"] or []}
+    shown["instructions"] = introduction(conversation.facts)
     return _observation(shown, row, 0.0, is_over=False)
 
 
-def _step(world: Served, data: Row, facts: Mapping[str, Any], _episode: list[str | None]) -> Row:
+def _step(conversation: Conversation, data: Row) -> Row:
     """Carry out an action: ``{"text": "up"}``, with tools ``{"text": "{\\"name\\": …}"}``."""
     text = data.get("text", "")
     if not isinstance(text, str):
         raise TypeError("text must be a string")
-    row = world.act(action_in(text, bool(facts["tools"]), data.get(OURS)))
+    world = conversation.world
+    row = world.act(action_in(text, bool(conversation.facts["tools"]), data.get(OURS)))
     assert world.last is not None, "a world that acted has a result"
     shown = {"text": world.shown(), "legal_actions": row["legal"] or []}
     is_over = world.last.is_terminated or world.last.is_truncated
     return _observation(shown, row, world.last.reward, is_over=is_over)
 
 
-def _state(world: Served, _data: Row, _facts: Mapping[str, Any], episode: list[str | None]) -> Row:
+def _state(conversation: Conversation, _data: Row) -> Row:
     """Tell where the episode is."""
-    return {"type": "state", "data": {"episode_id": episode[0], "step_count": world.num_steps}}
+    count = conversation.world.num_steps
+    return {"type": "state", "data": {"episode_id": conversation.episode, "step_count": count}}
 
 
-ANSWERS: Mapping[object, Callable[[Served, Row, Mapping[str, Any], list[str | None]], Row]] = {
+ANSWERS: Mapping[object, Callable[[Conversation, Row], Row]] = {
     "reset": _reset,
     "step": _step,
     "state": _state,
@@ -146,13 +197,9 @@ def _observation(shown: Row, row: Row, reward: float, *, is_over: bool) -> Row:
     return {"type": "observation", "data": data}
 
 
-def _error_row(data: Row) -> Row:
-    return {"type": "error", "data": data}
-
-
 def _error(data: Row) -> str:
     """Return an error as a text to send."""
-    return json.dumps(_error_row(data))
+    return json.dumps({"type": "error", "data": data})
 
 
 def _is_count(value: object) -> bool:

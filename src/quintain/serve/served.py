@@ -1,13 +1,15 @@
 """One of our worlds as a server holds it: an episode at a time, behind a lock, told as JSON data.
 
 Both protocols tell foreign clients what they understand (a text, a reward, whether it is over), and ours the whole
-result under the key ``quintain``. The one rule: what the world raises goes over the wire as an error with its owner,
-never as an observation or a reward.
+result under the key ``quintain``. What the world raises goes over the wire as an error with its owner, never as an
+observation or a reward.
 """
 
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
@@ -19,6 +21,10 @@ from quintain.types import Action, Owner, Split, StepResult, ToolCall, as_text
 
 T = TypeVar("T")
 Row = dict[str, Any]
+BUSY_SECONDS = 60.0
+"""How long a call waits for the one before it."""
+CLOSE_SECONDS = 5.0
+"""How long the end of a world waits for the call that it still carries out."""
 
 
 class WorldTrouble(Exception):
@@ -53,10 +59,13 @@ class Served:
         """Return of the episode so far."""
         self.num_steps = 0
         self._is_over = True
+        self._is_closed = False
+        self._close: Callable[[], None] | None = self.world.close
+        """What closes the world; None once it was called."""
 
     def facts(self) -> Row:
         """Return what a client must know of the world."""
-        with self._lock:
+        with self._turn():
             return _safely(lambda: facts_of(self.world))
 
     def begin(self, split: Split, index: int | None, seed: int | None = None) -> Row:
@@ -65,7 +74,7 @@ class Served:
         Raises:
             WorldTrouble: the world broke.
         """
-        with self._lock:
+        with self._turn():
             return _safely(lambda: self._begun(split, index, seed))
 
     def act(self, action: Action) -> Row:
@@ -74,16 +83,45 @@ class Served:
         Raises:
             WorldTrouble: the world broke, or there is no episode.
         """
-        with self._lock:
+        with self._turn():
             if self._is_over:
                 raise WorldTrouble("the episode is over; reset first", "environment", "no_episode")
             return _safely(lambda: self._acted(action))
 
-    def close(self) -> None:
-        """Close the world."""
-        with self._lock:
-            self._is_over = True
-            _safely(self.world.close)
+    def close(self, seconds: float = CLOSE_SECONDS) -> None:
+        """Close the world; one that is still busy after `seconds` is closed when it is not.
+
+        Raises:
+            WorldTrouble: the world broke.
+        """
+        self._is_closed = True
+        if self._lock.acquire(timeout=seconds):
+            self._release()
+
+    @contextmanager
+    def _turn(self) -> Generator[None]:
+        """Have the world for one call.
+
+        Raises:
+            WorldTrouble: another call has it, or it is closed.
+        """
+        if not self._lock.acquire(timeout=BUSY_SECONDS):
+            raise WorldTrouble("the world is busy with another call", "environment", "busy")
+        try:
+            if self._is_closed:
+                raise WorldTrouble("the world is closed", "environment", "closed")
+            yield
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        """Give the world back, or close it where that was asked for meanwhile."""
+        try:
+            if self._is_closed and self._close is not None:
+                close, self._close = self._close, None
+                _safely(close)
+        finally:
+            self._lock.release()
 
     def _begun(self, split: Split, index: int | None, seed: int | None) -> Row:
         task = self.world.task(split, index or 0)
@@ -108,6 +146,14 @@ class Served:
     def shown(self) -> str:
         """Return the last observation as text."""
         return "" if self.last is None else as_text(self.last.observation)
+
+
+def close_all(worlds: Iterable[Served]) -> None:
+    """Close `worlds`; those that are busy have `CLOSE_SECONDS` in all, and what breaks is left alone."""
+    ends = time.monotonic() + CLOSE_SECONDS
+    for world in worlds:
+        with suppress(WorldTrouble):
+            world.close(max(0.0, ends - time.monotonic()))
 
 
 def facts_of(world: Environment) -> Row:

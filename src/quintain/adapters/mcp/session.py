@@ -1,27 +1,28 @@
 """A live connection to an MCP server, behind plain calls with deadlines; the official SDK speaks the protocol.
 
-The SDK is asynchronous: it lives in a thread of its own, for as long as the connection does. The one rule: whatever
-goes wrong is an `OwnedFault` that says whose it is: the server's (environment) or a tool's.
+The SDK is asynchronous: it lives in a thread of its own, for as long as the connection does. Whatever goes wrong is an
+`OwnedFault` that says whose it is: the server's (environment) or a tool's.
 """
 
-import asyncio
-import concurrent.futures
 import logging
 import tempfile
 import threading
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, TextIO, TypeVar, cast
+from typing import Any, TextIO, cast
+
+import anyio
 
 from quintain.adapters.remote.tools import Reply
 from quintain.environments.extras import extra_module
 from quintain.environments.tools import OwnedFault, ToolFault
 from quintain.errors import UsageError
+from quintain.processes.http_json import certificates
+from quintain.processes.portal import LoopThread
 from quintain.types import ToolSpec
 
-T = TypeVar("T")
 FEATURE = "the environment mcp"
 THREAD = "quintain-environment-mcp"
 OPENING = 60.0
@@ -34,6 +35,8 @@ MOST_PAGES = 100
 TIMED_OUT, CLOSED, REFUSED = -32001, -32000, frozenset({-32602, -32601})
 """Error codes: a request that took too long, a connection that ended, arguments or a tool that do not exist."""
 LONGEST_TAIL = 300
+HTTP_SECONDS, STREAM_SECONDS = 30.0, 300.0
+"""Seconds that a server may take over HTTP: for each request, and between two messages of an open stream."""
 
 
 class ServerFault(OwnedFault):
@@ -77,26 +80,24 @@ class Session:
         """
         self.where, self.deadline = where, deadline
         self._sdk = package()
-        self._loop = asyncio.new_event_loop()
-        self._stop = asyncio.Event()
-        self._client: Any = None
-        self._holder: asyncio.Task[None] | None = None
-        self._opened: concurrent.futures.Future[tuple[ToolSpec, ...]] = concurrent.futures.Future()
-        self._ended: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._talk: TextIO = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
         self.is_broken = False
         """Whether the connection is of no more use."""
-        # A daemon, because a server that cannot be ended must not keep this process alive.
-        self._thread = threading.Thread(target=self._live, name=THREAD, daemon=True)
-        self._thread.start()
+        self._client: Any = None
+        self._opened: Future[tuple[ToolSpec, ...]] = Future()
+        self._leave: anyio.Event | None = None
+        self._left = threading.Event()
+        self._loop = LoopThread(THREAD)
+        self._held = self._loop.start(self._hold)
         opening = max(deadline, OPENING)
-        waited: set[concurrent.futures.Future[Any]] = {self._opened, self._ended}
-        concurrent.futures.wait(waited, opening, concurrent.futures.FIRST_COMPLETED)
+        either: tuple[Future[Any], Future[Any]] = (self._opened, self._held)
+        wait(either, opening, FIRST_COMPLETED)
         if not self._opened.done():
-            fault = self._end_of("start") if self._ended.done() else self._late("start", opening)
+            got = self._end() if self._held.done() else f"no answer within {opening:g} s"
+            fault = ServerFault.of("start", str(where), got + self._tail())
             self.close()
             raise fault
-        self.tools = self._opened.result()
+        self.tools = self._opened.result(0)
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Reply:
         """Call tool `name` and return its texts; other content is named in brackets.
@@ -107,9 +108,7 @@ class Session:
         """
         late = f"took longer than {self.deadline:g} s"
         try:
-            result = self._answer(
-                lambda: self._client.call_tool(name, dict(arguments), read_timeout_seconds=self.deadline)
-            )
+            result = self._answer(name, arguments)
         except self._sdk.MCPError as error:
             if error.code in REFUSED:
                 return Reply(text=str(error.message), is_error=True)
@@ -130,83 +129,82 @@ class Session:
     def close(self) -> None:
         """End the connection, and the server if we started it; may be called again."""
         self.kill()
-        self._thread.join(LONGEST_CLOSE)
-        if not self._talk.closed and not self._thread.is_alive():
+        if self._left.wait(LONGEST_CLOSE) and self._loop.close(LONGEST_CLOSE):
             self._talk.close()
 
     def kill(self) -> None:
-        """Begin to end the connection; whoever waits for an answer gets a `ServerFault`."""
+        """Begin to end the connection; whoever waits for an answer gets a `ServerFault`. One not open is broken off."""
         self.is_broken = True
         with suppress(RuntimeError):  # the loop is closed already
-            self._loop.call_soon_threadsafe(self._end)
+            if self._leave is None:
+                self._held.cancel()
+            else:
+                self._loop.start(_set, self._leave)
 
-    def _end(self) -> None:
-        """Let the connection end; one that is not open yet is broken off. Runs in its thread."""
-        self._stop.set()
-        if not self._opened.done() and self._holder is not None:
-            self._holder.cancel()
-
-    def _answer(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return what `ask` gives in the connection's thread.
+    def _answer(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        """Return the result of tool `name`.
 
         Raises:
             ServerFault: the connection has ended.
             TimeoutError: there is no answer within the deadline, and the SDK did not say so.
         """
-        if self._ended.done():
-            raise self._end_of("closed")
-        asked = asyncio.run_coroutine_threadsafe(ask(), self._loop)
-        try:
-            return asked.result(self.deadline + SPARE)
-        except (concurrent.futures.CancelledError, RuntimeError) as error:
-            if isinstance(error, RuntimeError) and not self._ended.done() and self._thread.is_alive():
-                raise
-            self.is_broken = True
-            raise self._end_of("closed") from error
-        except TimeoutError:
+        if not self._held.done():
+            asked = self._loop.start(self._call, name, arguments)
+            wait((asked, self._held), self.deadline + SPARE, FIRST_COMPLETED)
+            if asked.done() and not asked.cancelled():
+                return asked.result(0)
             asked.cancel()
-            raise
+            if not self._held.done():
+                raise TimeoutError
+        self.is_broken = True
+        raise ServerFault.of("closed", str(self.where), self._end() + self._tail())
 
-    def _live(self) -> None:
-        """Hold the connection until it is closed."""
-        with _Noted(self._ended), asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(self._hold())
+    async def _call(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        """Call tool `name`."""
+        return await self._client.call_tool(name, dict(arguments), read_timeout_seconds=self.deadline)
 
     async def _hold(self) -> None:
         """Open the client, tell its tools, and wait for the end."""
-        self._holder = cast("asyncio.Task[None]", asyncio.current_task())
-        async with self._sdk.Client(
-            self._transport(), read_timeout_seconds=max(self.deadline, OPENING)
-        ) as client:
-            self._client = client
-            self._opened.set_result(await _listed(client))
-            await self._stop.wait()
+        seconds = max(self.deadline, OPENING)
+        try:
+            async with (
+                self._transport() as transport,
+                self._sdk.Client(transport, read_timeout_seconds=seconds) as client,
+            ):
+                self._client, self._leave = client, anyio.Event()
+                self._opened.set_result(await _listed(client))
+                await self._leave.wait()
+        finally:
+            self._left.set()
 
-    def _transport(self) -> Any:
-        """Return the SDK's transport to the server."""
+    @asynccontextmanager
+    async def _transport(self) -> AsyncGenerator[Any]:
+        """Have the SDK's transport to the server."""
         if self.where.command:
             stdio = extra_module("mcp.client.stdio", package="mcp", extra="mcp", feature=FEATURE)
             command, *arguments = self.where.command
             parameters = stdio.StdioServerParameters(
                 command=command, args=arguments, env=dict(self.where.env), cwd=self.where.folder
             )
-            return stdio.stdio_client(parameters, errlog=self._talk)
+            yield stdio.stdio_client(parameters, errlog=self._talk)
+            return
+        import httpx2
+
         http = extra_module("mcp.client.streamable_http", package="mcp", extra="mcp", feature=FEATURE)
-        shared = extra_module("mcp.shared._httpx_utils", package="mcp", extra="mcp", feature=FEATURE)
-        headers = {"Authorization": f"Bearer {self.where.key}"} if self.where.key else None
-        return http.streamable_http_client(
-            self.where.url, http_client=shared.create_mcp_http_client(headers=headers)
-        )
+        async with httpx2.AsyncClient(
+            headers={"Authorization": f"Bearer {self.where.key}"} if self.where.key else None,
+            timeout=httpx2.Timeout(HTTP_SECONDS, read=STREAM_SECONDS),
+            verify=certificates(self.where.url),
+            trust_env=False,
+        ) as client:
+            yield http.streamable_http_client(self.where.url, http_client=client)
 
-    def _end_of(self, kind: str) -> ServerFault:
-        """Return the fault that ended the connection."""
-        error = self._ended.exception() if self._ended.done() else None
-        reason = _reason(error) if error is not None else "a connection that is closed"
-        return ServerFault.of(kind, str(self.where), reason + self._tail())
-
-    def _late(self, kind: str, seconds: float) -> ServerFault:
-        """Return the fault of a server that does not answer within `seconds`."""
-        return ServerFault.of(kind, str(self.where), f"no answer within {seconds:g} s{self._tail()}")
+    def _end(self) -> str:
+        """Return what ended the connection."""
+        if not self._held.done() or self._held.cancelled():
+            return "a connection that is closed"
+        error = self._held.exception(0)
+        return "a connection that is closed" if error is None else _reason(error)
 
     def _tail(self) -> str:
         """Return the last thing that the server wrote for people."""
@@ -217,23 +215,9 @@ class Session:
         return f" (it wrote: {text})" if text else ""
 
 
-class _Noted:
-    """Puts how a block ended into a future, so that another thread can look at it."""
-
-    def __init__(self, ended: "concurrent.futures.Future[None]") -> None:
-        self.ended = ended
-
-    def __enter__(self) -> "_Noted":
-        return self
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
-    ) -> bool:
-        if error is None:
-            self.ended.set_result(None)
-        else:
-            self.ended.set_exception(error)
-        return True
+async def _set(event: anyio.Event) -> None:
+    """Set `event`, in its loop."""
+    event.set()
 
 
 async def _listed(client: Any) -> tuple[ToolSpec, ...]:

@@ -1,20 +1,20 @@
 """The worlds of an OpenEnv server (protocol as in openenv 0.10.0), without its package.
 
 ``openenv/127.0.0.1:8000`` reads the server's action schema: one text is spoken as it is, everything else becomes the
-tool ``act`` with that schema. A server of ours shows its own tools and legal actions. The one rule: an episode lives
-in one WebSocket; when that breaks, the episode is a `Failure` and the next one gets a new connection.
+tool ``act`` with that schema. A server of ours shows its own tools and legal actions. An episode lives in one
+WebSocket; when that breaks, the episode is a `Failure` and the next one gets a new connection.
 """
 
 import json
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self, cast
 
+from quintain.adapters.remote.websocket import SocketTrouble, WebSocket, connect
 from quintain.adapters.remote.world import INFINITE, RemoteFault, RemoteWorld, is_ours
 from quintain.environments.schema import complaint
 from quintain.environments.wire import OURS, action_row
 from quintain.errors import UsageError, suggestion
 from quintain.processes.http_json import HttpServer, HttpTrouble, key_in
-from quintain.processes.websocket import SocketTrouble, WebSocket, connect
 from quintain.types import Action, Observation, StepResult, Task, ToolError, ToolSpec
 
 ACT = "act"

@@ -1,14 +1,13 @@
 """A rollout of verifiers that asks us for its answers: its own loop runs, in a thread, with a client that is ours.
 
-So every kind of environment works, however it builds its prompts. The one rule: what the loop wants to be said is
-either a question, the end with its reward, or an error; and the one who asked waits no longer than the deadline.
+So every kind of environment works, however it builds its prompts. What the loop says is a question, the end with its
+reward, or an error; and whoever asked waits no longer than the deadline.
 """
 
 import asyncio
 import json
 import logging
 import queue
-import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -18,6 +17,7 @@ from typing import Any, cast
 from quintain.environments.extras import extra_module
 from quintain.environments.tools import GraderFault, OwnedFault
 from quintain.errors import EnvironmentFault
+from quintain.processes.portal import LoopThread
 from quintain.types import Action, Owner
 
 INSTALL = 'pip install "verifiers>=0.1.14,<0.2"'
@@ -60,19 +60,17 @@ class Loop:
 
     def __init__(self, environment: Any, *, deadline: float) -> None:
         self._environment, self._deadline = environment, deadline
-        self._loop = asyncio.new_event_loop()
         self._said: queue.SimpleQueue[Question | End | BaseException] = queue.SimpleQueue()
         self._episode: Future[None] | None = None
-        self._answer: asyncio.Future[Any] | None = None
+        self._answer: Future[Any] | None = None
         self._client = _client(self._asked)
-        self._thread = threading.Thread(target=self._live, name="quintain-verifiers", daemon=True)
-        self._thread.start()
+        self._loop = LoopThread("quintain-verifiers")
 
     def begin(self, row: Mapping[str, Any]) -> Question | End:
         """Start an episode of the data set's `row` and return what is asked first."""
         self.abandon()
         self._said = queue.SimpleQueue()
-        self._episode = asyncio.run_coroutine_threadsafe(self._play(row, self._said), self._loop)
+        self._episode = self._loop.start(self._play, row, self._said)
         return self._next()
 
     def reply(self, action: Action) -> Question | End:
@@ -80,7 +78,8 @@ class Loop:
         if self._answer is None:
             raise EnvironmentFault("verifiers: got an action when nothing was asked; reset first")
         answer, self._answer = self._answer, None
-        self._loop.call_soon_threadsafe(_give, answer, response(action))
+        if answer.set_running_or_notify_cancel():  # unless the episode was broken off
+            answer.set_result(response(action))
         return self._next()
 
     def abandon(self) -> None:
@@ -94,17 +93,10 @@ class Loop:
     def close(self) -> None:
         """End the episode, the environment and the thread."""
         self.abandon()
-        teardown = asyncio.run_coroutine_threadsafe(self._environment._teardown(), self._loop)
         try:
-            teardown.result(self._deadline)
+            self._loop.start(self._environment._teardown).result(self._deadline)
         finally:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(CLOSING)
-
-    def _live(self) -> None:
-        """Run what is asked of the thread until it is stopped."""
-        self._loop.run_forever()
-        self._loop.close()
+            self._loop.close(CLOSING)
 
     async def _play(self, row: Mapping[str, Any], said: "queue.SimpleQueue[Any]") -> None:
         """Play and grade an episode; whatever comes of it is `said`."""
@@ -125,9 +117,9 @@ class Loop:
 
     async def _asked(self, messages: Sequence[Any], tools: Sequence[Any]) -> Any:
         """Put a question and wait for its answer."""
-        answer = self._answer = asyncio.get_running_loop().create_future()
+        answer = self._answer = Future[Any]()
         self._said.put(Question(messages=messages, tools=tools))
-        return await answer  # from here on the other thread may have taken it already
+        return await asyncio.wrap_future(answer)
 
     def _next(self) -> Question | End:
         """Return what is said next.
@@ -208,9 +200,3 @@ def _client(ask: Any) -> Any:
 
     members: dict[str, Any] = dict.fromkeys(base.__abstractmethods__, unused)
     return type("Policy", (base,), {**members, "get_response": get_response})(None)
-
-
-def _give(answer: "asyncio.Future[Any]", value: Any) -> None:
-    """Set the result of `answer`, unless the episode was broken off."""
-    if not answer.done():
-        answer.set_result(value)

@@ -1,28 +1,19 @@
 """The customer played by a language model behind any OpenAI-compatible endpoint.
 
 Each message has one deadline for all attempts; what is worth repeating (no connection, 429, 5xx, an unreadable
-answer) is repeated, the rest is not. The one rule: an endpoint that fails is the engine's fault and raises
-`UserFault`, so that the episode becomes a `Failure` and never a score.
+answer) is repeated, the rest is not. An endpoint that fails is the engine's fault and raises `UserFault`, so that the
+episode becomes a `Failure` and never a score.
 """
 
-import http.client
-import json
-import time
-import urllib.error
-import urllib.request
-from typing import Any, cast
-from urllib.parse import urlsplit
+from typing import Any
 
 from quintain.environments.tools import OwnedFault
 from quintain.errors import UsageError
-from quintain.processes.http_json import key_in
+from quintain.processes.http_json import HttpServer, HttpTrouble, checked_url, key_in
 from quintain.worlds.desk.case import Case
 from quintain.worlds.desk.user import OTHERS, STOP, WISHES, Dialogue, Speech
 
-ATTEMPTS = 3
-PAUSE = 0.2
-"""Seconds before the second attempt; doubled before each further one."""
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 LONGEST_REPLY = 2000
 """Characters of a reply that are kept."""
 GREETING: Speech = ("agent", "Hello, how can I help?")
@@ -47,35 +38,23 @@ class UserFault(OwnedFault):
         return fault
 
 
-class _StaysThere(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: it would carry the key to whatever host an answer names."""
-
-    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> None:
-        """Return no request, so that the redirect is an error by its status."""
-
-
 class EndpointUser:
     """Asks ``POST {url}/chat/completions``: ``EndpointUser("http://127.0.0.1:8000/v1", model="qwen")``."""
 
     def __init__(self, url: str, *, model: str, key_file: str = "", deadline: float = 20.0) -> None:
-        """Prepare to ask; nothing is sent yet. The key is the first line of `key_file`.
+        """Prepare to ask; nothing is sent yet. The key is the first word of `key_file`.
 
         Raises:
             UsageError: `url` is no http(s) URL, the key cannot be read, or the deadline is not positive.
         """
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UsageError(
-                f"desk: got user={url!r}; give scripted, or a base URL such as http://127.0.0.1:8000/v1"
-            )
+        advice = "give scripted, or a base URL such as http://127.0.0.1:8000/v1"
+        url = checked_url(url, is_whole=True, asked="desk: got user=", advice=advice)
         if not 0 < deadline < float("inf"):
             raise UsageError(f"desk: got user_deadline={deadline}; give a positive number of seconds")
-        self.url, self.model, self.deadline = url.rstrip("/"), model, deadline
-        self._headers = {"Content-Type": "application/json"}
-        if key_file:
-            self._headers["Authorization"] = f"Bearer {key_in(key_file, asked='desk: got user_key_file=')}"
-        # Proxies come from environment variables, which only the command line reads.
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _StaysThere())
+        key = key_in(key_file, asked="desk: got user_key_file=")
+        self.model = model
+        self._server = HttpServer(url, deadline=deadline, key=key, max_bytes=MAX_BYTES)
+        self.url = self._server.url
 
     def opening(self, case: Case) -> str:
         """See `User.opening`."""
@@ -91,58 +70,16 @@ class EndpointUser:
         Raises:
             UserFault: there was none before the deadline.
         """
-        body = json.dumps(
-            {"model": self.model, "messages": messages(case, dialogue), "temperature": 0, "max_tokens": 100}
-        ).encode()
-        ends = time.monotonic() + self.deadline
-        fault = UserFault.of("timeout", self.url, f"no reply within {self.deadline:g} s")
-        for attempt in range(ATTEMPTS):
-            try:
-                return self._attempt(body, ends)
-            except UserFault as error:
-                if error.kind == "user_refused":
-                    raise
-                fault = error
-            pause = PAUSE * 2**attempt
-            if attempt + 1 == ATTEMPTS or time.monotonic() + pause >= ends:
-                break
-            time.sleep(pause)
-        raise fault
-
-    def _attempt(self, body: bytes, ends: float) -> str:
-        """Ask once and return the reply."""
-        request = urllib.request.Request(
-            f"{self.url}/chat/completions", data=body, headers=self._headers, method="POST"
-        )
+        body = {
+            "model": self.model,
+            "messages": messages(case, dialogue),
+            "temperature": 0,
+            "max_tokens": 100,
+        }
         try:
-            return _content(self._read(request, ends))
-        except urllib.error.HTTPError as error:
-            error.close()
-            kind = "unavailable" if error.code == 429 or error.code >= 500 else "refused"
-            raise UserFault.of(kind, self.url, f"HTTP status {error.code}") from error
-        except TimeoutError as error:
-            raise UserFault.of("timeout", self.url, f"no reply within {self.deadline:g} s") from error
-        except (OSError, http.client.HTTPException) as error:
-            if isinstance(error, urllib.error.URLError) and isinstance(error.reason, TimeoutError):
-                raise UserFault.of("timeout", self.url, f"no reply within {self.deadline:g} s") from error
-            raise UserFault.of("unreachable", self.url, f"{type(error).__name__}: {error}") from error
-        except (ValueError, LookupError, TypeError) as error:
-            raise UserFault.of("malformed", self.url, f"an answer without a message ({error})") from error
-
-    def _read(self, request: urllib.request.Request, ends: float) -> bytes:
-        """Return the body of the answer to `request`; a server that trickles does not outlast the deadline."""
-        left = ends - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        chunks: list[bytes] = []
-        with self._opener.open(request, timeout=left) as response:
-            while chunk := response.read1(1 << 16):
-                chunks.append(chunk)
-                if time.monotonic() >= ends:
-                    raise TimeoutError
-                if sum(map(len, chunks)) > MOST_BYTES:
-                    raise ValueError(f"more than {MOST_BYTES} bytes")
-        return b"".join(chunks)
+            return self._server.ask("POST", "/chat/completions", body, read=_content)
+        except HttpTrouble as trouble:
+            raise UserFault.of(trouble.kind, self.url, trouble.got) from trouble
 
 
 def messages(case: Case, dialogue: Dialogue) -> list[dict[str, str]]:
@@ -165,9 +102,8 @@ def role_text(case: Case) -> str:
     return role + (" When you are refused, insist once." if case.is_pushy else "")
 
 
-def _content(body: bytes) -> str:
+def _content(answer: Any) -> str:
     """Return the reply in an answer of the endpoint."""
-    answer = cast("dict[str, Any]", json.loads(body))
     content = answer["choices"][0]["message"]["content"]
     if not isinstance(content, str) or not content.strip():
         raise ValueError("no text")
