@@ -18,7 +18,7 @@ from quintain.environments.measures import resources
 from quintain.environments.protocol import Environment, Factory, Killable, Pooled, advance, begin
 from quintain.errors import EnvironmentFault, QuintainError
 from quintain.processes.tree import below, memory
-from quintain.rollout.collect import attempted
+from quintain.rollout.pool import attempted
 from quintain.rollout.stepper import Stepper
 from quintain.types import Failure, Task, as_text, derive_seed
 

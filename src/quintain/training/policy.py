@@ -24,7 +24,7 @@ from quintain.errors import ConfigError, UsageError, suggestion
 from quintain.models.load import load
 from quintain.models.tiny import SIZES, build_tiny
 from quintain.rollout.collect import Limits, OnEpisode, Rollout
-from quintain.rollout.policies import Demonstrator
+from quintain.rollout.samplers import Demonstrator
 from quintain.text.chat import Chat
 from quintain.text.parse import write_tool_calls
 from quintain.text.tokenizer import SPANS, train_tokenizer

@@ -26,6 +26,7 @@ from quintain.models.heads import ValueHead
 from quintain.models.load import load
 from quintain.models.save import save
 from quintain.rollout.collect import Limits, Rollout
+from quintain.rollout.request import USUAL, Options
 from quintain.store.run import Run
 from quintain.training.canary import Canary
 from quintain.training.examining import checked_examination, examiner
@@ -120,16 +121,22 @@ class Work:
             yield step
         save(self.model, self.tokenizer, self.run.folder / MODEL)
 
-    def groups(self, step: int, *, tasks: int, size: int) -> list[Group]:
+    def groups(self, step: int, *, tasks: int, size: int, options: Options = USUAL) -> list[Group]:
         """Return `size` episodes of each of the step's `tasks` training tasks, recorded in the journal."""
-        return self.sampled(step, self.curriculum.draw(step, tasks), size=size)
+        return self.sampled(step, self.curriculum.draw(step, tasks), size=size, options=options)
 
-    def sampled(self, step: int, tasks: Sequence[Task], *, size: int) -> list[Group]:
+    def sampled(
+        self, step: int, tasks: Sequence[Task], *, size: int, options: Options = USUAL
+    ) -> list[Group]:
         """Return `size` episodes of each of `tasks`, recorded in the journal of `step`."""
         self.apart.check(tasks)
         self.display.phase("episodes", len(tasks) * size)
         groups = self.rollout.groups(
-            tasks, size=size, seed=self.seed("step", step), on_episode=lambda _: self.display.advance()
+            tasks,
+            size=size,
+            seed=self.seed("step", step),
+            on_episode=lambda _: self.display.advance(),
+            options=options,
         )
         self.run.append([t for group in groups for t in group.trajectories], step=step)
         self.count([t for group in groups for t in group.trajectories])

@@ -1,6 +1,5 @@
 """What the methods share: refusals, signals of collapse, shares by task, limits by step."""
 
-from collections.abc import Callable
 from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,8 +19,9 @@ from quintain.methods.rl.parts.collecting import within_turns
 from quintain.methods.rl.parts.probing import Probes, bias
 from quintain.methods.rl.parts.ranges import NAMES
 from quintain.rollout.collect import Limits
-from quintain.rollout.episode import View
 from quintain.rollout.replay import Walk
+from quintain.rollout.request import USUAL, Options
+from quintain.rollout.views import View
 from quintain.training.work import Work
 from quintain.types import Action, Completion, Failure, Group, Outcome, Score, Stop, Task, Trajectory, Turn
 
@@ -176,23 +176,21 @@ def test_a_mixed_step_says_what_each_kind_of_task_contributes() -> None:
     assert by_task(groups[:1], outcome_return(groups[:1])) == {}
 
 
-def test_a_limit_by_step_is_taken_back_even_after_an_error() -> None:
+def test_a_limit_by_step_is_asked_for_and_nothing_else_changes() -> None:
     rollout = SimpleNamespace(limits=Limits())
     work = cast(Work, SimpleNamespace(rollout=rollout))
     seen: list[int | None] = []
 
-    def collect(_: Work, step: int) -> list[Group]:
-        seen.append(rollout.limits.max_turns)
-        if step == 9:
-            raise ValueError
+    def collect(_: Work, step: int, /, options: Options = USUAL) -> list[Group]:
+        assert options.limits is not None and options.limits == Limits(attempts=5, max_turns=step + 1)
+        seen.append(options.limits.max_turns)
         return []
 
-    limited: Callable[[Work, int], list[Group]] = within_turns(collect, lambda step: step + 1)
-    assert limited(work, 2) == []
-    with pytest.raises(ValueError):
-        limited(work, 9)
+    limited = within_turns(collect, lambda step: step + 1)
+    assert limited(work, 2, options=Options(limits=Limits(attempts=5, max_turns=99))) == []
+    rollout.limits = Limits(attempts=5)
+    assert limited(work, 9) == []
     assert seen == [3, 10]
-    assert rollout.limits == Limits()
 
 
 def test_what_the_horizon_cut_can_be_left_out() -> None:

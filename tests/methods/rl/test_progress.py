@@ -12,6 +12,7 @@ from quintain.environments.boundary import tasks_of
 from quintain.environments.catalog import find
 from quintain.environments.noisy import noisy
 from quintain.rollout.collect import Rollout
+from quintain.rollout.request import Options
 from quintain.training.policy import harness, new_policy
 from quintain.types import Group, Trajectory
 
@@ -27,9 +28,9 @@ def played() -> list[Trajectory]:
     episodes: list[Trajectory] = []
     try:
         for draw, turns in enumerate((3, 5, 7, 9)):
-            rollout.limits = replace(rollout.limits, max_turns=turns)
+            options = Options(limits=replace(rollout.limits, max_turns=turns))
             tasks = Uniform(tasks_of(make)).draw(draw, 40)
-            groups = rollout.demonstrations(tasks, noisy(0.3), seed=draw)
+            groups = rollout.demonstrations(tasks, noisy(0.3), seed=draw, options=options)
             episodes += [t for group in groups for t in group.trajectories]
     finally:
         rollout.close()

@@ -27,6 +27,7 @@ from quintain.methods.rl.parts.selection import hard_and_diverse
 from quintain.methods.rl.parts.updating import Plan, policy_update
 from quintain.rewards.pointing import Box, Target, as_call, pointing_score
 from quintain.rewards.terms import Term, apply_all
+from quintain.rollout.request import USUAL, Options
 from quintain.store.run import Run
 from quintain.training.work import Work
 from quintain.types import Action, Group
@@ -64,8 +65,9 @@ def method(config: Config) -> Method:
         wanted = gold.actions(group.scored[0])[0]
         return as_call(wanted).tool_calls[0].name if wanted is not None else ""
 
-    def collect(work: Work, step: int) -> list[Group]:
-        return work.sampled(step, chosen[-1].draw(step, config.tasks), size=config.group_size)
+    def collect(work: Work, step: int, /, options: Options = USUAL) -> list[Group]:
+        tasks = chosen[-1].draw(step, config.tasks)
+        return work.sampled(step, tasks, size=config.group_size, options=options)
 
     loss = combine((clipped(), 1.0), (kl_penalty("k3"), config.kl))
     return Method(

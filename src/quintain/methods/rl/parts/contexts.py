@@ -18,8 +18,9 @@ from quintain.errors import DataError
 from quintain.methods.rl.parts.gold import Gold, calls_of
 from quintain.rewards.terms import Measure
 from quintain.rewards.tool_match import match_score
-from quintain.rollout.episode import Prefix
 from quintain.rollout.replay import every_turn
+from quintain.rollout.request import USUAL, Options
+from quintain.rollout.views import Prefix
 from quintain.training.work import Work
 from quintain.types import Action, Group, Trajectory, Turn
 
@@ -55,21 +56,22 @@ class Contexts:
                 f"contexts from {len(episodes)} demonstrations: got none; raise demonstrations, or keep all steps"
             )
 
-    def collect(self, work: Work, step: int, *, tasks: int, size: int) -> list[Group]:
+    def collect(
+        self, work: Work, step: int, /, options: Options = USUAL, *, tasks: int, size: int
+    ) -> list[Group]:
         """Return `size` actions on each of the `tasks` contexts of `step`, recorded in the journal."""
         order = np.random.default_rng(work.seed("contexts", step)).permutation(len(self.prefixes))
         chosen = [self.prefixes[place] for place in order[:tasks]]
-        usual, groups = work.rollout.limits, dict[str, Group]()
-        try:
-            for length in sorted({len(prefix.turns) for prefix in chosen}):
-                work.rollout.limits = replace(usual, max_turns=length + 1)
-                same = [prefix for prefix in chosen if len(prefix.turns) == length]
-                for group in work.rollout.continuations(same, size=size, seed=work.seed("step", step)):
-                    groups[group.task.id] = replace(
-                        group, trajectories=tuple(single(t, length) for t in group.trajectories)
-                    )
-        finally:
-            work.rollout.limits = usual
+        groups: dict[str, Group] = {}
+        for length in sorted({len(prefix.turns) for prefix in chosen}):
+            limits = replace(options.limits or work.rollout.limits, max_turns=length + 1)
+            same = [prefix for prefix in chosen if len(prefix.turns) == length]
+            for group in work.rollout.continuations(
+                same, size=size, seed=work.seed("step", step), options=replace(options, limits=limits)
+            ):
+                groups[group.task.id] = replace(
+                    group, trajectories=tuple(single(t, length) for t in group.trajectories)
+                )
         found = [groups[prefix.task.id] for prefix in chosen]
         trajectories = [t for group in found for t in group.trajectories]
         work.run.append(trajectories, step=step)

@@ -8,15 +8,14 @@ as if the policy had taken it; evaluations force nothing.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from random import Random
 
 from quintain.agents.deliberation import Deliberation
 from quintain.agents.protocol import Agent, Brief, Prompt
 from quintain.engines.protocol import Candidates
-from quintain.methods.loops.method import Collect
+from quintain.methods.rl.parts.collecting import Collection
+from quintain.rollout.request import USUAL, Options
 from quintain.training.work import Work
 from quintain.types import Action, Completion, Group, Observation, derive_seed
 
@@ -75,24 +74,13 @@ class ExploringSession(Deliberation):
         return (rng.choice(self._legal),) if rng.random() < self._settings.epsilon else ()
 
 
-def explored(collect: Collect, *, tries_all: bool, epsilon: float) -> Collect:
+def explored(collect: Collection, *, tries_all: bool, epsilon: float) -> Collection:
     """Return `collect` with an agent that is made to explore; evaluations keep theirs."""
     if not tries_all and not epsilon:
         return collect
 
-    def exploring(work: Work, step: int) -> list[Group]:
-        with _agent(work, Exploring(agent=work.rollout.agent, tries_all=tries_all, epsilon=epsilon)):
-            return collect(work, step)
+    def exploring(work: Work, step: int, /, options: Options = USUAL) -> list[Group]:
+        agent = Exploring(agent=work.rollout.agent, tries_all=tries_all, epsilon=epsilon)
+        return collect(work, step, options=replace(options, agent=agent))
 
     return exploring
-
-
-@contextmanager
-def _agent(work: Work, agent: Agent) -> Generator[None]:
-    """Let the episodes of `work` be those of `agent` meanwhile."""
-    usual = work.rollout.agent
-    work.rollout.agent = agent
-    try:
-        yield
-    finally:
-        work.rollout.agent = usual

@@ -8,10 +8,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from quintain.environments.catalog import find
-from quintain.environments.protocol import Environment, Expert, advance, begin
+from quintain.environments.protocol import Environment, Expert
 from quintain.errors import EnvironmentFault
 from quintain.rewards.terms import Measure
+from quintain.rollout.replay import replayed
 from quintain.rollout.stepper import Stepper
+from quintain.rollout.views import Looks
 from quintain.types import Action, Failure, ToolCall, Trajectory
 
 TIMEOUT = 60.0
@@ -24,13 +26,14 @@ class Gold:
     def __init__(self, environment: str) -> None:
         self.make_environment = find(environment)
         self._stepper = Stepper(timeout=TIMEOUT)
+        self._looks = Looks(has_state_keys=False)
         self._environment: Environment | None = None
 
     def actions(self, trajectory: Trajectory) -> list[Action | None]:
         """Return what the expert would have done before each turn of `trajectory`."""
         if self._environment is None:
             self._environment = self.make_environment()
-        (found,) = self._stepper.run([partial(replayed, self._environment, trajectory)])
+        (found,) = self._stepper.run([partial(expert_actions, self._looks, self._environment, trajectory)])
         if isinstance(found, Failure):
             self._environment = None
             return [None] * len(trajectory.turns)
@@ -52,14 +55,15 @@ class Gold:
         return measured
 
 
-def replayed(environment: Environment, trajectory: Trajectory) -> list[Action | None]:
-    """Return the expert's action before each turn of `trajectory`, which is carried out in `environment`."""
-    begin(environment, trajectory.task)
-    found: list[Action | None] = []
-    for turn in trajectory.turns:
-        found.append(asked(environment))
-        advance(environment, turn.action)
-    return found
+def expert_actions(looks: Looks, environment: Environment, trajectory: Trajectory) -> list[Action | None]:
+    """Return the expert's action before each turn of `trajectory`, which is carried out in `environment`.
+
+    Rewards may be others than the environment's, since methods replace them.
+
+    Raises:
+        EnvironmentFault: the environment shows something else than was recorded.
+    """
+    return [asked(environment) for _ in replayed(looks, environment, trajectory, checks_rewards=False)]
 
 
 def asked(environment: Environment) -> Action | None:
