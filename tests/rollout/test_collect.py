@@ -1,5 +1,6 @@
 """Episodes by the thousand, faults of every kind: what is collected is what happened, and nothing is lost."""
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,7 @@ from quintain.types import (
 )
 from quintain.worlds.guess.game import Guess
 
+pytestmark = pytest.mark.usefixtures("both_sources")
 FIRST = (2, 265, 19, 204, 204, 55, 74, 70, 72, 77, 226, 78, 89, 19, 3, 281, 19, 4)
 """<|system|>Go.⏎⏎Reach it.<|user|>A wall.<|assistant|>"""
 NEXT = (3, 281, 19, 4)
@@ -400,9 +402,10 @@ def test_too_many_failures_stop_the_run_in_one_line(chat: Chat) -> None:
     everywhere = rollout(chat, "right", make=sick)
     with pytest.raises(FailureRateError) as caught:
         everywhere.groups(tasks(5), size=2, seed=0)
-    assert str(caught.value) == (
-        "10 episodes: got 10 failures, more than 5%; the first, by the environment (RuntimeError): "
-        "broken in reset"
+    assert re.fullmatch(
+        r"10 episodes(, stopped after \d)?: got \d+ failures, more than 5%; the first, by the environment "
+        r"\(RuntimeError\): broken in reset",
+        str(caught.value),
     )
     allowed = rollout(chat, "right", make=sick, max_failure_share=1.0)
     assert len(all_of(allowed.groups(tasks(5), size=2, seed=0))) == 10

@@ -211,5 +211,7 @@ def test_killed_workers_lose_no_episode(chat: Chat, kills: int, count: int) -> N
     assert scored == [Score(value=1.0, is_success=True)] * len(scored), "what was tried again began anew"
     assert {f.owner for f in rollout.pool.broken} <= {"environment"}
     assert {f.kind for f in rollout.pool.broken} <= {"crash", "timeout"}
-    print(f"{len(struck)} kills, {count} episodes, {len(scored)} scored, {len(rollout.pool.broken)} tried again")
+    print(
+        f"{len(struck)} kills, {count} episodes, {len(scored)} scored, {len(rollout.pool.broken)} tried again"
+    )
     assert len(struck) == kills
