@@ -14,9 +14,12 @@ from quintain.environments.measures import baselines, closing, speed, variety
 from quintain.environments.protocol import (
     Environment,
     Legal,
+    Seats,
+    SimultaneousSeats,
     Snapshot,
     StateKey,
     advance,
+    advance_all,
     begin,
     environment_name,
 )
@@ -191,6 +194,32 @@ def state_keys(subject: Subject) -> str:
     return f"{len(seen)} different keys"
 
 
+def seats(subject: Subject) -> str:
+    """Its seats are named, and seats that act at once are answered alike when asked one after another."""
+    environment, other = subject.build(), subject.build()
+    if not isinstance(environment, (Seats, SimultaneousSeats)):
+        raise Skipped("it has no seats")
+    [task] = subject.tasks(1)
+    begin(environment, task)
+    names = tuple(environment.seats())
+    if not names or len(set(names)) < len(names) or any("/" in name for name in names):
+        raise Violation(f"seats must be different names without a slash, at least one: got {names!r}")
+    if not isinstance(environment, SimultaneousSeats):
+        return f"{', '.join(names)}, in turn"
+    acting = environment.acting()
+    if not acting or not set(acting) <= set(names):
+        raise Violation(f"acting must return some of {', '.join(names)}: got {acting!r}")
+    action = Action(text="an action")
+    at_once = advance_all(environment, dict.fromkeys(acting, action))
+    begin(other, task)
+    in_turn = [advance(other, action) for _ in acting][-1]
+    if (at_once.reward, at_once.rewards) != (in_turn.reward, in_turn.rewards):
+        raise Violation(
+            "step, asked once for each seat, pays otherwise than step_all; derive it from Simultaneous"
+        )
+    return f"{', '.join(names)}, all at once"
+
+
 PROBES: Mapping[str, Callable[[Subject], str]] = {
     "builds": builds,
     "tasks": tasks,
@@ -202,6 +231,7 @@ PROBES: Mapping[str, Callable[[Subject], str]] = {
     "snapshot": snapshots,
     "legal actions": legal,
     "state keys": state_keys,
+    "seats": seats,
     "baselines": baselines,
     "speed": speed,
     "variety": variety,

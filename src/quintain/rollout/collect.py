@@ -289,7 +289,13 @@ def check_policies(players: Cast, engines: Mapping[str, Engine]) -> None:
             f"policies of a rollout: got harnesses for {', '.join(sorted(players.agents)) or 'none'} and engines for "
             f"{', '.join(sorted(engines)) or 'none'}; give every policy both"
         )
-    players.check(players.seats or (POLICY,))
+    if not players.seats and POLICY not in players.agents:
+        first = min(players.agents)
+        raise UsageError(
+            f"seats of a rollout: got none, with the policies {', '.join(sorted(players.agents))}; say which plays each "
+            f'seat, as seats={{"agent": "{first}"}}, or call one {POLICY}, which then plays all'
+        )
+    players.check(players.seats)
 
 
 def check_seats(players: Cast, environment: Environment, pool: Pool) -> None:
