@@ -1,17 +1,17 @@
 """What slow tools cost a rollout, in lockstep and without a barrier: python benchmarks/async_rollout.py [--json FILE]
 
-64 episodes at once, each of 2 to 6 turns with a tool that takes 0.05 to 2 s (heavy tail, drawn for each episode and turn).
-Two engines: `timed`, which samples a token for every running request in 2 ms and 20 µs more for each of them, and `local`,
-a real tiny model (`Local`). Both sources play the same episodes, in turns, in this process; lockstep has a thread for every
-environment, so that tools at least run side by side. Figures are medians over the runs.
+64 episodes at once, each of 2 to 6 turns with a tool that takes 0.05 to 2 s (heavy tail, drawn for each episode and
+turn). Two engines: `timed`, which samples a token for every running request in 2 ms and 20 µs more for each of them, and
+`local`, a real tiny model (`Local`). Both sources play the same episodes, in turns, in this process; lockstep has a
+thread for every environment, so that its tools at least run side by side. Figures are medians over the runs.
 
     episodes/s   episodes of a run / its seconds, from the first request to the last episode
     busy         share of that time in which the engine works: it is in `advance` with a request to work on
     without      the same episodes in lockstep with tools that take no time: how busy an engine can be at all
 
-The target: asynchronous ≥ 2.5 times lockstep's episodes per second, and ≥ 90 % as busy as without tools. The end of a run,
-when fewer and fewer episodes are left, is part of the first; both figures are also given for its first three quarters
-(`steady`), as in training that asks for the next episodes while the last ones end.
+The target: asynchronous ≥ 2.5 times lockstep's episodes per second, and ≥ 90 % as busy as without tools. The end of a
+run, when fewer and fewer episodes are left, is part of the first figures; `steady` are those of its first three quarters,
+as in training that asks for the next episodes while the last ones end.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
 from quintain.types import Action, Completion, StepResult, Task, derive_seed
 
-AT_ONCE, EPISODES = 64, 128
+AT_ONCE, EPISODES = 64, 256
 SHORTEST, LONGEST, SHAPE = 0.05, 2.0, 1.2
 """Seconds of a tool: a Pareto distribution of this shape, cut off."""
 TOKENS = 24

@@ -278,7 +278,9 @@ def test_seats_without_a_policy_are_refused_before_anything_starts(chat: Chat) -
         UsageError, match=r"^seat left: got no policy; there are the policies learner, opponent"
     ):
         two_policies(chat, {"left": "referee"})
-    with pytest.raises(UsageError, match="^seats of a rollout: got none, with the policies learner, opponent; say"):
+    with pytest.raises(
+        UsageError, match=r"^seats of a rollout: got none, with the policies learner, opponent; say"
+    ):
         two_policies(chat, {})
     with pytest.raises(
         UsageError, match="agents of referee: got no such policy; there are learner, opponent"

@@ -22,7 +22,7 @@ Proximal = Callable[[Batch], Tensor]
 
 
 def truncated_weights(log_ratios: Tensor, *, cap: float) -> Tensor:
-    """Return min(r_t, `cap`) for each token [N], without gradient, of log r_t = log π_learner(y_t) - log π_sampler(y_t).
+    """Return min(r_t, `cap`) for each token [N], without gradient; log r_t = log π_learner(y_t) - log π_sampler(y_t).
 
     Example: log-probs -1 of the learner and -1 - ln 3 at sampling have the ratio 3, which a cap of 2 makes 2.
     """

@@ -292,8 +292,8 @@ def check_policies(players: Cast, engines: Mapping[str, Engine]) -> None:
     if not players.seats and POLICY not in players.agents:
         first = min(players.agents)
         raise UsageError(
-            f"seats of a rollout: got none, with the policies {', '.join(sorted(players.agents))}; say which plays each "
-            f'seat, as seats={{"agent": "{first}"}}, or call one {POLICY}, which then plays all'
+            f"seats of a rollout: got none, with the policies {', '.join(sorted(players.agents))}; say which plays "
+            f'each seat, as seats={{"agent": "{first}"}}, or call one {POLICY}, which then plays all'
         )
     players.check(players.seats)
 
