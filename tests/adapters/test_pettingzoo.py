@@ -51,7 +51,7 @@ def test_two_seats_by_value() -> None:
     seen = [advance(world, Action(text=cell)) for cell in ("0", "3", "1", "4", "2")]
     assert seen[0].observation == "You are player 2. yours: none; theirs: 0; free: 1 2 3 4 5 6 7 8"
     assert (seen[-1].observation, seen[-1].reward, seen[-1].is_success) == ("player 1 wins.", 1.0, True)
-    assert seen[-1].reward_terms == {"player 1": 1.0, "player 2": -1.0}
+    assert seen[-1].rewards == {"player 1": 1.0, "player 2": -1.0}
 
 
 @pytest.mark.real("pettingzoo")

@@ -66,7 +66,7 @@ def test_two_seats_take_turns_and_their_rewards_are_told_apart() -> None:
     last = advance(world, Action(text="[2]"))
     assert seen == ["Player 0", "Player 1"] * 2
     assert (last.is_terminated, last.is_success, last.reward) == (True, True, 1.0)
-    assert last.reward_terms == {"Player 0": 1.0, "Player 1": -1.0}
+    assert last.rewards == {"Player 0": 1.0, "Player 1": -1.0}
 
 
 @pytest.mark.real("textarena")

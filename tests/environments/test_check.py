@@ -381,7 +381,7 @@ def test_the_report_is_told_to_people_and_machines() -> None:
     report = check(Unbuildable)
     lines = list(report.lines())
     assert lines[0] == "✗ builds         raised OSError: no display"
-    assert lines[-1] == "Unbuildable: 1 failed; 14 probes, 13 skipped"
+    assert lines[-1] == "Unbuildable: 1 failed; 15 probes, 14 skipped"
     plain = json.loads(json.dumps(report.as_json()))
     assert plain["has_passed"] is False and plain["findings"][0]["state"] == "fail"
 

@@ -11,7 +11,7 @@ from quintain.errors import UsageError
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
 from quintain.losses.imitation import imitation, weighted_imitation
-from quintain.losses.importance import masked_importance, truncated_importance
+from quintain.losses.importance import masked_importance, truncated_importance, truncated_weights
 from quintain.losses.kl import adapted_coefficient, kl_estimate, kl_penalty
 from quintain.losses.policy import clipped, gspo, reinforce
 from quintain.losses.value import value
@@ -217,6 +217,14 @@ def test_truncated_importance_by_hand(batch: MakeBatch, outputs: MakeOutputs) ->
     metrics = loss(given, made).metrics
     assert metrics["importance/weight"] == pytest.approx(1.25)
     assert metrics["importance/capped_fraction"] == 0.5
+
+
+def test_truncated_weights_by_hand() -> None:
+    learner = torch.tensor([-1.0, -1.0, -1.0], requires_grad=True)
+    sampler = torch.tensor([-1.0 - math.log(3.0), -1.0, -1.0 + math.log(4.0)])
+    weights = truncated_weights(learner - sampler, cap=2.0)
+    assert weights.tolist() == pytest.approx([2.0, 1.0, 0.25])
+    assert not weights.requires_grad
 
 
 def test_truncated_to_infinity_is_the_policy_gradient_off_policy(toy: Toy) -> None:

@@ -1,6 +1,7 @@
 import pytest
 from transformers import PreTrainedTokenizerFast
 
+from quintain.rollout.collect import Rollout
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
 
@@ -19,3 +20,11 @@ def tokenizer() -> PreTrainedTokenizerFast:
 @pytest.fixture(scope="session")
 def chat(tokenizer: PreTrainedTokenizerFast) -> Chat:
     return Chat(tokenizer)
+
+
+@pytest.fixture(params=["lockstep", "async"])
+def both_sources(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run a test once for each source of episodes: it is that of every `Rollout` which names none."""
+    defaults: dict[str, object] = dict(Rollout.__init__.__kwdefaults__ or {})
+    monkeypatch.setattr(Rollout.__init__, "__kwdefaults__", {**defaults, "source": request.param})
+    return str(request.param)

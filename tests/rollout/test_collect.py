@@ -1,5 +1,6 @@
 """Episodes by the thousand, faults of every kind: what is collected is what happened, and nothing is lost."""
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ from quintain.agents.protocol import Brief, Prompt
 from quintain.engines.local import Local
 from quintain.engines.protocol import Request, Sampling
 from quintain.engines.scripted import Script, Scripted
-from quintain.environments.protocol import Environment
+from quintain.environments.protocol import Environment, Factory
 from quintain.environments.tools import tool
 from quintain.environments.worker import WorkerFault
 from quintain.errors import EnvironmentFault, FailureRateError, InvariantError, UsageError
@@ -37,6 +38,7 @@ from quintain.types import (
 )
 from quintain.worlds.guess.game import Guess
 
+pytestmark = pytest.mark.usefixtures("both_sources")
 FIRST = (2, 265, 19, 204, 204, 55, 74, 70, 72, 77, 226, 78, 89, 19, 3, 281, 19, 4)
 """<|system|>Go.⏎⏎Reach it.<|user|>A wall.<|assistant|>"""
 NEXT = (3, 281, 19, 4)
@@ -120,12 +122,13 @@ def rollout(
     book: Book | None = None,
     faults: dict[str, Fault] | None = None,
     max_length: int = 1 << 20,
+    make: Factory | None = None,
     **limits: Any,
 ) -> Rollout:
     kept = book or Book()
     return Rollout(
         PlainText(chat, max_tokens=8),
-        lambda: World(kept, faults),
+        make or (lambda: World(kept, faults)),
         Scripted(saying(chat, *texts), max_length=max_length),
         limits=Limits(**limits),
     )
@@ -294,7 +297,7 @@ def leaves(world: World, where: str) -> Any:
 
 
 def hangs(world: World, where: str) -> Any:
-    time.sleep(4.0)
+    time.sleep(1.0)
 
 
 def gives(value: object) -> Fault:
@@ -322,8 +325,8 @@ def gives(value: object) -> Fault:
 def test_a_fault_of_the_environment_is_a_failure_and_no_score(
     chat: Chat, where: str, fault: Fault, kind: str
 ) -> None:
-    book, deadline = Book(), 0.5 if kind == "timeout" else 20.0
-    collecting = rollout(chat, "left", "right", book=book, faults={where: fault}, step_timeout=deadline)
+    book = Book()
+    collecting = rollout(chat, "left", "right", book=book, faults={where: fault}, step_timeout=0.15)
     groups = collecting.groups(tasks(3), size=1, seed=0)
     well, sick, other = all_of(groups)
     assert isinstance(sick.outcome, Failure)
@@ -372,11 +375,11 @@ def test_attempts_can_be_more_or_one(chat: Chat) -> None:
 def test_an_environment_that_cannot_be_closed_is_left(chat: Chat) -> None:
     book = Book()
     faults: dict[str, Fault] = {"step": raises, "close": hangs}
-    collecting = rollout(chat, "right", book=book, faults=faults, step_timeout=0.5, attempts=1)
+    collecting = rollout(chat, "right", book=book, faults=faults, step_timeout=0.1, attempts=1)
     started = time.monotonic()
     assert isinstance(all_of(collecting.groups(tasks(2), size=1, seed=0))[1].outcome, Failure)
-    assert time.monotonic() - started < 3.5, "it is not waited for"
-    assert collecting.stepper.num_abandoned == 1
+    assert time.monotonic() - started < 2
+    assert collecting.pool.stepper.num_abandoned == 1
 
 
 def test_environments_are_used_again(chat: Chat) -> None:
@@ -393,16 +396,18 @@ def test_environments_are_used_again(chat: Chat) -> None:
 
 
 def test_too_many_failures_stop_the_run_in_one_line(chat: Chat) -> None:
-    everywhere = rollout(chat, "right", faults={"reset": raises})
-    everywhere.make_environment = lambda: World(Book(), {"reset": raises}, sick="")
+    def sick() -> World:
+        return World(Book(), {"reset": raises}, sick="")
+
+    everywhere = rollout(chat, "right", make=sick)
     with pytest.raises(FailureRateError) as caught:
         everywhere.groups(tasks(5), size=2, seed=0)
-    assert str(caught.value) == (
-        "10 episodes: got 10 failures, more than 5%; the first, by the environment (RuntimeError): "
-        "broken in reset"
+    assert re.fullmatch(
+        r"10 episodes(, stopped after \d)?: got \d+ failures, more than 5%; the first, by the environment "
+        r"\(RuntimeError\): broken in reset",
+        str(caught.value),
     )
-    allowed = rollout(chat, "right", max_failure_share=1.0)
-    allowed.make_environment = everywhere.make_environment
+    allowed = rollout(chat, "right", make=sick, max_failure_share=1.0)
     assert len(all_of(allowed.groups(tasks(5), size=2, seed=0))) == 10
 
 
@@ -413,8 +418,11 @@ def test_one_failure_is_borne_unless_it_is_all(
     chat: Chat, episodes: int, share: float, is_fine: bool
 ) -> None:
     wanted = tasks(episodes + 1)[1:]
-    collecting = rollout(chat, "right", faults={"step": raises}, max_failure_share=share)
-    collecting.make_environment = lambda: World(Book(), {"step": raises}, sick="train/1")
+
+    def sick() -> World:
+        return World(Book(), {"step": raises}, sick="train/1")
+
+    collecting = rollout(chat, "right", make=sick, max_failure_share=share)
     if is_fine:
         assert len(all_of(collecting.groups(wanted, size=1, seed=0))) == episodes
     else:
@@ -545,9 +553,9 @@ def test_an_environment_whose_process_breaks_while_it_begins_is_made_again(chat:
             rollout.groups(tasks(1), size=1, seed=0)
     else:
         rollout.groups(tasks(1), size=1, seed=0)
-        assert rollout.num_attempts == 2
+        assert rollout.pool.num_attempts == 2
     assert len(made) == 2
-    assert [(failure.owner, failure.kind) for failure in rollout.broken] == [("environment", "crash")]
+    assert [(failure.owner, failure.kind) for failure in rollout.pool.broken] == [("environment", "crash")]
 
 
 class Listing(World):

@@ -89,7 +89,7 @@ def test_a_rollout_bears_no_more_broken_attempts_although_each_is_made_good(chat
     if most == 0.3:
         groups = rollout.groups(tasks, size=1, seed=0)
         assert all(isinstance(each.trajectories[0].outcome, Score) for each in groups)
-        assert rollout.num_attempts == 40 + len(rollout.broken) and len(rollout.broken) >= 10
+        assert rollout.pool.num_attempts == 40 + len(rollout.pool.broken) and len(rollout.pool.broken) >= 10
         return
     with pytest.raises(
         FailureRateError, match=r"environment Flaky: 4 of \d+ attempts at an episode broke, more than 1"

@@ -130,9 +130,8 @@ def test_another_harness_cannot_continue(chat: Chat) -> None:
     rollout, _, _ = made(chat, Saved)
     original = recorded(rollout)
     (walk,) = rollout.walks([original])
-    monkey, _, _ = made(chat, Saved)
-    monkey.agent = PlainText(chat)
+    other, _, _ = made(chat, Saved)
     wrong = walk.prefix(1)
     views = (*wrong.views[:0], *walk.views[1:2], *walk.views[1:2])
     with pytest.raises(InvariantError, match="prompt of turn 0 of t: got other tokens than were recorded"):
-        monkey.continuations([type(wrong)(task=wrong.task, turns=wrong.turns, views=views)], size=1, seed=0)
+        other.continuations([type(wrong)(task=wrong.task, turns=wrong.turns, views=views)], size=1, seed=0)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,12 +15,13 @@ import pytest
 from quintain.agents.harness import PlainText
 from quintain.engines.protocol import Reply, Request
 from quintain.engines.scripted import Scripted
-from quintain.environments.protocol import Environment
+from quintain.environments.protocol import Environment, Factory
 from quintain.errors import EngineFault, EnvironmentFault, FailureRateError
 from quintain.rollout.collect import Limits, Rollout
 from quintain.text.chat import Chat
 from quintain.types import Action, Completion, Failure, StepResult, Task, ToolSpec
 
+pytestmark = pytest.mark.usefixtures("both_sources")
 Deed = Callable[["World"], Any]
 
 
@@ -75,8 +77,11 @@ def speaking(chat: Chat) -> Scripted:
     return Scripted(lambda request, stream: chat.write("left"))
 
 
-def rollout(chat: Chat, ledger: Ledger, engine: Any = None, **limits: Any) -> Rollout:
-    return Rollout(PlainText(chat), lambda: World(ledger), engine or speaking(chat), limits=Limits(**limits))
+def rollout(
+    chat: Chat, ledger: Ledger, engine: Any = None, *, make: Factory | None = None, **limits: Any
+) -> Rollout:
+    worlds = make or (lambda: World(ledger))
+    return Rollout(PlainText(chat), worlds, engine or speaking(chat), limits=Limits(**limits))
 
 
 def tasks(count: int) -> list[Task]:
@@ -85,14 +90,13 @@ def tasks(count: int) -> list[Task]:
 
 @pytest.mark.parametrize("where", ["reset", "step"])
 def test_many_hanging_episodes_are_waited_for_together(chat: Chat, ledger: Ledger, where: str) -> None:
-    collecting = rollout(chat, ledger, step_timeout=0.1)
-    collecting.make_environment = lambda: World(ledger, **{where: waits})
+    collecting = rollout(chat, ledger, make=lambda: World(ledger, **{where: waits}), step_timeout=0.1)
     started = time.monotonic()
     with pytest.raises(
-        FailureRateError, match=r"200 episodes: got 200 failures, .* \(timeout\): a call took"
+        FailureRateError, match=r"200 episodes.*: got \d+ failures, .* \(timeout\): a call took"
     ):
         collecting.groups(tasks(100), size=2, seed=0)
-    assert time.monotonic() - started < 20, "one after another they take 40 s"
+    assert time.monotonic() - started < 5, "one after another they take 40 s"
 
 
 def test_many_that_cannot_be_closed_are_waited_for_together(chat: Chat, ledger: Ledger) -> None:
@@ -102,18 +106,17 @@ def test_many_that_cannot_be_closed_are_waited_for_together(chat: Chat, ledger: 
         def close(self) -> None:
             waits(self)
 
-    collecting = rollout(chat, ledger, step_timeout=0.2, attempts=1, max_failure_share=1.0)
-    collecting.make_environment = lambda: Stuck(ledger, reset=breaks)
+    make = partial(Stuck, ledger, reset=breaks)
+    collecting = rollout(chat, ledger, make=make, step_timeout=0.1, attempts=1, max_failure_share=1.0)
     started = time.monotonic()
     collecting.groups(tasks(60), size=1, seed=0)
-    assert time.monotonic() - started < 8, "one after another they take 12 s"
+    assert time.monotonic() - started < 3, "one after another they take 6 s"
 
 
 def test_the_failure_rate_is_looked_at_while_episodes_come_in(chat: Chat, ledger: Ledger) -> None:
-    collecting = rollout(chat, ledger, concurrency=4, attempts=1)
-    collecting.make_environment = lambda: World(ledger, reset=breaks)
+    collecting = rollout(chat, ledger, make=lambda: World(ledger, reset=breaks), concurrency=4, attempts=1)
     with pytest.raises(
-        FailureRateError, match=r"^100 episodes, stopped after 8: got 8 failures, more than 5%"
+        FailureRateError, match=r"^100 episodes, stopped after ([6-8]): got \1 failures, more than 5%"
     ):
         collecting.groups(tasks(100), size=1, seed=0)
 
@@ -140,7 +143,7 @@ def test_live_environments_are_closed_and_streams_forgotten_when_a_run_ends_earl
         collecting.groups(tasks(3), size=2, seed=0)
     assert len(ledger.made) == 6
     assert sorted(map(id, ledger.closed)) == sorted(map(id, ledger.made))
-    assert len(set(released)) == 6
+    assert set(released) == {request.session for request in engine.requests} and len(released) >= 5
 
 
 class Forgetful(Scripted):
@@ -199,8 +202,7 @@ def test_a_constructor_that_hangs_is_named(chat: Chat, ledger: Ledger) -> None:
         ledger.release.wait(20)
         return World(ledger)
 
-    collecting = rollout(chat, ledger, step_timeout=0.1)
-    collecting.make_environment = make
+    collecting = rollout(chat, ledger, make=make, step_timeout=0.1)
     with pytest.raises(
         EnvironmentFault, match=r"making environment make: got a call took longer than 0.1 s; mend"
     ):
@@ -242,9 +244,8 @@ def test_threads_and_processes_left_behind_are_named(
 def test_calls_that_never_returned_are_named(
     chat: Chat, ledger: Ledger, caplog: pytest.LogCaptureFixture
 ) -> None:
-    collecting = rollout(chat, ledger, step_timeout=0.5, attempts=1)
     worlds = iter([World(ledger), World(ledger, step=waits)])
-    collecting.make_environment = lambda: next(worlds)
+    collecting = rollout(chat, ledger, make=lambda: next(worlds), step_timeout=0.1, attempts=1)
     collecting.groups(tasks(2), size=1, seed=0)
     collecting.close()
     assert "left 1 calls that never returned behind" in caplog.text
@@ -256,8 +257,7 @@ def test_what_ends_by_itself_after_closing_is_no_leak(
     def brief(_world: World) -> None:
         threading.Thread(target=time.sleep, args=(0.1,)).start()
 
-    collecting = rollout(chat, ledger)
-    collecting.make_environment = lambda: World(ledger, step=brief)
+    collecting = rollout(chat, ledger, make=lambda: World(ledger, step=brief))
     collecting.groups(tasks(1), size=1, seed=0)
     collecting.close()
     assert caplog.text == ""

@@ -21,7 +21,7 @@ from quintain.errors import EnvironmentFault
 from quintain.losses.policy import reinforce
 from quintain.models.tiny import build_tiny
 from quintain.rollout.collect import Limits, Rollout
-from quintain.rollout.episode import acting_seat
+from quintain.rollout.views import acting_seat
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
 from quintain.training.learner import Learner

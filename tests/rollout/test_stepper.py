@@ -159,3 +159,33 @@ def test_threads_of_ours_that_last_are_not_the_environments() -> None:
     is_over.set()
     assert [thread.name for thread in stepper.started] == ["reader"]
     assert box.THREAD in LASTING
+
+
+def test_submitted_calls_return_one_by_one_with_failures_of_their_own() -> None:
+    stepper, release = Stepper(timeout=0.2), threading.Event()
+    slow = stepper.submit(lambda: release.wait(10))
+    broken = stepper.submit(lambda: [][0])
+    quick = stepper.submit(lambda: "done")
+    found: dict[int, object] = {}
+    while len(found) < 2:
+        found |= dict(stepper.returned(must_wait=True))
+    assert found[quick] == "done"
+    assert found[broken] == Failure(owner="environment", kind="IndexError", message="list index out of range")
+    ((number, late),) = stepper.returned(must_wait=True)
+    assert number == slow and isinstance(late, Failure) and late.message == "a call took longer than 0.2 s"
+    assert stepper.num_abandoned == 1
+    assert stepper.returned(must_wait=True) == []
+    release.set()
+    assert stepper.run([lambda: 1, lambda: 2]) == [1, 2]
+    stepper.close()
+
+
+def test_submitted_calls_can_be_given_up() -> None:
+    stepper, release = Stepper(timeout=10.0), threading.Event()
+    stepper.submit(lambda: release.wait(10))
+    assert stepper.returned(must_wait=False) == []
+    assert stepper.returned(must_wait=True, seconds=0.01) == []
+    stepper.give_up()
+    assert stepper.num_abandoned == 1 and stepper.returned(must_wait=True) == []
+    release.set()
+    stepper.close()

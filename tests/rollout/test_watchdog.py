@@ -12,7 +12,8 @@ from quintain.engines.protocol import Reply, Request
 from quintain.engines.scripted import Scripted
 from quintain.environments.protocol import Environment
 from quintain.rollout.collect import Limits, Rollout
-from quintain.rollout.episode import Episode, Wait
+from quintain.rollout.episode import LiveEpisode, Wait
+from quintain.rollout.request import Cast, EpisodeRequest
 from quintain.rollout.watchdog import MOST_NAMED, told
 from quintain.text.chat import Chat
 from quintain.types import Action, StepResult, Task
@@ -106,8 +107,9 @@ def test_many_are_counted_and_the_longest_are_named() -> None:
     assert text.count(" in turn ") == MOST_NAMED
 
 
-def waiting(index: int, *, since: float) -> Episode:
+def waiting(index: int, *, since: float) -> LiveEpisode:
     task = Task(id="t", environment="e", seed=0)
-    episode = Episode(task=task, group="g", index=index, seed=0, environment=World(Book()))
+    request = EpisodeRequest(task=task, group="g", index=index, seed=0)
+    episode = LiveEpisode(request=request, players=Cast(agents={}))
     episode.wait = Wait("the bell", since)
     return episode

@@ -161,7 +161,7 @@ def test_what_breaks_at_the_start_of_an_episode_is_tried_again_and_then_recorded
         FailureRateError, match=r"by the environment \(crash\).* reset ended its process \(signal SIGSEGV\)"
     ):
         played(rollout, 2)
-    assert rollout.num_attempts == 4 and len(rollout.broken) == 4
+    assert rollout.pool.num_attempts == 4 and len(rollout.pool.broken) == 4
 
 
 def test_a_call_beyond_the_rollouts_own_deadline_is_killed(chat: Chat) -> None:
@@ -172,7 +172,7 @@ def test_a_call_beyond_the_rollouts_own_deadline_is_killed(chat: Chat) -> None:
     rollout = Rollout(PlainText(chat), make, Scripted(lambda request, stream: said), limits=limits)
     outcomes = [trajectory.outcome for trajectory in played(rollout, 2)]
     assert [o.kind for o in outcomes if isinstance(o, Failure)] == ["timeout"] * 2
-    for thread in rollout.stepper.abandoned:
+    for thread in rollout.pool.stepper.abandoned:
         thread.join(20)
         assert not thread.is_alive(), "it has its answer: the process is gone"
 
@@ -209,7 +209,9 @@ def test_killed_workers_lose_no_episode(chat: Chat, kills: int, count: int) -> N
     assert len({t.task.id for t in trajectories}) == len(outcomes) == count
     scored = [outcome for outcome in outcomes if isinstance(outcome, Score)]
     assert scored == [Score(value=1.0, is_success=True)] * len(scored), "what was tried again began anew"
-    assert {f.owner for f in rollout.broken} <= {"environment"}
-    assert {f.kind for f in rollout.broken} <= {"crash", "timeout"}
-    print(f"{len(struck)} kills, {count} episodes, {len(scored)} scored, {len(rollout.broken)} tried again")
+    assert {f.owner for f in rollout.pool.broken} <= {"environment"}
+    assert {f.kind for f in rollout.pool.broken} <= {"crash", "timeout"}
+    print(
+        f"{len(struck)} kills, {count} episodes, {len(scored)} scored, {len(rollout.pool.broken)} tried again"
+    )
     assert len(struck) == kills

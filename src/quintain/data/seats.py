@@ -1,14 +1,14 @@
 """An episode of several seats as one episode for each: its own turns, and what they brought it.
 
-A seat's reward is what `reward_terms` say under its name; where no term has the name of a seat, every reward is
-everybody's. What comes between two turns of a seat belongs to the first of them, what comes before its first turn to
-that. The one rule: an episode of an agent without seats stays as it is.
+A turn pays each seat what its `rewards` say; one without them pays everybody its `reward`. What comes between two turns
+of a seat belongs to the first of them, what comes before its first turn to that. An episode of an agent without seats
+stays as it is. Older journals have rewards by seat as `reward_terms` with the names of seats; these are read, too.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from quintain.types import ALONE, Group, Score, Trajectory, Turn
+from quintain.types import ALONE, NOTHING, Group, Score, Trajectory, Turn
 
 """The seat of an agent in an environment that knows of no seats."""
 
@@ -26,8 +26,8 @@ def by_seat(trajectory: Trajectory) -> tuple[Trajectory, ...]:
     seats = speakers(trajectory)
     if set(seats) <= {ALONE}:
         return (trajectory,)
-    has_own = any(seat in turn.reward_terms for turn in trajectory.turns for seat in seats)
-    return tuple(_alone(trajectory, seat, has_own=has_own) for seat in seats)
+    has_terms = any(seat in turn.reward_terms for turn in trajectory.turns for seat in seats)
+    return tuple(_alone(trajectory, seat, has_terms=has_terms) for seat in seats)
 
 
 def separated(groups: Sequence[Group]) -> list[Group]:
@@ -42,13 +42,16 @@ def separated(groups: Sequence[Group]) -> list[Group]:
     return found
 
 
-def _alone(trajectory: Trajectory, seat: str, *, has_own: bool) -> Trajectory:
-    """Return the episode of `seat`; with `has_own` its rewards are the terms of its name."""
+def _alone(trajectory: Trajectory, seat: str, *, has_terms: bool) -> Trajectory:
+    """Return the episode of `seat`; with `has_terms`, turns without rewards by seat have them as terms of its name."""
     turns: list[Turn] = []
     rewards: list[float] = []
     early = 0.0
     for turn in trajectory.turns:
-        reward = turn.reward_terms.get(seat, 0.0) if has_own else turn.reward
+        if turn.rewards:
+            reward = turn.rewards.get(seat, 0.0)
+        else:
+            reward = turn.reward_terms.get(seat, 0.0) if has_terms else turn.reward
         if turn.speaker == seat:
             turns.append(turn)
             rewards.append(reward + early)
@@ -58,11 +61,13 @@ def _alone(trajectory: Trajectory, seat: str, *, has_own: bool) -> Trajectory:
         else:
             early += reward
     outcome = trajectory.outcome
+    has_own = has_terms or any(turn.rewards for turn in trajectory.turns)
     if has_own and isinstance(outcome, Score):
         outcome = Score(value=sum(rewards), is_success=sum(rewards) > 0)
+    own = (replace(turn, reward=reward, rewards=NOTHING) for turn, reward in zip(turns, rewards, strict=True))
     return replace(
         trajectory,
-        turns=tuple(replace(turn, reward=reward) for turn, reward in zip(turns, rewards, strict=True)),
+        turns=tuple(own),
         outcome=outcome,
         group=f"{trajectory.group}/{seat}",
     )

@@ -16,9 +16,12 @@ from quintain.environments.protocol import (
     Environment,
     Expert,
     Legal,
+    Seats,
+    SimultaneousSeats,
     Snapshot,
     StateKey,
     advance,
+    advance_all,
     begin,
     environment_name,
 )
@@ -278,6 +281,32 @@ def state_keys(subject: Subject) -> str:
     return f"{len(seen)} different keys"
 
 
+def seats(subject: Subject) -> str:
+    """Its seats are named, and seats that act at once are answered alike when asked one after another."""
+    environment, other = subject.build(), subject.build()
+    if not isinstance(environment, (Seats, SimultaneousSeats)):
+        raise NotApplicableError("it has no seats")
+    [task] = subject.tasks(1)
+    begin(environment, task)
+    names = tuple(environment.seats())
+    if not names or len(set(names)) < len(names) or any("/" in name for name in names):
+        raise ContractError(f"seats must be different names without a slash, at least one: got {names!r}")
+    if not isinstance(environment, SimultaneousSeats):
+        return f"{', '.join(names)}, in turn"
+    acting = environment.acting()
+    if not acting or not set(acting) <= set(names):
+        raise ContractError(f"acting must return some of {', '.join(names)}: got {acting!r}")
+    action = Action(text="an action")
+    at_once = advance_all(environment, dict.fromkeys(acting, action))
+    begin(other, task)
+    in_turn = [advance(other, action) for _ in acting][-1]
+    if (at_once.reward, at_once.rewards) != (in_turn.reward, in_turn.rewards):
+        raise ContractError(
+            "step, asked once for each seat, pays otherwise than step_all; derive it from Simultaneous"
+        )
+    return f"{', '.join(names)}, all at once"
+
+
 def _recording(policy: Policy, keys: list[str]) -> Policy:
     """Return `policy`, noting the key of each state in `keys`."""
 
@@ -405,6 +434,7 @@ PROBES: Mapping[str, Callable[[Subject], str]] = {
     "snapshot": snapshots,
     "legal actions": legal,
     "state keys": state_keys,
+    "seats": seats,
     "baselines": baselines,
     "speed": speed,
     "variety": variety,

@@ -8,7 +8,7 @@ import math
 import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Protocol, cast, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from quintain.environments.tools import call_tool, tool_specs
 from quintain.errors import EnvironmentFault
@@ -54,6 +54,7 @@ class Environment:
     _ending: StepResult | None = None
     _rewards: tuple[float, Mapping[str, float]] = (0.0, NOTHING)
     _cause: ToolCause | None = None
+    _chosen: Mapping[str, Action] = NOTHING
 
     def reset(self, task: Task) -> Observation:
         """Start the episode that `task` names and return the first observation.
@@ -195,8 +196,9 @@ class Seats(Protocol):
     """Several seats act in turn, each seeing only what is addressed to it.
 
     An observation is for the seat whose turn it is then. A rollout holds a conversation for each seat, so what one is
-    shown reaches another in its actions alone. Where `reward_terms` have the names of seats, these are their own
-    rewards (`quintain.data.seats`); a reward without them is everybody's.
+    shown reaches another in its actions alone. `StepResult.rewards` pays each seat its own; a result without them pays
+    everybody its `reward` (`quintain.data.seats`). Beside `rewards`, `reward` is what the episode as a whole is judged
+    by, such as the first seat's.
     """
 
     def seats(self) -> tuple[str, ...]:
@@ -206,6 +208,72 @@ class Seats(Protocol):
     def seat(self) -> str:
         """Return the seat that acts next; at the end of the episode, the one that acted last."""
         ...
+
+
+@runtime_checkable
+class SimultaneousSeats(Protocol):
+    """Several seats choose at once, none knowing what the others choose; see `Simultaneous` for a base class.
+
+    A rollout samples for all of them at the same time and carries their actions out in one step, which is one of
+    `max_turns` turns. Rewards are as in `Seats`. Legal actions, where listed, are those of every seat that acts.
+    """
+
+    def seats(self) -> tuple[str, ...]:
+        """Return the names of the seats that an agent plays, in order."""
+        ...
+
+    def acting(self) -> tuple[str, ...]:
+        """Return the seats that act next, at least one, in the order of `seats`."""
+        ...
+
+    def observe(self, seat: str) -> Observation:
+        """Return what `seat`, which acts next, is shown: all that it did not know when it acted last."""
+        ...
+
+    def step_all(self, actions: Mapping[str, Action]) -> StepResult:
+        """Carry out `actions`, one for each seat in `acting`; the observation counts at the end of the episode only."""
+        ...
+
+
+class Simultaneous(Environment):
+    """An environment whose seats choose at once: override `reset`, `seats`, `observe` and `step_all`.
+
+    All seats act in every step unless `acting` is overridden, too. Whoever plays with one action at a time (a check, a
+    baseline, a person) asks one seat after another: `step` keeps their actions until the last one has chosen.
+    """
+
+    def seats(self) -> tuple[str, ...]:
+        """Return the names of the seats that an agent plays, in order."""
+        raise NotImplementedError(f"{type(self).__name__} must define seats(self)")
+
+    def acting(self) -> tuple[str, ...]:
+        """Return the seats that act next: all."""
+        return self.seats()
+
+    def observe(self, seat: str) -> Observation:
+        """Return what `seat`, which acts next, is shown."""
+        raise NotImplementedError(f"{type(self).__name__} must define observe(self, seat)")
+
+    def step_all(self, actions: Mapping[str, Action]) -> StepResult:
+        """Carry out `actions`, one for each seat in `acting`."""
+        raise NotImplementedError(f"{type(self).__name__} must define step_all(self, actions)")
+
+    def seat(self) -> str:
+        """Return the seat that chooses next where one is asked after another."""
+        return next(seat for seat in self.acting() if seat not in self._chosen)
+
+    def step(self, action: Action) -> StepResult:
+        """Keep `action` as that of `seat`; the last one's lets all be carried out."""
+        chosen = {**self._chosen, self.seat(): action}
+        acting = self.acting()
+        if len(chosen) < len(acting):
+            self._chosen = chosen
+            return StepResult(observation=self.observe(self.seat()))
+        self._chosen = NOTHING
+        result = self.step_all({seat: chosen[seat] for seat in acting})
+        if result.is_terminated or result.is_truncated:
+            return result
+        return replace(result, observation=self.observe(self.seat()))
 
 
 Factory = Callable[[], Environment]
@@ -223,7 +291,7 @@ def begin(environment: Environment, task: Task) -> Observation:
         EnvironmentFault: the observation has the wrong type.
     """
     # What tools collected in an episode that was cut short is forgotten: the class has the empty defaults.
-    for name in ("_ending", "_rewards", "_cause"):
+    for name in ("_ending", "_rewards", "_cause", "_chosen"):
         vars(environment).pop(name, None)
     return checked_observation(environment, environment.reset(replace(task)), "reset")
 
@@ -232,16 +300,35 @@ def advance(environment: Environment, action: Action) -> StepResult:
     """Step `environment` and return the checked result.
 
     Raises:
-        EnvironmentFault: the result, its observation or its reward has the wrong type or is not finite.
+        EnvironmentFault: see `checked_result`.
     """
-    result = environment.step(action)
+    return checked_result(environment, environment.step(action), "step")
+
+
+def advance_all(environment: SimultaneousSeats, actions: Mapping[str, Action]) -> StepResult:
+    """Carry out `actions`, one for each seat that acts, and return the checked result.
+
+    Raises:
+        EnvironmentFault: as for `advance`.
+    """
+    assert isinstance(environment, Environment), "an environment whose seats act at once"
+    return checked_result(environment, environment.step_all(actions), "step_all")
+
+
+def checked_result(environment: Environment, result: object, call: str) -> StepResult:
+    """Return `result`, which `call` of `environment` returned, with its rewards as floats.
+
+    Raises:
+        EnvironmentFault: it is no `StepResult`, or something in it has the wrong type, is not finite, or pays a seat
+            that there is not.
+    """
     who = environment_name(environment)
-    if not isinstance(cast(object, result), StepResult):
+    if not isinstance(result, StepResult):
         raise EnvironmentFault(
-            f"{who}.step must return a StepResult: got {type(result).__name__}; "
+            f"{who}.{call} must return a StepResult: got {type(result).__name__}; "
             "wrap the observation in quintain.StepResult(observation=...)"
         )
-    checked_observation(environment, result.observation, "step")
+    checked_observation(environment, result.observation, call)
     checked_claim(who, "is_terminated", result.is_terminated)
     checked_claim(who, "is_truncated", result.is_truncated)
     checked_claim(who, "is_valid", result.is_valid)
@@ -249,9 +336,26 @@ def advance(environment: Environment, action: Action) -> StepResult:
         checked_claim(who, "is_success", result.is_success)
     reward = checked_reward(who, "reward", result.reward)
     terms = {label: checked_reward(who, label, value) for label, value in result.reward_terms.items()}
-    if terms or type(result.reward) is not float:
-        return replace(result, reward=reward, reward_terms=terms)
+    rewards = checked_rewards(environment, result.rewards) if result.rewards else NOTHING
+    if terms or rewards or type(result.reward) is not float:
+        return replace(result, reward=reward, reward_terms=terms, rewards=rewards)
     return result
+
+
+def checked_rewards(environment: Environment, rewards: Mapping[str, float]) -> Mapping[str, float]:
+    """Return what each seat is paid, as floats.
+
+    Raises:
+        EnvironmentFault: one is not a finite number, or there is no such seat.
+    """
+    who = environment_name(environment)
+    seats = environment.seats() if isinstance(environment, (Seats, SimultaneousSeats)) else ()
+    if unknown := [seat for seat in rewards if seats and seat not in seats]:
+        raise EnvironmentFault(
+            f"{who}: rewards must be those of the seats {', '.join(seats)}: got {', '.join(map(repr, unknown))}; "
+            "name the seats as seats() does"
+        )
+    return {seat: checked_reward(who, f"rewards[{seat!r}]", value) for seat, value in rewards.items()}
 
 
 def checked_reward(who: str, label: str, value: object) -> float:

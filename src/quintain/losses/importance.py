@@ -23,14 +23,22 @@ if TYPE_CHECKING:
 Proximal = Callable[[Batch], "Tensor"]
 
 
+def truncated_weights(log_ratios: Tensor, *, cap: float) -> Tensor:
+    """Return min(r_t, `cap`) for each token [N], without gradient; log r_t = log π_learner(y_t) - log π_sampler(y_t).
+
+    Example: log-probs -1 of the learner and -1 - ln 3 at sampling have the ratio 3, which a cap of 2 makes 2.
+    """
+    return log_ratios.detach().exp().clamp(max=cap)
+
+
 def truncated_importance(loss: Loss, *, cap: float = 2.0, proximal: Proximal | None = None) -> Loss:
     """Return `loss` with each token weighed by min(r_t, `cap`); logs the mean weight and the share capped."""
 
     def corrected(outputs: Outputs, batch: Batch) -> LossReport:
-        ratio = _logs(outputs, batch, proximal).exp()
+        logs = _logs(outputs, batch, proximal)
         terms = {
-            "importance/weight": ratio.clamp(max=cap),
-            "importance/capped_fraction": (ratio > cap).float(),
+            "importance/weight": truncated_weights(logs, cap=cap),
+            "importance/capped_fraction": (logs.exp() > cap).float(),
         }
         return _apply(loss, (outputs, batch), proximal, terms)
 

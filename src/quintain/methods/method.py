@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from quintain.agents.protocol import Agent
     from quintain.credit.gae import Critic
-    from quintain.rollout.episode import Prefix
     from quintain.rollout.replay import Walk
+    from quintain.rollout.views import Prefix
 
     TokenArrays = Sequence[Sequence[NDArray[np.floating]]]
 

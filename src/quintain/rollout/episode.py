@@ -1,110 +1,39 @@
-"""One live episode: what the environment and the harness have said so far, and how it ends.
+"""One live episode: what the environment and the harnesses have said so far, and how it ends.
 
-`Episode` is the only mutable record of a rollout; `finish` turns it into a frozen `Trajectory`.
+`LiveEpisode` is the only mutable record of a rollout; `finish` turns it into a frozen `Trajectory`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, cast
+from typing import cast
 
-from quintain.agents.protocol import Agent, Brief, Deliberates, Prompt, Session
-from quintain.environments.boundary import check_instructions, check_tools
-from quintain.environments.protocol import Environment, Legal, Seats, StateKey, advance, begin
-from quintain.errors import EnvironmentFault, InvariantError
+from quintain.agents.protocol import Brief, Deliberates, Prompt, Session
+from quintain.data.seats import ALONE
+from quintain.environments.protocol import Environment
+from quintain.errors import InvariantError
+from quintain.rollout.request import Cast, EpisodeRequest
+from quintain.rollout.views import Answer, Start, View
 from quintain.types import (
-    ALONE,
+    NOTHING,
     Action,
     Completion,
     Failure,
     Observation,
     Outcome,
     Score,
-    StepResult,
     Stop,
-    Task,
     Trajectory,
     Turn,
     as_content,
+    derive_seed,
 )
 
-"""The seat of an environment that knows of no seats."""
 MOST_THOUGHTS = 64
 """Turns in which a harness may do nothing for each one in which it acts."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """What the environment shows before an action: observation, legal actions, identity of the state."""
-
-    observation: Observation
-    legal_actions: tuple[str, ...] = ()
-    state_key: str | None = None
-    seat: str = ALONE
-    """who sees it, and acts next"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
-    """The first view of an episode, and what the agent is told of it."""
-
-    view: View
-    brief: Brief
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What the environment answers to an action, and the view for the next one."""
-
-    result: StepResult
-    view: View
-
-
-class Looks:
-    """What is looked at before every action; capabilities are found once per environment class.
-
-    State keys are left out unless `has_state_keys`: they cost time, and only some kinds of credit read them. Seats are
-    told apart where an agent plays several.
-    """
-
-    def __init__(self, *, has_state_keys: bool) -> None:
-        self.has_state_keys = has_state_keys
-        self._known: dict[type[Environment], tuple[bool, bool, bool]] = {}
-
-    def look(self, environment: Environment, observation: Observation) -> View:
-        """Return the view of `environment` after `observation`."""
-        kind = type(environment)
-        if kind not in self._known:
-            has_key = self.has_state_keys and isinstance(environment, StateKey)
-            self._known[kind] = isinstance(environment, Legal), has_key, isinstance(environment, Seats)
-        is_legal, has_key, has_seats = self._known[kind]
-        return View(
-            observation=observation,
-            legal_actions=checked_actions(cast(Legal, environment)) if is_legal else (),
-            state_key=cast(StateKey, environment).state_key() if has_key else None,
-            seat=acting_seat(cast(Seats, environment)) if has_seats else ALONE,
-        )
-
-    def start(self, environment: Environment, task: Task) -> Start:
-        """Reset `environment` to `task` and return the first view and what the agent is told."""
-        view = self.look(environment, begin(environment, task))
-        brief = Brief(
-            task=task,
-            instructions=check_instructions(environment),
-            tools=check_tools(environment),
-            legal_actions=view.legal_actions,
-        )
-        return Start(view=view, brief=brief)
-
-    def act(self, environment: Environment, action: Action) -> Answer:
-        """Carry out `action` and return the answer."""
-        result = advance(environment, action)
-        if result.is_terminated or result.is_truncated:
-            return Answer(result=result, view=View(observation=result.observation))
-        return Answer(result=result, view=self.look(environment, result.observation))
 
 
 @cache
@@ -113,59 +42,27 @@ def deliberates(kind: type[Session]) -> bool:
     return issubclass(kind, Deliberates)
 
 
-def acting_seat(environment: Seats) -> str:
-    """Return the seat of `environment` that acts next; an agent with one seat is just the agent.
-
-    Raises:
-        EnvironmentFault: it is not one of the seats, or its name holds a slash, which is kept for roles.
-    """
-    seats, seat = environment.seats(), environment.seat()
-    if len(seats) < 2:
-        return ALONE
-    if seat not in seats or "/" in seat:
-        raise EnvironmentFault(
-            f"{type(environment).__name__}.seat must return one of {', '.join(seats)}: got {seat!r}; "
-            "give the seat that acts next, without a slash in its name"
-        )
-    return seat
-
-
-def checked_actions(environment: Legal) -> tuple[str, ...]:
-    """Return the legal actions of `environment`.
-
-    Raises:
-        EnvironmentFault: one of them is not a text.
-    """
-    actions = tuple(cast("Iterable[object]", environment.legal_actions()))
-    texts = tuple(action for action in actions if isinstance(action, str))
-    if len(texts) != len(actions):
-        raise EnvironmentFault(
-            f"{type(environment).__name__}.legal_actions must return texts: got {actions!r}; return str only"
-        )
-    return texts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prefix:
-    """The first turns of a recorded episode, to be continued; made by `quintain.rollout.replay`."""
-
-    task: Task
-    turns: tuple[Turn, ...]
-    views: tuple[View, ...]
-    """[turns + 1]: what was shown before each turn, and before the one that comes next"""
-    state: tuple[Any] | None = None
-    """the saved state before the next turn; None: the actions are carried out again"""
-
-
 @dataclass(slots=True, kw_only=True)
 class Voice:
     """One seat's conversation: its session and its token streams, which the other seats never see."""
 
     name: str
     """name of its streams without their number"""
+    policy: str
+    """the policy that speaks"""
     session: Session
     deliberates: Deliberates | None
     """the session, if it may speak several times before it acts"""
+    view: View
+    """what it is shown, or was shown last"""
+    prompt: Prompt | None = None
+    """what it was asked last"""
+    follow_up: Prompt | None = None
+    """the next prompt of a harness that has not acted yet"""
+    thoughts: list[Turn] = field(default_factory=list[Turn])
+    """turns since it was shown `view` in which nothing was done"""
+    said: tuple[Completion, Action] | None = None
+    """what it is about to do, while others still choose"""
     stream: int = 0
     """number of the current token stream (segment)"""
     length: int = 0
@@ -179,8 +76,11 @@ class Voice:
         """Name of the current token stream, unique among live ones."""
         return f"{self.name}/{self.stream}"
 
-    def take(self, prompt: Prompt) -> str | None:
-        """Put `prompt` at the end of the stream, or begin a new one; return the name of the one that ended."""
+    def ask(self) -> str | None:
+        """Make the next prompt and put it at the end of the stream; return the name of the stream it ended, if any."""
+        follow_up, self.follow_up = self.follow_up, None
+        prompt = follow_up or self.session.observe(self.view.observation, self.view.legal_actions)
+        self.prompt = prompt
         ended = None
         if prompt.starts_segment:
             ended = self.stream_name if self.has_begun else None
@@ -189,6 +89,14 @@ class Voice:
         self.has_begun = True
         self.length += len(prompt.token_ids)
         return ended
+
+    def read(self, completion: Completion) -> Action:
+        """Return the action in `completion`; with a `follow_up` afterwards it is not to be carried out."""
+        self.length += len(completion.token_ids)
+        action = self.session.read(completion)
+        if self.deliberates is not None:
+            self.follow_up = self.deliberates.more()
+        return action
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,135 +108,134 @@ class Wait:
 
 
 @dataclass(slots=True, kw_only=True)
-class Episode:
-    """A live episode of `task`, number `index` of `group`."""
+class LiveEpisode:
+    """The episode that `request` asks for, while `players` play it."""
 
-    task: Task
-    group: str
-    index: int
-    seed: int
-    environment: Environment
-    agent: Agent | None = None
+    request: EpisodeRequest
+    players: Cast
+    environment: Environment | None = None
+    """None until one is free or made"""
     brief: Brief | None = None
     voices: dict[str, Voice] = field(default_factory=dict[str, Voice])
     """by seat; a seat has one from when it first acts"""
-    view: View = field(default_factory=lambda: View(observation=""))
-    prompt: Prompt | None = None
-    follow_up: Prompt | None = None
-    """the next prompt of a harness that has not acted yet"""
+    acting: tuple[str, ...] = ()
+    """the seats that act next, all at once"""
+    shown: Observation = ""
+    """what the environment returned last"""
     num_acted: int = 0
-    """turns in which something was done"""
+    """steps of the environment so far"""
+    num_thoughts: int = 0
+    """turns in which nothing was done"""
     turns: list[Turn] = field(default_factory=list[Turn])
     attempt: int = 0
     started: float = field(default_factory=time.monotonic)
     wait: Wait = field(default_factory=lambda: Wait("its turn to begin"))
     """on whom it waits, for the watchdog"""
     is_success: bool | None = None
-    prefix: Prefix | None = None
-    """turns of another episode that this one continues"""
-    ended: str | None = None
-    """name of the stream that the newest prompt put an end to"""
+    oldest: dict[str, int] = field(default_factory=dict[str, int])
+    """policy → oldest version of its weights that a token was sampled with"""
 
     @property
-    def voice(self) -> Voice:
-        """The conversation of the seat that acts next."""
-        seat = self.view.seat
-        if seat not in self.voices:
-            assert self.agent is not None and self.brief is not None, (
-                "an episode is opened before it is asked"
-            )
-            session = self.agent.open(replace(self.brief, legal_actions=self.view.legal_actions))
-            name = f"{self.group}/{self.index}/{self.attempt}"
-            self.voices[seat] = Voice(
-                name=name if seat == ALONE else f"{name}/{seat}",
-                session=session,
-                deliberates=cast(Deliberates, session) if deliberates(type(session)) else None,
-            )
-        return self.voices[seat]
+    def name(self) -> str:
+        """The name of this attempt at the episode, unique among live ones."""
+        return f"{self.request.group}/{self.request.index}/{self.attempt}"
+
+    def open(self, start: Start) -> None:
+        """Begin the conversations, up to the end of the prefix.
+
+        Raises:
+            InvariantError: the harness writes other prompts than those of the prefix.
+            UsageError: nobody plays one of the seats.
+        """
+        self.brief = start.brief
+        self.players.check(start.seats)
+        prefix = self.request.prefix
+        if prefix is not None:
+            for view, turn in zip(prefix.views, prefix.turns, strict=False):
+                voice = self._face(view)
+                voice.ask()
+                assert voice.prompt is not None, "it was just asked"
+                if voice.prompt.token_ids != turn.prompt_ids:
+                    raise InvariantError(
+                        f"prompt of turn {len(self.turns)} of {self.request.task.id}: got other tokens than were "
+                        "recorded; continue an episode with the harness that made it"
+                    )
+                voice.read(turn.completion)
+                self.turns.append(turn)
+                self.num_acted += not turn.is_internal
+                self.num_thoughts += turn.is_internal
+                voice.unsent += (*voice.prompt.token_ids, *turn.completion.token_ids)
+            if prefix.num_steps is not None:
+                self.num_acted = prefix.num_steps
+        self.shown = start.views[0].observation
+        self.show(start.views)
+
+    def show(self, views: tuple[View, ...]) -> None:
+        """Let `views` be what the seats that act next are shown."""
+        for view in views:
+            self._face(view)
+        self.acting = tuple(view.seat for view in views)
+
+    def seed(self, seat: str) -> int:
+        """Return the seed of what `seat` says next; it depends on the episode and the turn alone."""
+        number = len(self.turns) + len(self.voices[seat].thoughts)
+        if len(self.acting) == 1:
+            return derive_seed(self.request.seed, number)
+        return derive_seed(self.request.seed, number, seat)
+
+    def read(self, seat: str, completion: Completion) -> bool:
+        """Take in what `seat` said; return whether it is to be asked again before it acts."""
+        voice = self.voices[seat]
+        oldest = min([completion.policy_version, *(version for _, version in completion.version_spans)])
+        self.oldest[voice.policy] = min(oldest, self.oldest.get(voice.policy, oldest))
+        action = voice.read(completion)
+        if voice.follow_up is None:
+            voice.said = completion, action
+            return False
+        self._ponder(voice, completion, action)
+        return True
 
     @property
-    def stream_names(self) -> tuple[str, ...]:
-        """Names of the current token streams of all seats."""
-        return tuple(voice.stream_name for voice in self.voices.values())
+    def moves(self) -> dict[str, Action] | None:
+        """The action of each seat that acts; None while one of them still chooses."""
+        said = {seat: self.voices[seat].said for seat in self.acting}
+        chosen = {seat: each[1] for seat, each in said.items() if each is not None}
+        return chosen if len(chosen) == len(said) else None
 
-    def open(self, agent: Agent, start: Start) -> None:
-        """Begin the conversations, up to the end of the prefix."""
-        self.view, self.agent, self.brief = start.view, agent, start.brief
-        if self.prefix is None:
-            return
-        for view, turn in zip(self.prefix.views, self.prefix.turns, strict=False):
-            self.view = view
-            prompt = self.ask()
-            if prompt.token_ids != turn.prompt_ids:
-                raise InvariantError(
-                    f"prompt of turn {len(self.turns)} of {self.task.id}: got other tokens than were recorded; "
-                    "continue an episode with the harness that made it"
+    def record(self, answer: Answer) -> None:
+        """Append the turns of all seats that acted, which got `answer`.
+
+        What is everybody's (a shared reward, its terms, failed calls) stands in the last of these turns; where the
+        environment pays by seat, each has its own seat's reward, and the last one also those of seats that did not act.
+        """
+        result, last = answer.result, self.acting[-1]
+        others = {seat: paid for seat, paid in result.rewards.items() if seat not in self.acting}
+        for seat in self.acting:
+            voice = self.voices[seat]
+            assert voice.prompt is not None and voice.said is not None, "all who act have spoken"
+            completion, action = voice.said
+            is_last = seat == last
+            own: Mapping[str, float] = {seat: result.rewards[seat]} if seat in result.rewards else {}
+            self.turns += voice.thoughts
+            self.turns.append(
+                Turn(
+                    seat=seat,
+                    observation=as_content(voice.view.observation),
+                    prompt_ids=voice.prompt.token_ids,
+                    completion=completion,
+                    action=action,
+                    reward=float(result.reward) if is_last else 0.0,
+                    rewards=({**own, **others} if is_last else own) or NOTHING,
+                    reward_terms=dict(result.reward_terms) if is_last else {},
+                    state_key=voice.view.state_key,
+                    is_valid=result.is_valid and action.error is None,
+                    starts_segment=voice.prompt.starts_segment,
+                    tool_errors=result.tool_errors if is_last else (),
                 )
-            self.read(turn.completion)
-            self.turns.append(turn)
-            self.num_acted += not turn.is_internal
-            self.voice.unsent += (*prompt.token_ids, *turn.completion.token_ids)
-        self.view = self.prefix.views[-1]
-
-    def ask(self) -> Prompt:
-        """Return the prompt of the next turn."""
-        follow_up, self.follow_up = self.follow_up, None
-        voice = self.voice
-        self.prompt = follow_up or voice.session.observe(self.view.observation, self.view.legal_actions)
-        self.ended = voice.take(self.prompt)
-        return self.prompt
-
-    def read(self, completion: Completion) -> Action:
-        """Return the action in `completion`."""
-        voice = self.voice
-        voice.length += len(completion.token_ids)
-        action = voice.session.read(completion)
-        if voice.deliberates is not None:
-            self.follow_up = voice.deliberates.more()
-        return action
-
-    def ponder(self, completion: Completion, action: Action) -> None:
-        """Append the turn in which `action` was read and nothing was done."""
-        assert self.prompt is not None, "a turn has a prompt"
-        if len(self.turns) - self.num_acted >= MOST_THOUGHTS * (self.num_acted + 1):
-            raise InvariantError(
-                f"a harness must act at last: got {MOST_THOUGHTS} turns in which nothing was done; "
-                "let its more() return None"
             )
-        self.turns.append(
-            Turn(
-                seat=f"{self.view.seat}/{self.prompt.role or 'thought'}",
-                observation=as_content(
-                    self.view.observation if self.prompt.shows is None else self.prompt.shows
-                ),
-                prompt_ids=self.prompt.token_ids,
-                completion=completion,
-                action=action,
-                starts_segment=self.prompt.starts_segment,
-            )
-        )
-
-    def record(self, completion: Completion, action: Action, answer: Answer) -> None:
-        """Append the turn in which `action` got `answer`."""
-        assert self.prompt is not None, "a turn has a prompt"
-        result = answer.result
-        self.turns.append(
-            Turn(
-                seat=self.view.seat,
-                observation=as_content(self.view.observation),
-                prompt_ids=self.prompt.token_ids,
-                completion=completion,
-                action=action,
-                reward=float(result.reward),
-                reward_terms=dict(result.reward_terms),
-                state_key=self.view.state_key,
-                is_valid=result.is_valid and action.error is None,
-                starts_segment=self.prompt.starts_segment,
-                tool_errors=result.tool_errors,
-            )
-        )
+            voice.thoughts, voice.said = [], None
         self.num_acted += 1
-        self.view = answer.view
+        self.shown = result.observation
         if result.is_success is not None:
             self.is_success = bool(result.is_success)
 
@@ -341,14 +248,54 @@ class Episode:
         """Return the episode as a trajectory that ended with `stop`."""
         if stop.is_truncation and isinstance(outcome, Score) and self.is_success is None:
             outcome = Score(value=outcome.value, is_success=False)
+        thoughts = [turn for seat in self.acting for turn in self.voices[seat].thoughts]
         return Trajectory(
-            task=self.task,
-            turns=tuple(self.turns),
+            task=self.request.task,
+            turns=(*self.turns, *thoughts),
             outcome=outcome,
             stop=Stop.FAILURE if isinstance(outcome, Failure) else stop,
-            seed=self.seed,
-            group=self.group,
-            index=self.index,
-            final_observation=as_content(self.view.observation),
+            seed=self.request.seed,
+            group=self.request.group,
+            index=self.request.index,
+            final_observation=as_content(self.shown),
             seconds=time.monotonic() - self.started,
+        )
+
+    def _face(self, view: View) -> Voice:
+        """Return the conversation of the seat that is shown `view`, which begins with its first."""
+        seat = view.seat
+        if seat in self.voices:
+            self.voices[seat].view = view
+            return self.voices[seat]
+        assert self.brief is not None, "an episode is opened before it is asked"
+        policy = self.players.policy(seat)
+        session = self.players.agents[policy].open(replace(self.brief, legal_actions=view.legal_actions))
+        self.voices[seat] = Voice(
+            name=self.name if seat == ALONE else f"{self.name}/{seat}",
+            policy=policy,
+            session=session,
+            deliberates=cast(Deliberates, session) if deliberates(type(session)) else None,
+            view=view,
+        )
+        return self.voices[seat]
+
+    def _ponder(self, voice: Voice, completion: Completion, action: Action) -> None:
+        """Note the turn in which `action` was read and nothing was done."""
+        assert voice.prompt is not None, "a turn has a prompt"
+        if self.num_thoughts >= MOST_THOUGHTS * (self.num_acted + 1):
+            raise InvariantError(
+                f"a harness must act at last: got {MOST_THOUGHTS} turns in which nothing was done; "
+                "let its more() return None"
+            )
+        self.num_thoughts += 1
+        shows = voice.prompt.shows
+        voice.thoughts.append(
+            Turn(
+                seat=f"{voice.view.seat}/{voice.prompt.role or 'thought'}",
+                observation=as_content(voice.view.observation if shows is None else shows),
+                prompt_ids=voice.prompt.token_ids,
+                completion=completion,
+                action=action,
+                starts_segment=voice.prompt.starts_segment,
+            )
         )

@@ -1,6 +1,6 @@
 """The failure rate of a rollout: how many failed episodes, and attempts at one, it bears.
 
-The one rule: it is looked at while episodes come in, so that a run that cannot go well ends early.
+It is looked at while episodes come in, so that a run that cannot go well ends early.
 """
 
 from collections.abc import Sequence
@@ -10,6 +10,8 @@ from quintain.types import Failure
 
 INFRASTRUCTURE = ("environment", "tool", "judge")
 """Owners of failures that a user can mend in the environment."""
+STALE = "stale"
+"""Kind of the failure of an episode whose weights have moved on too far: it is counted, and nothing is broken."""
 FEW = 3
 """Broken attempts that say nothing about a rate yet."""
 

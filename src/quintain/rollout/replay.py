@@ -1,21 +1,20 @@
 """Taking up a recorded episode at one of its turns: the environment's state, and the conversation so far.
 
-The recorded actions are carried out once in an environment (`walk`), and what it answers must be what was
-recorded. An environment with `Snapshot` is saved before every turn, so that each continuation costs one restore;
-another one replays the actions. The one rule: an episode that does not repeat exactly is a fault of its
-environment, never a continuation from some other state.
+The recorded actions are carried out once in an environment (`replayed`), and what it answers must be what was
+recorded: an episode that does not repeat exactly is a fault of its environment. An environment with `Snapshot` is saved
+before every turn, so that each continuation costs one restore; another one replays the actions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from quintain.environments.protocol import Environment, Snapshot, advance
-from quintain.errors import EnvironmentFault
-from quintain.rollout.episode import Looks, Prefix, View
-from quintain.types import Trajectory, Turn, as_content
+from quintain.environments.protocol import Environment, Snapshot
+from quintain.errors import EnvironmentFault, UsageError
+from quintain.rollout.views import Looks, Prefix, Start, View
+from quintain.types import Action, Trajectory, Turn, as_content
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,48 +26,99 @@ class Walk:
     """[turn]"""
     states: tuple[Any, ...] | None
     """[turn], what `Snapshot.snapshot` returned before it; None without `Snapshot`"""
+    steps: tuple[int, ...] | None = None
+    """[turn], steps of the environment before it, where several seats act in one; None: every turn is its own"""
 
     def prefix(self, num_turns: int) -> Prefix:
-        """Return the first `num_turns` turns, to continue with the turn of that number (from 0)."""
+        """Return the first `num_turns` turns, to continue with the turn of that number (from 0).
+
+        Raises:
+            UsageError: that turn was taken at the same time as the one before it.
+        """
+        steps = self.steps
+        if steps is not None and num_turns and steps[num_turns] == steps[num_turns - 1]:
+            raise UsageError(
+                f"continuing {self.trajectory.task.id}: got turn {num_turns}, which was taken at the same time as the "
+                f"one before it; continue at turn {steps.index(steps[num_turns])}"
+            )
         return Prefix(
             task=self.trajectory.task,
             turns=self.trajectory.turns[:num_turns],
             views=self.views[: num_turns + 1],
             state=None if self.states is None else (self.states[num_turns],),
+            num_steps=None if steps is None else steps[num_turns],
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The moment before a recorded turn, which the environment is in: ``Moment(3, view, 3, False)``."""
+
+    number: int
+    """of the turn, from 0"""
+    view: View
+    num_steps: int
+    """steps of the environment so far"""
+    is_shared: bool
+    """whether several seats act at once"""
+
+
+def replayed(
+    looks: Looks, environment: Environment, trajectory: Trajectory, *, checks_rewards: bool = True
+) -> Generator[Moment]:
+    """Carry out the actions of `trajectory` in `environment`; yield before each turn, the last one included.
+
+    Without `checks_rewards` rewards may differ, as where a method has replaced them.
+
+    Raises:
+        EnvironmentFault: an observation, a reward or the seat that acts is not the recorded one.
+    """
+    turns, views = trajectory.turns, looks.start(environment, trajectory.task).views
+    number = num_steps = 0
+    while number < len(turns):
+        moves: dict[str, Action] = {}
+        begun = number
+        for view in views:
+            while number < len(turns) and turns[number].speaker == view.seat and view.seat not in moves:
+                turn = turns[number]
+                if not turn.is_internal:
+                    if as_content(view.observation) != turn.observation:
+                        raise diverged(trajectory, number, "another observation", "the recorded one")
+                    moves[view.seat] = turn.action
+                yield Moment(number, view, num_steps, len(views) > 1)
+                number += 1
+        if number == len(turns):
+            return
+        if len(moves) < len(views):
+            acting = ", ".join(view.seat for view in views)
+            raise diverged(trajectory, number, f"the seats {acting}", turns[number].speaker)
+        answer = looks.act(environment, moves)
+        last: Turn = turns[number - 1]
+        recorded = sum(turn.reward for turn in turns[begun:number])
+        if checks_rewards and answer.result.reward != recorded:
+            raise diverged(trajectory, number - 1, f"reward {answer.result.reward}", f"{last.reward}")
+        views, num_steps = answer.views, num_steps + 1
 
 
 def walk(looks: Looks, environment: Environment, trajectory: Trajectory) -> Walk:
     """Carry out the actions of `trajectory` in `environment`, up to the last turn, and return what was seen.
 
     Raises:
-        EnvironmentFault: an observation or a reward is not the recorded one.
+        EnvironmentFault: it does not repeat; see `replayed`.
     """
-    view = looks.start(environment, trajectory.task).view
-    views: list[View] = []
+    moments: list[Moment] = []
     states: list[Any] = []
-    for number, turn in enumerate(trajectory.turns):
-        if not turn.is_internal:
-            check_same(trajectory, number, view, turn)
-        views.append(view)
+    for moment in replayed(looks, environment, trajectory):
+        moments.append(moment)
         if isinstance(environment, Snapshot):
             states.append(environment.snapshot())
-        if number + 1 < len(trajectory.turns) and not turn.is_internal:
-            answer = looks.act(environment, turn.action)
-            if answer.result.reward != turn.reward:
-                raise diverged(trajectory, number, f"reward {answer.result.reward}", f"{turn.reward}")
-            view = answer.view
+    is_shared = any(moment.is_shared for moment in moments)
     return Walk(
         trajectory=trajectory,
-        views=tuple(views),
+        views=tuple(moment.view for moment in moments),
         states=tuple(states) if isinstance(environment, Snapshot) else None,
+        steps=tuple(moment.num_steps for moment in moments) if is_shared else None,
     )
-
-
-def check_same(trajectory: Trajectory, number: int, view: View, turn: Turn) -> None:
-    """Raise an `EnvironmentFault` unless `view` shows what was observed before `turn`."""
-    if as_content(view.observation) != turn.observation:
-        raise diverged(trajectory, number, "another observation", "the recorded one")
 
 
 def diverged(trajectory: Trajectory, number: int, got: str, wanted: str) -> EnvironmentFault:
@@ -79,15 +129,19 @@ def diverged(trajectory: Trajectory, number: int, got: str, wanted: str) -> Envi
     )
 
 
-def bring_back(environment: Environment, prefix: Prefix) -> None:
-    """Bring `environment`, just reset to the task, to the state after the turns of `prefix`."""
+def bring_back(looks: Looks, environment: Environment, prefix: Prefix, start: Start) -> None:
+    """Bring `environment`, just reset to the task with `start`, to the state after the turns of `prefix`."""
     if prefix.state is not None:
         assert isinstance(environment, Snapshot), "a state was saved by an environment of this kind"
         environment.restore(prefix.state[0])
         return
+    views, moves = start.views, dict[str, Action]()
     for turn in prefix.turns:
-        if not turn.is_internal:
-            advance(environment, turn.action)
+        if turn.is_internal:
+            continue
+        moves[turn.seat] = turn.action
+        if len(moves) == len(views):
+            views, moves = looks.act(environment, moves).views, {}
 
 
 def every_turn(walks: Sequence[Walk], *, first: int = 0) -> list[Prefix]:

@@ -11,7 +11,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar, cast
 from weakref import WeakSet
 
@@ -25,6 +25,8 @@ THREAD = "quintain-environment"
 """Name of the threads that run environment code."""
 LASTING = (THREAD, box.THREAD)
 """How the names of threads of ours begin that outlive an environment on purpose."""
+OURS = (*LASTING, "quintain")
+"""How the names of all threads of ours begin, those included that others than environments start meanwhile."""
 
 
 @dataclass(slots=True)
@@ -37,6 +39,9 @@ class _Batch(Generic[T]):
     done: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
     is_abandoned: bool = False
+    bell: "SimpleQueue[int] | None" = None
+    """where the number of the batch is put when it is done, if nobody waits for `done`"""
+    number: int = 0
 
 
 class _Worker:
@@ -81,6 +86,10 @@ class Stepper:
         self.started: WeakSet[threading.Thread] = WeakSet()
         """threads that appeared while environment code ran"""
         self._idle: list[_Worker] = []
+        self._bell: SimpleQueue[int] = SimpleQueue()
+        self._apart: dict[int, tuple[_Batch[Any], _Worker]] = {}
+        self._num_submitted = 0
+        self._before: frozenset[threading.Thread] = frozenset()
         weakref.finalize(self, _dismiss, self._idle)
 
     def close(self) -> None:
@@ -105,10 +114,96 @@ class Stepper:
             results[worker::width] = batch.results
         return cast("list[T | Failure]", results)
 
-    def _start(self, calls: Sequence[Callable[[], T]]) -> tuple[_Batch[T], _Worker]:
+    def submit(self, call: Callable[[], object]) -> int:
+        """Begin `call` in a thread of its own and return its number, by which `returned` names it."""
+        if not self._apart:
+            self._before = frozenset(threading.enumerate())
+        self._num_submitted += 1
+        batch, worker = self._start([call], bell=self._bell, number=self._num_submitted)
+        self._apart[batch.number] = batch, worker
+        return batch.number
+
+    def returned(self, *, must_wait: bool, seconds: float | None = None) -> list[tuple[int, Any]]:
+        """Return the submitted calls that are done, each with its result or its `Failure`, as `run` gives them.
+
+        With `must_wait` it waits for one at least, if there are any, for at most `seconds`; every call has a result
+        when its own time is over.
+        """
+        found: list[tuple[int, Any]] = []
+        until = None if seconds is None else time.monotonic() + seconds
+        while self._apart:
+            found += self._late()
+            is_patient = must_wait and not found
+            try:
+                number = self._bell.get(timeout=self._time_left(until) if is_patient else 0.0)
+            except Empty:
+                if is_patient and (until is None or time.monotonic() < until):
+                    continue
+                break
+            if number in self._apart:
+                batch, worker = self._apart.pop(number)
+                self._idle.append(worker)
+                found.append((number, batch.results[0]))
+        if found:
+            self.started |= {
+                thread
+                for thread in threading.enumerate()
+                if thread not in self._before and not thread.name.startswith(OURS)
+            }
+        return found
+
+    def give_up(self) -> None:
+        """Abandon the submitted calls that have not returned."""
+        for batch, worker in self._apart.values():
+            if not self._abandon(batch, worker):
+                self._idle.append(worker)
+        self._apart.clear()
+
+    def _time_left(self, until: float | None) -> float:
+        """Return the seconds until the first submitted call is late, or until the time `until`."""
+        first, _ = next(iter(self._apart.values()))
+        late = first.started + self.timeout
+        return max(0.001, (late if until is None else min(late, until)) - time.monotonic())
+
+    def _late(self) -> list[tuple[int, Failure]]:
+        """Abandon the submitted calls whose time is over and return their failures."""
+        now = time.monotonic()
+        over: list[int] = []
+        for number, (batch, _) in self._apart.items():
+            if now - batch.started < self.timeout:
+                break
+            over.append(number)
+        late = [number for number in over if self._abandon(*self._apart[number])]
+        for number in late:
+            del self._apart[number]
+        return [(number, self._failure()) for number in late]
+
+    def _abandon(self, batch: _Batch[Any], worker: _Worker) -> bool:
+        """Give up `batch` and its thread; returns False where it has just been done."""
+        with batch.lock:
+            if batch.done.is_set():
+                return False
+            batch.is_abandoned = True
+        self.num_abandoned += 1
+        self.abandoned.append(worker.thread)
+        return True
+
+    def _failure(self) -> Failure:
+        """Return the failure of a call that took too long."""
+        return Failure(
+            owner="environment", kind="timeout", message=f"a call took longer than {self.timeout:g} s"
+        )
+
+    def _start(
+        self,
+        calls: Sequence[Callable[[], T]],
+        *,
+        bell: "SimpleQueue[int] | None" = None,
+        number: int = 0,
+    ) -> tuple[_Batch[T], _Worker]:
         """Hand `calls` to a thread."""
         worker = self._idle.pop() if self._idle else _Worker()
-        batch = _Batch[T](calls, started=time.monotonic())
+        batch = _Batch[T](calls, started=time.monotonic(), bell=bell, number=number)
         worker.inbox.put(batch)
         return batch, worker
 
@@ -121,11 +216,8 @@ class Stepper:
                 batch.is_abandoned = True
             self.num_abandoned += 1
             self.abandoned.append(worker.thread)
-            late = Failure(
-                owner="environment", kind="timeout", message=f"a call took longer than {self.timeout:g} s"
-            )
             others = self._at_once(batch.calls[len(batch.results) + 1 :])
-            return _Batch[T](batch.calls, results=[*batch.results, late, *others])
+            return _Batch[T](batch.calls, results=[*batch.results, self._failure(), *others])
         self._idle.append(worker)
         return batch
 
@@ -146,6 +238,8 @@ def _work(batch: _Batch[T]) -> None:
             batch.started = time.monotonic()
             if len(batch.results) == len(batch.calls):
                 batch.done.set()
+                if batch.bell is not None:
+                    batch.bell.put(batch.number)
 
 
 def guarded(call: Callable[[], T]) -> T | Failure:

@@ -14,9 +14,10 @@ from quintain.agents.protocol import Agent
 from quintain.agents.reflexion import Lessons, Reflexion, reflection_prompt
 from quintain.engines.protocol import Engine, Request, Sampling
 from quintain.rollout.collect import Rollout
-from quintain.rollout.policies import Patience
+from quintain.rollout.request import Options
+from quintain.rollout.samplers import sample_all
 from quintain.text.chat import Chat
-from quintain.types import Action, Completion, Failure, Task, Trajectory, Turn, derive_seed
+from quintain.types import Action, Completion, Failure, Score, Task, Trajectory, Turn, derive_seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ class Trial:
     @property
     def solved(self) -> frozenset[str]:
         """The ids of the tasks that were solved in this round."""
-        return frozenset(t.task.id for t in self.trajectories if t.is_success)
+        return frozenset(t.task.id for t in self.trajectories if is_solved(t))
 
 
 def trials(
@@ -47,32 +48,29 @@ def trials(
 ) -> list[Trial]:
     """Attempt `tasks` in up to `rounds` rounds and return these; solved tasks are not attempted again.
 
-    `max_tokens` bounds a reflection. The rollout's agent is wrapped in `Reflexion` and put back at the end.
+    `max_tokens` bounds a reflection. In every round the rollout's agent is wrapped in `Reflexion`.
     Report success by round: each attempt after the first knows from the score that the one before failed.
     """
     assert rollout.engine is not None, "reflections are sampled from an engine"
     agent, known = rollout.agent, lessons or Lessons()
     left, done = list(tasks), list[Trial]()
-    try:
-        for number in range(rounds):
-            if not left:
-                break
-            trial = _round(rollout, agent, known, left, derive_seed(seed, "trial", number))
-            reflections = reflect(
-                rollout.engine,
-                chat,
-                trial,
-                known,
-                seed=derive_seed(seed, "reflect", number),
-                max_tokens=max_tokens,
-                patience=rollout.limits.reply_timeout,
-            )
-            for task_id, turn in reflections.items():
-                known = known.add(task_id, turn.action.text)
-            done.append(Trial(trajectories=trial, reflections=reflections, lessons=known))
-            left = [task for task, attempt in zip(left, trial, strict=True) if not attempt.is_success]
-    finally:
-        rollout.agent = agent
+    for number in range(rounds):
+        if not left:
+            break
+        trial = _round(rollout, agent, known, left, derive_seed(seed, "trial", number))
+        reflections = reflect(
+            rollout.engine,
+            chat,
+            trial,
+            known,
+            seed=derive_seed(seed, "reflect", number),
+            max_tokens=max_tokens,
+            patience=rollout.limits.reply_timeout,
+        )
+        for task_id, turn in reflections.items():
+            known = known.add(task_id, turn.action.text)
+        done.append(Trial(trajectories=trial, reflections=reflections, lessons=known))
+        left = [task for task, attempt in zip(left, trial, strict=True) if not is_solved(attempt)]
     return done
 
 
@@ -80,9 +78,13 @@ def _round(
     rollout: Rollout, agent: Agent, lessons: Lessons, tasks: Sequence[Task], seed: int
 ) -> tuple[Trajectory, ...]:
     """Attempt each of `tasks` once."""
-    rollout.agent = Reflexion(agent, lessons)
-    groups = rollout.groups(tasks, size=1, seed=seed)
+    groups = rollout.groups(tasks, size=1, seed=seed, options=Options(agent=Reflexion(agent, lessons)))
     return tuple(group.trajectories[0] for group in groups)
+
+
+def is_solved(trajectory: Trajectory) -> bool:
+    """Whether `trajectory` solved its task."""
+    return isinstance(trajectory.outcome, Score) and trajectory.outcome.is_success
 
 
 def reflect(
@@ -103,44 +105,27 @@ def reflect(
         EngineFault: the engine says nothing for `patience` seconds.
     """
     sampling = Sampling(max_tokens=max_tokens, stop_ids=chat.stop_ids)
-    asked: dict[str, tuple[Trajectory, tuple[int, ...]]] = {}
+    asked: dict[str, tuple[Trajectory, Request]] = {}
     for trajectory in trajectories:
-        if isinstance(trajectory.outcome, Failure) or trajectory.is_success:
+        if isinstance(trajectory.outcome, Failure) or is_solved(trajectory):
             continue
         task_id = trajectory.task.id
         prompt = reflection_prompt(
             chat, trajectory, lessons.of(task_id), sampling, max_tokens=engine.max_length - max_tokens
         )
-        asked[task_id] = trajectory, prompt.token_ids
-        engine.submit(
-            Request(
-                session=f"reflection/{task_id}",
-                prompt_ids=prompt.token_ids,
-                seed=derive_seed(seed, task_id),
-                sampling=sampling,
-            )
+        request = Request(
+            session=f"reflection/{task_id}",
+            prompt_ids=prompt.token_ids,
+            seed=derive_seed(seed, task_id),
+            sampling=sampling,
         )
-    replies = _replies(engine, {f"reflection/{task_id}": max_tokens for task_id in asked}, patience)
+        asked[task_id] = trajectory, request
+    replies = sample_all(engine, [request for _, request in asked.values()], patience=patience)
     return {
-        task_id: _turn(chat, trajectory, ids, reply)
-        for task_id, (trajectory, ids) in asked.items()
-        if isinstance(reply := replies[f"reflection/{task_id}"], Completion)
+        task_id: _turn(chat, trajectory, request.prompt_ids, reply)
+        for task_id, (trajectory, request) in asked.items()
+        if isinstance(reply := replies[request.session], Completion)
     }
-
-
-def _replies(engine: Engine, waiting: dict[str, int], seconds: float) -> dict[str, Completion | Failure]:
-    """Advance `engine` until it has answered the sessions `waiting`, each of which may have so many tokens."""
-    found: dict[str, Completion | Failure] = {}
-    patience = Patience(engine, seconds)
-    try:
-        while left := {name: most for name, most in waiting.items() if name not in found}:
-            replies = engine.advance()
-            found |= {reply.session: reply.result for reply in replies}
-            patience.listen(left, is_reply=bool(replies))
-    finally:
-        for session in waiting:
-            engine.release(session)
-    return found
 
 
 def _turn(chat: Chat, trajectory: Trajectory, prompt_ids: tuple[int, ...], completion: Completion) -> Turn:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-from quintain.rollout.episode import Episode
+from quintain.rollout.episode import LiveEpisode
 
 MOST_NAMED = 20
 """Episodes that are named in one message; more are counted."""
@@ -24,7 +24,7 @@ _log = logging.getLogger("quintain.rollout")
 class Watchdog:
     """Looks at the episodes that `live` returns every `seconds`; use it as a context manager."""
 
-    def __init__(self, live: Callable[[], Sequence[Episode]], *, seconds: float) -> None:
+    def __init__(self, live: Callable[[], Sequence[LiveEpisode]], *, seconds: float) -> None:
         self._live = live
         self._seconds = seconds
         self._over = threading.Event()
@@ -49,7 +49,7 @@ class Watchdog:
                 _log.warning("%s", text)
 
 
-def told(episodes: Sequence[Episode], now: float, seconds: float) -> str:
+def told(episodes: Sequence[LiveEpisode], now: float, seconds: float) -> str:
     """Return what those of `episodes` wait on that have waited for `seconds` at the time `now`; "" for none.
 
     Example: ``2 of 8 episodes wait for 60 s or more: 2 for a reply of the engine; 0:guess/train/3/1 in turn 2 for a
@@ -62,7 +62,7 @@ def told(episodes: Sequence[Episode], now: float, seconds: float) -> str:
     counts = Counter(episode.wait.owner for episode in waiting)
     owners = ", ".join(f"{num} for {owner}" for owner, num in counts.most_common())
     named = [
-        f"{episode.group}/{episode.index} in turn {len(episode.turns)} for {episode.wait.owner}, "
+        f"{episode.request.group}/{episode.request.index} in turn {len(episode.turns)} for {episode.wait.owner}, "
         f"{now - episode.wait.since:.0f} s"
         for episode in waiting[:MOST_NAMED]
     ]

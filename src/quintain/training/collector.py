@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from quintain.agents.protocol import Agent
 from quintain.curriculum.contamination import HeldOutTasks
 from quintain.curriculum.streams import TaskStream
-from quintain.rollout.collect import Limits, Rollout
-from quintain.rollout.episode import Prefix
+from quintain.rollout.collect import Rollout
 from quintain.rollout.replay import Walk
+from quintain.rollout.request import Options
+from quintain.rollout.views import Prefix
 from quintain.store.run import Run
 from quintain.training.progress import Display
 from quintain.types import Group, Task, Trajectory, derive_seed
@@ -82,8 +83,7 @@ class Collector:
             size=size,
             seed=self.seed("step", step),
             on_episode=lambda _: self.display.advance(),
-            limits=self._limits(max_turns),
-            agent=None if agent is None else agent(self.rollout.agent),
+            options=self._options(max_turns, None if agent is None else agent(self.rollout.agent)),
         )
         self._record(groups, step, "train")
         return groups
@@ -103,7 +103,7 @@ class Collector:
             prefixes,
             size=size,
             seed=self.seed("step", step) if seed is None else seed,
-            limits=self._limits(max_turns),
+            options=self._options(max_turns),
         )
         known = [len(prefix.turns) for prefix in prefixes]
         self._record(groups, step, phase, known)
@@ -128,8 +128,10 @@ class Collector:
         """Return the text of `token_ids`."""
         return str(self._tokenizer.decode(list(token_ids)))
 
-    def _limits(self, max_turns: int | None) -> Limits | None:
-        return None if max_turns is None else replace(self.rollout.limits, max_turns=max_turns)
+    def _options(self, max_turns: int | None, agent: Agent | None = None) -> Options:
+        """Return how episodes are played otherwise than usual."""
+        limits = None if max_turns is None else replace(self.rollout.limits, max_turns=max_turns)
+        return Options(limits=limits, agent=agent)
 
     def _record(
         self, groups: Sequence[Group], step: int, phase: str, num_known: Sequence[int] | None = None

@@ -24,7 +24,8 @@ from quintain.environments.protocol import Factory
 from quintain.errors import InvariantError, StoreError
 from quintain.models.fingerprint import fingerprint
 from quintain.models.save import save
-from quintain.rollout.collect import Limits, Rollout
+from quintain.rollout.collect import Rollout
+from quintain.rollout.request import Limits
 from quintain.store.run import Run
 from quintain.training.canary import Canary
 from quintain.training.collector import Collector

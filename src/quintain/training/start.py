@@ -31,7 +31,7 @@ from quintain.models.device import find_device
 from quintain.models.load import load
 from quintain.models.tiny import SIZES, build_tiny
 from quintain.rollout.collect import Limits, OnEpisode, Rollout
-from quintain.rollout.policies import Demonstrator
+from quintain.rollout.samplers import Demonstrator
 from quintain.store.run import Run
 from quintain.text.chat import Chat
 from quintain.text.parse import write_tool_calls

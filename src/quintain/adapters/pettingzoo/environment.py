@@ -93,7 +93,7 @@ class PettingZoo(Environment):
     def step(self, action: Action) -> StepResult:
         """Make the move that `action` names, and the opponent's; a move that is not legal changes nothing.
 
-        The reward is that of the agent's seat (the first, when it plays both); `reward_terms` has both.
+        The reward is that of the agent's seat (the first, when it plays both; `rewards` then has both).
         """
         legal = self.legal_actions()
         word = action.text.strip().lower()
@@ -110,7 +110,7 @@ class PettingZoo(Environment):
             reward=gains[self._agent],
             is_terminated=is_over,
             is_success=self._totals[self._agent] > 0 if is_over else None,
-            reward_terms=dict(zip(SEATS, gains, strict=True)),
+            rewards=dict(zip(SEATS, gains, strict=True)) if self._opponent == "self" else {},
         )
 
     def legal_actions(self) -> tuple[str, ...]:

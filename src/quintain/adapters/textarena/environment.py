@@ -104,7 +104,7 @@ class TextArena(Environment):
     def step(self, action: Action) -> StepResult:
         """Make the move in `action`, and those of the opponents.
 
-        The reward is that of the agent's seat (the first, when it plays all); `reward_terms` has every seat's.
+        The reward is that of the agent's seat (the first, when it plays all; `rewards` then has every seat's).
         """
         if action.error is not None:
             return StepResult(observation=f"Error: {action.error}", is_valid=False)
@@ -125,7 +125,9 @@ class TextArena(Environment):
             reward=reward,
             is_terminated=True,
             is_success=reward >= FULL_MARKS,
-            reward_terms={f"Player {seat}": value for seat, value in found.items()},
+            rewards={f"Player {seat}": value for seat, value in found.items()}
+            if self._opponent == "self"
+            else {},
         )
 
     def snapshot(self) -> State:

@@ -15,14 +15,14 @@ import numpy as np
 
 from quintain.data.samples import since_segment
 from quintain.environments.catalog import find
-from quintain.environments.protocol import Environment, Expert, advance, begin
+from quintain.environments.protocol import Environment, Expert
 from quintain.errors import DataError, EnvironmentFault
 from quintain.methods.method import Collector
 from quintain.rewards.terms import Measure
 from quintain.rewards.tool_match import match_score
-from quintain.rollout.episode import Prefix
-from quintain.rollout.replay import every_turn
+from quintain.rollout.replay import every_turn, replayed
 from quintain.rollout.stepper import Stepper
+from quintain.rollout.views import Looks, Prefix
 from quintain.types import Action, Failure, Group, ToolCall, Trajectory, Turn
 
 Keep = Literal["process", "outcome", "both", "all"]
@@ -115,13 +115,14 @@ class ExpertLabels:
     def __init__(self, environment: str) -> None:
         self.make_environment = find(environment)
         self._stepper = Stepper(timeout=TIMEOUT)
+        self._looks = Looks(has_state_keys=False)
         self._environment: Environment | None = None
 
     def actions(self, trajectory: Trajectory) -> list[Action | None]:
         """Return what the expert would have done before each turn of `trajectory`."""
         if self._environment is None:
             self._environment = self.make_environment()
-        (found,) = self._stepper.run([partial(replay, self._environment, trajectory)])
+        (found,) = self._stepper.run([partial(expert_actions, self._looks, self._environment, trajectory)])
         if isinstance(found, Failure):
             self._environment = None
             return [None] * len(trajectory.turns)
@@ -143,14 +144,15 @@ class ExpertLabels:
         return measured
 
 
-def replay(environment: Environment, trajectory: Trajectory) -> list[Action | None]:
-    """Return the expert's action before each turn of `trajectory`, which is carried out in `environment`."""
-    begin(environment, trajectory.task)
-    found: list[Action | None] = []
-    for turn in trajectory.turns:
-        found.append(ask_expert(environment))
-        advance(environment, turn.action)
-    return found
+def expert_actions(looks: Looks, environment: Environment, trajectory: Trajectory) -> list[Action | None]:
+    """Return the expert's action before each turn of `trajectory`, which is carried out in `environment`.
+
+    Rewards may be others than the environment's, since methods replace them.
+
+    Raises:
+        EnvironmentFault: the environment shows something else than was recorded.
+    """
+    return [ask_expert(environment) for _ in replayed(looks, environment, trajectory, checks_rewards=False)]
 
 
 def ask_expert(environment: Environment) -> Action | None:
