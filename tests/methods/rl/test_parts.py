@@ -317,6 +317,6 @@ def test_rewards_are_named_weighed_capped_and_gated() -> None:
 
 def test_several_memories_are_one() -> None:
     seen: list[str] = []
-    one, two = (cast(Any, SimpleNamespace(see=lambda _, name=name: seen.append(name))) for name in "ab")
+    one, two = (cast(Any, SimpleNamespace(update=lambda _, name=name: seen.append(name))) for name in "ab")
     Memories(one, None, two).update([])
     assert seen == ["a", "b"]
