@@ -1,20 +1,22 @@
 """Rows of the journal: what goes into the columns, and back.
 
-The columns repeat a few facts of a trajectory for queries; the encoded record is the truth. The one rule:
-every byte of a row that is read back is under a checksum, so damage is found and never taught to a model.
+The columns repeat a few facts of a trajectory for queries; the encoded record is the truth. Every byte of a row that is
+read back is under a checksum, so damage is found and never taught to a model.
 """
 
+import hashlib
 import math
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from quintain.errors import DataError
 from quintain.store import codec
-from quintain.types import Failure, Trajectory
+from quintain.types import Branch, Failure, Trajectory
 
-READ_FIELDS = "phase, step, seconds, codec, digest, structure, payload"
+READ_FIELDS = "id, parent, parent_turn, phase, step, seconds, codec, digest, structure, payload"
+_DIGEST = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,15 +49,38 @@ def finite_metrics(metrics: Mapping[str, float]) -> dict[str, float | None]:
     return found
 
 
-def write_row(trajectory: Trajectory, step: int, phase: str) -> tuple[Any, ...]:
-    """Return the values of `schema.INSERT_TRAJECTORY`; raise `DataError` for what cannot be encoded."""
-    record = codec.encode(trajectory)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parent:
+    """The episode that a branch was played on from: ``Parent(row=7, digest=b"...", trajectory=…)``."""
+
+    row: int
+    digest: bytes
+    trajectory: Trajectory
+
+
+def episode_id(run: str, phase: str, step: int, group: str, place: int) -> bytes:
+    """Return the 8 bytes that name an episode of the run named `run`, from where it was collected."""
+    text = "\0".join([run, phase, str(step), as_column(group), str(place)])
+    return hashlib.blake2b(text.encode(), digest_size=8).digest()
+
+
+def write_row(
+    trajectory: Trajectory, step: int, phase: str, *, run: str = "", parent: Parent | None = None
+) -> tuple[Any, ...]:
+    """Return the values of `schema.INSERT_EPISODE`; raise `DataError` for what cannot be encoded.
+
+    Of a branch the turns that are its `parent`'s are left out.
+    """
+    record = codec.encode(trajectory, parent=b"" if parent is None else parent.digest)
     task, outcome, seconds = trajectory.task, trajectory.outcome, float(trajectory.seconds)
     if isinstance(outcome, Failure):
         value, is_success, failure = None, None, as_column(f"{outcome.owner}/{outcome.kind}")
     else:
         value, is_success, failure = float(outcome.value), bool(outcome.is_success), None
+    name = episode_id(run, phase, step, trajectory.group, trajectory.index)
+    done = [turn.completion for turn in trajectory.turns]
     return (
+        name,
         phase,
         step,
         as_column(trajectory.group),
@@ -70,16 +95,21 @@ def write_row(trajectory: Trajectory, step: int, phase: str) -> tuple[Any, ...]:
         len(trajectory.turns),
         trajectory.num_sampled,
         seconds,
+        as_column(",".join(dict.fromkeys(each.policy for each in done))),
+        min((each.policy_version for each in done), default=None),
         codec.CODEC,
-        record.digest + _seal(phase, step, seconds, record.digest),
+        record.digest + _seal(phase, step, seconds, record.digest, name),
         record.structure,
         record.payload,
+        parent and parent.row,
+        trajectory.parent and trajectory.parent.turn,
     )
 
 
-def _seal(phase: str, step: int, seconds: float, digest: bytes) -> bytes:
-    """Return 4 bytes that tie a record to its place in the journal."""
-    return zlib.crc32(f"{phase}\0{step}\0{seconds!r}".encode(), zlib.crc32(digest)).to_bytes(4, "little")
+def _seal(phase: str, step: int, seconds: float, digest: bytes, name: bytes = b"") -> bytes:
+    """Return 4 bytes that tie a record to its place in the journal; those of the first encoding have no `name`."""
+    place = f"{phase}\0{step}\0{seconds!r}".encode()
+    return zlib.crc32(name, zlib.crc32(place, zlib.crc32(digest))).to_bytes(4, "little")
 
 
 def as_column(text: str) -> str:
@@ -87,16 +117,30 @@ def as_column(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def read_row(row_id: int, row: tuple[Any, ...] | None) -> Recorded:
-    """Return what the `READ_FIELDS` of a row hold; raise `DataError` when anything in them changed."""
+def read_row(row_id: int, row: tuple[Any, ...] | None, parent: Parent | None = None) -> Recorded:
+    """Return what the `READ_FIELDS` of a row hold; raise `DataError` when anything in them changed.
+
+    `parent` is what a branch was played on from: the episode in the row's column ``parent``.
+    """
     if row is None:
         raise DataError("got no such row")
-    phase, step, seconds, version, digest, structure, payload = row
-    if version != codec.CODEC:
-        raise DataError(f"got encoding {version!r}, and this release reads {codec.CODEC}; upgrade quintain")
-    if not all(isinstance(blob, bytes) for blob in (digest, structure, payload)):
+    name, _, turn, phase, step, seconds, version, digest, structure, payload = row
+    if version not in (1, codec.CODEC):
+        raise DataError(
+            f"got encoding {version!r}, and this release reads up to {codec.CODEC}; upgrade quintain"
+        )
+    if not all(isinstance(blob, bytes) for blob in (name, digest, structure, payload)):
         raise DataError("got columns of the wrong type")
-    if digest[16:] != _seal(str(phase), step, seconds, digest[:16]):
-        raise DataError("got a step, phase or duration that was changed")
-    record = codec.Record(structure=structure, payload=payload, digest=digest[:16])
-    return Recorded(row=row_id, step=step, phase=phase, trajectory=codec.decode(record, seconds=seconds))
+    whole, seal = digest[:_DIGEST], digest[_DIGEST:]
+    if seal != _seal(str(phase), step, seconds, whole, b"" if version == 1 else name):
+        raise DataError("got an id, step, phase or duration that was changed")
+    record = codec.Record(structure=structure, payload=payload, digest=whole)
+    if parent is None:
+        found, branch = codec.decode(record, seconds=seconds, version=version), None
+    else:
+        before = parent.trajectory.turns[:turn]
+        found = codec.decode(record, seconds=seconds, before=before, parent=parent.digest)
+        branch = Branch(episode=parent.trajectory.id, turn=turn)
+    return Recorded(
+        row=row_id, step=step, phase=phase, trajectory=replace(found, id=name.hex(), parent=branch)
+    )

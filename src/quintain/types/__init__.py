@@ -1,15 +1,17 @@
 """The nouns that cross the seams between rooms, and the counter-based seeds.
 
 Everything here is frozen, keyword-only data with standard-library contents: no torch and no numpy at import.
-The one rule: token ids are the truth, text is a view of them; a failure is a `Failure`, never a number.
+Token ids are the truth, text is a view of them; a failure is a `Failure`, never a number.
 """
 
 from quintain.types.episodes import (
     NOTHING,
     UNKNOWN_TOOL,
     Action,
+    Branch,
     Completion,
     Content,
+    Episode,
     Failure,
     Group,
     Image,
@@ -33,6 +35,13 @@ from quintain.types.episodes import (
     as_content,
     as_text,
     derive_seed,
+    split_seats,
+)
+from quintain.types.forest import (
+    Forest,
+    Node,
+    join_forest,
+    make_forest,
 )
 from quintain.types.learning import (
     Batch,
@@ -43,6 +52,8 @@ from quintain.types.learning import (
     Outputs,
     Pair,
     Sample,
+    Signals,
+    Use,
 )
 
 __all__ = [
@@ -51,15 +62,19 @@ __all__ = [
     "Action",
     "Batch",
     "BatchExtra",
+    "Branch",
     "Completion",
     "Content",
     "Credit",
+    "Episode",
     "Failure",
+    "Forest",
     "Group",
     "Image",
     "Loss",
     "LossReport",
     "Message",
+    "Node",
     "Nothing",
     "Observation",
     "Outcome",
@@ -68,6 +83,7 @@ __all__ = [
     "Pair",
     "Sample",
     "Score",
+    "Signals",
     "Split",
     "StepResult",
     "Stop",
@@ -79,7 +95,11 @@ __all__ = [
     "ToolSpec",
     "Trajectory",
     "Turn",
+    "Use",
     "as_content",
     "as_text",
     "derive_seed",
+    "join_forest",
+    "make_forest",
+    "split_seats",
 ]
