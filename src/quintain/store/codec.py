@@ -168,16 +168,26 @@ def _digest(text: bytes, payload: bytes) -> bytes:
 
 def _compress(text: bytes) -> bytes:
     writer = zlib.compressobj(1, zlib.DEFLATED, -15, 8, zlib.Z_DEFAULT_STRATEGY, _KNOWN)
-    return _COMPRESSED + writer.compress(text) + writer.flush()
+    packed = writer.compress(text) + writer.flush()
+    return _COMPRESSED + _checksum(packed) + packed
 
 
 def _decompress(blob: bytes) -> bytes:
-    is_ours = blob[:1] == _COMPRESSED
-    reader = zlib.decompressobj(-15, _KNOWN) if is_ours else zlib.decompressobj()
-    text = reader.decompress(blob[1:] if is_ours else blob, _MAX_RECORD)
+    """Return the text of a structure: of the present encoding, or of the first one where it was long."""
+    reader, packed = zlib.decompressobj(), blob
+    if blob[:1] == _COMPRESSED:
+        reader, packed = zlib.decompressobj(-15, _KNOWN), blob[5:]
+        if blob[1:5] != _checksum(packed):
+            raise ValueError("a record whose bytes were changed")
+    text = reader.decompress(packed, _MAX_RECORD)
     if not reader.eof:
         raise ValueError("a record that is cut off or longer than 512 MiB")
     return text
+
+
+def _checksum(packed: bytes) -> bytes:
+    """Return 4 bytes over `packed`: the last bits of a compressed text mean nothing and can change unseen."""
+    return zlib.crc32(packed).to_bytes(4, "little")
 
 
 class _Payload(Arrays):

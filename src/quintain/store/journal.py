@@ -18,13 +18,15 @@ from typing import Any
 from quintain.errors import DataError, QuintainError, StoreError, UsageError
 from quintain.store import codec, faults
 from quintain.store.files import disk_error
-from quintain.store.rows import READ_FIELDS, Parent, Recorded, as_column, episode_id, read_row, write_row
+from quintain.store.rows import READ_FIELDS, Recorded, as_column, episode_id, read_row, write_row
 from quintain.store.schema import APPLICATION, INSERT_EPISODE, INSERT_STEP, TABLES, UPGRADES, VERSION, VIEWS
 from quintain.store.signals import DIGEST, decode_signals, encode_signals
 from quintain.types import Trajectory, Use
 from quintain.types.rows import plain
 
 Report = Callable[[str, str], None]
+MAX_PARENTS = 64
+"""Episodes that are kept while reading, because branches may follow that begin with their turns."""
 
 
 def create_journal(file: Path, meta: Mapping[str, str]) -> None:
@@ -86,7 +88,7 @@ class Journal:
         with self._transaction("recording trajectories") as connection:
             faults.point("append", self.file)
             is_committed = self._find_step(step, phase) is not None
-            parents: dict[str, Parent] = {}
+            parents: dict[str, Recorded] = {}
             for trajectory, row in zip(trajectories, rows, strict=True):
                 written = row or self._write_branch(trajectory, step, phase, parents)
                 self._add(connection, written, is_committed)
@@ -188,8 +190,10 @@ class Journal:
         )
         if step is not None:  # SQLite takes an index for a plain comparison only
             query = query.replace("(:step IS NULL OR step = :step)", "step = :step")
-        parents: dict[int, Parent] = {}
+        parents: dict[int, Recorded] = {}
         for (row_id,) in self._all(query, {"step": step, "phase": phase}):
+            if len(parents) > MAX_PARENTS:
+                parents.clear()
             try:
                 recorded = self._read(row_id, parents)
             except (DataError, StoreError) as error:
@@ -280,44 +284,43 @@ class Journal:
         """Return the id of an episode of this run."""
         return episode_id(self._run, phase, step, group, place)
 
-    def _add(self, connection: sqlite3.Connection, row: tuple[Any, ...], is_committed: bool) -> None:
+    def _add(self, connection: sqlite3.Connection, row: dict[str, Any], is_committed: bool) -> None:
         if not is_committed and connection.execute(INSERT_EPISODE, row).rowcount == 1:
             return
-        name, phase, step, group, place = row[:5]
         query = "SELECT digest FROM episodes WHERE id = ? AND is_abandoned = 0"
-        found = connection.execute(query, (name,)).fetchone()
-        if found is not None and found[0][:16] == row[18][:16]:
+        found = connection.execute(query, (row["id"],)).fetchone()
+        if found is not None and found[0][:16] == row["digest"][:16]:
             return
         what = "a committed step" if is_committed else "another trajectory in that place"
         raise DataError(
-            f"recording trajectory {place} of group {group!r} in step {step} of phase {phase!r}: got {what}; "
+            f"recording trajectory {row['place']} of group {row['group_id']!r} in step {row['step']} "
+            f"of phase {row['phase']!r}: got {what}; "
             "give each trajectory of a step its own (group, index), before the step is committed"
         )
 
     def _write_branch(
-        self, trajectory: Trajectory, step: int, phase: str, parents: dict[str, Parent]
-    ) -> tuple[Any, ...]:
+        self, trajectory: Trajectory, step: int, phase: str, parents: dict[str, Recorded]
+    ) -> dict[str, Any]:
         """Return the row of a branch, after a look at its parent."""
         branch = trajectory.parent
         assert branch is not None, "only branches are written here"
         if branch.episode not in parents:
-            row_id, digest, _, collected = self._find_episode(branch.episode)
+            row_id, _, _, collected = self._find_episode(branch.episode)
             if collected > step:
                 raise DataError(
                     f"recording a branch in step {step}: got a parent of step {collected}; it must be there before"
                 )
-            found = self._read(row_id).trajectory
-            parents[branch.episode] = Parent(row=row_id, digest=digest, trajectory=found)
+            parents[branch.episode] = self._read(row_id)
         parent = parents[branch.episode]
         shared = parent.trajectory.turns[: branch.turn]
         if not 0 < branch.turn == len(shared) or trajectory.turns[: branch.turn] != shared:
             raise DataError(
                 f"recording a branch of episode {branch.episode} at turn {branch.turn}: got other turns than "
-                f"the {len(parent.trajectory.turns)} of its parent; a branch begins with those before that turn, as they are"
+                f"the {len(parent.trajectory.turns)} of its parent; it begins with those before that turn, as they are"
             )
         return write_row(trajectory, step, phase, run=self._run, parent=parent)
 
-    def _read(self, row_id: int, parents: dict[int, Parent] | None = None) -> Recorded:
+    def _read(self, row_id: int, parents: dict[int, Recorded] | None = None) -> Recorded:
         """Return the episode in the row, its parents put before it; `parents` keeps those that were read."""
         known = {} if parents is None else parents
         chain: list[tuple[int, tuple[Any, ...] | None]] = []
@@ -326,11 +329,10 @@ class Journal:
             row = self._one(f"SELECT {READ_FIELDS} FROM episodes WHERE row = ?", (at,))
             chain.append((at, row))
             at = None if row is None or row[1] is None or row[1] >= at else row[1]
-        for number, row in reversed(chain):
-            recorded = read_row(number, row, None if row is None else known.get(row[1]))
-            if number != row_id and row is not None:
-                known[number] = Parent(row=number, digest=row[7][:16], trajectory=recorded.trajectory)
-        return recorded
+        for number, row in reversed(chain[1:]):
+            known[number] = read_row(number, row, known.get(row[1]) if row else None)
+        row = chain[0][1]
+        return read_row(row_id, row, known.get(row[1]) if row else None)
 
     def _find_episode(self, name: str) -> tuple[int, bytes, int, int]:
         """Return row, digest, number of sampled tokens and step of the episode `name`."""

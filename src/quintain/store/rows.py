@@ -27,6 +27,8 @@ class Recorded:
     step: int
     phase: str
     trajectory: Trajectory
+    digest: bytes
+    """16 bytes over everything that is recorded of it, its parents included"""
 
 
 def finite_metrics(metrics: Mapping[str, float]) -> dict[str, float | None]:
@@ -49,15 +51,6 @@ def finite_metrics(metrics: Mapping[str, float]) -> dict[str, float | None]:
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parent:
-    """The episode that a branch was played on from: ``Parent(row=7, digest=b"...", trajectory=…)``."""
-
-    row: int
-    digest: bytes
-    trajectory: Trajectory
-
-
 def episode_id(run: str, phase: str, step: int, group: str, place: int) -> bytes:
     """Return the 8 bytes that name an episode of the run named `run`, from where it was collected."""
     text = "\0".join([run, phase, str(step), as_column(group), str(place)])
@@ -65,9 +58,9 @@ def episode_id(run: str, phase: str, step: int, group: str, place: int) -> bytes
 
 
 def write_row(
-    trajectory: Trajectory, step: int, phase: str, *, run: str = "", parent: Parent | None = None
-) -> tuple[Any, ...]:
-    """Return the values of `schema.INSERT_EPISODE`; raise `DataError` for what cannot be encoded.
+    trajectory: Trajectory, step: int, phase: str, *, run: str = "", parent: Recorded | None = None
+) -> dict[str, Any]:
+    """Return the values of `schema.COLUMNS`; raise `DataError` for what cannot be encoded.
 
     Of a branch the turns that are its `parent`'s are left out.
     """
@@ -79,31 +72,31 @@ def write_row(
         value, is_success, failure = float(outcome.value), bool(outcome.is_success), None
     name = episode_id(run, phase, step, trajectory.group, trajectory.index)
     done = [turn.completion for turn in trajectory.turns]
-    return (
-        name,
-        phase,
-        step,
-        as_column(trajectory.group),
-        trajectory.index,
-        as_column(task.id),
-        as_column(task.environment),
-        task.split,
-        value,
-        is_success,
-        failure,
-        trajectory.stop.value,
-        len(trajectory.turns),
-        trajectory.num_sampled,
-        seconds,
-        as_column(",".join(dict.fromkeys(each.policy for each in done))),
-        min((each.policy_version for each in done), default=None),
-        codec.CODEC,
-        record.digest + _seal(phase, step, seconds, record.digest, name),
-        record.structure,
-        record.payload,
-        parent and parent.row,
-        trajectory.parent and trajectory.parent.turn,
-    )
+    return {
+        "id": name,
+        "parent": parent and parent.row,
+        "parent_turn": trajectory.parent and trajectory.parent.turn,
+        "phase": phase,
+        "step": step,
+        "group_id": as_column(trajectory.group),
+        "place": trajectory.index,
+        "task": as_column(task.id),
+        "environment": as_column(task.environment),
+        "split": task.split,
+        "value": value,
+        "is_success": is_success,
+        "failure": failure,
+        "stop": trajectory.stop.value,
+        "num_turns": len(trajectory.turns),
+        "num_sampled": trajectory.num_sampled,
+        "seconds": seconds,
+        "policy": as_column(",".join(dict.fromkeys(each.policy for each in done))),
+        "version": min((each.policy_version for each in done), default=None),
+        "codec": codec.CODEC,
+        "digest": record.digest + _seal(phase, step, seconds, record.digest, name),
+        "structure": record.structure,
+        "payload": record.payload,
+    }
 
 
 def _seal(phase: str, step: int, seconds: float, digest: bytes, name: bytes = b"") -> bytes:
@@ -117,7 +110,7 @@ def as_column(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def read_row(row_id: int, row: tuple[Any, ...] | None, parent: Parent | None = None) -> Recorded:
+def read_row(row_id: int, row: tuple[Any, ...] | None, parent: Recorded | None = None) -> Recorded:
     """Return what the `READ_FIELDS` of a row hold; raise `DataError` when anything in them changed.
 
     `parent` is what a branch was played on from: the episode in the row's column ``parent``.
@@ -142,5 +135,9 @@ def read_row(row_id: int, row: tuple[Any, ...] | None, parent: Parent | None = N
         found = codec.decode(record, seconds=seconds, before=before, parent=parent.digest)
         branch = Branch(episode=parent.trajectory.id, turn=turn)
     return Recorded(
-        row=row_id, step=step, phase=phase, trajectory=replace(found, id=name.hex(), parent=branch)
+        row=row_id,
+        step=step,
+        phase=phase,
+        trajectory=replace(found, id=name.hex(), parent=branch),
+        digest=whole,
     )

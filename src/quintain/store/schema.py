@@ -82,11 +82,13 @@ TABLES = (
 )""",
 )
 
-INSERT_EPISODE = """
-INSERT INTO episodes (id, phase, step, group_id, place, task, environment, split, value, is_success, failure, stop,
-    num_turns, num_sampled, seconds, policy, version, codec, digest, structure, payload, parent, parent_turn)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT DO NOTHING
+COLUMNS = (
+    "id", "parent", "parent_turn", "phase", "step", "group_id", "place", "task", "environment", "split", "value",
+    "is_success", "failure", "stop", "num_turns", "num_sampled", "seconds", "policy", "version", "codec", "digest",
+    "structure", "payload",
+)  # fmt: skip
+INSERT_EPISODE = f"""
+INSERT INTO episodes ({", ".join(COLUMNS)}) VALUES ({", ".join(f":{name}" for name in COLUMNS)}) ON CONFLICT DO NOTHING
 """
 
 INSERT_STEP = """

@@ -293,9 +293,9 @@ def _read_float(row: Row, _: Arrays) -> float:
 
 
 def _read_bool(row: Row, _: Arrays) -> bool:
-    if row not in (0, 1):
+    if type(row) is not bool and row not in (0, 1):
         raise TypeError(f"a {type(row).__name__} where true or false is due")
-    return row
+    return cast(bool, row)
 
 
 _SIMPLE: dict[Any, Read] = {
