@@ -80,7 +80,10 @@ def test_an_upgrade_names_the_same_episodes_as_reading(saved: Path) -> None:
         used = [(step, use.episode) for step, use in run.uses()]
     with Run.open(saved) as run:  # continues after step 1
         after = [(each.id, each) for each in run.trajectories()]
-        assert after == [pair for pair in before if pair[0] in dict(after)] and len(after) == 2 * len(before) // 3
+        assert (
+            after == [pair for pair in before if pair[0] in dict(after)]
+            and len(after) == 2 * len(before) // 3
+        )
         assert [(step, use.episode) for step, use in run.uses()] == [each for each in used if each[0] < 2]
         check = list(run.uses(1, phase="train"))
         assert len(check) == (3 if version > 2 else 2)
