@@ -175,8 +175,7 @@ def any_length(scene: Scene) -> None:
 def changed(scene: Scene) -> object:
     """Read an episode whose reward was changed."""
     record = codec.encode(episode(0.0, (1,)))
-    text = codec._decompress(record.structure).replace(b'"value":0.0', b'"value":9.0')  # pyright: ignore[reportPrivateUsage]
-    return codec.decode(replace(record, structure=text))
+    return codec.decode(replace(record, structure=record.structure.replace(b'"value":0.0', b'"value":9.0')))
 
 
 def any_digest(scene: Scene) -> None:

@@ -18,11 +18,12 @@ from typing import Any
 
 from quintain.errors import DataError
 from quintain.store.codec_1 import as_present
-from quintain.types import Trajectory, Turn
+from quintain.types import Branch, Trajectory, Turn
 from quintain.types.forest import find_parents
 from quintain.types.rows import Arrays, from_row, plain, to_row
 
 CODEC = 2
+_COMPRESS_ABOVE = 640
 _MAX_RECORD = 1 << 29
 _BROKEN = (
     KeyError,
@@ -44,7 +45,7 @@ _KNOWN = (
     b'"stop":"terminated","seed":1,"group":","index":1,"arrays":[1,"f",1]}'
 )
 """What records have in common; each is compressed as if this stood before it. It belongs to the encoding for good."""
-_COLUMNS = ("seconds", "parent")
+_COLUMNS = ("seconds", "id", "parent")
 _COMPRESSED, _AS_IT_IS = b"\x01", b"{"
 Row = dict[str, Any]
 
@@ -54,7 +55,7 @@ class Record:
     """A trajectory without its duration: ``Record(structure=b"{...", payload=b"...", digest=b"...")``."""
 
     structure: bytes
-    """JSON, compressed"""
+    """JSON, compressed where it is long"""
     payload: bytes
     """arrays and pictures in the order of the structure"""
     digest: bytes
@@ -94,13 +95,15 @@ def decode(
     record: Record,
     *,
     seconds: float = 0.0,
+    id: str = "",
     before: Sequence[Turn] = (),
     parent: bytes = b"",
+    branch: Branch | None = None,
     version: int = CODEC,
 ) -> Trajectory:
     """Return the trajectory that `record`, of the encoding `version`, holds; raise `DataError` when a byte changed.
 
-    That of a branch follows on the turns `before` of the episode whose digest is `parent`.
+    A `branch` follows on the turns `before` of the episode whose digest is `parent`; `id` is the name it is given.
     """
     try:
         text = record.structure if record.structure[:1] == _AS_IT_IS else _decompress(record.structure)
@@ -112,11 +115,12 @@ def decode(
         arrays, parents = _Taken(record.payload, *row.pop("arrays")), row.pop("parents", {})
         if row.pop("branch", None) != ([parent.hex(), len(before)] if parent else None):
             raise DataError("reading a branch: got another parent than it was played on from; it is left out")
-        found = from_row(Trajectory, {**row, "seconds": seconds}, arrays)
+        row["seconds"], row["id"] = seconds, id
+        found = from_row(Trajectory, row, arrays)
         if not (before or parents):
             return found
         turns = _with_prefixes([*before, *found.turns], {int(key): at for key, at in parents.items()})
-        return replace(found, turns=turns)
+        return replace(found, turns=turns, parent=branch)
     except _BROKEN as error:
         if isinstance(error, DataError):
             raise
@@ -167,6 +171,8 @@ def _digest(text: bytes, payload: bytes) -> bytes:
 
 
 def _compress(text: bytes) -> bytes:
+    if len(text) <= _COMPRESS_ABOVE:
+        return text
     writer = zlib.compressobj(1, zlib.DEFLATED, -15, 8, zlib.Z_DEFAULT_STRATEGY, _KNOWN)
     packed = writer.compress(text) + writer.flush()
     return _COMPRESSED + _checksum(packed) + packed

@@ -89,10 +89,12 @@ class Journal:
             faults.point("append", self.file)
             is_committed = self._find_step(step, phase) is not None
             parents: dict[str, Recorded] = {}
+            names: list[str] = []
             for trajectory, row in zip(trajectories, rows, strict=True):
                 written = row or self._write_branch(trajectory, step, phase, parents)
                 self._add(connection, written, is_committed)
-        return tuple(self._name(phase, step, each.group, each.index).hex() for each in trajectories)
+                names.append(written["id"].hex())
+        return tuple(names)
 
     def commit(
         self, *, step: int, phase: str, metrics: Mapping[str, float | None], seconds: float,

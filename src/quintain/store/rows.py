@@ -8,7 +8,7 @@ import hashlib
 import math
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from quintain.errors import DataError
@@ -107,7 +107,7 @@ def _seal(phase: str, step: int, seconds: float, digest: bytes, name: bytes = b"
 
 def as_column(text: str) -> str:
     """Return `text` as UTF-8 can hold it: half a surrogate pair, which a model can write, is spelled out."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def read_row(row_id: int, row: tuple[Any, ...] | None, parent: Recorded | None = None) -> Recorded:
@@ -129,15 +129,16 @@ def read_row(row_id: int, row: tuple[Any, ...] | None, parent: Recorded | None =
         raise DataError("got an id, step, phase or duration that was changed")
     record = codec.Record(structure=structure, payload=payload, digest=whole)
     if parent is None:
-        found, branch = codec.decode(record, seconds=seconds, version=version), None
+        found = codec.decode(record, seconds=seconds, id=name.hex(), version=version)
     else:
-        before = parent.trajectory.turns[:turn]
-        found = codec.decode(record, seconds=seconds, before=before, parent=parent.digest)
-        branch = Branch(episode=parent.trajectory.id, turn=turn)
+        before, branch = parent.trajectory.turns[:turn], Branch(episode=parent.trajectory.id, turn=turn)
+        found = codec.decode(
+            record, seconds=seconds, id=name.hex(), before=before, parent=parent.digest, branch=branch
+        )
     return Recorded(
         row=row_id,
         step=step,
         phase=phase,
-        trajectory=replace(found, id=name.hex(), parent=branch),
+        trajectory=found,
         digest=whole,
     )

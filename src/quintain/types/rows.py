@@ -172,14 +172,19 @@ def _noun_reader(kind: type) -> Read:
     if _is_a_text(kind):
         (name,) = parts
         return lambda row, arrays: kind(**{name: _read_text(row, arrays)})
-    known: dict[str, Any] = {"kind": kind, "check": _checker(kind, parts)}
-    lines = ["def read(row, arrays):", "    check(row)", "    return kind("]
+    known: dict[str, Any] = {"kind": kind, "names": frozenset(parts), "refuse": _refuse}
+    lines = [
+        "def read(row, arrays):",
+        "    if type(row) is not dict or not row.keys() <= names:",
+        "        refuse(row, kind, names)",
+        "    return kind(",
+    ]
     for name, (part, hint) in parts.items():
         known[f"read_{name}"] = _reader(hint)
         take = _ARRAYS[hint][1] if hint in _ARRAYS else ""
         told = f"arrays.{take}(row[{name!r}])" if take else f"read_{name}(row[{name!r}], arrays)"
-        if hint is str:
-            told = f"part if type(part := row[{name!r}]) is str else {told}"
+        if hint in _SIMPLE and hint is not Any:
+            told = f"part if type(part := row[{name!r}]) is {hint.__name__} else {told}"
         if part.default is not MISSING:
             known[f"default_{name}"] = part.default
             told = f"({told}) if {name!r} in row else default_{name}"
@@ -187,15 +192,9 @@ def _noun_reader(kind: type) -> Read:
     return _written([*lines, "    )"], known)
 
 
-def _checker(kind: type, parts: Collection[str]) -> Callable[[Row], None]:
-    """Return what raises `TypeError` for a row that is no object, or has fields that are not among `parts`."""
-    names = frozenset(parts)
-
-    def check(row: Row) -> None:
-        if not _object(row).keys() <= names:
-            raise TypeError(f"a {kind.__name__} with {', '.join(sorted(set(row) - names))}")
-
-    return check
+def _refuse(row: Row, kind: type, names: frozenset[str]) -> None:
+    """Raise `TypeError` for a row that is no object, or has fields that are not among `names`."""
+    raise TypeError(f"a {kind.__name__} with {', '.join(sorted(_object(row).keys() - names))}")
 
 
 def _written(lines: Sequence[str], known: dict[str, Any]) -> Any:
@@ -246,9 +245,9 @@ def _list_reader(parts: tuple[Any, ...]) -> Read:
 
 @cache
 def _parts(kind: type) -> dict[str, tuple[Field[Any], Any]]:
-    """Return the fields of a noun that are part of its value, each with its type hint."""
+    """Return the fields of a noun that it is made of, each with its type hint."""
     hints = get_type_hints(kind)
-    return {part.name: (part, hints[part.name]) for part in fields(kind) if part.init and part.compare}
+    return {part.name: (part, hints[part.name]) for part in fields(kind) if part.init}
 
 
 def _is_a_text(kind: Any) -> bool:
