@@ -40,7 +40,9 @@ def test_what_was_not_trained_is_zero(trajectory: Make) -> None:
     whole = trajectory([((5,), (1,)), ((5,), (2,))], segments=(1,))
     ones = tuple(np.ones(1, np.float32) for _ in whole.turns)
     samples = samples_from(Credit(trajectories=(whole,), advantages=(ones,)))
-    (signals,) = signals_of([whole], samples[1:], weights=[sample.loss_weight / 4 for sample in samples[1:]])
+    (signals,) = signals_of(
+        [whole], samples[1:], weights=[sample.loss_weight / np.float32(4) for sample in samples[1:]]
+    )
     assert signals.weights is not None and signals.weights.tolist() == [0, 0.25]
     assert signals.advantages is not None and signals.advantages.tolist() == [0, 1]
     assert signals.returns is signals.logprobs is None

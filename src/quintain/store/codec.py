@@ -127,7 +127,9 @@ def decode(
         raise DataError(f"reading an episode: got a broken record ({error!r}); it is left out") from error
 
 
-_JSON = json.JSONEncoder(separators=(",", ":"), default=plain)
+_JSON = json.JSONEncoder(
+    separators=(",", ":"), default=plain, check_circular=False
+)  # a circle is a RecursionError
 
 
 def _without_prefixes(turns: tuple[Turn, ...], first: int) -> tuple[dict[int, int], tuple[Turn, ...]]:

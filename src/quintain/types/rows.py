@@ -127,17 +127,18 @@ def _noun_writer(kind: type) -> Write:
 def _union_writer(parts: tuple[Any, ...]) -> Write | None:
     """Return what writes one of `parts`: a noun by its class, a sequence that is no text by its items."""
     nouns = {part: _noun_writer(cast(type, part)) for part in parts if is_dataclass(part)}
-    lists = [write for part in parts if part not in nouns and (write := _writer(part)) is not None]
+    others = [_writer(part) for part in parts if part not in nouns]
+    lists = [write for write in others if write is not None]
     if not nouns and not lists:
         return None
 
-    def write(value: Any, arrays: Arrays) -> Row:
+    def write_one(value: Any, arrays: Arrays) -> Row:
         found = nouns.get(type(value))
         if found is not None:
             return found(value, arrays)
         return value if not lists or value is None or isinstance(value, str) else lists[0](value, arrays)
 
-    return write
+    return write_one
 
 
 @cache
