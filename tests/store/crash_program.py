@@ -9,14 +9,31 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from quintain.store import faults
 from quintain.store.checkpoints import damage
 from quintain.store.run import Run
-from quintain.types import Action, Completion, Score, Stop, Task, Trajectory, Turn, as_content
+from quintain.types import (
+    Action,
+    Branch,
+    Completion,
+    Score,
+    Signals,
+    Stop,
+    Task,
+    Trajectory,
+    Turn,
+    Use,
+    as_content,
+)
 
 LIMIT = 500
+ONE = np.array([0.25], np.float32)
+SIGNALS = Signals(advantages=ONE)
 
 
 def trajectory(step: int, index: int) -> Trajectory:
@@ -37,6 +54,11 @@ def trajectory(step: int, index: int) -> Trajectory:
     )
 
 
+def branch(step: int, parent: str) -> Trajectory:
+    whole = trajectory(step, 0)
+    return replace(whole, turns=whole.turns * 2, parent=Branch(episode=parent, turn=1))
+
+
 def weights(step: int) -> Callable[[Path], None]:
     def write(folder: Path) -> None:
         (folder / "model").mkdir()
@@ -47,9 +69,12 @@ def weights(step: int) -> Callable[[Path], None]:
 
 
 def do_step(run: Run) -> None:
+    """Collect two episodes and a branch, and learn from them and from one of the step before."""
     step = run.next_step
-    run.append([trajectory(step, 0), trajectory(step, 1)], step=step)
-    run.commit(step, {"metric": step})
+    ids = run.append([trajectory(step, 0), trajectory(step, 1)], step=step)
+    run.append([branch(step, ids[0])], step=step, phase="branches")
+    stale = [use.episode for _, use in run.uses(step - 1)][-1:]
+    run.commit(step, {"metric": step}, uses=[Use(episode=name, signals=SIGNALS) for name in (*ids, *stale)])
     run.checkpoint(step, weights(step))
 
 
@@ -85,14 +110,34 @@ def wrong(folder: Path, old_step: int) -> list[str]:
         lines = (folder / "metrics.jsonl").read_text().splitlines()
         if [json.loads(line) for line in lines] != run.metrics():
             found.append(f"curve {lines}")
-        if list(run.trajectories()) != [trajectory(step, index) for step in steps for index in range(2)]:
+        if list(run.trajectories(phase="train")) != [
+            trajectory(s, index) for s in steps for index in range(2)
+        ]:
             found.append("trajectories")
+        ids = [each.id for each in run.trajectories(phase="train")]
+        if list(run.trajectories(phase="branches")) != [branch(s, ids[2 * s]) for s in steps]:
+            found.append("branches")
+        used = [use.episode for _, use in run.uses()]
+        if used != used_until(ids) or any(differs(use.signals) for _, use in run.uses()):
+            found.append(f"uses {used}")
         intact = [each for each in (folder / "checkpoints").iterdir() if damage(each) is None]
         names = [each.name for each in (folder / "checkpoints").iterdir()]
         if len(intact) < 2 or len(intact) != len(names):
             found.append(f"checkpoints {names}")
         do_step(run)
     return found
+
+
+def used_until(ids: list[str]) -> list[str]:
+    """Return what steps with two episodes each use: their own, and the last one that the step before used."""
+    used: list[str] = []
+    for step in range(len(ids) // 2):
+        used += [*ids[2 * step : 2 * step + 2], *used[-1:]]
+    return used
+
+
+def differs(signals: Signals | None) -> bool:
+    return signals is None or signals.advantages is None or signals.advantages.tobytes() != ONE.tobytes()
 
 
 def die_at(number: int, kind: str, act: Callable[[Path], None], folder: Path) -> bool:

@@ -33,9 +33,13 @@ def stored(journal: Journal, step: int | None = None, phase: str | None = None) 
 def test_trajectories_come_back_in_order_of_arrival(opened: Opened, make: Any) -> None:
     journal, heard = opened
     first, second = [make(1), make(0)], [make(0, group="h")]
-    assert journal.append(first, step=0, phase="train") == (1, 2)
-    assert journal.append(second, step=1, phase="train") == (3,)
-    assert journal.append(first, step=1, phase="eval") == (4, 5)
+    ids = journal.append(first, step=0, phase="train")
+    ids += journal.append(second, step=1, phase="train")
+    ids += journal.append(first, step=1, phase="eval")
+    assert [(each.row, each.trajectory.id) for each in journal.recorded(step=None, phase=None)] == [
+        *enumerate(ids, start=1)
+    ]
+    assert len(set(ids)) == 5 and all(len(bytes.fromhex(each)) == 8 for each in ids)
     assert stored(journal) == [*first, *second, *first]
     assert stored(journal, step=1) == [*second, *first]
     assert stored(journal, step=1, phase="eval") == first
@@ -46,9 +50,10 @@ def test_trajectories_come_back_in_order_of_arrival(opened: Opened, make: Any) -
 def test_appending_twice_is_harmless(opened: Opened, make: Any) -> None:
     journal, _ = opened
     ids = journal.append([make(0), make(1)], step=0, phase="train")
-    assert journal.append([make(1, seconds=9.0), make(2)], step=0, phase="train") == (ids[1], 3)
+    more = journal.append([make(1, seconds=9.0), make(2)], step=0, phase="train")
+    assert more[0] == ids[1] and more[1] not in ids
     journal.commit(step=0, phase="train", metrics={}, seconds=0.0)
-    assert journal.append([make(2), make(0)], step=0, phase="train") == (3, ids[0])
+    assert journal.append([make(2), make(0)], step=0, phase="train") == (more[1], ids[0])
     assert len(stored(journal)) == 3
 
 
@@ -207,11 +212,11 @@ def test_every_damaged_row_is_left_out_and_the_others_are_read(opened: Opened, m
     raw = sqlite3.connect(journal.file)
     for i in bad:
         column = rng.choice(["structure", "payload", "digest", "codec"])
-        old = raw.execute(f"SELECT {column} FROM trajectories WHERE id = ?", (i + 1,)).fetchone()[0]
+        old = raw.execute(f"SELECT {column} FROM episodes WHERE row = ?", (i + 1,)).fetchone()[0]
         value = damaged_values(rng, old)
         value = 99 if value is None else value
-        raw.execute(f"UPDATE trajectories SET {column} = ? WHERE id = ?", (value, i + 1))
-    raw.execute("UPDATE trajectories SET phase = CAST(x'fffe' AS TEXT) WHERE id = 1")
+        raw.execute(f"UPDATE episodes SET {column} = ? WHERE row = ?", (value, i + 1))
+    raw.execute("UPDATE episodes SET phase = CAST(x'fffe' AS TEXT) WHERE row = 1")
     raw.commit()
     raw.close()
     bad = sorted({0, *bad})

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -6,7 +7,7 @@ import pytest
 
 from quintain.errors import DataError
 from quintain.store import codec
-from quintain.store.rows import as_column, finite_metrics, read_row, write_row
+from quintain.store.rows import READ_FIELDS, as_column, episode_id, finite_metrics, read_row, write_row
 from quintain.types import Failure
 
 
@@ -35,42 +36,68 @@ def test_half_a_surrogate_pair_fits_in_a_column() -> None:
     assert as_column("a\ud800ä") == "a\\ud800ä"
 
 
-def read(row: tuple[Any, ...]) -> Any:
-    phase, step, *_ = row
-    return read_row(9, (phase, step, *row[13:]))
+def read(row: dict[str, Any]) -> Any:
+    return read_row(9, tuple(row[name] for name in READ_FIELDS.split(", ")))
 
 
 def test_a_row_comes_back_with_its_place(make: Any) -> None:
     recorded = read(write_row(make(3), 5, "train"))
     assert (recorded.row, recorded.step, recorded.phase) == (9, 5, "train")
     assert recorded.trajectory == make(3)
+    assert recorded.trajectory.id == episode_id("", "train", 5, "g", 3).hex()
 
 
 def test_a_failure_has_no_value_in_the_columns(make: Any) -> None:
+    def facts(row: dict[str, Any]) -> list[Any]:
+        return [row[name] for name in ("value", "is_success", "failure")]
+
     row = write_row(make(outcome=Failure(owner="tool", kind="timeout", message="30 s")), 5, "train")
-    assert row[7:10] == (None, None, "tool/timeout")
-    assert write_row(make(), 5, "train")[7:10] == (1.0, True, None)
+    assert facts(row) == [None, None, "tool/timeout"]
+    assert facts(write_row(make(), 5, "train")) == [1.0, True, None]
+
+
+def test_the_columns_name_policies_and_the_oldest_weights(make: Any) -> None:
+    first, second = make().turns
+    other = replace(second.completion, policy="planner", policy_version=2)
+    row = write_row(replace(make(), turns=(first, replace(second, completion=other))), 5, "train")
+    assert (row["policy"], row["version"]) == ("policy,planner", 2)
+    nobody = write_row(replace(make(), turns=()), 5, "train")
+    assert (nobody["policy"], nobody["version"]) == ("", None)
+
+
+def test_an_id_says_where_an_episode_was_collected() -> None:
+    ids = {
+        episode_id(run, phase, step, group, place)
+        for run in ("a", "b")
+        for phase in ("train", "eval")
+        for step in (0, 1)
+        for group in ("g", "h\ud800")
+        for place in (0, 1)
+    }
+    assert len(ids) == 32
+    assert episode_id("a", "train", 0, "g", 0).hex() == "35fb1462f1bf6d4e", "it never changes"
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "message"),
+    ("name", "value", "message"),
     [
-        (0, "eval", "was changed"),
-        (1, 6, "was changed"),
-        (13, 0.25, "was changed"),
-        (14, codec.CODEC + 1, "upgrade quintain"),
-        (14, None, "upgrade quintain"),
-        (15, "text", "wrong type"),
-        (15, b"", "was changed"),
-        (16, None, "wrong type"),
-        (17, b"", "reading an episode"),
+        ("phase", "eval", "was changed"),
+        ("step", 6, "was changed"),
+        ("seconds", 0.25, "was changed"),
+        ("id", b"12345678", "was changed"),
+        ("id", None, "wrong type"),
+        ("codec", codec.CODEC + 1, "upgrade quintain"),
+        ("codec", None, "upgrade quintain"),
+        ("codec", 1, "was changed"),
+        ("digest", "text", "wrong type"),
+        ("digest", b"", "was changed"),
+        ("structure", None, "wrong type"),
+        ("payload", b"", "reading an episode"),
     ],
 )
-def test_a_changed_column_is_found(make: Any, place: int, value: Any, message: str) -> None:
-    row = list(write_row(make(), 5, "train"))
-    row[place] = value
+def test_a_changed_column_is_found(make: Any, name: str, value: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        read(tuple(row))
+        read({**write_row(make(), 5, "train"), name: value})
 
 
 def test_a_row_that_is_gone_is_named() -> None:

@@ -219,7 +219,7 @@ def test_a_journal_that_ends_before_its_checkpoint_is_reported(folder: Path, mak
     with Run.open(folder) as run:
         assert [event["kind"] for event in run.events()] == ["resume"]
     raw = sqlite3.connect(folder / "run.db")
-    raw.execute("DELETE FROM trajectories WHERE id = 2")
+    raw.execute("DELETE FROM episodes WHERE row = 2")
     raw.commit()
     raw.close()
     with Run.open(folder) as run:
@@ -321,7 +321,7 @@ def test_a_full_disk_while_ending_does_not_hide_the_first_error(folder: Path) ->
 def test_damaged_rows_are_counted_and_reported(run: Run, folder: Path, make: Any) -> None:
     do(run, make, 0, 1)
     raw = sqlite3.connect(folder / "run.db")
-    raw.execute("UPDATE trajectories SET payload = x'00' WHERE id = 2")
+    raw.execute("UPDATE episodes SET payload = x'00' WHERE row = 2")
     raw.commit()
     raw.close()
     assert list(run.trajectories()) == [make(0), make(0), make(1)]
@@ -332,7 +332,7 @@ def test_damaged_rows_are_counted_and_reported(run: Run, folder: Path, make: Any
 def test_reporting_on_a_full_disk_still_reads(run: Run, folder: Path, make: Any) -> None:
     do(run, make, 0)
     raw = sqlite3.connect(folder / "run.db")
-    raw.execute("UPDATE trajectories SET payload = x'00' WHERE id = 2")
+    raw.execute("UPDATE episodes SET payload = x'00' WHERE row = 2")
     raw.commit()
     raw.close()
     with faults.inject("io:1:ENOSPC"):

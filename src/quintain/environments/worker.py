@@ -25,12 +25,13 @@ from quintain.environments.wire import (
     read_action,
     read_observation,
     read_result,
+    read_task,
     read_tool,
+    task_row,
 )
 from quintain.errors import QuintainError, UsageError
 from quintain.processes.child import PATIENCE, Child
 from quintain.processes.frames import Frames, UnreadableFrameError, framed
-from quintain.store.codec import read_task, task_row
 from quintain.types import Action, Observation, Owner, Split, StepResult, Task, ToolSpec
 
 PROGRAM = Path(__file__).with_name("worker_program.py")

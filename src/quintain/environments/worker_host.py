@@ -25,11 +25,19 @@ from quintain.environments.protocol import (
     environment_name,
 )
 from quintain.environments.tools import OwnedFault, ToolFault, tools_of
-from quintain.environments.wire import Row, action_row, observation_row, read_action, result_row, tool_row
+from quintain.environments.wire import (
+    Row,
+    action_row,
+    observation_row,
+    read_action,
+    read_task,
+    result_row,
+    task_row,
+    tool_row,
+)
 from quintain.errors import EnvironmentFault, QuintainError
 from quintain.processes.frames import framed
 from quintain.processes.keeper import kept
-from quintain.store.codec import read_task, task_row
 
 ABILITIES: dict[str, type] = {"expert": Expert, "legal": Legal, "key": StateKey}
 

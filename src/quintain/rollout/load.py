@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from quintain.environments.baselines import random_action, find_range_text
-from quintain.processes.usage import resources
+from quintain.environments.baselines import find_range_text, random_action
 from quintain.environments.protocol import Environment, Factory, Killable, Pooled, advance, begin
 from quintain.errors import EnvironmentFault, QuintainError
 from quintain.processes.tree import below, memory
+from quintain.processes.usage import resources
 from quintain.rollout.pool import attempted
 from quintain.rollout.stepper import Stepper
 from quintain.types import Failure, Task, as_text, derive_seed

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from quintain.agents.protocol import equip
-from quintain.agents.protocol import Agent
+from quintain.agents.protocol import Agent, equip
 from quintain.environments.boundary import spec_of
 from quintain.environments.protocol import Environment, Factory
 from quintain.environments.tools import OwnedFault

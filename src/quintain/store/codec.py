@@ -1,40 +1,29 @@
 """Trajectories as bytes: JSON for the structure, little-endian arrays for ids, log-probs and pictures.
 
-The one rule: what is decoded equals what was encoded, bit for bit. Ids are int32; log-probs are float32 where
-that loses nothing and float64 otherwise. Mappings hold JSON data: a tuple inside `Task.data` comes back as a
-list.
+The structure is what `quintain.types.rows` makes of the nouns, so a new field of a noun needs no line here. What is
+decoded equals what was encoded, bit for bit: ids are int32, log-probs are float32 where that loses nothing and float64
+otherwise. Mappings hold JSON data: a tuple inside `Task.data` comes back as a list. Duration, id and parent are no part
+of a record: the journal has them in columns.
 """
 
 import hashlib
 import json
 import struct
+import sys
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from numbers import Integral, Real
-from typing import Any, cast
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from quintain.errors import DataError
-from quintain.types import (
-    NOTHING,
-    Action,
-    Completion,
-    Content,
-    Failure,
-    Image,
-    Outcome,
-    Score,
-    Stop,
-    Task,
-    Text,
-    ToolCall,
-    ToolError,
-    Trajectory,
-    Turn,
-)
+from quintain.store.codec_1 import as_present
+from quintain.types import Branch, Trajectory, Turn
+from quintain.types.forest import find_parents
+from quintain.types.rows import Arrays, from_row, plain, to_row
 
-CODEC = 1
-_COMPRESS_ABOVE = 2048
+CODEC = 2
+_COMPRESS_ABOVE = 640
 _MAX_RECORD = 1 << 29
 _BROKEN = (
     KeyError,
@@ -46,6 +35,18 @@ _BROKEN = (
     struct.error,
     zlib.error,
 )
+_KNOWN = (
+    b'"reward_terms":{"tool_errors":[{"tool":","cause":"invalid_call"}],"is_valid":false,"starts_segment":true,'
+    b'"state_key":","rewards":{"stop":"length","policy":","version_spans":[["error":","tool_calls":[{"name":","arguments":{"'
+    b'],"outcome":{"owner":"environment","kind":"timeout","message":"stop":"max_turns","final_observation":["","tags":['
+    b'"data":{"prompt":"split":"eval","parents":{{"task":{"id":"/train/","environment":","seed":},"turns":[{'
+    b'"seat":"agent/plan","observation":[","prompt_ids":1,"completion":{"token_ids":1,"logprobs":1,"stop":"stop",'
+    b'"policy_version":1},"action":{"text":","reward":0.0},{"observation":["],"outcome":{"value":1.0,"is_success":true},'
+    b'"stop":"terminated","seed":1,"group":","index":1,"arrays":[1,"f",1]}'
+)
+"""What records have in common; each is compressed as if this stood before it. It belongs to the encoding for good."""
+_COLUMNS = ("seconds", "id", "parent")
+_COMPRESSED, _AS_IT_IS = b"\x01", b"{"
 Row = dict[str, Any]
 
 
@@ -61,52 +62,107 @@ class Record:
     """16 bytes over the uncompressed structure and the payload"""
 
 
-def encode(trajectory: Trajectory) -> Record:
-    """Return `trajectory` as bytes.
+def encode(trajectory: Trajectory, *, parent: bytes = b"") -> Record:
+    """Return `trajectory` as bytes; of a branch only the turns that are not its parent's, whose digest is `parent`.
 
     Equal trajectories give equal digests, whatever their `seconds`. Raises `DataError` for values that JSON
     or int32 cannot hold.
     """
     payload = _Payload()
+    first = 0 if trajectory.parent is None else trajectory.parent.turn
     try:
-        row = _trajectory_row(trajectory, payload)
-        blob, row["logprobs"] = payload.pack()
+        parents, turns = _without_prefixes(trajectory.turns, first)
+        row: Row = to_row(
+            trajectory if turns is trajectory.turns else replace(trajectory, turns=turns), None, payload
+        )
+        for name in _COLUMNS:
+            row.pop(name, None)
+        blob, row["arrays"] = payload.pack()
+        if parents:
+            row["parents"] = parents
+        if parent:
+            row["branch"] = [parent.hex(), first]
         text = _JSON.encode(row).encode("ascii")
-    except (TypeError, ValueError, RecursionError, struct.error) as error:
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise DataError(
             f"recording an episode of task {trajectory.task.id!r}: got {error}; "
             "use JSON data in task.data, reward_terms and tool arguments, and token ids below 2**31"
         ) from error
-    structure = zlib.compress(text, 1) if len(text) > _COMPRESS_ABOVE else text
-    return Record(structure=structure, payload=blob, digest=_digest(text, blob))
+    return Record(structure=_compress(text), payload=blob, digest=_digest(text, blob))
 
 
-def decode(record: Record, *, seconds: float = 0.0) -> Trajectory:
-    """Return the trajectory that `record` holds; raise `DataError` when a byte of it changed."""
+def decode(
+    record: Record,
+    *,
+    seconds: float = 0.0,
+    id: str = "",
+    before: Sequence[Turn] = (),
+    parent: bytes = b"",
+    branch: Branch | None = None,
+    version: int = CODEC,
+) -> Trajectory:
+    """Return the trajectory that `record`, of the encoding `version`, holds; raise `DataError` when a byte changed.
+
+    A `branch` follows on the turns `before` of the episode whose digest is `parent`; `id` is the name it is given.
+    """
     try:
-        text = record.structure if record.structure[:1] == b"{" else _decompress(record.structure)
+        text = record.structure if record.structure[:1] == _AS_IT_IS else _decompress(record.structure)
         if _digest(text, record.payload) != record.digest:
             raise DataError("reading an episode: got other bytes than were written; it is left out")
-        row = json.loads(text)
-        return _read_trajectory(row, _Arrays(row, record.payload), seconds)
+        row: Row = json.loads(text)
+        if version == 1:
+            row = as_present(row)
+        arrays, parents = _Taken(record.payload, *row.pop("arrays")), row.pop("parents", {})
+        if row.pop("branch", None) != ([parent.hex(), len(before)] if parent else None):
+            raise DataError("reading a branch: got another parent than it was played on from; it is left out")
+        row["seconds"], row["id"] = seconds, id
+        found = from_row(Trajectory, row, arrays)
+        if not (before or parents):
+            return found
+        turns = _with_prefixes([*before, *found.turns], {int(key): at for key, at in parents.items()})
+        return replace(found, turns=turns, parent=branch)
     except _BROKEN as error:
         if isinstance(error, DataError):
             raise
         raise DataError(f"reading an episode: got a broken record ({error!r}); it is left out") from error
 
 
-def plain(value: object) -> object:
-    """Return the JSON value of a mapping or number that `json` does not know; TypeError for the rest."""
-    if isinstance(value, Mapping):
-        return dict(cast(Mapping[str, object], value))
-    if isinstance(value, Integral):
-        return int(value)
-    if isinstance(value, Real):
-        return float(value)
-    raise TypeError(f"a value of type {type(value).__name__}")
+_JSON = json.JSONEncoder(
+    separators=(",", ":"), default=plain, check_circular=False
+)  # a circle is a RecursionError
 
 
-_JSON = json.JSONEncoder(separators=(",", ":"), default=plain)
+def _without_prefixes(turns: tuple[Turn, ...], first: int) -> tuple[dict[int, int], tuple[Turn, ...]]:
+    """Return the turns from `first` on without what their prompts have from an earlier turn: that turn, by number."""
+    own = turns[first:] if first else turns
+    if not any(turn.starts_segment for turn in turns[max(first, 1) :]):
+        return {}, own
+    parents: dict[int, int] = {}
+    cut: list[Turn] = []
+    for number, (parent, num_shared) in enumerate(find_parents(turns)[first:], first):
+        turn = turns[number]
+        if parent is not None and num_shared:
+            parents[number] = parent
+            turn = replace(turn, prompt_ids=turn.prompt_ids[num_shared:])
+        cut.append(turn)
+    return parents, tuple(cut)
+
+
+def _with_prefixes(turns: list[Turn], parents: dict[int, int]) -> tuple[Turn, ...]:
+    """Return `turns` with what `_without_prefixes` took from their prompts."""
+    walks: list[tuple[int, ...]] = []
+    newest: dict[str, int] = {}
+    for number, turn in enumerate(turns):
+        before: tuple[int, ...] = ()
+        if number in parents:
+            before = walks[parents[number]]
+            turn = turns[number] = replace(turn, prompt_ids=before + turn.prompt_ids)
+        elif not turn.starts_segment and turn.speaker in newest:
+            before = walks[newest[turn.speaker]]
+        prompt = turn.prompt_ids if number in parents else before + turn.prompt_ids
+        walks.append(prompt + turn.completion.token_ids)
+        newest[turn.speaker] = number
+    return tuple(turns)
 
 
 def _digest(text: bytes, payload: bytes) -> bytes:
@@ -116,198 +172,103 @@ def _digest(text: bytes, payload: bytes) -> bytes:
     return whole.digest()
 
 
+def _compress(text: bytes) -> bytes:
+    if len(text) <= _COMPRESS_ABOVE:
+        return text
+    writer = zlib.compressobj(1, zlib.DEFLATED, -15, 8, zlib.Z_DEFAULT_STRATEGY, _KNOWN)
+    packed = writer.compress(text) + writer.flush()
+    return _COMPRESSED + _checksum(packed) + packed
+
+
 def _decompress(blob: bytes) -> bytes:
-    reader = zlib.decompressobj()
-    text = reader.decompress(blob, _MAX_RECORD)
+    """Return the text of a structure: of the present encoding, or of the first one where it was long."""
+    reader, packed = zlib.decompressobj(), blob
+    if blob[:1] == _COMPRESSED:
+        reader, packed = zlib.decompressobj(-15, _KNOWN), blob[5:]
+        if blob[1:5] != _checksum(packed):
+            raise ValueError("a record whose bytes were changed")
+    text = reader.decompress(packed, _MAX_RECORD)
     if not reader.eof:
         raise ValueError("a record that is cut off or longer than 512 MiB")
     return text
 
 
-class _Payload:
-    """Collects what is not text: all ids, then all log-probs, then all pictures."""
+def _checksum(packed: bytes) -> bytes:
+    """Return 4 bytes over `packed`: the last bits of a compressed text mean nothing and can change unseen."""
+    return zlib.crc32(packed).to_bytes(4, "little")
+
+
+class _Payload(Arrays):
+    """Collects what is not text: all ids, then all log-probs, then all pictures; the row has their lengths."""
 
     def __init__(self) -> None:
-        self.ids: list[int] = []
-        self.logprobs: list[float] = []
-        self.pictures: list[bytes] = []
+        self._ids: list[int] = []
+        self._reals: list[float] = []
+        self._blobs: list[bytes] = []
 
-    def pack(self) -> tuple[bytes, str]:
-        """Return the bytes, and the struct letter of the narrowest type that holds the log-probs exactly."""
-        letter, logprobs = _floats(self.logprobs)
-        ids = struct.pack(f"<{len(self.ids)}i", *self.ids)
-        return b"".join([ids, logprobs, *self.pictures]), letter
+    def put_ids(self, ids: tuple[int, ...]) -> int:
+        """Keep `ids` and return how many they are."""
+        self._ids += ids
+        return len(ids)
 
+    def put_reals(self, reals: tuple[float, ...]) -> int:
+        """Keep `reals` and return how many they are."""
+        self._reals += reals
+        return len(reals)
 
-def _trajectory_row(trajectory: Trajectory, payload: _Payload) -> Row:
-    turns = [_turn_row(turn, payload) for turn in trajectory.turns]
-    return {
-        "task": task_row(trajectory.task),
-        "outcome": _outcome_row(trajectory.outcome),
-        "stop": trajectory.stop.value,
-        "seed": trajectory.seed,
-        "group": trajectory.group,
-        "index": trajectory.index,
-        "turns": turns,
-        "final": _content_row(trajectory.final_observation, payload),
-    }
+    def put_bytes(self, blob: bytes) -> int:
+        """Keep `blob` and return its length."""
+        self._blobs.append(blob)
+        return len(blob)
 
-
-def task_row(task: Task) -> Row:
-    """Return `task` as JSON data, what is empty left out."""
-    row: Row = {"id": task.id, "environment": task.environment, "seed": task.seed, "split": task.split}
-    if task.prompt:
-        row["prompt"] = task.prompt
-    if task.data:
-        row["data"] = task.data
-    if task.tags:
-        row["tags"] = sorted(task.tags)
-    return row
-
-
-def _outcome_row(outcome: Outcome) -> Row:
-    if isinstance(outcome, Failure):
-        return {"owner": outcome.owner, "kind": outcome.kind, "message": outcome.message}
-    return {"value": outcome.value, "is_success": outcome.is_success}
-
-
-def _turn_row(turn: Turn, payload: _Payload) -> Row:
-    completion = turn.completion
-    payload.ids += turn.prompt_ids
-    payload.ids += completion.token_ids
-    payload.logprobs += completion.logprobs
-    row: Row = {
-        "observation": _content_row(turn.observation, payload),
-        "lengths": [len(turn.prompt_ids), len(completion.token_ids), len(completion.logprobs)],
-        "action": turn.action.text,
-        "reward": turn.reward,
-        "version": completion.policy_version,
-        "stop": completion.stop,
-    }
-    if turn.seat != "agent":
-        row["seat"] = turn.seat
-    if turn.action.tool_calls:
-        row["calls"] = [[call.name, call.arguments] for call in turn.action.tool_calls]
-    if turn.action.error is not None:
-        row["error"] = turn.action.error
-    if turn.reward_terms:
-        row["terms"] = turn.reward_terms
-    if turn.state_key is not None:
-        row["state"] = turn.state_key
-    if not turn.is_valid:
-        row["invalid"] = True
-    if turn.starts_segment:
-        row["segment"] = True
-    if turn.tool_errors:
-        row["tool_errors"] = [[error.tool, error.cause] for error in turn.tool_errors]
-    return row
-
-
-def _content_row(content: Sequence[Content], payload: _Payload) -> str | list[str | list[Any]]:
-    """Return a single text as itself, anything else as a list; a picture as its type and size."""
-    if len(content) == 1 and isinstance(content[0], Text):
-        return content[0].text
-    payload.pictures += [part.data for part in content if isinstance(part, Image)]
-    return [part.text if isinstance(part, Text) else [part.media_type, len(part.data)] for part in content]
+    def pack(self) -> tuple[bytes, list[int | str]]:
+        """Return the bytes; and the number of ids, the struct letter of the numbers, and how many there are."""
+        letter, reals = _floats(self._reals)
+        ids = _little(array("i", self._ids))
+        return b"".join([ids, reals, *self._blobs]), [len(self._ids), letter, len(self._reals)]
 
 
 def _floats(values: Sequence[float]) -> tuple[str, bytes]:
     """Return `values` in the narrowest type that holds them exactly, after its struct letter."""
-    layout = f"<{len(values)}f"
-    try:
-        packed = struct.pack(layout, *values)
-        if list(struct.unpack(layout, packed)) == values:
-            return "f", packed
-    except OverflowError:
-        pass  # too large for float32
-    return "d", struct.pack(f"<{len(values)}d", *values)
+    narrow = array("f", values)  # too large for it becomes infinity
+    if narrow.tolist() == values:
+        return "f", _little(narrow)
+    return "d", _little(array("d", values))
 
 
-class _Arrays:
+def _little(numbers: "array[Any]") -> bytes:
+    """Return the bytes of `numbers`, the lowest first."""
+    if sys.byteorder == "big":  # pragma: no cover (no such machine here)
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+class _Taken(Arrays):
     """Gives the payload back, front to back within each kind."""
 
-    def __init__(self, row: Row, payload: bytes) -> None:
-        num_ids = sum(turn["lengths"][0] + turn["lengths"][1] for turn in row["turns"])
-        floats = f"<{sum(turn['lengths'][2] for turn in row['turns'])}{row['logprobs']}"
+    def __init__(self, payload: bytes, num_ids: int, letter: str, num_reals: int) -> None:
+        if letter not in ("f", "d"):
+            raise ValueError(f"an array of type {letter!r}")
+        reals = f"<{num_reals}{letter}"
         self._ids = struct.unpack_from(f"<{num_ids}i", payload)
-        self._logprobs = struct.unpack_from(floats, payload, 4 * num_ids)
-        self._pictures = payload[4 * num_ids + struct.calcsize(floats) :]
-        self._next_id = self._next_logprob = self._next_picture = 0
+        self._reals = struct.unpack_from(reals, payload, 4 * num_ids)
+        self._blobs = payload[4 * num_ids + struct.calcsize(reals) :]
+        self._next_id = self._next_real = self._next_byte = 0
 
-    def ids(self, count: int) -> tuple[int, ...]:
-        self._next_id += count
-        return self._ids[self._next_id - count : self._next_id]
+    def take_ids(self, row: int) -> tuple[int, ...]:
+        """Return the next `row` ids."""
+        start = self._next_id
+        self._next_id = start + row
+        return self._ids[start : self._next_id]
 
-    def logprobs(self, count: int) -> tuple[float, ...]:
-        self._next_logprob += count
-        return self._logprobs[self._next_logprob - count : self._next_logprob]
+    def take_reals(self, row: int) -> tuple[float, ...]:
+        """Return the next `row` numbers."""
+        start = self._next_real
+        self._next_real = start + row
+        return self._reals[start : self._next_real]
 
-    def picture(self, size: int) -> bytes:
-        self._next_picture += size
-        return self._pictures[self._next_picture - size : self._next_picture]
-
-
-def _read_trajectory(row: Row, arrays: _Arrays, seconds: float) -> Trajectory:
-    return Trajectory(
-        task=read_task(row["task"]),
-        turns=tuple(_read_turn(turn, arrays) for turn in row["turns"]),
-        outcome=_read_outcome(row["outcome"]),
-        stop=Stop(row["stop"]),
-        seed=row["seed"],
-        group=row["group"],
-        index=row["index"],
-        final_observation=_read_content(row["final"], arrays),
-        seconds=seconds,
-    )
-
-
-def read_task(row: Row) -> Task:
-    """Return the task that `row` holds."""
-    return Task(
-        id=row["id"],
-        environment=row["environment"],
-        seed=row["seed"],
-        split=row["split"],
-        prompt=row.get("prompt", ""),
-        data=row.get("data", NOTHING),
-        tags=frozenset(row.get("tags", ())),
-    )
-
-
-def _read_outcome(row: Row) -> Outcome:
-    return Failure(**row) if "owner" in row else Score(**row)
-
-
-def _read_turn(row: Row, arrays: _Arrays) -> Turn:
-    num_prompt, num_sampled, num_logprobs = row["lengths"]
-    return Turn(
-        seat=row.get("seat", "agent"),
-        observation=_read_content(row["observation"], arrays),
-        prompt_ids=arrays.ids(num_prompt),
-        completion=Completion(
-            token_ids=arrays.ids(num_sampled),
-            logprobs=arrays.logprobs(num_logprobs),
-            stop=row["stop"],
-            policy_version=row["version"],
-        ),
-        action=Action(
-            text=row["action"],
-            tool_calls=tuple(ToolCall(name=name, arguments=given) for name, given in row.get("calls", ())),
-            error=row.get("error"),
-        ),
-        reward=row["reward"],
-        reward_terms=row.get("terms", NOTHING),
-        state_key=row.get("state"),
-        is_valid="invalid" not in row,
-        starts_segment="segment" in row,
-        tool_errors=tuple(ToolError(tool=tool, cause=cause) for tool, cause in row.get("tool_errors", ())),
-    )
-
-
-def _read_content(row: str | Sequence[str | list[Any]], arrays: _Arrays) -> tuple[Content, ...]:
-    if isinstance(row, str):
-        return (Text(text=row),)
-    return tuple(
-        Text(text=part) if isinstance(part, str) else Image(media_type=part[0], data=arrays.picture(part[1]))
-        for part in row
-    )
+    def take_bytes(self, row: int) -> bytes:
+        """Return the next `row` bytes."""
+        start = self._next_byte
+        self._next_byte = start + row
+        return self._blobs[start : self._next_byte]

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from quintain.errors import ConfigError, QuintainError, StoreError, UsageError
-from quintain.store import codec, faults, files
+from quintain.store import faults, files
 from quintain.store.journal import create_journal
 from quintain.store.lock import WriterLock, is_locked
 from quintain.store.names import check_name
+from quintain.types.rows import plain
 
 CONFIG, JOURNAL, METRICS = "config.json", "run.db", "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
@@ -38,7 +39,7 @@ def create_folder(folder: Path, *, recipe: str, config: Mapping[str, Any], repla
         _clean(folder)
         temporary.mkdir()
         lock = WriterLock(temporary)
-        _fill(temporary, settings, recipe)
+        _fill(temporary, settings, recipe, folder.name)
         _put_in_place(temporary, folder)
     except BaseException as error:
         if lock is not None:
@@ -123,12 +124,12 @@ def _plain(value: object) -> object:
         return value.value
     if isinstance(value, (set, frozenset)):
         return sorted(cast(Iterable[Any], value))
-    return codec.plain(value)
+    return plain(value)
 
 
-def _fill(folder: Path, settings: bytes, recipe: str) -> None:
+def _fill(folder: Path, settings: bytes, recipe: str, name: str) -> None:
     (folder / CHECKPOINTS).mkdir()
-    create_journal(folder / JOURNAL, {"recipe": recipe, "status": "running"})
+    create_journal(folder / JOURNAL, {"run": name, "recipe": recipe, "status": "running"})
     files.write_file(folder / CONFIG, settings)
     files.write_file(folder / METRICS, b"")
     files.sync_folder(folder)

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from quintain.errors import MissingExtra, QuintainError
-from quintain.store import codec, files
+from quintain.store import files
 from quintain.store.rows import Recorded
 from quintain.store.run import Run
 from quintain.types import Failure, Image, Turn, as_text
+from quintain.types.rows import plain
 
 ROWS_PER_GROUP = 1000
 
@@ -64,11 +65,13 @@ def _schema(arrow: Any) -> Any:
         "token_ids": arrow.list_(arrow.int32()),
         "logprobs": arrow.list_(real),
         "completion_stop": text,
+        "policy": text,
         "policy_version": whole,
         "action": text,
         "tool_calls": text,
         "error": text,
         "reward": real,
+        "rewards": text,
         "reward_terms": text,
         "state_key": text,
         "is_valid": flag,
@@ -76,6 +79,9 @@ def _schema(arrow: Any) -> Any:
     }
     row: dict[str, Any] = {
         "row": whole,
+        "id": text,
+        "parent": text,
+        "parent_turn": whole,
         "step": whole,
         "phase": text,
         "task": text,
@@ -104,6 +110,9 @@ def _row(recorded: Recorded) -> dict[str, Any]:
     trajectory, task = recorded.trajectory, recorded.trajectory.task
     return {
         "row": recorded.row,
+        "id": trajectory.id,
+        "parent": trajectory.parent and trajectory.parent.episode,
+        "parent_turn": trajectory.parent and trajectory.parent.turn,
         "step": recorded.step,
         "phase": recorded.phase,
         "task": task.id,
@@ -141,6 +150,7 @@ def _turn(turn: Turn) -> dict[str, Any]:
         "token_ids": completion.token_ids,
         "logprobs": completion.logprobs,
         "completion_stop": completion.stop,
+        "policy": completion.policy,
         "policy_version": completion.policy_version,
         "action": _utf8(turn.action.text),
         "tool_calls": _json(
@@ -148,6 +158,7 @@ def _turn(turn: Turn) -> dict[str, Any]:
         ),
         "error": turn.action.error and _utf8(turn.action.error),
         "reward": turn.reward,
+        "rewards": _json(turn.rewards),
         "reward_terms": _json(turn.reward_terms),
         "state_key": turn.state_key,
         "is_valid": turn.is_valid,
@@ -156,7 +167,7 @@ def _turn(turn: Turn) -> dict[str, Any]:
 
 
 def _json(value: Mapping[str, Any] | Iterable[Any]) -> str:
-    return json.dumps(value, default=codec.plain)
+    return json.dumps(value, default=plain)
 
 
 def _utf8(text: str) -> str:

@@ -1,9 +1,8 @@
-"""The journal ``run.db``: trajectories, committed steps and events in SQLite (write-ahead log).
+"""The journal ``run.db``: episodes, committed steps with what they used, and events in SQLite (write-ahead log).
 
-Rows are written with ``synchronous=NORMAL`` (they survive the process), a step with ``FULL`` (it and
-everything before it survive the machine). The one rule: a step is committed once and names exactly the
-trajectories it learned from, through the hash of their bytes in the order (group, index), and the weights that
-came out of it.
+An episode is written once, with ``synchronous=NORMAL`` (it survives the process). A step is committed once, with
+``FULL`` (it and everything before it survive the machine): it names the episodes that it used with their signals,
+through a hash of all of it, and the weights that came out of it.
 """
 
 import hashlib
@@ -19,11 +18,15 @@ from typing import Any
 from quintain.errors import DataError, QuintainError, StoreError, UsageError
 from quintain.store import codec, faults
 from quintain.store.files import disk_error
-from quintain.store.rows import READ_FIELDS, Recorded, as_column, read_row, write_row
-from quintain.store.schema import APPLICATION, INSERT_STEP, INSERT_TRAJECTORY, TABLES, UPGRADES, VERSION
-from quintain.types import Trajectory
+from quintain.store.rows import READ_FIELDS, Recorded, as_column, episode_id, read_row, write_row
+from quintain.store.schema import APPLICATION, INSERT_EPISODE, INSERT_STEP, TABLES, UPGRADES, VERSION, VIEWS
+from quintain.store.signals import DIGEST, decode_signals, encode_signals
+from quintain.types import Trajectory, Use
+from quintain.types.rows import plain
 
 Report = Callable[[str, str], None]
+MAX_PARENTS = 64
+"""Episodes that are kept while reading, because branches may follow that begin with their turns."""
 
 
 def create_journal(file: Path, meta: Mapping[str, str]) -> None:
@@ -33,7 +36,8 @@ def create_journal(file: Path, meta: Mapping[str, str]) -> None:
         connection = sqlite3.connect(file, isolation_level=None)
         try:
             connection.execute("PRAGMA journal_mode=WAL")
-            connection.executescript(TABLES)
+            for statement in TABLES:
+                connection.execute(statement)
             connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
             connection.execute(f"PRAGMA application_id={APPLICATION}")
             connection.execute(f"PRAGMA user_version={VERSION}")
@@ -60,8 +64,10 @@ class Journal:
             try:
                 self._version = self._checked_version()
                 self._connection.execute("PRAGMA synchronous=NORMAL")
-                if is_writable and self._version < VERSION:
-                    self._upgrade()
+                self._run = self.meta("run") or file.absolute().parent.name
+                self._connection.create_function("episode_id", 4, self._name, deterministic=True)
+                if self._version < VERSION:
+                    self._upgrade() if is_writable else self._show()
             except BaseException:
                 self._connection.close()
                 raise
@@ -70,26 +76,38 @@ class Journal:
         """Close the file; the write-ahead log is folded into it."""
         self._connection.close()
 
-    def append(self, trajectories: Sequence[Trajectory], *, step: int, phase: str) -> tuple[int, ...]:
-        """Add `trajectories` in one transaction and return their row ids.
+    def append(self, trajectories: Sequence[Trajectory], *, step: int, phase: str) -> tuple[str, ...]:
+        """Add `trajectories` in one transaction and return the ids of the episodes.
 
         A trajectory that is there already, equal but for its duration, keeps its row. Raises `DataError` for
-        another one under the same (phase, step, group, index) and for additions to a committed step.
+        another one under the same (phase, step, group, index), for additions to a committed step, and for a branch
+        whose parent is not in the journal or had other turns.
         """
-        rows = [write_row(trajectory, step, phase) for trajectory in trajectories]
+        rows = [
+            None if trajectory.parent else write_row(trajectory, step, phase, run=self._run)
+            for trajectory in trajectories
+        ]
         with self._transaction("recording trajectories") as connection:
             faults.point("append", self.file)
             is_committed = self._find_step(step, phase) is not None
-            return tuple(self._add(connection, row, is_committed) for row in rows)
+            parents: dict[str, Recorded] = {}
+            names: list[str] = []
+            for trajectory, row in zip(trajectories, rows, strict=True):
+                written = row or self._write_branch(trajectory, step, phase, parents)
+                self._add(connection, written, is_committed)
+                names.append(written["id"].hex())
+        return tuple(names)
 
     def commit(
         self, *, step: int, phase: str, metrics: Mapping[str, float | None], seconds: float,
-        weights: str | None = None, policy_version: int | None = None,
+        weights: str | None = None, policy_version: int | None = None, uses: Sequence[Use] | None = None,
     ) -> str:  # fmt: skip
-        """Close `step` of `phase` durably and return the hash of its trajectories.
+        """Close `step` of `phase` durably and return the hash of the episodes and signals that it used.
 
-        `weights` names the weights after the step, by their fingerprint, and `policy_version` counts the updates that
-        led to them. Where `machine` is another one than before, that is noted, too.
+        `uses` None means all episodes that were collected for it. `weights` names the weights after the step, by their
+        fingerprint, and `policy_version` counts the updates that led to them. Where `machine` is another one than
+        before, that is noted, too. Raises `DataError` for a step that is committed, an episode that is not in the
+        journal or was collected later, and signals that do not fit it.
         """
         with self._transaction("committing a step", is_durable=True) as connection:
             faults.point("commit row", self.file)
@@ -98,31 +116,48 @@ class Journal:
                     f"committing step {step} of phase {phase!r}: got a step that is committed; "
                     "commit each step of a phase once"
                 )
-            batch_hash, count = self._hash_batch(step, phase)
+            used = self._collected(step, phase) if uses is None else [self._used(use, step) for use in uses]
+            batch_hash = _batch_hash([(digest, signals) for _, digest, signals in used])
             text = json.dumps(metrics)
-            row = (step, phase, text, batch_hash, count, seconds, weights, policy_version)
-            row_id = connection.execute(INSERT_STEP, row).lastrowid or 0
-            if self.machine and self.machine != self.machine_of(row_id):
-                connection.execute("INSERT INTO meta VALUES (?, ?)", (_machine_key(row_id), self.machine))
+            row = (step, phase, text, batch_hash, len(used), seconds, weights, policy_version, codec.CODEC)
+            step_row = connection.execute(INSERT_STEP, row).lastrowid or 0
+            if self.machine and self.machine != self.machine_of(step_row):
+                connection.execute("INSERT INTO meta VALUES (?, ?)", (_machine_key(step_row), self.machine))
+            connection.executemany(
+                "INSERT INTO uses (step_row, place, episode, signals) VALUES (?, ?, ?, ?)",
+                [(step_row, place, episode, signals) for place, (episode, _, signals) in enumerate(used)],
+            )
             return batch_hash
 
     def abandon(self, first_step: int) -> int:
         """Mark everything from `first_step` on as superseded; return how many trajectories that are."""
         with self._transaction("resuming", is_durable=True) as connection:
-            for table in ("steps", "trajectories"):
+            for table in ("steps", "episodes"):
                 marked = connection.execute(
                     f"UPDATE {table} SET is_abandoned = 1 WHERE step >= ? AND is_abandoned = 0", (first_step,)
                 )
             return marked.rowcount
 
     def abandoned_hashes(self, step: int, phase: str) -> tuple[str, str | None, str] | None:
-        """Return hash of the trajectories, weights and machine of the newest superseded commit of `step`, or None."""
+        """Return hash of what the newest superseded commit of `step` used, weights and machine; None if there is none.
+
+        That of an earlier encoding is computed anew; None if that commit does not say what it used.
+        """
         query = (
-            "SELECT batch_hash, weights, id FROM steps WHERE step = ? AND phase = ? AND is_abandoned = 1 "
-            "ORDER BY id DESC"
+            "SELECT id, batch_hash, weights, codec, num_trajectories FROM steps "
+            "WHERE step = ? AND phase = ? AND is_abandoned = 1 ORDER BY id DESC"
         )
         row = self._one(query, (step, phase))
-        return None if row is None else (row[0], row[1], self.machine_of(row[2]))
+        if row is None:
+            return None
+        step_row, batch_hash, weights, version, count = row
+        if version != codec.CODEC:
+            used = self._all("SELECT episode FROM uses WHERE step_row = ? ORDER BY place", (step_row,))
+            if len(used) != count:
+                return None
+            found = [codec.encode(self._read(episode).trajectory).digest for (episode,) in used]
+            batch_hash = _batch_hash([(digest, None) for digest in found])
+        return batch_hash, weights, self.machine_of(step_row)
 
     def machine_of(self, row_id: int) -> str:
         """Return the name of what computed the step in row `row_id`; an empty string where it was not noted."""
@@ -132,8 +167,6 @@ class Journal:
 
     def weights(self) -> dict[int, str]:
         """Return step → fingerprint of the weights after it, where that is known."""
-        if self._version < 2:
-            return {}
         return dict(
             self._all("SELECT step, weights FROM steps WHERE is_abandoned = 0 AND weights IS NOT NULL", ())
         )
@@ -158,30 +191,55 @@ class Journal:
         return None if row is None else row[0]
 
     def last_ids(self) -> dict[str, int]:
-        """Return the offset of the journal's end: the last row id of trajectories and of steps."""
-        return {
-            table: (self._one(f"SELECT max(id) FROM {table}", ()) or (None,))[0] or 0
-            for table in ("trajectories", "steps")
-        }
+        """Return the offset of the journal's end: the last row of episodes (``trajectories``) and of steps."""
+        ends = {"trajectories": "SELECT max(row) FROM episodes", "steps": "SELECT max(id) FROM steps"}
+        return {name: (self._one(query, ()) or (None,))[0] or 0 for name, query in ends.items()}
 
     def recorded(self, *, step: int | None, phase: str | None) -> Iterator[Recorded]:
         """Yield the trajectories in order of arrival; a row that cannot be read is reported and skipped."""
         query = (
-            "SELECT id FROM trajectories WHERE is_abandoned = 0 AND (:step IS NULL OR step = :step) "
-            "AND (:phase IS NULL OR phase = :phase) ORDER BY id"
+            "SELECT row FROM episodes WHERE is_abandoned = 0 AND (:step IS NULL OR step = :step) "
+            "AND (:phase IS NULL OR phase = :phase) ORDER BY row"
         )
+        if step is not None:  # SQLite takes an index for a plain comparison only
+            query = query.replace("(:step IS NULL OR step = :step)", "step = :step")
+        parents: dict[int, Recorded] = {}
         for (row_id,) in self._all(query, {"step": step, "phase": phase}):
+            if len(parents) > MAX_PARENTS:
+                parents.clear()
             try:
-                row = self._one(f"SELECT {READ_FIELDS} FROM trajectories WHERE id = ?", (row_id,))
-                recorded = read_row(row_id, row)
+                recorded = self._read(row_id, parents)
             except (DataError, StoreError) as error:
                 self._report("quarantine", f"trajectory row {row_id} of {self.file}: {error}")
                 continue
             yield recorded
 
+    def episode(self, name: str) -> Trajectory:
+        """Return the episode with the id `name`; raise `DataError` when there is none or it cannot be read."""
+        return self._read(self._find_episode(name)[0]).trajectory
+
+    def uses(self, *, step: int | None, phase: str) -> Iterator[tuple[int, Use]]:
+        """Yield (step, use) in the order of the steps; signals that cannot be read are reported and left out."""
+        query = (
+            "SELECT s.step, e.row, e.id, e.digest, e.num_sampled, u.signals FROM steps AS s "
+            "JOIN uses AS u ON u.step_row = s.id JOIN episodes AS e ON e.row = u.episode "
+            "WHERE s.is_abandoned = 0 AND s.phase = :phase AND (:step IS NULL OR s.step = :step) "
+            "ORDER BY s.id, u.place"
+        )
+        for used_in, row_id, name, digest, count, blob in self._all(query, {"step": step, "phase": phase}):
+            signals = None
+            if blob is not None:
+                try:
+                    signals = decode_signals(blob, digest[:16], count)
+                except DataError as error:
+                    self._report(
+                        "quarantine", f"signals of row {row_id} in step {used_in} of {self.file}: {error}"
+                    )
+            yield used_in, Use(episode=name.hex(), signals=signals)
+
     def add_event(self, kind: str, message: str, data: Mapping[str, Any]) -> None:
         """Add an event with the wall-clock time."""
-        text = json.dumps(data, default=codec.plain)
+        text = json.dumps(data, default=plain)
         with self._transaction("recording an event") as connection:
             connection.execute(
                 "INSERT INTO events (time, kind, message, data) VALUES (?, ?, ?, ?)",
@@ -226,40 +284,105 @@ class Journal:
             for version in range(self._version, VERSION):
                 for statement in UPGRADES[version]:
                     connection.execute(statement)
+            connection.execute("INSERT OR REPLACE INTO meta VALUES ('run', ?)", (self._run,))
             connection.execute(f"PRAGMA user_version={VERSION}")
         self._version = VERSION
 
-    def _add(self, connection: sqlite3.Connection, row: tuple[Any, ...], is_committed: bool) -> int:
-        if not is_committed:
-            cursor = connection.execute(INSERT_TRAJECTORY, row)
-            if cursor.rowcount == 1 and cursor.lastrowid is not None:
-                return cursor.lastrowid
-        phase, step, group, place = row[:4]
-        found = connection.execute(
-            "SELECT id, digest FROM trajectories WHERE step = ? AND phase = ? AND group_id = ? AND place = ? "
-            "AND is_abandoned = 0",
-            (step, phase, group, place),
-        ).fetchone()
-        if found is not None and found[1][:16] == row[15][:16]:
-            return found[0]
+    def _show(self) -> None:
+        """Show the file of an earlier release, which is only read, as one of the present version."""
+        for statement in VIEWS[self._version]:
+            self._connection.execute(statement)
+
+    def _name(self, phase: str, step: int, group: str, place: int) -> bytes:
+        """Return the id of an episode of this run."""
+        return episode_id(self._run, phase, step, group, place)
+
+    def _add(self, connection: sqlite3.Connection, row: dict[str, Any], is_committed: bool) -> None:
+        if not is_committed and connection.execute(INSERT_EPISODE, row).rowcount == 1:
+            return
+        query = "SELECT digest FROM episodes WHERE id = ? AND is_abandoned = 0"
+        found = connection.execute(query, (row["id"],)).fetchone()
+        if found is not None and found[0][:16] == row["digest"][:16]:
+            return
         what = "a committed step" if is_committed else "another trajectory in that place"
         raise DataError(
-            f"recording trajectory {place} of group {group!r} in step {step} of phase {phase!r}: got {what}; "
+            f"recording trajectory {row['place']} of group {row['group_id']!r} in step {row['step']} "
+            f"of phase {row['phase']!r}: got {what}; "
             "give each trajectory of a step its own (group, index), before the step is committed"
         )
+
+    def _write_branch(
+        self, trajectory: Trajectory, step: int, phase: str, parents: dict[str, Recorded]
+    ) -> dict[str, Any]:
+        """Return the row of a branch, after a look at its parent."""
+        branch = trajectory.parent
+        assert branch is not None, "only branches are written here"
+        if branch.episode not in parents:
+            row_id, _, _, collected = self._find_episode(branch.episode)
+            if collected > step:
+                raise DataError(
+                    f"recording a branch in step {step}: got a parent of step {collected}; it must be there before"
+                )
+            parents[branch.episode] = self._read(row_id)
+        parent = parents[branch.episode]
+        shared = parent.trajectory.turns[: branch.turn]
+        if not 0 < branch.turn == len(shared) or trajectory.turns[: branch.turn] != shared:
+            raise DataError(
+                f"recording a branch of episode {branch.episode} at turn {branch.turn}: got other turns than "
+                f"the {len(parent.trajectory.turns)} of its parent; it begins with those before that turn, as they are"
+            )
+        return write_row(trajectory, step, phase, run=self._run, parent=parent)
+
+    def _read(self, row_id: int, parents: dict[int, Recorded] | None = None) -> Recorded:
+        """Return the episode in the row, its parents put before it; `parents` keeps those that were read."""
+        known = {} if parents is None else parents
+        chain: list[tuple[int, tuple[Any, ...] | None]] = []
+        at: int | None = row_id
+        while at is not None and at not in known:
+            row = self._one(f"SELECT {READ_FIELDS} FROM episodes WHERE row = ?", (at,))
+            chain.append((at, row))
+            at = None if row is None or row[1] is None or row[1] >= at else row[1]
+        for number, row in reversed(chain[1:]):
+            known[number] = read_row(number, row, known.get(row[1]) if row else None)
+        row = chain[0][1]
+        return read_row(row_id, row, known.get(row[1]) if row else None)
+
+    def _find_episode(self, name: str) -> tuple[int, bytes, int, int]:
+        """Return row, digest, number of sampled tokens and step of the episode `name`."""
+        try:
+            key = bytes.fromhex(name)
+        except ValueError:
+            key = b""
+        query = "SELECT row, digest, num_sampled, step FROM episodes WHERE id = ? AND is_abandoned = 0"
+        row = self._one(query, (key,))
+        if row is None:
+            raise DataError(
+                f"an episode of {self.file}: got the id {name!r}, which is not there; append it first, and take its id"
+            )
+        return row[0], row[1][:16], row[2], row[3]
+
+    def _collected(self, step: int, phase: str) -> list[tuple[int, bytes, bytes | None]]:
+        """Return row and digest of the episodes that were collected for `step`, without signals."""
+        query = (
+            "SELECT row, digest FROM episodes WHERE step = ? AND phase = ? AND is_abandoned = 0 "
+            "ORDER BY group_id, place"
+        )
+        return [(row_id, digest[:16], None) for row_id, digest in self._all(query, (step, phase))]
+
+    def _used(self, use: Use, step: int) -> tuple[int, bytes, bytes | None]:
+        """Return row, digest and signals of what `use` names."""
+        row_id, digest, count, collected = self._find_episode(use.episode)
+        if collected > step:
+            raise DataError(
+                f"committing step {step}: got episode {use.episode}, which was collected for step {collected}; "
+                "a step uses episodes of its own and of earlier steps"
+            )
+        return row_id, digest, None if use.signals is None else encode_signals(use.signals, digest, count)
 
     def _find_step(self, step: int, phase: str) -> tuple[Any, ...] | None:
         return self._one(
             "SELECT id FROM steps WHERE step = ? AND phase = ? AND is_abandoned = 0", (step, phase)
         )
-
-    def _hash_batch(self, step: int, phase: str) -> tuple[str, int]:
-        query = (
-            "SELECT digest FROM trajectories WHERE step = ? AND phase = ? AND is_abandoned = 0 "
-            "ORDER BY group_id, place"
-        )
-        digests = [row[0][:16] for row in self._all(query, (step, phase))]
-        return hashlib.blake2b(b"".join(digests), digest_size=16).hexdigest(), len(digests)
 
     def _all(self, query: str, values: tuple[Any, ...] | Mapping[str, Any]) -> list[tuple[Any, ...]]:
         with self._mutex, _reported("reading the journal", self.file):
@@ -289,6 +412,12 @@ class Journal:
 def _machine_key(row_id: int) -> str:
     """Return under what is noted which machine computed the steps from row `row_id` on; keys sort like rows."""
     return f"machine from step row {row_id:020}"
+
+
+def _batch_hash(used: Sequence[tuple[bytes, bytes | None]]) -> str:
+    """Return the hash of what a step used: the digests of the episodes, and of their signals where there are some."""
+    parts = [digest + (b"" if signals is None else signals[:DIGEST]) for digest, signals in used]
+    return hashlib.blake2b(b"".join(parts), digest_size=16).hexdigest()
 
 
 @contextmanager

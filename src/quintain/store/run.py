@@ -1,8 +1,7 @@
 """A run: the folder that training writes and everything else reads.
 
-``Run.create`` starts one, ``Run.open`` takes one up or reads it. The one rule: there is a single writer, and
-on resuming it continues after the newest intact checkpoint; what was recorded later is kept but marked as
-superseded.
+``Run.create`` starts one, ``Run.open`` takes one up or reads it. There is a single writer, and on resuming it continues
+after the newest intact checkpoint; what was recorded later is kept but marked as superseded.
 """
 
 import json
@@ -22,7 +21,7 @@ from quintain.store.journal import Journal
 from quintain.store.lock import WriterLock, is_locked
 from quintain.store.machine import machine
 from quintain.store.rows import Recorded, finite_metrics
-from quintain.types import Trajectory
+from quintain.types import Episode, Trajectory, Use, split_seats
 
 Status = Literal["running", "done", "interrupted", "failed"]
 _STATUSES: tuple[Status, ...] = ("running", "done", "interrupted", "failed")
@@ -106,11 +105,13 @@ class Run:
 
     def append(
         self, trajectories: Sequence[Trajectory], *, step: int, phase: str = "train"
-    ) -> tuple[int, ...]:
-        """Record `trajectories` of `step` in one transaction and return their row ids.
+    ) -> tuple[str, ...]:
+        """Record `trajectories` of `step` in one transaction and return the ids of the episodes.
 
-        Repeating a call is harmless: (phase, step, group, index) is the key. Raises `DataError` when the key
-        is taken by another trajectory or the step is committed.
+        Repeating a call is harmless: (phase, step, group, index) is the key, and the id follows from it and the run's
+        name. Of a branch (`Trajectory.parent`) only the turns that its parent has not are written. Raises `DataError`
+        when the key is taken by another trajectory, the step is committed, or a branch does not begin with the turns of
+        a parent that is recorded.
         """
         self._check_writable()
         return self._journal.append(trajectories, step=_natural(step), phase=phase)
@@ -123,10 +124,14 @@ class Run:
         phase: str = "train",
         weights: str | None = None,
         policy_version: int | None = None,
+        uses: Sequence[Use] | None = None,
     ) -> None:
         """Close `step` durably with its `metrics`; what is not finite is stored as null.
 
-        `weights` is the fingerprint of the weights after the step, `policy_version` the number of updates until then.
+        `uses` names the episodes that it learned from, of this and of earlier steps, with their signals where those
+        are to be kept; None means all that were appended for this step and phase. `weights` is the fingerprint of the
+        weights after the step, `policy_version` the number of updates until then. Raises `DataError` for a step that is
+        committed, an episode that is not there or was collected later, and signals that do not fit their episode.
         """
         self._check_writable()
         numbers = finite_metrics(metrics)
@@ -134,7 +139,7 @@ class Run:
         now = time.monotonic()
         batch_hash = self._journal.commit(
             step=_natural(step), phase=phase, metrics=numbers, seconds=now - self._since,
-            weights=weights, policy_version=policy_version,
+            weights=weights, policy_version=policy_version, uses=uses,
         )  # fmt: skip
         self._since = now
         self._compare_with_abandoned(step, phase, batch_hash, weights)
@@ -193,6 +198,24 @@ class Run:
     def recorded(self, step: int | None = None, phase: str | None = None) -> Iterator[Recorded]:
         """Yield the same as `trajectories`, each with its row, step and phase."""
         return self._journal.recorded(step=step, phase=phase)
+
+    def episode(self, id: str) -> Trajectory:
+        """Return the episode `id`, a branch with the turns of its parent before its own.
+
+        Raises `DataError` when there is none, it was superseded, or it cannot be read.
+        """
+        return self._journal.episode(id)
+
+    def episodes(self, step: int | None = None, phase: str | None = None) -> Iterator[Episode]:
+        """Yield the same as `trajectories` with a trajectory for each seat that spoke."""
+        return (split_seats(trajectory) for trajectory in self.trajectories(step, phase))
+
+    def uses(self, step: int | None = None, *, phase: str = "train") -> Iterator[tuple[int, Use]]:
+        """Yield (step, use) for what the committed steps (or one) of `phase` learned from, in the order of learning.
+
+        Signals that cannot be read are left out, counted in `num_quarantined` and reported.
+        """
+        return self._journal.uses(step=step, phase=phase)
 
     def finish(self, status: Status = "done") -> None:
         """Record how the run ended."""

@@ -1,19 +1,20 @@
 """The tables of ``run.db`` and their version.
 
-The one rule: rows are added, never changed; what a resumed run supersedes is only marked. A new layout gets a
-new `VERSION`, the way to it from the one before in `UPGRADES`, and a saved run in ``tests/store/formats``; this
-release says so when it meets a newer one.
+Rows are added, never changed; what a resumed run supersedes is only marked. A new layout gets a new `VERSION`, the way
+to it from the one before in `UPGRADES`, how it is read without that in `VIEWS`, and a saved run in
+``tests/store/formats``; this release says so when it meets a newer one.
 """
 
-VERSION = 2
+VERSION = 3
 APPLICATION = 0x51544E31
 """``QTN1``, in the header of the file"""
 
-TABLES = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-
-CREATE TABLE trajectories (
-    id INTEGER PRIMARY KEY,
+EPISODES = """
+CREATE TABLE episodes (
+    row INTEGER PRIMARY KEY,
+    id BLOB NOT NULL,
+    parent INTEGER,
+    parent_turn INTEGER,
     phase TEXT NOT NULL,
     step INTEGER NOT NULL,
     group_id TEXT NOT NULL,
@@ -28,15 +29,37 @@ CREATE TABLE trajectories (
     num_turns INTEGER NOT NULL,
     num_sampled INTEGER NOT NULL,
     seconds REAL NOT NULL,
+    policy TEXT,
+    version INTEGER,
+    is_abandoned INTEGER NOT NULL DEFAULT 0,
     codec INTEGER NOT NULL,
     digest BLOB NOT NULL,
     structure BLOB NOT NULL,
-    payload BLOB NOT NULL,
-    is_abandoned INTEGER NOT NULL DEFAULT 0
-);
-CREATE UNIQUE INDEX one_of_each ON trajectories (step, phase, group_id, place) WHERE is_abandoned = 0;
+    payload BLOB NOT NULL
+)
+"""
 
-CREATE TABLE steps (
+INDEXES = (
+    "CREATE UNIQUE INDEX one_of_each ON episodes (id) WHERE is_abandoned = 0",
+    "CREATE INDEX episodes_of_step ON episodes (step)",
+)
+
+USES = """
+CREATE TABLE uses (
+    step_row INTEGER NOT NULL,
+    place INTEGER NOT NULL,
+    episode INTEGER NOT NULL,
+    signals BLOB,
+    PRIMARY KEY (step_row, place)
+) WITHOUT ROWID
+"""
+
+TABLES = (
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    EPISODES,
+    *INDEXES,
+    USES,
+    """CREATE TABLE steps (
     id INTEGER PRIMARY KEY,
     step INTEGER NOT NULL,
     phase TEXT NOT NULL,
@@ -46,29 +69,45 @@ CREATE TABLE steps (
     seconds REAL NOT NULL,
     is_abandoned INTEGER NOT NULL DEFAULT 0,
     weights TEXT,
-    policy_version INTEGER
-);
-CREATE UNIQUE INDEX one_commit ON steps (step, phase) WHERE is_abandoned = 0;
-
-CREATE TABLE events (
+    policy_version INTEGER,
+    codec INTEGER NOT NULL
+)""",
+    "CREATE UNIQUE INDEX one_commit ON steps (step, phase) WHERE is_abandoned = 0",
+    """CREATE TABLE events (
     id INTEGER PRIMARY KEY,
     time REAL NOT NULL,
     kind TEXT NOT NULL,
     message TEXT NOT NULL,
     data TEXT NOT NULL
-);
-"""
+)""",
+)
 
-INSERT_TRAJECTORY = """
-INSERT INTO trajectories (phase, step, group_id, place, task, environment, split, value, is_success, failure,
-    stop, num_turns, num_sampled, seconds, codec, digest, structure, payload)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT DO NOTHING
+COLUMNS = (
+    "id", "parent", "parent_turn", "phase", "step", "group_id", "place", "task", "environment", "split", "value",
+    "is_success", "failure", "stop", "num_turns", "num_sampled", "seconds", "policy", "version", "codec", "digest",
+    "structure", "payload",
+)  # fmt: skip
+INSERT_EPISODE = f"""
+INSERT INTO episodes ({", ".join(COLUMNS)}) VALUES ({", ".join(f":{name}" for name in COLUMNS)}) ON CONFLICT DO NOTHING
 """
 
 INSERT_STEP = """
-INSERT INTO steps (step, phase, metrics, batch_hash, num_trajectories, seconds, weights, policy_version)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO steps (step, phase, metrics, batch_hash, num_trajectories, seconds, weights, policy_version, codec)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+_EPISODES_BEFORE = """
+SELECT id AS row, episode_id(phase, step, group_id, place) AS id, NULL AS parent, NULL AS parent_turn, phase, step,
+    group_id, place, task, environment, split, value, is_success, failure, stop, num_turns, num_sampled, seconds,
+    NULL AS policy, NULL AS version, is_abandoned, codec, digest, structure, payload
+FROM trajectories
+"""
+
+_USES_BEFORE = """
+SELECT s.id AS step_row, row_number() OVER (PARTITION BY s.id ORDER BY t.group_id, t.place) - 1 AS place,
+    t.id AS episode, NULL AS signals
+FROM main.steps AS s JOIN trajectories AS t ON t.step = s.step AND t.phase = s.phase
+WHERE s.is_abandoned = 0 AND t.is_abandoned = 0
 """
 
 UPGRADES: dict[int, tuple[str, ...]] = {
@@ -80,5 +119,31 @@ UPGRADES: dict[int, tuple[str, ...]] = {
             WHERE kind = 'weights' AND json_extract(data, '$.step') = steps.step ORDER BY id DESC LIMIT 1
         )""",
     ),
+    2: (
+        EPISODES,
+        f"INSERT INTO episodes {_EPISODES_BEFORE}",
+        USES,
+        f"INSERT INTO uses {_USES_BEFORE}",
+        "ALTER TABLE steps ADD COLUMN codec INTEGER NOT NULL DEFAULT 1",
+        "DROP TABLE trajectories",
+        *INDEXES,
+    ),
 }
-"""Version → what makes it the next one. A step named no weights in version 1; an event named those of checkpoints."""
+"""Version → what makes it the next one.
+
+A step named no weights in version 1; an event named those of checkpoints. In version 2 a step used the episodes that
+were collected for it.
+"""
+
+_VIEWS_BEFORE = (
+    f"CREATE TEMP VIEW episodes AS {_EPISODES_BEFORE}",
+    f"CREATE TEMP VIEW uses AS {_USES_BEFORE}",
+)
+VIEWS: dict[int, tuple[str, ...]] = {
+    1: (
+        *_VIEWS_BEFORE,
+        "CREATE TEMP VIEW steps AS SELECT *, NULL AS weights, NULL AS policy_version, 1 AS codec FROM main.steps",
+    ),
+    2: (*_VIEWS_BEFORE, "CREATE TEMP VIEW steps AS SELECT *, 1 AS codec FROM main.steps"),
+}
+"""Version → what shows a file that is only read as the present one; a function ``episode_id`` names its episodes."""

@@ -1,7 +1,7 @@
 """The nouns that cross the seams between rooms, and the counter-based seeds.
 
 Everything here is frozen, keyword-only data with standard-library contents: no torch and no numpy at import.
-The one rule: token ids are the truth, text is a view of them; a failure is a `Failure`, never a number.
+Token ids are the truth, text is a view of them; a failure is a `Failure`, never a number.
 """
 
 from quintain.types.episodes import (
@@ -9,8 +9,10 @@ from quintain.types.episodes import (
     NOTHING,
     UNKNOWN_TOOL,
     Action,
+    Branch,
     Completion,
     Content,
+    Episode,
     Failure,
     Group,
     Image,
@@ -36,6 +38,13 @@ from quintain.types.episodes import (
     derive_seed,
     is_constant,
     scored,
+    split_seats,
+)
+from quintain.types.forest import (
+    Forest,
+    Node,
+    join_forest,
+    make_forest,
 )
 from quintain.types.learning import (
     Batch,
@@ -46,6 +55,8 @@ from quintain.types.learning import (
     Outputs,
     Pair,
     Sample,
+    Signals,
+    Use,
 )
 
 __all__ = [
@@ -55,15 +66,19 @@ __all__ = [
     "Action",
     "Batch",
     "BatchExtra",
+    "Branch",
     "Completion",
     "Content",
     "Credit",
+    "Episode",
     "Failure",
+    "Forest",
     "Group",
     "Image",
     "Loss",
     "LossReport",
     "Message",
+    "Node",
     "Nothing",
     "Observation",
     "Outcome",
@@ -72,6 +87,7 @@ __all__ = [
     "Pair",
     "Sample",
     "Score",
+    "Signals",
     "Split",
     "StepResult",
     "Stop",
@@ -83,9 +99,13 @@ __all__ = [
     "ToolSpec",
     "Trajectory",
     "Turn",
+    "Use",
     "as_content",
     "as_text",
     "derive_seed",
     "is_constant",
+    "join_forest",
+    "make_forest",
     "scored",
+    "split_seats",
 ]

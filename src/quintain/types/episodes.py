@@ -5,12 +5,9 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    pass
+from typing import Any, Literal
 
 Owner = Literal["policy", "environment", "tool", "judge", "engine"]
 Split = Literal["train", "eval"]
@@ -278,8 +275,18 @@ Outcome = Score | Failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """Where an episode was played on from: ``Branch(episode="9f3c…", turn=2)`` shares that episode's turns 0 and 1."""
+
+    episode: str
+    """`Trajectory.id` of the episode that it shares its beginning with"""
+    turn: int
+    """number of turns that are shared; the branch's own begin at this number"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trajectory:
-    """One episode.
+    """What was lived through in one episode; its turns are a forest of tokens, see `quintain.types.forest`.
 
     Example: a `Trajectory` of two turns whose second has `starts_segment` is two token streams; a `Sample` is
     made of each.
@@ -297,6 +304,10 @@ class Trajectory:
     """Place within the group."""
     final_observation: tuple[Content, ...] = ()
     seconds: float = 0.0
+    id: str = field(default="", compare=False)
+    """The journal's name of it, 16 hexadecimal digits from run, phase, step, group and index; empty until recorded."""
+    parent: Branch | None = None
+    """The episode that it was played on from, where it did not begin with a reset."""
 
     @property
     def is_success(self) -> bool:
@@ -307,6 +318,44 @@ class Trajectory:
     def num_sampled(self) -> int:
         """Number of tokens the policy sampled."""
         return sum(len(turn.completion.token_ids) for turn in self.turns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """One play of an environment, with what each seat lived through.
+
+    Example: a game of A and B is ``Episode(id="9f3c…", task=task, trajectories=(of_a, of_b), …)``; an agent has one.
+    """
+
+    id: str
+    task: Task
+    trajectories: tuple[Trajectory, ...]
+    """one per seat, in the order of their first turns, each with the turns of that seat only"""
+    parent: Branch | None
+    outcome: Outcome
+
+    @property
+    def seats(self) -> tuple[str, ...]:
+        """The seats in the order of `trajectories`."""
+        return tuple(trajectory.turns[0].speaker for trajectory in self.trajectories if trajectory.turns)
+
+
+def split_seats(trajectory: Trajectory) -> Episode:
+    """Return the episode that `trajectory` records, with a trajectory for each seat that spoke.
+
+    Rewards and outcome stay those of the whole play; `quintain.data.seats` says what each seat earned.
+    """
+    turns: dict[str, list[Turn]] = {}
+    for turn in trajectory.turns:
+        turns.setdefault(turn.speaker, []).append(turn)
+    parts = tuple(replace(trajectory, turns=tuple(own)) for own in turns.values())
+    return Episode(
+        id=trajectory.id,
+        task=trajectory.task,
+        trajectories=parts or (trajectory,),
+        parent=trajectory.parent,
+        outcome=trajectory.outcome,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,30 @@ class Credit:
     metrics: Mapping[str, float] = NOTHING
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Signals:
+    """What a step trained one episode with: arrays over its sampled tokens, turn by turn; None where there was none.
+
+    Example: an episode of two turns with 2 and 1 sampled tokens → ``Signals(advantages=array([.5, .5, -.5]))``.
+    """
+
+    weights: NDArray[np.floating] | None = None
+    """what the loss of each token was multiplied with, normalised over the step; 0 where it was left out"""
+    advantages: NDArray[np.floating] | None = None
+    returns: NDArray[np.floating] | None = None
+    """regression targets of a critic"""
+    logprobs: NDArray[np.floating] | None = None
+    """the learner's, before the update; those of the sampling engine are in the episode"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """That a step learned from an episode: ``Use(episode=trajectory.id, signals=None)``."""
+
+    episode: str
+    signals: Signals | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
     """One token stream [L], ready to pack. `loss_weight` is 0 wherever the policy did not sample.
