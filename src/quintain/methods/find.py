@@ -54,7 +54,10 @@ def find_method(spec: str | ModuleType | Callable[..., Method]) -> FoundMethod:
         return _of_function(spec, f"{_spec_of_module(module)}:{spec.__name__}", spec.__name__)
     place, colon, name = spec.rpartition(":")
     if colon and (place.endswith(".py") or "." in place):
-        module = _import_file(Path(place)) if place.endswith(".py") else _import(place, spec)
+        if place.endswith(".py"):
+            module, spec = _import_file(Path(place)), f"{Path(place).resolve()}:{name}"
+        else:
+            module = _import(place, spec)
         return _of_function(_member(module, name, spec), spec, name)
     if spec.endswith(".py"):
         return _of_module(_import_file(Path(spec)), str(Path(spec).resolve()), Path(spec).stem)
