@@ -21,17 +21,19 @@ import torch
 
 import quintain.training.corpus
 from quintain.errors import QuintainError
+from quintain.methods.loops import train_by
 from quintain.methods.rl import grpo
 from quintain.store import faults
 from quintain.store.checkpoints import Checkpoints, damage
 from quintain.store.run import Run
-from quintain.training.context import Work
-from quintain.training.learner import Learner
+from quintain.training.collector import Collector
+from quintain.training.context import TrainingContext
+from quintain.training.learner import Forward, Learner
 
 STEPS, EVAL_EVERY = 20, 2
 HOUR = 3600.0
 CONFIG = grpo.Config(
-    environment=f"{Path(__file__).parents[1] / 'recipes' / 'test_work.py'}:Lever",
+    environment=f"{Path(__file__).parents[1] / 'training' / 'test_context.py'}:Lever",
     model="micro",
     demonstrations=16,
     imitation_epochs=3,
@@ -43,11 +45,11 @@ CONFIG = grpo.Config(
     group_size=4,
 )
 PHASES: dict[str, tuple[Any, str]] = {
-    "rollout": (Work, "sampled"),
-    "forward": (Learner, "forward"),
+    "rollout": (Collector, "sample"),
+    "forward": (Forward, "__call__"),
     "backward": (torch.Tensor, "backward"),
     "optimizer": (torch.optim.AdamW, "step"),
-    "evaluation": (Work, "evaluate"),
+    "evaluation": (TrainingContext, "evaluate"),
 }
 """Where a run is killed first: class and method."""
 AGAIN: dict[str, tuple[Any, str]] = {
@@ -63,10 +65,10 @@ def train(folder: Path, config: grpo.Config = CONFIG) -> None:
     """Start the run in `folder`, or continue it."""
     if (folder / "run.db").exists():
         with Run.open(folder) as run:
-            grpo.train(config, run)
+            train_by(grpo.method(config), config, run)
     else:
         with Run.create(folder, recipe="grpo", config=asdict(config)) as run:
-            grpo.train(config, run)
+            train_by(grpo.method(config), config, run)
 
 
 def watched(owner: Any, name: str, see: Callable[[int, bool], None]) -> None:
@@ -263,7 +265,7 @@ def asked(folder: Path) -> None:
         began.append(time.monotonic())
         os.kill(os.getpid(), kind)
 
-    watched(Work, "sampled", see)
+    watched(Collector, "sample", see)
     signal.signal(signal.SIGALRM, strike)
     bad = "it was not interrupted"
     try:
@@ -297,7 +299,7 @@ def runs_with_jumps(root: Path, jumps: int) -> dict[str, Any]:
         def jumpy(call: int, folder: Path = folder, seed: int = number) -> None:
             jumping(seed)
             if call:
-                dying(Work, "sampled", call)
+                dying(Collector, "sample", call)
             with contextlib.suppress(KeyboardInterrupt):
                 train(folder)
 
