@@ -36,7 +36,7 @@ def world(body: str, name: str) -> str:
         ([*TRAIN, "keydor"], 2, "environment: got 'keydor'; did you mean 'keydoor'?"),
         ([*TRAIN, "guess", "--stesp", "3"], 2, "flag of quintain train sft: got '--stesp'; did you mean '--steps'?"),
         ([*TRAIN, "guess", "--steps", "x"], 2, "--steps: got 'x'; give an integer of 1 or more"),
-        ([*TRAIN, "guess", "--data", "x.jsonl"], 2, "flag of quintain train sft: got '--data'; see `quintain train sft"),
+        ([*TRAIN, "guess", "--data", "x.jsonl"], 2, "flag of quintain train sft: got '--data'; see `quintain train"),
         ([*TRAIN, "guess", "--steps", "0"], 2, "--steps: got '0'; give an integer of 1 or more such as"),
         ([*TRAIN, "guess", "--config", "key.json"], 2, "configuration key in key.json: got 'stesp'; did you mean"),
         ([*TRAIN, "guess", "--config", "type.json"], 2, "steps in type.json: got \"3\" (text)"),

@@ -22,6 +22,8 @@ from quintain.errors import QuintainError, UsageError, suggestion
 from quintain.methods.method import Method, Offline, OnPolicy, Replay, Rounds
 from quintain.methods.table import MODULES
 
+KINDS = (OnPolicy, Offline, Rounds, Replay)
+"""What a method may be."""
 GROUP = "quintain.methods"
 """Entry points of packages that bring methods: each names a module, ``mine = "package.module"``."""
 
@@ -146,13 +148,12 @@ def _member(module: ModuleType, name: str, spec: str) -> Callable[..., Method]:
 
 def _methods_in(module: ModuleType) -> dict[str, Callable[..., Method]]:
     """Return the functions that `module` itself defines and that say that they return a method."""
-    kinds = (OnPolicy, Offline, Rounds, Replay, Method)
     return {
         name: member
         for name, member in vars(module).items()
         if inspect.isfunction(member)
         and member.__module__ == module.__name__
-        and _hints(member).get("return") in kinds
+        and _hints(member).get("return") in (*KINDS, Method)
     }
 
 

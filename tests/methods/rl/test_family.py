@@ -53,8 +53,16 @@ def group(*episodes: Trajectory) -> Group:
 
 
 RANGED = frozenset(
-    ["tasks", "episodes", "num_epochs", "num_minibatches", "attempts", "rollouts", "pool", "chosen", "window", "stage_steps", "turn_tokens", "actions", "overlong_tokens", "constant", "kl_coef", "entropy_coef", "overlong_weight", "step_weight", "turn_weight", "vf_coef", "format_weight", "invalid_penalty", "format_penalty", "penalty", "bonus", "executed", "information", "long_turn", "progress", "grounding", "relabel", "critic_steps", "tolerance", "min_advantage", "clip", "clip_low", "clip_high", "target_kl", "smoothing", "adaptive", "reward_scale", "discount", "turn_discount", "gae_lambda", "outcome_share", "lowest", "highest", "epsilon", "keep"]
-)
+    (
+        "tasks", "episodes", "num_epochs", "num_minibatches", "attempts", "rollouts", "pool", "chosen", "window",
+        "stage_steps", "turn_tokens", "actions", "overlong_tokens", "constant", "kl_coef", "entropy_coef",
+        "overlong_weight", "step_weight", "turn_weight", "vf_coef", "format_weight", "invalid_penalty",
+        "format_penalty", "penalty", "bonus", "executed", "information", "long_turn", "progress", "grounding",
+        "relabel", "critic_steps", "tolerance", "min_advantage", "clip", "clip_low", "clip_high", "target_kl",
+        "smoothing", "adaptive", "reward_scale", "discount", "turn_discount", "gae_lambda", "outcome_share", "lowest",
+        "highest", "epsilon", "keep",
+    )
+)  # fmt: skip
 """Settings that -1 is no value of, in whatever method they are numbers."""
 
 
