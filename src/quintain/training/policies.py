@@ -325,7 +325,7 @@ def plan_policies(
 
 
 def _refuse_sharing(name: str, plan: Mapping[str, tuple[PolicySpec | None, PolicySettings]]) -> None:
-    """Raise a `ConfigError` where policy `name` and the one that it shares a model with would train the same weights."""
+    """Raise a `ConfigError` where policy `name` and the one whose model it shares would train the same weights."""
     _, settings = plan[name]
     if settings.model:
         raise ConfigError(
@@ -385,13 +385,14 @@ def _build(
 ) -> Policy:
     """Return the policy `name`."""
     source = MAIN if spec is None else spec.copies
+    place = settings.model or (known[source].start if source in known else str(start))
     shares = settings.shares or (
         source if not is_trained and _is_adapted(known.get(source), settings) else ""
     )
     if shares:
         shared, tokenizer = known[shares].shared, known[shares].tokenizer
     else:
-        loaded = load(settings.model or str(start))
+        loaded = load(place)
         device = find_device(settings.device)
         shared, tokenizer = SharedModel(cast(Any, loaded.model).to(device)), loaded.tokenizer
     adapter = name if settings.lora_rank and (is_trained or settings.shares) else None
@@ -428,7 +429,7 @@ def _build(
     )
     policy = Policy(
         name, shared, adapter, tokenizer, settings,
-        forward=forward, learner=learner, start=settings.model or str(start),
+        forward=forward, learner=learner, start=place,
         follows="" if spec is None else spec.follows, rate=1.0 if spec is None else spec.rate,
     )  # fmt: skip
     if policy.follows:
