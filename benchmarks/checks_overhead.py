@@ -19,13 +19,14 @@ import numpy as np
 import torch
 
 from quintain.data import samples
+from quintain.methods.loops import train_by
 from quintain.methods.rl import grpo
 from quintain.rollout.collect import Rollout
 from quintain.store.run import Run
+from quintain.training import context as module
 from quintain.training import gap
-from quintain.training import work as recipes_work
 from quintain.training.canary import Canary
-from quintain.training.context import Work
+from quintain.training.context import TrainingContext
 from quintain.training.learner import Learner
 from quintain.training.monitors.watch import Monitors
 from quintain.types import derive_seed
@@ -84,12 +85,12 @@ def measured(environment: str) -> dict[str, float]:
     checks = tuple(f"S{number}" for number in (1, 3, 13, 14, 16))
     timed("monitors: measures", Monitors, "measure")
     timed("monitors: alarms", Monitors, "judge")
-    timed("fingerprint of the weights", recipes_work, "fingerprint")
+    timed("fingerprint of the weights", module, "fingerprint")
     steps: list[float] = []
-    commit = Work.commit
+    record = TrainingContext.record
 
-    def committed(work: Work, step: int, *arguments: Any, **named: Any) -> None:
-        commit(work, step, *arguments, **named)
+    def recorded(context: TrainingContext, step: int, row: dict[str, float]) -> None:
+        record(context, step, row)
         if step == 1:
             SPENT.clear()
         if 1 <= step <= STEPS:
@@ -98,7 +99,7 @@ def measured(environment: str) -> dict[str, float]:
             SPENT["seconds"] = steps[-1] - steps[0]
             SPENT.update({f"kept {name}": seconds for name, seconds in SPENT.items() if name != "seconds"})
 
-    Work.commit = committed  # pyright: ignore[reportAttributeAccessIssue]
+    TrainingContext.record = recorded
     with TemporaryDirectory() as place:
         job = grpo.Config(
             environment=environment,
@@ -109,7 +110,7 @@ def measured(environment: str) -> dict[str, float]:
             imitation_epochs=4,
         )
         with Run.create(Path(place) / "run", recipe="grpo", config={}) as run:
-            grpo.train(job, run)
+            train_by(grpo.method(job), job, run)
     kept = {name.removeprefix("kept "): s for name, s in SPENT.items() if name.startswith("kept ")}
     shares = {name: 100 * seconds / SPENT["seconds"] for name, seconds in kept.items()}
     always = sum(share for name, share in shares.items() if name.split()[0] in checks)

@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from quintain.training.warm_up import MICRO_TOKENS
 
 from quintain.agents.harness import PlainText
 from quintain.credit.group import group_relative
 from quintain.curriculum.streams import TaskStream
-from quintain.data.pack import micro_batches, samples_from
+from quintain.data.pack import micro_batches
+from quintain.data.samples import samples_from
 from quintain.engines.build import build_engine
 from quintain.engines.settings import EngineSettings
 from quintain.environments.protocol import Environment
@@ -33,6 +33,7 @@ from quintain.models.tiny import build_tiny
 from quintain.rollout.collect import Limits, Rollout
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
+from quintain.training.job import Job
 from quintain.training.learner import Learner, Optimization
 from quintain.types import Action, Sample, StepResult, Task
 
@@ -82,7 +83,7 @@ def growth() -> dict[str, Any]:
             started = time.perf_counter()
             groups = rollout.groups(TaskStream(Corridor).draw(repeat, EPISODES // 8), size=8, seed=repeat)
             rolled.append(time.perf_counter() - started)
-            batches = micro_batches(samples_from(group_relative(groups)), max_tokens=MICRO_TOKENS)
+            batches = micro_batches(samples_from(group_relative(groups)), max_tokens=Job().micro_tokens)
             num_tokens = sum(len(batch.token_ids) for batch in batches)
             started = time.perf_counter()
             learner.step(batches, clipped())
@@ -151,7 +152,7 @@ def sharing(prompt: int = 300, answer: int = 60) -> dict[str, float]:
                     trajectory=group * 8 + member,
                 )
             )
-    batches = micro_batches(samples, max_tokens=MICRO_TOKENS)
+    batches = micro_batches(samples, max_tokens=Job().micro_tokens)
     learners = {
         shares: Learner(model, Optimization(learning_rate=0.0, shares_prefixes=shares))
         for shares in (True, False)

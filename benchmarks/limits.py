@@ -16,7 +16,6 @@ from random import Random
 
 import numpy as np
 import torch
-from quintain.training.warm_up import MICRO_TOKENS
 
 from quintain.data.pack import micro_batches
 from quintain.engines.build import build_engine
@@ -27,6 +26,7 @@ from quintain.models.cpu.native import unavailable
 from quintain.models.families import head_sizes
 from quintain.models.tiny import build_tiny
 from quintain.text.tokenizer import train_tokenizer
+from quintain.training.job import Job
 from quintain.training.learner import Learner, Optimization
 from quintain.types import Sample
 
@@ -128,7 +128,7 @@ def training_step(model: torch.nn.Module, vocabulary: int) -> tuple[int, float]:
             )
         )
     learner = Learner(model, Optimization(learning_rate=0.0))  # pyright: ignore[reportArgumentType]
-    batches = micro_batches(samples, max_tokens=MICRO_TOKENS)
+    batches = micro_batches(samples, max_tokens=Job().micro_tokens)
     seconds = [learner.step(batches, imitation()).seconds for _ in range(5)]
     return sum(len(sample.token_ids) for sample in samples), statistics.median(seconds[1:])
 

@@ -12,12 +12,12 @@ import torch
 import transformers
 import workload
 from prepare import Never
-from quintain.training.warm_up import MICRO_TOKENS
 
 import quintain
 from quintain.credit.group import group_relative
 from quintain.curriculum.streams import TaskStream
-from quintain.data.pack import micro_batches, samples_from
+from quintain.data.pack import micro_batches
+from quintain.data.samples import samples_from
 from quintain.engines.build import build_engine
 from quintain.engines.protocol import Request, Sampling
 from quintain.engines.settings import EngineSettings
@@ -26,6 +26,7 @@ from quintain.losses.imitation import imitation
 from quintain.losses.policy import clipped
 from quintain.models.load import load
 from quintain.rollout.collect import Limits, Rollout
+from quintain.training.job import Job
 from quintain.training.learner import Learner, Optimization
 from quintain.training.start import harness
 from quintain.types import Sample
@@ -40,7 +41,7 @@ def grpo(folder: str) -> Result:
     make = find(f"guess?high={workload.HIGH}&max_turns={workload.MAX_TURNS}")
     engine = build_engine(EngineSettings(), loaded.model)
     learner = Learner(loaded.model, Optimization(learning_rate=1e-6))
-    rollout = Rollout(harness(loaded.tokenizer, make, temperature=1.0), make, engine)
+    rollout = Rollout(harness(Job(), loaded.tokenizer, make), make, engine)
     tasks = TaskStream(make)
     seconds: list[float] = []
     parts: list[tuple[float, float]] = []
@@ -50,7 +51,7 @@ def grpo(folder: str) -> Result:
         groups = rollout.groups(tasks.draw(step, workload.TASKS), size=workload.GROUP_SIZE, seed=step)
         rolled = time.perf_counter()
         samples = samples_from(group_relative(groups))
-        batches = micro_batches(samples, max_tokens=MICRO_TOKENS, aggregation="sequence_mean")
+        batches = micro_batches(samples, max_tokens=Job().micro_tokens, aggregation="sequence_mean")
         learner.step(batches, clipped())
         engine.load_weights(learner.version, None)
         seconds.append(time.perf_counter() - started)
@@ -77,14 +78,14 @@ def _turns(folder: str, *, shares: bool) -> list[dict[str, float]]:
     rows: list[dict[str, float]] = []
     for number in workload.GROWTH:
         limits = Limits(max_turns=number)
-        rollout = Rollout(harness(loaded.tokenizer, Never, temperature=1.0), Never, engine, limits=limits)
+        rollout = Rollout(harness(Job(), loaded.tokenizer, Never), Never, engine, limits=limits)
         seconds: list[float] = []
         sampled = engine.stats().num_sampled
         for step in range(REPEATS):
             started = time.perf_counter()
             drawn = TaskStream(Never).draw(step, workload.GROWTH_EPISODES // workload.GROUP_SIZE)
             groups = rollout.groups(drawn, size=workload.GROUP_SIZE, seed=step)
-            batches = micro_batches(samples_from(group_relative(groups)), max_tokens=MICRO_TOKENS)
+            batches = micro_batches(samples_from(group_relative(groups)), max_tokens=Job().micro_tokens)
             learner.step(batches, clipped())
             engine.load_weights(learner.version, None)
             seconds.append(time.perf_counter() - started)
@@ -126,7 +127,7 @@ def sft(folder: str) -> Result:
     for start in range(0, len(rows), workload.SFT_ROWS):
         samples = [stream(ids, i) for i, ids in enumerate(rows[start : start + workload.SFT_ROWS])]
         started = time.perf_counter()
-        learner.step(micro_batches(samples, max_tokens=MICRO_TOKENS), imitation())
+        learner.step(micro_batches(samples, max_tokens=Job().micro_tokens), imitation())
         seconds.append(time.perf_counter() - started)
     return {"seconds": statistics.median(seconds[1:]), "tokens": sum(map(len, rows)) / REPEATS}
 

@@ -38,7 +38,7 @@ from quintain.store.run import Run
 
 SMALL: dict[str, Any] = {
     "model": "micro", "demonstrations": 2, "imitation_epochs": 1, "steps": 8, "eval_every": 4, "eval_episodes": 2,
-    "tasks": 1, "group_size": 2, "max_env_steps": 3, "most_tokens": None,
+    "tasks": 1, "group_size": 2, "max_env_steps": 3, "max_sampled_tokens": None,
 }  # fmt: skip
 WORLD = "guess?max_turns=1&high=3"
 
@@ -46,7 +46,7 @@ WORLD = "guess?max_turns=1&high=3"
 def tiny(name: str = "one", **fields: Any) -> Benchmark:
     given: dict[str, Any] = {
         "recipe": "rloo", "baseline": "grpo", "environment": WORLD, "claim": "It is.", "shared": SMALL,
-        "settings": {"kl": 0.0}, **fields,
+        "settings": {"kl_coef": 0.0}, **fields,
     }  # fmt: skip
     return Benchmark(name=name, **given)
 
@@ -114,7 +114,7 @@ def test_both_arms_start_alike_stop_at_the_budget_and_are_not_run_twice(
     def never(*_: Any) -> None:
         raise AssertionError("a finished run is read")
 
-    monkeypatch.setattr(recipe_module("rloo"), "train", never)
+    monkeypatch.setattr("quintain.benchmarks.trials.train_by", never)
     assert arm_of(tiny(), perform(pair[0], tmp_path)) == first
     with pytest.raises(DataError, match="got no eval/beauty; name a metric"):
         arm_of(tiny(measure="eval/beauty"), folders[0])
@@ -193,7 +193,7 @@ def test_an_arm_is_tried_at_each_rate_on_a_seed_of_its_own() -> None:
     given = tiny(rates=(1e-3, 5e-4))
     found = probes(given, "method", overrides={"max_env_steps": 2})
     assert {rate: run.config.learning_rate for rate, run in found.items()} == {1e-3: 1e-3, 5e-4: 5e-4}
-    assert {(run.config.seed, run.config.most_turns) for run in found.values()} == {(TUNING, 2)}
+    assert {(run.config.seed, run.config.max_env_steps) for run in found.values()} == {(TUNING, 2)}
     assert probes(given, "method", overrides={"learning_rate": 0.1}) == probes(tiny(), "method") == {}
 
 

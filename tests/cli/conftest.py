@@ -1,4 +1,4 @@
-"""A command line whose recipe, launcher and runs are small and in the test's hands."""
+"""A command line whose method, launcher and runs are small and in the test's hands."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -12,6 +12,7 @@ import pytest
 import quintain
 from quintain.cli.main import main
 from quintain.config.ranges import PositiveFloat
+from quintain.methods.method import OnPolicy
 from quintain.methods.table import MODULES
 
 
@@ -73,13 +74,19 @@ def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     return call
 
 
+def make(config: Config) -> OnPolicy:
+    """A method that is configured and never trains."""
+    raise AssertionError(config)
+
+
 @pytest.fixture
-def recipe(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A recipe called test, with the `Config` above."""
-    module = ModuleType("quintain_test_recipe", "L = 0: a recipe for tests.\n\nMore.")
+def method(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A method called test, with the `Config` above."""
+    module = ModuleType("quintain_test_method", "L = 0: a method for tests.\n\nMore.")
     vars(module)["Config"] = Config
-    monkeypatch.setitem(sys.modules, "quintain_test_recipe", module)
-    monkeypatch.setitem(MODULES, "test", "quintain_test_recipe")
+    vars(module)["method"] = make
+    monkeypatch.setitem(sys.modules, "quintain_test_method", module)
+    monkeypatch.setitem(MODULES, "test", "quintain_test_method")
     return "test"
 
 
@@ -100,8 +107,8 @@ class Launcher:
             raise self.error
         return self.answer
 
-    def train(self, recipe: str, **settings: Any) -> Any:
-        return self._called("train", recipe, settings)
+    def train(self, method: str, **settings: Any) -> Any:
+        return self._called("train", method, settings)
 
     def resume(self, folder: Path) -> Any:
         return self._called("resume", folder)

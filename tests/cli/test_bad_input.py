@@ -32,7 +32,7 @@ def world(body: str, name: str) -> str:
     ("argv", "status", "line"),
     [
         (["trian"], 2, "unknown command: got 'trian'; did you mean 'train'?"),
-        (["train", "grop"], 2, "recipe: got 'grop'; did you mean 'grpo'?"),
+        (["train", "grop"], 2, "method: got 'grop'; did you mean 'grpo'?, or give a file.py"),
         ([*TRAIN, "keydor"], 2, "environment: got 'keydor'; did you mean 'keydoor'?"),
         ([*TRAIN, "guess", "--stesp", "3"], 2, "flag of quintain train sft: got '--stesp'; did you mean '--steps'?"),
         ([*TRAIN, "guess", "--steps", "x"], 2, "--steps: got 'x'; give an integer of 1 or more"),

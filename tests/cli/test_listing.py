@@ -42,33 +42,33 @@ OWN_PROGRAMS = {"alfworld-engine", "scienceworld"}
 
 def test_there_are_152_methods_in_their_families() -> None:
     rows = method_rows()
-    assert len(rows) == len({row["name"] for row in rows}) == 152
+    assert len(rows) == len({row["title"] for row in rows}) == 152
     assert Counter(row["family"] for row in rows) == FAMILIES
 
 
-def test_states_and_recipes_are_known() -> None:
+def test_states_and_names_are_known() -> None:
     for row in method_rows():
-        assert set(row) == {"name", "family", "state", "recipe"}
+        assert set(row) == {"title", "family", "state", "name"}
         assert row["state"] in ("works", "partial", "planned")
-        assert row["recipe"] is None or row["recipe"] in MODULES
-        assert row["state"] != "planned" or row["recipe"] is None
+        assert row["name"] is None or row["name"] in MODULES
+        assert row["state"] != "planned" or row["name"] is None
 
 
 def test_names_are_those_of_the_papers() -> None:
-    names = {row["name"] for row in method_rows()}
+    names = {row["title"] for row in method_rows()}
     assert names > {"PG, PPO, GRPO, REINFORCE++", "ReST-MCTS*", "DPO", "ReAct", "The blog's lessons"}
 
 
 def test_methods_as_json(cli: Cli) -> None:
     rows = json.loads(cli("methods", "--json").out)
     assert rows == method_rows()
-    assert {"name": "DPO", "family": "preference", "state": "partial", "recipe": "dpo"} in rows
+    assert {"title": "DPO", "family": "preference", "state": "partial", "name": "dpo"} in rows
 
 
 def test_methods_in_a_pipe_are_tab_separated(cli: Cli) -> None:
     lines = cli("methods").out.splitlines()
     assert len(lines) == 153
-    assert lines[0] == "method\tfamily\tstate\trecipe"
+    assert lines[0] == "method\tfamily\tstate\tname"
     assert "DPO\tpreference\tpartial\tdpo" in lines
 
 

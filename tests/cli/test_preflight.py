@@ -1,4 +1,4 @@
-"""``quintain check RECIPE``: what would be trained on, and faults that it must find."""
+"""``quintain check METHOD``: what would be trained on, and faults that it must find."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from quintain.training import preflight
-from quintain.training.context import Work
+from quintain.training.context import TrainingContext
 from quintain.types import Group
 
 Cli = Callable[..., Any]
@@ -65,7 +65,7 @@ def states(out: str) -> dict[str, str]:
     return {row["name"]: row["state"] for row in json.loads(out)["findings"]}
 
 
-def test_a_sound_recipe_is_shown_and_passes(cli: Cli) -> None:
+def test_a_sound_method_is_shown_and_passes(cli: Cli) -> None:
     found = cli("check", "grpo", *SMALL)
     assert found.status == 0, found.out
     assert found.out.count("--- episode ") == 3
@@ -94,7 +94,7 @@ def test_an_answer_that_is_worth_nothing_and_is_paid_is_found(cli: Cli) -> None:
 def test_a_mask_and_an_engine_that_lie_are_found(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     examined = preflight.examined
 
-    def spoiled(work: Work, groups: list[Group]) -> preflight.Preflight:
+    def spoiled(context: TrainingContext, groups: list[Group]) -> preflight.Preflight:
         def elsewhere(group: Group) -> Group:
             episodes = [
                 replace(
@@ -113,7 +113,7 @@ def test_a_mask_and_an_engine_that_lie_are_found(cli: Cli, monkeypatch: pytest.M
             ]
             return replace(group, trajectories=tuple(episodes))
 
-        return examined(work, [elsewhere(group) for group in groups])
+        return examined(context, [elsewhere(group) for group in groups])
 
     monkeypatch.setattr(preflight, "examined", spoiled)
     monkeypatch.setattr(preflight, "said", lambda trajectory: [0])  # pyright: ignore[reportUnknownLambdaType]
@@ -128,5 +128,5 @@ def test_a_task_that_cannot_be_solved_has_no_variance(cli: Cli) -> None:
     assert "always 0: stuck/train/" in found.out
 
 
-def test_flags_are_those_of_the_recipe(cli: Cli) -> None:
+def test_flags_are_those_of_the_method(cli: Cli) -> None:
     assert "did you mean '--group-size'" in cli("check", "grpo", "--group-sise", "3").line

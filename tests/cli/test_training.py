@@ -16,20 +16,20 @@ OF_A_RUN = {"schema": 1, "name": "a", "recipe": "test", "created": 0.5, "config"
 
 def settings(launcher: Launcher) -> dict[str, Any]:
     """Return what the one call of the launcher was given."""
-    ((command, recipe, given),) = launcher.calls
-    assert (command, recipe) == ("train", "test")
+    ((command, method, given),) = launcher.calls
+    assert (command, method) == ("train", "test")
     return given
 
 
-def test_defaults_are_left_to_the_recipe(cli: Cli, recipe: str, launcher: Launcher) -> None:
-    assert cli("train", recipe).status == 0
+def test_defaults_are_left_to_the_method(cli: Cli, method: str, launcher: Launcher) -> None:
+    assert cli("train", method).status == 0
     assert settings(launcher) == {"run": "test-1", "root": "runs", "replace": False, "config": {}}
 
 
-def test_flags_become_typed_values(cli: Cli, recipe: str, launcher: Launcher) -> None:
+def test_flags_become_typed_values(cli: Cli, method: str, launcher: Launcher) -> None:
     cli(
         "train",
-        recipe,
+        method,
         "--steps",
         "3",
         "--rate=1e-4",
@@ -66,29 +66,29 @@ def test_flags_become_typed_values(cli: Cli, recipe: str, launcher: Launcher) ->
     ],
 )
 def test_ways_to_write_a_flag(
-    cli: Cli, recipe: str, launcher: Launcher, argv: list[str], config: dict[str, object]
+    cli: Cli, method: str, launcher: Launcher, argv: list[str], config: dict[str, object]
 ) -> None:
-    assert cli("train", recipe, *argv).status == 0
+    assert cli("train", method, *argv).status == 0
     assert settings(launcher)["config"] == config
 
 
-def test_name_root_and_replace_are_passed_on(cli: Cli, recipe: str, launcher: Launcher) -> None:
-    cli("train", recipe, "--run", "mine", "--runs", "elsewhere", "--replace")
+def test_name_root_and_replace_are_passed_on(cli: Cli, method: str, launcher: Launcher) -> None:
+    cli("train", method, "--run", "mine", "--runs", "elsewhere", "--replace")
     assert settings(launcher) == {"run": "mine", "root": "elsewhere", "replace": True, "config": {}}
 
 
-def test_a_run_without_a_name_gets_the_first_free_number(cli: Cli, recipe: str, launcher: Launcher) -> None:
+def test_a_run_without_a_name_gets_the_first_free_number(cli: Cli, method: str, launcher: Launcher) -> None:
     for name in ("test-1", "test-2", "test-4"):
         Path("runs", name).mkdir(parents=True)
-    cli("train", recipe)
+    cli("train", method)
     assert settings(launcher)["run"] == "test-3"
 
 
 @pytest.mark.parametrize("name", ["../up", "a/b", "", ".hidden", "a\\b", "con", "x" * 200])
 def test_a_run_name_with_path_characters_is_refused(
-    cli: Cli, recipe: str, launcher: Launcher, name: str
+    cli: Cli, method: str, launcher: Launcher, name: str
 ) -> None:
-    found = cli("train", recipe, "--run", name)
+    found = cli("train", method, "--run", name)
     assert found.status == 2
     assert found.line.startswith("run name: got ")
     assert launcher.calls == []
@@ -98,9 +98,9 @@ def test_a_run_name_with_path_characters_is_refused(
 @pytest.mark.parametrize(
     ("argv", "line"),
     [
-        (["grop"], "recipe: got 'grop'; did you mean 'grpo'?"),
-        (["--steps", "3"], "quintain train needs a recipe first: got '--steps'; choose from "
-         f"{', '.join(MODULES)}, test"),
+        (["grop"], "method: got 'grop'; did you mean 'grpo'?, or give a file.py"),
+        (["--steps", "3"], "quintain train needs a method first: got '--steps'; choose from "
+         f"{', '.join(MODULES)}, test, or give a file.py"),
         (["test", "--stepz", "3"], "flag of quintain train test: got '--stepz'; did you mean '--steps'?"),
         (["test", "--step", "3"], "flag of quintain train test: got '--step'; did you mean '--steps'?"),
         (["test", "--steps", "many"], "--steps: got 'many'; give an integer such as 10"),
@@ -124,7 +124,7 @@ def test_a_run_name_with_path_characters_is_refused(
          "check the path"),
     ],
 )  # fmt: skip
-@pytest.mark.usefixtures("recipe")
+@pytest.mark.usefixtures("method")
 def test_what_is_wrong_is_one_line(cli: Cli, launcher: Launcher, argv: list[str], line: str) -> None:
     found = cli("train", *argv)
     assert (found.status, found.out, found.line) == (2, "", line)
@@ -143,35 +143,35 @@ def test_what_is_wrong_is_one_line(cli: Cli, launcher: Launcher, argv: list[str]
     ],
 )  # fmt: skip
 def test_a_configuration_file(
-    cli: Cli, recipe: str, launcher: Launcher, name: str, text: str, config: dict[str, object]
+    cli: Cli, method: str, launcher: Launcher, name: str, text: str, config: dict[str, object]
 ) -> None:
     Path(name).write_text(text)
-    assert cli("train", recipe, "--config", name).status == 0
+    assert cli("train", method, "--config", name).status == 0
     assert settings(launcher)["config"] == config
 
 
-def test_flags_go_over_the_file(cli: Cli, recipe: str, launcher: Launcher) -> None:
+def test_flags_go_over_the_file(cli: Cli, method: str, launcher: Launcher) -> None:
     Path("c.toml").write_text("steps = 3\nrate = 0.5\n")
-    cli("train", recipe, "--config", "c.toml", "--steps", "5")
+    cli("train", method, "--config", "c.toml", "--steps", "5")
     assert settings(launcher)["config"] == {"steps": 5, "rate": 0.5}
 
 
-def test_flags_go_over_the_tables_of_a_file_key_by_key(cli: Cli, recipe: str, launcher: Launcher) -> None:
+def test_flags_go_over_the_tables_of_a_file_key_by_key(cli: Cli, method: str, launcher: Launcher) -> None:
     Path("c.toml").write_text("[policies.critic]\nrate = 0.5\ndevice = 'x'\n")
-    cli("train", recipe, "--config", "c.toml", "--policies.critic.device", "y")
+    cli("train", method, "--config", "c.toml", "--policies.critic.device", "y")
     assert settings(launcher)["config"] == {"policies": {"critic": {"rate": 0.5, "device": "y"}}}
 
 
 def test_old_names_come_with_a_note_but_for_the_file_of_a_run(
-    cli: Cli, recipe: str, launcher: Launcher, caplog: pytest.LogCaptureFixture
+    cli: Cli, method: str, launcher: Launcher, caplog: pytest.LogCaptureFixture
 ) -> None:
     Path("run.json").write_text(json.dumps({**OF_A_RUN, "config": {"speed": 0.5}}))
-    assert cli("train", recipe, "--config", "run.json").status == 0
+    assert cli("train", method, "--config", "run.json").status == 0
     assert caplog.messages == []
     Path("c.toml").write_text("speed = 0.25")
-    assert cli("train", recipe, "--config", "c.toml").status == 0
-    assert cli("train", recipe, "--config", "c.toml", "--rate", "2").status == 0
-    assert cli("train", recipe, "--speed", "4").status == 0
+    assert cli("train", method, "--config", "c.toml").status == 0
+    assert cli("train", method, "--config", "c.toml", "--rate", "2").status == 0
+    assert cli("train", method, "--speed", "4").status == 0
     assert [given["config"] for _, _, given in launcher.calls] == [{"rate": x} for x in (0.5, 0.25, 2, 4)]
     (note,) = set(caplog.messages[:2])
     assert note == "configuration in c.toml: speed is called rate now; write that"
@@ -186,10 +186,10 @@ def test_old_names_come_with_a_note_but_for_the_file_of_a_run(
          "give an integer such as 10"),
         ("c.json", '{"is_fast": 1}', "is_fast in c.json: got 1 (an integer); "
          "give true or false"),
-        ("c.toml", "[policy]\nrate = 0",
-         "policy.rate in c.toml: got 0 (an integer); give a number above 0 such as 0.5"),
+        ("c.toml", "[policy]\nrate = 0", "policy.rate in c.toml: got 0 (an integer); "
+         "give a number above 0 such as 0.5"),
         ("c.toml", "[policies.critic]\ndevise = 'x'", "configuration key in c.toml: got 'policies.critic.devise'; "
-         "did you mean 'device'?"),
+         "did you mean 'policies.critic.device'?"),
         ("c.toml", "steps = 0", "configuration in c.toml: steps: got 0; give 1 or more"),
         ("c.json", '{"steps": 1, "steps": 2}', "configuration file c.json: got the key 'steps' twice; "
          "correct it"),
@@ -201,10 +201,10 @@ def test_old_names_come_with_a_note_but_for_the_file_of_a_run(
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_file_is_one_line(
-    cli: Cli, recipe: str, launcher: Launcher, name: str, text: str, line: str
+    cli: Cli, method: str, launcher: Launcher, name: str, text: str, line: str
 ) -> None:
     Path(name).write_text(text)
-    found = cli("train", recipe, "--config", name)
+    found = cli("train", method, "--config", name)
     assert (found.status, found.line) == (2, line)
     assert launcher.calls == []
 
@@ -212,28 +212,28 @@ def test_what_is_wrong_with_a_file_is_one_line(
 @pytest.mark.parametrize(
     ("name", "text"), [("c.toml", "steps = "), ("c.json", '{"steps": '), ("c.json", "\x00")]
 )
-def test_a_broken_file_is_one_line(cli: Cli, recipe: str, name: str, text: str) -> None:
+def test_a_broken_file_is_one_line(cli: Cli, method: str, name: str, text: str) -> None:
     Path(name).write_text(text)
-    found = cli("train", recipe, "--config", name)
+    found = cli("train", method, "--config", name)
     assert found.status == 2
     assert found.line.startswith(f"configuration file {name}: got ")
 
 
-def test_a_file_that_is_not_text_is_one_line(cli: Cli, recipe: str) -> None:
+def test_a_file_that_is_not_text_is_one_line(cli: Cli, method: str) -> None:
     Path("c.toml").write_bytes(b"\xff\xfe\x00")
     line = "configuration file c.toml: got byte 0, which is not UTF-8; save as UTF-8"
-    assert cli("train", recipe, "--config", "c.toml").line == line
+    assert cli("train", method, "--config", "c.toml").line == line
 
 
-def test_a_missing_file_names_the_nearest(cli: Cli, recipe: str) -> None:
+def test_a_missing_file_names_the_nearest(cli: Cli, method: str) -> None:
     Path("grpo-long.toml").write_text("")
-    found = cli("train", recipe, "--config", "grpo-lnog.toml")
+    found = cli("train", method, "--config", "grpo-lnog.toml")
     assert found.line.endswith("which is no file; did you mean 'grpo-long.toml'?")
 
 
-def test_the_help_of_a_recipe_documents_its_flags(cli: Cli, recipe: str) -> None:
-    text = " ".join(cli("train", recipe, "--help").out.split())
-    assert "L = 0: a recipe for tests." in text
+def test_the_help_of_a_method_documents_its_flags(cli: Cli, method: str) -> None:
+    text = " ".join(cli("train", method, "--help").out.split())
+    assert "L = 0: a method for tests." in text
     assert "--steps N Steps of training. (an integer, default 10)" in text
     assert "--mode outcome|turn (default outcome)" in text
     assert "100 % made up. (default guess)" in text
@@ -255,7 +255,7 @@ def test_help_has_80_columns_and_the_options_of_the_method_before_those_of_all(
     assert text.index("--group-size N") < text.index("options of every method") < text.index("--steps N")
 
 
-def test_the_help_of_train_lists_the_recipes(cli: Cli) -> None:
+def test_the_help_of_train_lists_the_methods(cli: Cli) -> None:
     found = cli("train", "--help")
     assert found.status == 0
     assert "\n  grpo " in found.out
@@ -263,16 +263,16 @@ def test_the_help_of_train_lists_the_recipes(cli: Cli) -> None:
     assert cli("train").status == 2
 
 
-def test_ctrl_c_says_how_to_go_on(cli: Cli, recipe: str, launcher: Launcher) -> None:
+def test_ctrl_c_says_how_to_go_on(cli: Cli, method: str, launcher: Launcher) -> None:
     launcher.error, launcher.makes = KeyboardInterrupt(), Path("runs/test-1")
-    found = cli("train", recipe)
+    found = cli("train", method)
     assert found.status == 130
     assert found.error == "quintain: interrupted; continue with: quintain resume runs/test-1\n"
 
 
-def test_ctrl_c_before_the_run_began_says_so(cli: Cli, recipe: str, launcher: Launcher) -> None:
+def test_ctrl_c_before_the_run_began_says_so(cli: Cli, method: str, launcher: Launcher) -> None:
     launcher.error = KeyboardInterrupt()
-    found = cli("train", recipe)
+    found = cli("train", method)
     assert (found.status, "nothing was written" in found.error) == (130, True)
 
 

@@ -11,29 +11,29 @@ import os
 import random
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
 from typing import Any, cast
 
 import torch
 
 import quintain.training.corpus
 from quintain.errors import QuintainError
+from quintain.methods.loops import train_by
 from quintain.methods.rl import grpo
 from quintain.store import faults
 from quintain.store.checkpoints import Checkpoints, damage
 from quintain.store.run import Run
-from quintain.training.context import Work
-from quintain.training.learner import Learner
+from quintain.training.collector import Collector
+from quintain.training.context import TrainingContext
+from quintain.training.learner import Forward, Learner
 
 STEPS, EVAL_EVERY = 20, 2
 HOUR = 3600.0
 CONFIG = grpo.Config(
-    environment=f"{Path(__file__).parents[1] / 'recipes' / 'test_work.py'}:Lever",
+    environment=f"{Path(__file__).parents[1] / 'training' / 'test_context.py'}:Lever",
     model="micro",
     demonstrations=16,
     imitation_epochs=3,
@@ -45,11 +45,11 @@ CONFIG = grpo.Config(
     group_size=4,
 )
 PHASES: dict[str, tuple[Any, str]] = {
-    "rollout": (Work, "sampled"),
-    "forward": (Learner, "forward"),
+    "rollout": (Collector, "sample"),
+    "forward": (Forward, "__call__"),
     "backward": (torch.Tensor, "backward"),
     "optimizer": (torch.optim.AdamW, "step"),
-    "evaluation": (Work, "evaluate"),
+    "evaluation": (TrainingContext, "evaluate"),
 }
 """Where a run is killed first: class and method."""
 AGAIN: dict[str, tuple[Any, str]] = {
@@ -65,10 +65,10 @@ def train(folder: Path, config: grpo.Config = CONFIG) -> None:
     """Start the run in `folder`, or continue it."""
     if (folder / "run.db").exists():
         with Run.open(folder) as run:
-            grpo.train(config, run)
+            train_by(grpo.method(config), config, run)
     else:
         with Run.create(folder, recipe="grpo", config=asdict(config)) as run:
-            grpo.train(config, run)
+            train_by(grpo.method(config), config, run)
 
 
 def watched(owner: Any, name: str, see: Callable[[int, bool], None]) -> None:
@@ -246,73 +246,26 @@ def signalled_runs(root: Path, signals: int) -> dict[str, Any]:
     return {**report, "wrong": wrong}
 
 
-class Moment:
-    """Strikes when this thread has made so many calls: a moment of a run that is the same on every machine."""
-
-    def __init__(self, strike: Callable[[], None]) -> None:
-        self._strike = strike
-        self.num, self._due = 0, 0
-
-    def begin(self, due: int = 0) -> None:
-        """Count from 0; strike at call number `due`."""
-        self.num, self._due = 0, due
-        sys.setprofile(self._see)
-
-    def end(self) -> int:
-        """Count no more, and return how many calls there were."""
-        sys.setprofile(None)
-        return self.num
-
-    def _see(self, _frame: FrameType, event: str, _argument: object) -> None:
-        if event in ("call", "c_call"):
-            self.num += 1
-            if self.num == self._due:
-                self._strike()
-
-
 def asked(folder: Path) -> None:
-    """Train, and be asked to stop at a random call of a step; say in a file how long that took.
-
-    The step is as long as the one that evaluates like it, and at least one follows: so it is never too late.
-    """
+    """Train, and be asked to stop after a random time; say in a file how long that took."""
     number = int(folder.name.removeprefix("signal"))
     rng = random.Random(number)
     kind = signal.SIGTERM if number % 2 else signal.SIGINT
     has_second = number % 3 == 2
     began: list[float] = []
-    chosen = rng.randint(EVAL_EVERY + 1, STEPS - 2)
-    length = [0]
-
-    def near() -> None:
-        """Strike in a moment, be it within a call of the system."""
-        signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, 1e-4))
-
-    moment = Moment(near)
+    chosen = rng.randint(1, STEPS - 1)
 
     def see(call: int, is_over: bool) -> None:
-        if is_over:
-            return
-        if call == chosen - EVAL_EVERY:
-            moment.begin()
-        elif call == chosen - EVAL_EVERY + 1:
-            length[0] = moment.end()
-        elif call == chosen:
-            moment.begin(rng.randint(1, length[0]))
-        elif call == STEPS - 1 and not began:
-            strike()
+        if call == chosen and not is_over:
+            signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-4, 0.05))
 
     def strike(*_: object) -> None:
-        if began and signal.getsignal(kind) == idle:
-            return  # the run has ended, and hears no second one
         if has_second and not began:
-            moment.begin(rng.randint(1, 1 + max(0, length[0] - moment.end()) // 2))
-        else:
-            moment.end()
+            signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-4, 0.02))
         began.append(time.monotonic())
         os.kill(os.getpid(), kind)
 
-    idle = signal.getsignal(kind)
-    watched(Work, "sampled", see)
+    watched(Collector, "sample", see)
     signal.signal(signal.SIGALRM, strike)
     bad = "it was not interrupted"
     try:
@@ -320,7 +273,6 @@ def asked(folder: Path) -> None:
     except KeyboardInterrupt:
         seconds = time.monotonic() - began[-1]
         signal.setitimer(signal.ITIMER_REAL, 0)
-        moment.end()
         steps = [row["step"] for row in curve(folder)]
         saved = max(int(each.name[5:]) for each in (folder / "checkpoints").glob("step-*"))
         is_second = len(began) > 1
@@ -347,7 +299,7 @@ def runs_with_jumps(root: Path, jumps: int) -> dict[str, Any]:
         def jumpy(call: int, folder: Path = folder, seed: int = number) -> None:
             jumping(seed)
             if call:
-                dying(Work, "sampled", call)
+                dying(Collector, "sample", call)
             with contextlib.suppress(KeyboardInterrupt):
                 train(folder)
 

@@ -1,4 +1,4 @@
-"""Every recipe trains, writes its curve, and continues after an interruption as if there had been none."""
+"""Every method trains, writes its curve, and continues after an interruption as if there had been none."""
 
 import hashlib
 import json
@@ -14,18 +14,19 @@ from typing import Any
 
 import pytest
 import torch
-from quintain.methods.rl.parts.critic import critic
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from quintain.data.samples import imitation_samples
+from quintain.config import build
+from quintain.credit.gae import Critic
 from quintain.environments.protocol import Environment
 from quintain.errors import ConfigError, DataError
 from quintain.methods.find import find_method
-from quintain.methods.imitation import sft
-from quintain.methods.loops import train_by
+from quintain.methods.loops import offline, train_by
 from quintain.methods.rl import ppo
 from quintain.store.run import Run
-from quintain.training.context import Work
+from quintain.training.collector import Collector
+from quintain.training.context import TrainingContext
+from quintain.training.policies import Policy
 from quintain.types import Action, Group, Sample, Score, StepResult, Stop, Task, Trajectory
 
 SMALL: dict[str, Any] = {
@@ -97,8 +98,9 @@ def train(recipe: str, folder: Path, **fields: Any) -> Path:
 
 def resume(folder: Path) -> None:
     with Run.open(folder) as run:
-        module = recipe_module(run.recipe)
-        module.train(module.Config(**run.config), run)
+        found = find_method(run.recipe)
+        config = build(found.config_class, run.config, str(folder), is_stored=True)
+        train_by(found.make(config), config, run)
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
@@ -115,13 +117,13 @@ def weights(folder: Path) -> dict[str, str]:
 
 def interrupting(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """Ask every run to stop once `step` is committed."""
-    commit: Callable[..., None] = Work.commit
+    record: Callable[..., None] = TrainingContext.record
 
-    def commit_and_ask(work: Work, committed: int, *rest: Any) -> None:
-        commit(work, committed, *rest)
-        work.interruption.is_asked = committed == step
+    def record_and_ask(context: TrainingContext, committed: int, *rest: Any) -> None:
+        record(context, committed, *rest)
+        context.interruption.is_asked = committed == step
 
-    monkeypatch.setattr(Work, "commit", commit_and_ask)
+    monkeypatch.setattr(TrainingContext, "record", record_and_ask)
 
 
 @pytest.mark.parametrize("recipe", sorted(SIZES))
@@ -184,9 +186,11 @@ def test_a_signal_ends_a_process_between_two_steps(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[2]);"
         "import quintain.training.corpus as c; c.NUM_EPISODES = 4;"
         "from quintain.methods.rl import grpo; from quintain.store.run import Run; from dataclasses import asdict;"
+        "from quintain.methods.loops import train_by;"
         "config = grpo.Config(environment='guess?max_turns=1&high=3', model='micro', demonstrations=2, steps=100000,"
         " imitation_epochs=1, eval_every=100000, eval_episodes=2, tasks=1, group_size=2)\n"
-        "with Run.create(Path(sys.argv[1]), recipe='grpo', config=asdict(config)) as run: grpo.train(config, run)"
+        "with Run.create(Path(sys.argv[1]), recipe='grpo', config=asdict(config)) as run:"
+        " train_by(grpo.method(config), config, run)"
     )
     folder = tmp_path / "run"
     source = str(Path(sys.modules["quintain"].__path__[0]).parent)
@@ -216,12 +220,13 @@ def test_pairs_need_outcomes_that_differ(tmp_path: Path) -> None:
 
 def test_a_few_of_the_demonstrations_are_imitated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[str]] = []
+    samples_of = offline.make_samples
 
-    def samples(trajectories: list[Trajectory]) -> list[Sample]:
-        seen.append([trajectory.task.id for trajectory in trajectories])
-        return imitation_samples(trajectories)
+    def samples(data: list[Trajectory]) -> list[list[Sample]]:
+        seen.append([trajectory.task.id for trajectory in data])
+        return samples_of(data)
 
-    monkeypatch.setattr(sft, "imitation_samples", samples)
+    monkeypatch.setattr(offline, "make_samples", samples)
     train("sft", tmp_path / "all", demonstrations=4)
     train("sft", tmp_path / "two", demonstrations=4, examples=2)
     assert len(seen[0]) == 4 and seen[1] == seen[0][:2]
@@ -266,17 +271,23 @@ def unsampled(task: Task) -> Group:
 def test_a_critic_and_ppo_bear_a_step_in_which_nothing_was_sampled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def nothing(work: Work, step: int, *, tasks: int, size: int) -> list[Group]:
-        groups = [unsampled(task) for task in work.curriculum.draw(step, tasks)]
-        found = critic(work, groups)
-        assert (list(found.values), found.final) == ([], [])
-        return groups
+    found: list[Critic] = []
+    token_values = Policy.token_values
 
-    monkeypatch.setattr(Work, "groups", nothing)
+    def nothing(collector: Collector, _: int, tasks: list[Task], **__: Any) -> list[Group]:
+        return [unsampled(task) for task in tasks]
+
+    def valued(policy: Policy, trajectories: list[Trajectory]) -> Critic:
+        found.append(token_values(policy, trajectories))
+        return found[-1]
+
+    monkeypatch.setattr(Collector, "sample", nothing)
+    monkeypatch.setattr(Policy, "token_values", valued)
     folder = train("ppo", tmp_path / "run")
     assert weights(folder / "start") == weights(folder / "model")
     assert all("train/loss" not in row for row in rows(folder))
-    assert ppo.Config().updates == 2
+    assert [(list(each.values), each.final) for each in found] == [([], [])] * 2
+    assert ppo.Config().num_epochs == 2
 
 
 def test_a_mixed_run_says_how_each_world_does(tmp_path: Path) -> None:

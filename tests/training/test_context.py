@@ -15,10 +15,11 @@ import torch
 
 from quintain.environments.protocol import Environment
 from quintain.errors import DataError, InvariantError
+from quintain.methods.loops import train_by
 from quintain.methods.rl import grpo
 from quintain.store.checkpoints import damage
 from quintain.store.run import Run
-from quintain.training.context import Work
+from quintain.training.collector import Collector
 from quintain.training.interrupt import Interruption
 from quintain.training.monitors.alarms import Alarm, Spans
 from quintain.training.monitors.thresholds import Thresholds
@@ -66,7 +67,7 @@ def config() -> grpo.Config:
 
 def train(folder: Path, config: grpo.Config) -> list[dict[str, Any]]:
     with Run.create(folder, recipe="grpo", config=asdict(config)) as run:
-        grpo.train(config, run)
+        train_by(grpo.method(config), config, run)
         return run.events()
 
 
@@ -103,7 +104,7 @@ def test_a_journal_of_other_weights_is_not_resumed(tmp_path: Path, config: grpo.
         Run.open(folder) as run,
         pytest.raises(InvariantError, match=r"of step 3: got fingerprint .* has abc;"),
     ):
-        grpo.train(config, run)
+        train_by(grpo.method(config), config, run)
 
 
 class Slow(Lever):
@@ -128,18 +129,18 @@ def test_a_step_that_does_not_end_after_a_signal_is_broken_off_and_the_one_befor
         clocks = ("time/", "tokens_per")
         return [{k: v for k, v in row.items() if not k.startswith(clocks)} for row in run.metrics()]
 
-    monkeypatch.setattr("quintain.training.work.find", lambda name: Slow)
-    monkeypatch.setattr("quintain.training.work.Interruption", partial(Interruption, patience=0.1))
+    monkeypatch.setattr("quintain.training.context.find", lambda name: Slow)
+    monkeypatch.setattr("quintain.training.context.Interruption", partial(Interruption, patience=0.1))
     slow = replace(config, eval_every=100, demonstrations=16, imitation_epochs=3)
     train(tmp_path / "whole", slow)
-    sampled = Work.sampled
+    sample = Collector.sample
 
-    def sampled_slowly(work: Work, step: int, tasks: Sequence[Task], *, size: int) -> list[Group]:
+    def sample_slowly(collector: Collector, step: int, tasks: Sequence[Task], **fields: Any) -> list[Group]:
         if step == 2 and not Slow.is_stuck.is_set():
             Slow.is_slow.set()
-        return sampled(work, step, tasks, size=size)
+        return sample(collector, step, tasks, **fields)
 
-    monkeypatch.setattr(Work, "sampled", sampled_slowly)
+    monkeypatch.setattr(Collector, "sample", sample_slowly)
 
     def strike() -> None:
         assert Slow.is_stuck.wait(60)
@@ -153,7 +154,7 @@ def test_a_step_that_does_not_end_after_a_signal_is_broken_off_and_the_one_befor
     nemesis.join()
     with Run.open(tmp_path / "run") as run:
         assert run.next_step == 2, "step 2 was broken off"
-        grpo.train(slow, run)
+        train_by(grpo.method(slow), slow, run)
         resumed = without_clocks(run), run.weights()
     with Run.open(tmp_path / "whole", writable=False) as run:
         assert resumed == (without_clocks(run), run.weights())
@@ -192,7 +193,7 @@ def test_held_out_tasks_are_not_trained_on(
         return replace(own(self, "eval", index), split=split)
 
     monkeypatch.setattr(Lever, "task", same)
-    monkeypatch.setattr("quintain.training.work.find", lambda name: Lever)
+    monkeypatch.setattr("quintain.training.context.find", lambda name: Lever)
     with pytest.raises(DataError, match="training tasks that are not held out: got 2 of 2"):
         train(tmp_path / "run", replace(config, eval_episodes=8))
     with Run.open(tmp_path / "run", writable=False) as run:

@@ -12,6 +12,7 @@ from quintain.api import check_parts, environment_of
 from quintain.environments.protocol import Environment
 from quintain.environments.tools import tool
 from quintain.errors import ConfigError, UsageError
+from quintain.methods.loops import train_by
 from quintain.methods.rl import gigpo, grpo
 from quintain.store.run import Run
 from quintain.training.evaluator import innermost
@@ -105,7 +106,7 @@ def config() -> grpo.Config:
 
 def trained(folder: Path, config: grpo.Config) -> list[dict[str, Any]]:
     with Run.create(folder, recipe="grpo", config=asdict(config)) as run:
-        grpo.train(config, run)
+        train_by(grpo.method(config), config, run)
         return run.metrics()
 
 
@@ -127,7 +128,8 @@ def test_what_is_learned_is_examined_elsewhere(tmp_path: Path, config: grpo.Conf
 def test_a_resumed_run_is_examined_in_the_same_place(tmp_path: Path, config: grpo.Config) -> None:
     trained(tmp_path / "run", config)
     with Run.open(tmp_path / "run") as run:
-        grpo.train(replace(config, steps=3), run)
+        longer = replace(config, steps=3)
+        train_by(grpo.method(longer), longer, run)
         assert [row["eval/success"] for row in run.metrics()] == [0.0] * 4
 
 
@@ -135,7 +137,7 @@ def test_the_examination_needs_no_state_keys(tmp_path: Path, config: grpo.Config
     shared = {field.name for field in fields(gigpo.Config)}
     keyed = gigpo.Config(**{key: value for key, value in asdict(config).items() if key in shared})
     with Run.create(tmp_path / "run", recipe="gigpo", config=asdict(keyed)) as run:
-        gigpo.train(keyed, run)
+        train_by(gigpo.method(keyed), keyed, run)
         assert [row["eval/success"] for row in run.metrics()] == [0.0, 0.0, 0.0]
 
 

@@ -3,25 +3,28 @@ from random import Random
 from typing import Any, cast
 
 import pytest
-from quintain.training.warm_up import warm_up
 
 from quintain.curriculum.streams import TaskStream
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment, begin, tool_action
 from quintain.environments.tools import tool
 from quintain.errors import ConfigError, DataError, UsageError
-from quintain.training import policy
-from quintain.training.learner import Optimization
+from quintain.training import start
+from quintain.training.job import Job
+from quintain.training.learner import Learner
 from quintain.training.progress import Display
 from quintain.training.start import (
+    Imitation,
     NewModel,
     demonstrate,
     fumbled_action,
     harness,
+    make_start,
     new_model,
-    new_policy,
     teacher,
+    warm_start,
 )
+from quintain.types import Batch
 
 
 class NoExpert(Environment):
@@ -40,9 +43,9 @@ def test_the_form_teacher_now_and_then_writes_what_cannot_be_read(monkeypatch: p
     environment = NoExpert()
     begin(environment, environment.task("train", 0))
     seen = ("Pick a number between 1 and 9.",)
-    monkeypatch.setattr(policy, "FUMBLES", 0.0)
+    monkeypatch.setattr(start, "FUMBLES", 0.0)
     assert fumbled_action(environment, Random(0), seen).tool_calls[0].name == "pick"
-    monkeypatch.setattr(policy, "FUMBLES", 1.0)
+    monkeypatch.setattr(start, "FUMBLES", 1.0)
     broken = fumbled_action(environment, Random(0), seen)
     assert not broken.tool_calls
     whole = '<tool_call>{"name": "pick", "arguments": {"number": 7}}</tool_call>'
@@ -51,7 +54,7 @@ def test_the_form_teacher_now_and_then_writes_what_cannot_be_read(monkeypatch: p
 
 def test_who_teaches() -> None:
     assert teacher(NoExpert) is fumbled_action
-    assert teacher(find("guess")) is policy.expert_action
+    assert teacher(find("guess")) is start.expert_action
     with pytest.raises(
         ConfigError, match=r"mistakes: got 0.3 with environment .*NoExpert, .*; give it expert_action"
     ):
@@ -60,8 +63,8 @@ def test_who_teaches() -> None:
 
 def test_a_teacher_that_errs_takes_longer_and_repeats() -> None:
     make = find("keydoor")
-    _, tokenizer = new_policy("micro", make, seed=0)
-    agent = harness(tokenizer, make, temperature=1.0)
+    _, tokenizer = make_start("micro", make, seed=0)
+    agent = harness(Job(), tokenizer, make)
 
     def num_turns(mistakes: float) -> list[int]:
         shown = demonstrate(agent, make, count=6, seed=0, mistakes=mistakes)
@@ -73,8 +76,8 @@ def test_a_teacher_that_errs_takes_longer_and_repeats() -> None:
 
 def test_demonstrations_of_the_form_show_how_a_call_goes_on_after_a_failed_one() -> None:
     make = NoExpert
-    _, tokenizer = new_policy("micro", make, seed=0)
-    shown = demonstrate(harness(tokenizer, make, temperature=1.0), make, count=6, seed=0)
+    _, tokenizer = make_start("micro", make, seed=0)
+    shown = demonstrate(harness(Job(), tokenizer, make), make, count=6, seed=0)
     turns = [turn for trajectory in shown for turn in trajectory.turns]
     share = sum(turn.action.error is not None for turn in turns) / len(turns)
     assert 0.05 < share < 0.3
@@ -93,14 +96,38 @@ class Silent:
 
 
 def test_the_warm_up_does_not_imitate_what_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, tokenizer = new_policy("micro", NoExpert, seed=0)
-    agent = harness(tokenizer, NoExpert, temperature=1.0)
-    monkeypatch.setattr(policy, "FUMBLES", 1.0)
+    model, tokenizer = make_start("micro", NoExpert, seed=0)
+    agent = harness(Job(), tokenizer, NoExpert)
+    monkeypatch.setattr(start, "FUMBLES", 1.0)
     shown = demonstrate(agent, NoExpert, count=2, seed=0)
     unreadable = [replace(t, turns=tuple(turn for turn in t.turns if turn.action.error)) for t in shown]
     assert all(trajectory.turns for trajectory in unreadable)
     with pytest.raises(DataError, match="without a trained token"):
-        warm_up(model, unreadable, Optimization(), epochs=1, seed=0, display=cast(Display, Silent()))
+        warm_start(model, unreadable, Job(imitation_epochs=1), display=cast(Display, Silent()))
+
+
+def test_the_rate_of_the_warm_start_falls_and_every_pass_has_an_order_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is learned last is learned most gently; a sum over all steps of rates is half of them."""
+    make = find("guess?max_turns=1&high=3")
+    job = Job(imitation_epochs=3)
+    model, tokenizer = make_start("micro", make, seed=0)
+    shown = demonstrate(harness(job, tokenizer, make), make, count=24, seed=0)
+    seen: list[tuple[float, tuple[int, ...]]] = []
+
+    def step(_: Learner, batches: list[Batch], __: Any, *, rate_scale: float) -> None:
+        seen.append((rate_scale, tuple(batches[0].token_ids.tolist())))
+
+    monkeypatch.setattr(Learner, "step", step)
+    warm_start(model, shown, job, display=cast(Display, Silent()))
+    assert [rate for rate, _ in seen] == pytest.approx([1 - n / 9 for n in range(9)])
+    assert len({tokens for _, tokens in seen}) == 9, "each pass draws its batches anew"
+    again: list[int] = list(Imitation(Learner(model), shown, job).run())
+    assert again == list(range(9)) and [rate for rate, _ in seen[9:]] == [1.0] * 9
+    assert [tokens for _, tokens in seen[9:]] == [tokens for _, tokens in seen[:9]], (
+        "and in the same way again"
+    )
 
 
 def test_a_new_model_is_named_by_its_size_and_what_its_tokens_span() -> None:

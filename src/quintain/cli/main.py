@@ -41,7 +41,7 @@ COMMANDS: dict[str, Command] = {
         "evaluation:collect", "write down episodes of an expert, of random actions or of a model"
     ),
     "check": Command(
-        "checking:check", "check an environment, a model folder, a run or what a recipe would train on"
+        "checking:check", "check an environment, a model folder, a run or what a method would train on"
     ),
     "play": Command("playing:play", "act in an environment yourself, in the terminal"),
     "export": Command("exporting:export", "take a model or episodes out of a run: hf, messages, parquet"),

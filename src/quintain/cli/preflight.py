@@ -28,7 +28,7 @@ def check_method(argv: Sequence[str]) -> int:
     parser = train_parser(method.label, method.summary, options(method.config_class))
     parser.switch("--json", "print JSON")
     arguments = parser.read(rest)
-    values = read_configuration(method.label, method.config_class, arguments.config, arguments)
+    values = read_configuration(method.spec, method.config_class, arguments.config, arguments)
 
     from quintain.api import check_parts
     from quintain.cli.findings import Line, report

@@ -31,7 +31,7 @@ def train(argv: Sequence[str]) -> int:
         raise UsageError(
             f"quintain train needs a method first: got {spec!r}; choose from {', '.join(MODULES)}, or give a file.py"
         )
-    if spec not in MODULES and not spec.endswith(".py") and not find_entry_points(spec):
+    if spec not in MODULES and not spec.endswith(".py") and ":" not in spec and not find_entry_points(spec):
         raise UsageError(f"method: got {spec!r}; {suggestion(spec, MODULES)}, or give a file.py")
 
     from quintain.cli.flags import read_configuration
@@ -40,7 +40,7 @@ def train(argv: Sequence[str]) -> int:
 
     found = find_method(spec)
     arguments = train_parser(found.label, found.summary, options(found.config_class)).read(rest)
-    values = read_configuration(found.label, found.config_class, arguments.config, arguments)
+    values = read_configuration(found.spec, found.config_class, arguments.config, arguments)
     name = free_name(Path(arguments.runs), found.label) if arguments.run is None else arguments.run
 
     from quintain import api as launch

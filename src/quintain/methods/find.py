@@ -22,6 +22,8 @@ from quintain.errors import QuintainError, UsageError, suggestion
 from quintain.methods.method import Method, Offline, OnPolicy, Replay, Rounds
 from quintain.methods.table import MODULES
 
+KINDS = (OnPolicy, Offline, Rounds, Replay)
+"""What a method may be."""
 GROUP = "quintain.methods"
 """Entry points of packages that bring methods: each names a module, ``mine = "package.module"``."""
 
@@ -54,7 +56,10 @@ def find_method(spec: str | ModuleType | Callable[..., Method]) -> FoundMethod:
         return _of_function(spec, f"{_spec_of_module(module)}:{spec.__name__}", spec.__name__)
     place, colon, name = spec.rpartition(":")
     if colon and (place.endswith(".py") or "." in place):
-        module = _import_file(Path(place)) if place.endswith(".py") else _import(place, spec)
+        if place.endswith(".py"):
+            module, spec = _import_file(Path(place)), f"{Path(place).resolve()}:{name}"
+        else:
+            module = _import(place, spec)
         return _of_function(_member(module, name, spec), spec, name)
     if spec.endswith(".py"):
         return _of_module(_import_file(Path(spec)), str(Path(spec).resolve()), Path(spec).stem)
@@ -143,13 +148,12 @@ def _member(module: ModuleType, name: str, spec: str) -> Callable[..., Method]:
 
 def _methods_in(module: ModuleType) -> dict[str, Callable[..., Method]]:
     """Return the functions that `module` itself defines and that say that they return a method."""
-    kinds = (OnPolicy, Offline, Rounds, Replay, Method)
     return {
         name: member
         for name, member in vars(module).items()
         if inspect.isfunction(member)
         and member.__module__ == module.__name__
-        and _hints(member).get("return") in kinds
+        and _hints(member).get("return") in (*KINDS, Method)
     }
 
 

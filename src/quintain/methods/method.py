@@ -18,11 +18,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from quintain.credit.layout import is_constant, outcome_of
+from quintain.credit.layout import outcome_of
 from quintain.errors import UsageError
 from quintain.training.job import PolicySpec
 from quintain.training.update import Update
-from quintain.types import NOTHING, Credit, Group, Pair, Task, Trajectory
+from quintain.types import NOTHING, Credit, Group, Pair, Task, Trajectory, is_constant
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,7 +17,7 @@ from quintain.rollout.collect import Rollout
 from quintain.rollout.request import Options
 from quintain.rollout.samplers import sample_all
 from quintain.text.chat import Chat
-from quintain.types import Action, Completion, Failure, Score, Task, Trajectory, Turn, derive_seed
+from quintain.types import Action, Completion, Failure, Task, Trajectory, Turn, derive_seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ def _round(
 
 def is_solved(trajectory: Trajectory) -> bool:
     """Whether `trajectory` solved its task."""
-    return isinstance(trajectory.outcome, Score) and trajectory.outcome.is_success
+    return trajectory.is_success
 
 
 def reflect(

@@ -125,11 +125,11 @@ class TrainingContext:
             self._num_tokens = self._num_computed()
             self.rollout.retries.clear()
             yield step
-        save(self.model, self.tokenizer, self.run.folder / MODEL)
         for name, policy in self.policies.trained.items():
-            if name in self.policies.acting and policy.adapter is not None and name != MAIN:
+            if name in self.policies.acting:
                 policy.activate()
-                save(self.model, policy.tokenizer, self.run.folder / f"{MODEL}-{name}")
+                place = MODEL if name == MAIN else f"{MODEL}-{name}"
+                save(policy.model, policy.tokenizer, self.run.folder / place)
 
     def _begin(self) -> None:
         """Evaluate, record and save the starting policy as step 0."""

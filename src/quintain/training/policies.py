@@ -190,6 +190,8 @@ class Policy:
                 f"starting over: got the policy {self.name}, which trains LoRA layers; train all weights"
             )
         self.model.load_state_dict(load(self.start).model.state_dict())
+        if (head := self.forward.value_head) is not None:
+            head.load_state_dict(ValueHead(self.model.config.hidden_size).state_dict())
         self.learner.restart()
 
     def save(self, folder: Path) -> None:
@@ -317,7 +319,31 @@ def plan_policies(
                 f"{', '.join(plan)}"
             )
         plan[name] = (specs.get(name), settings)
+        if settings.shares:
+            _refuse_sharing(name, plan)
     return plan
+
+
+def _refuse_sharing(name: str, plan: Mapping[str, tuple[PolicySpec | None, PolicySettings]]) -> None:
+    """Raise a `ConfigError` where policy `name` and the one whose model it shares would train the same weights."""
+    _, settings = plan[name]
+    if settings.model:
+        raise ConfigError(
+            f"policies.{name}.model: got {settings.model!r} with shares {settings.shares!r}; give one of the two"
+        )
+    for each, key in ((name, f"policies.{name}.lora_rank"), (settings.shares, f"policies.{name}.shares")):
+        if _learns(*plan[each]) and not plan[each][1].lora_rank:
+            raise ConfigError(
+                f"{key}: got {getattr(settings, key.rpartition('.')[2])!r}, but {each} trains all weights of the model "
+                f"that {name} shares; let {each} train LoRA layers, by its lora_rank"
+            )
+
+
+def _learns(spec: PolicySpec | None, settings: PolicySettings) -> bool:
+    """Whether a policy is trained: as the configuration says, else as the method does."""
+    if settings.is_trained is not None:
+        return settings.is_trained
+    return spec is None or spec.is_trained
 
 
 def build_policies(
@@ -337,10 +363,7 @@ def build_policies(
     policies: dict[str, Policy] = {}
     for name, (spec, settings) in plan_policies(job, specs).items():
         has_head = has_critic if spec is None and name == MAIN else spec is not None and spec.head == "value"
-        is_trained = (
-            settings.is_trained if settings.is_trained is not None else spec is None or spec.is_trained
-        )
-        policy = _build(name, spec, settings, start, policies, job, has_head, is_trained)
+        policy = _build(name, spec, settings, start, policies, job, has_head, _learns(spec, settings))
         policies[name] = policy
         if name in acting:
             engine = make_engine(name, policy)
@@ -362,13 +385,14 @@ def _build(
 ) -> Policy:
     """Return the policy `name`."""
     source = MAIN if spec is None else spec.copies
+    place = settings.model or (known[source].start if source in known else str(start))
     shares = settings.shares or (
         source if not is_trained and _is_adapted(known.get(source), settings) else ""
     )
     if shares:
         shared, tokenizer = known[shares].shared, known[shares].tokenizer
     else:
-        loaded = load(settings.model or str(start))
+        loaded = load(place)
         device = find_device(settings.device)
         shared, tokenizer = SharedModel(cast(Any, loaded.model).to(device)), loaded.tokenizer
     adapter = name if settings.lora_rank and (is_trained or settings.shares) else None
@@ -405,7 +429,7 @@ def _build(
     )
     policy = Policy(
         name, shared, adapter, tokenizer, settings,
-        forward=forward, learner=learner, start=settings.model or str(start),
+        forward=forward, learner=learner, start=place,
         follows="" if spec is None else spec.follows, rate=1.0 if spec is None else spec.rate,
     )  # fmt: skip
     if policy.follows:

@@ -1,4 +1,4 @@
-"""Looks at what a recipe would train on, before it trains: a few episodes with its own model and environment.
+"""Looks at what a method would train on, before it trains: a few episodes with its own model and environment.
 
 A tiny model goes through a short warm-up first. Each probe is a function of the recorded episodes. The one rule:
 nothing is updated and nothing stays behind but the findings.

@@ -1,4 +1,4 @@
-"""The numbers of a step, under the names that every recipe uses for them."""
+"""The numbers of a step, under the names that every method uses for them."""
 
 from collections.abc import Sequence
 

@@ -136,7 +136,9 @@ def learn_in_epochs(
     reports: list[StepReport] = []
     for epoch in range(num_epochs):
         reports = []
-        for number, chosen in enumerate(minibatches(samples, num_minibatches, derive_seed(seed, epoch))):
+        for number, chosen in enumerate(
+            minibatches(prepared.samples, num_minibatches, derive_seed(seed, epoch))
+        ):
             report = learner.step(
                 prepared.batches(chosen, update, own.settings.micro_tokens),
                 update.loss,
@@ -191,8 +193,10 @@ def learn_values(learner: Learner, prepared: Prepared, update: Update, max_token
 
 
 def prepare(policies: Policies, policy: Policy, samples: Sequence[Sample], update: Update) -> Prepared:
-    """Return `samples` with what reference and critic say of them before the first update."""
+    """Return `samples`, both sides of a pair together, with what reference and critic say before the first update."""
     max_tokens = policy.settings.micro_tokens
+    if any(sample.pair >= 0 for sample in samples):
+        samples = sorted(samples, key=lambda sample: sample.pair)
 
     def said_by(other: Policy, name: str) -> list[Tensor]:
         found: list[Tensor] = []

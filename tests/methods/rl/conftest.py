@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 import torch
 
+from quintain.config import build
 from quintain.methods.find import find_method
 from quintain.methods.loops import train_by
+from quintain.methods.method import Method
 from quintain.store.run import Run
-from quintain.training.context import START, Work
+from quintain.training.context import START, TrainingContext
 
 WORLD = str(Path(__file__).with_name("corridor.py"))
 SMALL: dict[str, Any] = {
@@ -31,26 +33,30 @@ CLOCKS = ("time/", "tokens_per_second")
 
 
 class Runner:
-    """Trains recipes from one policy, made once."""
+    """Trains by methods from one policy, made once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.count = 0
         self._start: Path | None = None
 
-    def config(self, recipe: str, **fields: Any) -> Any:
-        return find_method(recipe).config_class(**{**SMALL, **fields})
+    def config(self, method: str, **fields: Any) -> Any:
+        return find_method(method).config_class(**{**SMALL, **fields})
 
-    def train(self, recipe: str, **fields: Any) -> Path:
+    def train(self, method: str, **fields: Any) -> Path:
         """Train and return the folder of the run, also of one that was interrupted."""
+        found, config = find_method(method), self.config(method, **fields)
+        return self.train_by(found.make(config), config, method)
+
+    def train_by(self, method: Method, config: Any, name: str) -> Path:
+        """Train by a method of one's own and return the folder of the run, also of one that was interrupted."""
         self.count += 1
-        folder = self.folder / f"{recipe}-{self.count}"
-        config = self.config(recipe, **fields)
-        with Run.create(folder, recipe=recipe, config=asdict(config)) as run:
+        folder = self.folder / f"{name}-{self.count}"
+        with Run.create(folder, recipe=name, config=asdict(config)) as run:
             if self._start is not None:
                 shutil.copytree(self._start, folder / START)
             try:
-                train_by(find_method(recipe).make(config), config, run)
+                train_by(method, config, run)
             except KeyboardInterrupt:
                 return folder
         self._start = folder / START
@@ -58,8 +64,9 @@ class Runner:
 
     def resume(self, folder: Path) -> None:
         with Run.open(folder) as run:
-            module = recipe_module(run.recipe)
-            module.train(module.Config(**run.config), run)
+            found = find_method(run.recipe)
+            config = build(found.config_class, run.config, str(folder), is_stored=True)
+            train_by(found.make(config), config, run)
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
@@ -96,14 +103,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def interrupt(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Return a function that asks every run to stop once a step is committed."""
-    commit: Callable[..., None] = Work.commit
+    record: Callable[..., None] = TrainingContext.record
 
     def interrupting(step: int) -> None:
-        def commit_and_ask(work: Work, committed: int, *rest: Any) -> None:
-            commit(work, committed, *rest)
-            work.interruption.is_asked = committed == step
+        def record_and_ask(context: TrainingContext, committed: int, *rest: Any) -> None:
+            record(context, committed, *rest)
+            context.interruption.is_asked = committed == step
 
-        monkeypatch.setattr(Work, "commit", commit_and_ask)
+        monkeypatch.setattr(TrainingContext, "record", record_and_ask)
 
     return interrupting
 

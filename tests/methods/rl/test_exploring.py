@@ -2,18 +2,18 @@
 
 from dataclasses import replace
 from random import Random
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from quintain.agents.harness import Choice
 from quintain.agents.protocol import Agent, Brief
-from quintain.methods.rl.parts.exploring import Exploring, explored
-from quintain.rollout.request import USUAL, Options
+from quintain.methods.method import Collector
+from quintain.methods.rl import greedy
+from quintain.methods.rl.parts.exploring import Exploring
 from quintain.text.chat import Chat
-from quintain.training.context import Work
 from quintain.training.start import new_tokenizer
-from quintain.types import Action, Completion, Group
+from quintain.types import Action, Completion, Split, Task
 from quintain.worlds.bandit.game import Bandit
 
 LEGAL = ("pull red", "pull blue", "pull gold")
@@ -63,23 +63,40 @@ def test_now_and_then_one_action_is_drawn(choice: Choice) -> None:
     assert first == again
 
 
-class Rolling:
-    """Work with a rollout that has an agent, and nothing else."""
+class Seen:
+    """A collector that keeps the agents that episodes are asked for with."""
 
     def __init__(self, agent: Agent) -> None:
-        self.agent = agent
-        self.rollout = self
+        self.plain = agent
+        self.agents: list[Agent] = []
 
-
-def test_only_what_is_collected_explores(choice: Choice) -> None:
-    seen: list[object] = []
-
-    def collect(work: Work, step: int, /, options: Options = USUAL) -> list[Group]:
-        seen.append(options.agent)
+    def tasks(self, step: int, count: int) -> list[Task]:
         return []
 
-    work = cast(Work, Rolling(choice))
-    assert explored(collect, tries_all=False, epsilon=0.0) is collect
-    forced = explored(collect, tries_all=True, epsilon=0.1)
-    forced(work, 1)
-    assert seen == [Exploring(agent=choice, tries_all=True, epsilon=0.1)] and work.rollout.agent is choice
+    def sample(self, step: int, tasks: list[Task], *, size: int, max_turns: None, agent: Any) -> list[Any]:
+        self.agents.append(self.plain if agent is None else agent(self.plain))
+        return []
+
+
+@pytest.mark.parametrize(("tries_all", "epsilon"), [(True, 0.0), (False, 0.1), (True, 0.1)])
+def test_only_what_is_collected_explores(choice: Choice, tries_all: bool, epsilon: float) -> None:
+    seen = Seen(choice)
+    method = greedy.method(greedy.Config(tries_all=tries_all, epsilon=epsilon))
+    method.collect(cast(Collector, seen), 1)
+    greedy.method(greedy.Config()).collect(cast(Collector, seen), 1)
+    assert seen.agents == [Exploring(agent=choice, tries_all=tries_all, epsilon=epsilon), choice]
+    assert method.needs.legal_actions and not greedy.method(greedy.Config()).needs.legal_actions
+
+
+def test_evaluations_do_not_explore(runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the real loop: sessions that explore are opened for the training episodes of a step, and no others."""
+    opened: list[Split] = []
+    begin = Exploring.open
+
+    def watched(self: Exploring, brief: Brief) -> Any:
+        opened.append(brief.task.split)
+        return begin(self, brief)
+
+    monkeypatch.setattr(Exploring, "open", watched)
+    runner.train("greedy", episodes=3, tries_all=True, steps=1, eval_episodes=2)
+    assert opened == ["train"] * 3

@@ -1,29 +1,31 @@
 """What the methods share: refusals, signals of collapse, shares by task, limits by step."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
-from quintain.methods.rl.parts.by_task import by_task
-from quintain.methods.rl.parts.collapse import Signs, has_collapsed, signals
-from quintain.methods.rl.parts.collecting import within_turns
-from quintain.methods.rl.parts.probing import Probes, bias
-from quintain.methods.rl.parts.ranges import NAMES
 
 from quintain.credit.outcome import outcome_return
 from quintain.errors import ConfigError
 from quintain.methods.find import find_method
-from quintain.methods.rl import act_more, scaling_inter, twosome
+from quintain.methods.loops.statistics import measure_task_kinds
+from quintain.methods.method import Collector, grouped
+from quintain.methods.rl import act_more, scaling_inter, twosome, vine
 from quintain.methods.rl.loop import bounds
-from quintain.methods.rl.parts import vine
+from quintain.methods.rl.parts.measures import (
+    CollapseSigns,
+    bias,
+    has_collapsed,
+    name_options,
+    probe_greediness,
+    signals,
+)
 from quintain.methods.table import MODULES
-from quintain.rollout.collect import Limits
-from quintain.rollout.episode import View
+from quintain.rollout.episode import Prefix, View
 from quintain.rollout.replay import Walk
-from quintain.training.context import Work
 from quintain.types import Action, Completion, Failure, Group, Outcome, Score, Stop, Task, Trajectory, Turn
 
 
@@ -50,8 +52,27 @@ def group(*episodes: Trajectory) -> Group:
     return Group(task=episodes[0].task, trajectories=episodes)
 
 
+RANGED = frozenset(
+    (
+        "tasks", "episodes", "num_epochs", "num_minibatches", "attempts", "rollouts", "pool", "chosen", "window",
+        "stage_steps", "turn_tokens", "actions", "overlong_tokens", "constant", "kl_coef", "entropy_coef",
+        "overlong_weight", "step_weight", "turn_weight", "vf_coef", "format_weight", "invalid_penalty",
+        "format_penalty", "penalty", "bonus", "executed", "information", "long_turn", "progress", "grounding",
+        "relabel", "critic_steps", "tolerance", "min_advantage", "clip", "clip_low", "clip_high", "target_kl",
+        "smoothing", "adaptive", "reward_scale", "discount", "turn_discount", "gae_lambda", "outcome_share", "lowest",
+        "highest", "epsilon", "keep",
+    )
+)  # fmt: skip
+"""Settings that -1 is no value of, in whatever method they are numbers."""
+
+
+def silent(_: Sequence[int]) -> str:
+    """A tokenizer that says nothing."""
+    return ""
+
+
 @pytest.mark.parametrize(
-    ("recipe", "fields", "message"),
+    ("name", "fields", "message"),
     [
         (
             "grpo",
@@ -59,8 +80,8 @@ def group(*episodes: Trajectory) -> Group:
             "group_size: got 1, and an episode alone has nothing to be compared with",
         ),
         ("grpo", {"tasks": 0}, "tasks: got 0; give 1 or more"),
-        ("gspo", {"updates": 1}, "updates: got 1, with which every ratio is 1"),
-        ("cispo", {"updates": 1}, "updates: got 1, with which every ratio is 1"),
+        ("gspo", {"num_epochs": 1, "num_minibatches": 1}, "num_epochs: got 1, with which every ratio is 1"),
+        ("cispo", {"num_epochs": 1, "num_minibatches": 1}, "num_epochs: got 1, with which every ratio is 1"),
         ("dapo", {"attempts": 0}, "attempts: got 0; give 1 or more"),
         ("dr_grpo", {"constant": 0.0}, "constant: got 0.0; give the tokens of a usual episode"),
         ("loop", {"clip": 0.0}, "clip: got 0.0; give a number above 0"),
@@ -69,10 +90,10 @@ def group(*episodes: Trajectory) -> Group:
         ("scaling_inter", {"turns": ()}, r"turns: got \(\); give the turns of each stage"),
         ("scaling_inter", {"stage_steps": 0}, "stage_steps: got 0; give 1 or more"),
         ("ppo", {"episodes": 0}, "episodes: got 0; give 1 or more"),
-        ("ppo", {"updates": 0}, "updates: got 0; give 1 or more"),
+        ("ppo", {"num_epochs": 0}, "num_epochs: got 0; give 1 or more"),
         ("ppo", {"discount": 1.5}, "discount: got 1.5; give a share from 0 to 1"),
-        ("ppo", {"decay": float("nan")}, "decay: got nan; give a (finite number|share from 0 to 1)"),
-        ("gigpo", {"kl": -0.1}, "kl: got -0.1; give 0 or more"),
+        ("ppo", {"gae_lambda": float("nan")}, "gae_lambda: got nan; give a share from 0 to 1"),
+        ("gigpo", {"kl_coef": -0.1}, "kl_coef: got -0.1; give 0 or more"),
         ("starpo", {"keep": 0.0}, "keep: got 0.0; give a share above 0, up to 1"),
         ("dapo", {"overlong_tokens": 3}, "overlong_tokens: got 3; give 4 or more"),
         (
@@ -99,10 +120,10 @@ def group(*episodes: Trajectory) -> Group:
     ],
 )
 def test_settings_that_leave_nothing_to_learn_are_refused(
-    recipe: str, fields: dict[str, Any], message: str
+    name: str, fields: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        find_method(recipe).config_class(**fields).check()
+        find_method(name).config_class(**fields).check()
 
 
 def test_counts_and_weights_of_every_method_have_a_range() -> None:
@@ -113,7 +134,7 @@ def test_counts_and_weights_of_every_method_have_a_range() -> None:
             continue
         config().check()
         for field in fields(config):
-            if field.name in NAMES and isinstance(field.default, int | float):
+            if field.name in RANGED and isinstance(field.default, int | float):
                 with pytest.raises(ConfigError, match=f"{field.name}: got -1"):
                     replace(config(), **{field.name: -1}).check()
 
@@ -152,13 +173,13 @@ def test_collapse_is_seen_in_three_numbers() -> None:
     assert not has_collapsed([healthy] * 5 + [echo] * 4)
     assert not has_collapsed([healthy] * 10)
     assert not has_collapsed([healthy] * 5 + [{**echo, "train/success": 0.9}] * 5)
-    signs = Signs()
-    assert signs([]) == {**signals([]), "collapse/has_collapsed": 0.0}
-    curve: list[dict[str, float]] = [{"eval/success": 0.5}, *[healthy] * 5, *[echo] * 5]
-    signs.prepare(cast(Work, SimpleNamespace(run=SimpleNamespace(metrics=lambda: curve))))
-    assert signs([])["collapse/has_collapsed"] == 1.0
-    curve.pop()
-    assert signs([])["collapse/has_collapsed"] == 0.0
+    signs = CollapseSigns()
+    assert signs([], silent) == {**signals([]), "collapse/has_collapsed": 0.0}
+    for row in [{"eval/success": 0.5}, *[healthy] * 5, *[echo] * 4]:
+        signs.observe(row)
+    assert signs([], silent)["collapse/has_collapsed"] == 0.0
+    signs.observe(echo)
+    assert signs([], silent)["collapse/has_collapsed"] == 1.0
 
 
 def test_a_mixed_step_says_what_each_kind_of_task_contributes() -> None:
@@ -167,33 +188,27 @@ def test_a_mixed_step_says_what_each_kind_of_task_contributes() -> None:
         group(episode(-10, kind="b"), episode(10, kind="b", tokens=1)),
         group(episode(0, kind="c", outcome=Failure(owner="engine", kind="k", message="m"))),
     ]
-    found = by_task(groups, outcome_return(groups))
+    found = measure_task_kinds(groups, outcome_return(groups))
     assert found["task/a/success"] == 0.5
     assert (found["task/a/reward"], found["task/a/reward_std"]) == (0.5, 0.5)
     assert (found["task/b/reward"], found["task/b/reward_std"]) == (0, 10)
     assert found["task/a/gradient_share"] == pytest.approx(2 / 32)
     assert found["task/b/gradient_share"] == pytest.approx(30 / 32)
     assert not any("/c/" in name for name in found)
-    assert by_task(groups[:1], outcome_return(groups[:1])) == {}
+    assert measure_task_kinds(groups[:1], outcome_return(groups[:1])) == {}
 
 
-def test_a_limit_by_step_is_taken_back_even_after_an_error() -> None:
-    rollout = SimpleNamespace(limits=Limits())
-    work = cast(Work, SimpleNamespace(rollout=rollout))
-    seen: list[int | None] = []
+def test_a_limit_by_step_is_asked_for_with_the_episodes() -> None:
+    asked: list[tuple[int, int, int | None]] = []
 
-    def collect(_: Work, step: int) -> list[Group]:
-        seen.append(rollout.limits.max_turns)
-        if step == 9:
-            raise ValueError
+    def sample(step: int, tasks: list[int], *, size: int, max_turns: int | None, agent: None) -> list[Group]:
+        asked.append((step, size, max_turns))
         return []
 
-    limited: Callable[[Work, int], list[Group]] = within_turns(collect, lambda step: step + 1)
-    assert limited(work, 2) == []
-    with pytest.raises(ValueError):
-        limited(work, 9)
-    assert seen == [3, 10]
-    assert rollout.limits == Limits()
+    collector = cast(Collector, SimpleNamespace(sample=sample, tasks=lambda step, count: [0] * count))
+    grouped(2, 3)(collector, 5)
+    grouped(2, 3, max_turns=lambda step: step + 1)(collector, 9)
+    assert asked == [(5, 3, None), (9, 3, 10)]
 
 
 def test_what_the_horizon_cut_can_be_left_out() -> None:
@@ -230,8 +245,12 @@ def acted(*keys: tuple[str, str | None, int]) -> Trajectory:
 
 def test_probes_of_a_step() -> None:
     groups = [group(acted(("a", "s", 2), ("a", "s", 4))), group(acted(("a", "s", 2), ("b", "u", 2)))]
-    assert Probes()(groups) == {"greedy/coverage": 0.75, "greedy/share": 0.5, "greedy/bias": 0.0}
-    assert Probes()([]) == {}
+    assert probe_greediness(groups, silent) == {
+        "greedy/coverage": 0.75,
+        "greedy/share": 0.5,
+        "greedy/bias": 0.0,
+    }
+    assert probe_greediness([], silent) == {}
     one = acted(("a", "s", 2), ("a", "s", 4))
     first, second = one.turns
     told = replace(
@@ -241,14 +260,14 @@ def test_probes_of_a_step() -> None:
             replace(second, reward_terms={"coverage": 0.0, "regret": 0.5}),
         ),
     )
-    found = Probes()([group(told)])
+    found = probe_greediness([group(told)], silent)
     assert (found["greedy/coverage"], found["greedy/regret"]) == (0.1, 1.0), "the environment knows best"
-    assert act_more.conduct(groups) == {
+    assert act_more.conduct(groups, silent) == {
         "acting/tokens_per_turn": 2.5,
         "acting/turns": 2.0,
         "acting/without_evidence": 0.5,
     }
-    assert act_more.conduct([]) == {}
+    assert act_more.conduct([], silent) == {}
 
 
 def test_what_stands_often_is_chosen_again_or_not() -> None:
@@ -260,13 +279,13 @@ def test_what_stands_often_is_chosen_again_or_not() -> None:
 def test_knowing_and_doing_are_compared_where_a_rationale_names_an_option() -> None:
     keys = (("a", "s", 1), ("a", "s", 2), ("b", "s", 3))
     said = {1: "try a: a", 2: "b is untried, but a", 3: "b"}
-    found = Probes(lambda ids: said[len(ids)])([group(acted(*keys))])
+    found = probe_greediness([group(acted(*keys))], lambda ids: said[len(ids)])
     # Untried options come first: a was right and done, b was named and a done, then nothing was said.
     assert found["greedy/known"] == pytest.approx(2 / 3) and found["greedy/gap"] == pytest.approx(0.5)
-    assert "greedy/gap" not in Probes(lambda _: "a")([group(acted(*keys))])
-    hidden = Probes(lambda ids: "b, so a" if len(ids) == 1 else "")([group(acted(*keys))])
+    assert "greedy/gap" not in probe_greediness([group(acted(*keys))], lambda _: "a")
+    hidden = probe_greediness([group(acted(*keys))], lambda ids: "b, so a" if len(ids) == 1 else "")
     assert (hidden["greedy/known"], hidden["greedy/gap"]) == (0, 0)
-    assert Probes().named(acted(*keys), ["a", "b"]) == [None] * 3
+    assert name_options(acted(*keys), ["a", "b"], silent) == [None] * 3
 
 
 def test_a_macro_action_lasts_as_long_as_it_says() -> None:
@@ -286,18 +305,25 @@ def test_values_of_states_are_those_of_continued_episodes() -> None:
         return replace(original, turns=turns)
 
     continued = [group(better(1), replace(better(1), turns=original.turns[:2])), group(broken)]
-    counted: list[tuple[int, int]] = []
-    rollout = SimpleNamespace(
-        walks=lambda trajectories: [
-            Walk(trajectory=t, views=(View(observation=""),) * 4, states=None) for t in trajectories
-        ],
-        continuations=lambda prefixes, size, seed: continued[: len(prefixes)],
-    )
-    work = cast(
-        Work,
-        SimpleNamespace(rollout=rollout, count=lambda ts, num_known: counted.append((len(ts), num_known))),
+    asked: list[tuple[int, int, int | None]] = []
+
+    def continue_from(step: int, prefixes: list[Prefix], *, size: int, seed: int) -> list[Group]:
+        asked.extend((step, len(prefix.turns), size) for prefix in prefixes)
+        return continued[: len(prefixes)]
+
+    collector = cast(
+        Collector,
+        SimpleNamespace(
+            walks=lambda trajectories: [
+                Walk(trajectory=t, views=(View(observation=""),) * 4, states=None) for t in trajectories
+            ],
+            continue_from=continue_from,
+        ),
     )
     groups = [group(original, replace(other, outcome=Score(value=0.0, is_success=False)))]
-    assert vine.state_values(work, groups, 2) == [[0.5, 1.0, 0.0], [0.5]]
-    assert counted == [(2, 1), (1, 2)]
-    assert vine.state_values(work, [], 2) == []
+    branch = vine.continue_turns(2)
+    branches = branch(collector, 7, groups)
+    assert list(branches) == [(0, 1), (0, 2)]
+    assert vine.state_values(groups, branches) == [[0.5, 1.0, 0.0], [0.5]]
+    assert asked == [(7, 1, 2), (7, 2, 2)]
+    assert branch(collector, 7, []) == {} and vine.state_values([], {}) == []

@@ -6,19 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quintain.methods.loops.method import Method
-from quintain.methods.rl.parts.collecting import grouped
-from quintain.methods.rl.parts.judging import judged
-from quintain.methods.rl.parts.updating import policy_update
 from tests.methods.rl.test_family import episode, group
 
 from quintain.credit.group import group_relative
 from quintain.errors import FailureRateError
 from quintain.losses.policy import clipped
-from quintain.methods.loops.on_policy import train
+from quintain.methods.loops.statistics import measure_rewards
+from quintain.methods.method import OnPolicy, Update, grouped
 from quintain.rewards.conduct import environment_reward
 from quintain.rewards.terms import Term, apply_all
-from quintain.store.run import Run
 from quintain.types import Failure, Trajectory
 
 Rows = Callable[[Path], list[dict[str, Any]]]
@@ -39,31 +35,28 @@ def test_terms_are_means_over_episodes_and_failures_are_shares() -> None:
     lost = episode(0, outcome=Failure(owner="engine", kind="k", message="m"))
     before = [group(*(episode(1) for _ in range(15))), group(*(episode(0) for _ in range(4)), lost)]
     after = apply_all(before, (environment_reward(), odd(share=0.05)))
-    assert judged(before, after, most=0.05) == {
+    assert measure_rewards(before, after, most=0.05) == {
         "reward/environment": pytest.approx(14 / 18),
         "reward/odd": 1.0,
         "reward/failed": 0.05,
     }
-    assert judged(before, before, most=0.0) == {}
-    assert judged([], [*()], most=0.0) == {"reward/failed": 0.0}
+    assert measure_rewards(before, before, most=0.0) == {}
+    assert measure_rewards([], [*()], most=0.0) == {"reward/failed": 0.0}
     with pytest.raises(
         FailureRateError, match=r"20 episodes: got 2 failures, more than 5%; the first, by the judge"
     ):
-        judged(before, apply_all(before, (odd(share=0.1),)), most=0.05)
+        measure_rewards(before, apply_all(before, (odd(share=0.1),)), most=0.05)
 
 
 def test_a_reward_that_is_no_number_never_trains_and_too_many_stop_the_run(runner: Any, rows: Rows) -> None:
     def told(share: float, name: str) -> Path:
-        method = Method(
+        method = OnPolicy(
             collect=grouped(4, 5),
             reward=partial(apply_all, terms=(environment_reward(), odd(share=share))),
-            credit=lambda work, groups: group_relative(groups),
-            update=policy_update(clipped()),
+            credit=lambda groups, _: group_relative(groups),
+            update=Update(loss=clipped()),
         )
-        config = runner.config("grpo", steps=1)
-        with Run.create(runner.folder / name, recipe="grpo", config={}) as run:
-            train(config, run, method)
-        return runner.folder / name
+        return runner.train_by(method, runner.config("grpo", steps=1), name)
 
     last = rows(told(0.05, "one"))[-1]
     assert (last["credit/trajectories"], last["reward/failed"], last["reward/odd"]) == (19, 0.05, 1.0)

@@ -5,16 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quintain.methods.rl.parts.gold import Gold, calls_of
-from quintain.methods.rl.parts.selection import hard_and_diverse
 
 from quintain.data.samples import since_segment
 from quintain.environments.catalog import find
 from quintain.errors import ConfigError
 from quintain.methods.find import find_method
 from quintain.methods.rl import epo, metaspatial, pag, toolrl, ui_r1
-from quintain.methods.rl.parts.contexts import Keep, agreement, is_kept, single
+from quintain.methods.rl.parts.contexts import ExpertLabels, Keep, agreement, calls_of, is_kept, single
 from quintain.methods.rl.parts.relabelling import best_answer, is_last_of_solved, relabelled
+from quintain.methods.rl.ui_r1 import hard_and_diverse
 from quintain.rewards.terms import Term, apply
 from quintain.types import (
     Action,
@@ -74,9 +73,9 @@ def test_roles_are_read_from_what_a_turn_was_paid_for() -> None:
     mended = episode(*told)
     assert [pag.role(mended, t) for t in told] == ["policy", "verifier", "policy", "verifier"]
     spoiled = episode(told[2], told[3], told[0])
-    found = pag.verification([group(mended, spoiled)])
+    found = pag.verification([group(mended, spoiled)], str)
     assert found == {"pag/true_verdicts": pytest.approx(1 / 3), "pag/mended": 0.5, "pag/spoiled": 0.5}
-    assert pag.verification([]) == {"pag/true_verdicts": 0, "pag/mended": 0, "pag/spoiled": 0}
+    assert pag.verification([], str) == {"pag/true_verdicts": 0, "pag/mended": 0, "pag/spoiled": 0}
 
 
 # mucode
@@ -154,21 +153,23 @@ CORRIDOR = f"{Path(__file__).with_name('corridor.py')}:Corridor"
 
 
 def test_the_expert_is_asked_in_the_states_of_the_episode() -> None:
-    gold = Gold(CORRIDOR)
+    labels = ExpertLabels(CORRIDOR)
     task = find(CORRIDOR)().task("train", 0)
     walked = replace(episode(turn("left"), turn("right")), task=task)
-    assert gold.actions(walked) == [Action(text="right")] * 2
-    term = Term(name="same", measure=gold.measure(lambda did, wanted: float(did == wanted)))
+    assert labels.actions(walked) == [Action(text="right")] * 2
+    term = Term(name="same", measure=labels.measure(lambda did, wanted: float(did == wanted)))
     rewarded = apply(walked, [term])
     assert [t.reward for t in rewarded.turns] == [0, 0.5]
     lost = replace(walked, task=replace(task, data={}), turns=())
-    assert gold.actions(lost) == []
+    assert labels.actions(lost) == []
 
 
 def test_where_the_expert_gives_up_the_judge_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    gold = Gold(CORRIDOR)
-    monkeypatch.setattr(gold, "actions", lambda _: [None])
-    outcome = apply(episode(turn("left")), [Term(name="same", measure=gold.measure(lambda *_: 1.0))]).outcome
+    labels = ExpertLabels(CORRIDOR)
+    monkeypatch.setattr(labels, "actions", lambda _: [None])
+    outcome = apply(
+        episode(turn("left")), [Term(name="same", measure=labels.measure(lambda *_: 1.0))]
+    ).outcome
     assert isinstance(outcome, Failure) and outcome.owner == "judge"
     assert calls_of(Action(text="go")) == (ToolCall(name="go"),)
     assert calls_of(Action()) == ()

@@ -1,5 +1,6 @@
 """A method's page and its file say the same of where they differ from the paper, and of what they were measured on."""
 
+import importlib
 import re
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from quintain.methods.table import MODULES
 PAGES = Path(__file__).resolve().parents[3] / "docs" / "methods"
 METHODS = sorted(name for name, module in MODULES.items() if ".rl." in module and name != "policy_gradient")
 PARTS = frozenset({"cispo", "dapo", "dr_grpo", "gspo", "reinforce", "rloo", "vine"})
-"""Recipes that fall out of others with one part changed; all others stand for a published system of their own."""
+"""Methods that fall out of others with one part changed; all others stand for a published system of their own."""
 
 WORDS = {
     "babyai": "BabyAI",
@@ -33,32 +34,32 @@ WORDS = {
 """world of a benchmark → how it is called where methods are described"""
 
 
-def differences(recipe: str) -> str:
-    """Return what the file of `recipe` says of its differences, as one line."""
-    text = recipe_module(recipe).__doc__ or ""
+def differences(name: str) -> str:
+    """Return what the file of the method `name` says of its differences, as one line."""
+    text = importlib.import_module(MODULES[name]).__doc__ or ""
     found = re.search(r"^Differences to [^:]*: (.*?)(\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
-    assert found is not None, recipe
+    assert found is not None, name
     return " ".join(found[1].replace("``", "`").split())
 
 
 @pytest.mark.parametrize(
-    "recipe",
+    "method",
     sorted(name for name, module in MODULES.items() if ".rl." in module and name != "policy_gradient"),
 )
-def test_the_page_says_how_the_method_differs(recipe: str) -> None:
-    page = (PAGES / f"{MODULES[recipe].rpartition('.')[2]}.md").read_text(encoding="utf-8")
+def test_the_page_says_how_the_method_differs(method: str) -> None:
+    page = (PAGES / f"{MODULES[method].rpartition('.')[2]}.md").read_text(encoding="utf-8")
     told = " ".join(page.split())
-    said = differences(recipe)
+    said = differences(method)
     assert f"**Differences.** {said[0].upper()}{said[1:]}" in told
-    assert f"quintain train {recipe} --environment" in told
+    assert f"quintain train {method} --environment" in told
 
 
-@pytest.mark.parametrize("recipe", sorted({*METHODS} - PARTS))
-def test_where_it_is_measured_is_said_beside_where_the_paper_was(recipe: str) -> None:
-    told = differences(recipe)
+@pytest.mark.parametrize("method", sorted({*METHODS} - PARTS))
+def test_where_it_is_measured_is_said_beside_where_the_paper_was(method: str) -> None:
+    told = differences(method)
     assert "easured on " in told
     for benchmark in BENCHMARKS:
-        if benchmark.recipe == recipe:
-            name, _, knobs = benchmark.environment.partition("?")
-            key = "mastermind" if "mastermind" in knobs else name.partition("/")[0]
+        if benchmark.recipe == method:
+            world, _, knobs = benchmark.environment.partition("?")
+            key = "mastermind" if "mastermind" in knobs else world.partition("/")[0]
             assert WORDS[key] in told, benchmark.environment

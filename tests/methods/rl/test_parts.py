@@ -1,108 +1,118 @@
 """Any idea of credit with any policy loss, and what contradicts itself is refused."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from quintain.methods.loops.method import Assign, Memories
-from quintain.methods.rl.parts.anchoring import EPISODE, Anchor
-from quintain.methods.rl.parts.critic import critic
-from quintain.methods.rl.parts.ideas import IDEAS
-from quintain.methods.rl.parts.normalisers import NORMALISERS, by_environment, by_seat, normalised
-from quintain.methods.rl.parts.paid import TERMS, needs_states, terms
-from quintain.methods.rl.parts.surrogates import LOSSES
 from torch import Tensor
 
 from quintain.credit.outcome import outcome_return
+from quintain.data.pack import micro_batches
 from quintain.data.samples import samples_from
 from quintain.errors import ConfigError, UsageError
 from quintain.losses.value import value
+from quintain.methods.loops.on_policy import estimate
+from quintain.methods.method import Assign, Branches, Estimates, Folds, Needs, Update, grouped
 from quintain.methods.rl import policy_gradient
+from quintain.methods.rl.parts.choices import IDEAS, LOSSES, NORMALISERS, by_environment, by_seat, normalise
+from quintain.methods.rl.parts.kl import EPISODE, KLController
+from quintain.methods.rl.parts.reward_terms import TERMS, needs_states, terms
 from quintain.rewards.exploration import Visits
 from quintain.rewards.terms import apply
 from quintain.rollout.collect import Limits
 from quintain.store.run import Run
-from quintain.training.context import Work, opened
+from quintain.training.context import TrainingContext, opened
+from quintain.training.updating import prepare
 from quintain.types import Action, Completion, Credit, Group, Loss, Score, Stop, Task, Trajectory, Turn
 
 Rows = Callable[[Path], list[dict[str, Any]]]
 PAIR: dict[str, Any] = {"tasks": 2, "group_size": 3}
 
 
+NEEDS = Needs(critic=True, reference_logprobs=True)
+Played = tuple[TrainingContext, list[Group]]
+
+
 @pytest.fixture(scope="module")
-def played(runner: Any) -> Iterator[tuple[Work, list[Group]]]:
+def played(runner: Any) -> Iterator[Played]:
     """A policy that has everything a method may ask for, and episodes that differ in outcome."""
     config = runner.config("policy_gradient", learning_rate=1e-3)
     limits = Limits(has_state_keys=True)
     folder = runner.folder / "played"
     with (
         Run.create(folder, recipe="policy_gradient", config=asdict(config)) as run,
-        opened(config, run, has_critic=True, has_reference=True, limits=limits) as work,
+        opened(config, run, has_critic=True, policies=NEEDS.policies, limits=limits) as context,
     ):
-        groups = work.groups(1, tasks=3, size=4)
+        groups = grouped(3, 4)(context.collector, 1)
         assert len({t.outcome.value for g in groups for t in g.scored if isinstance(t.outcome, Score)}) > 1
-        yield work, groups
+        yield context, groups
 
 
-def gradient(work: Work, credit: Credit, loss: Loss) -> Tensor:
+def estimates(
+    context: TrainingContext, groups: Sequence[Group], branches: Branches | None = None
+) -> Estimates:
+    """Everything that a method may ask for."""
+    return estimate(context.policies, groups, NEEDS, branches or {})
+
+
+def gradient(context: TrainingContext, credit: Credit, loss: Loss) -> Tensor:
     """The gradient of `loss` on the model, of a step on `credit`."""
-    parameters = list(work.model.parameters())
+    policy = context.policies.main
+    parameters = list(policy.model.parameters())
     for parameter in parameters:
         parameter.grad = None
-    for batch in work.batches(samples_from(credit), aggregation="sequence_mean"):
-        loss(work.learner.forward(work.learner.with_reference(batch)), batch).loss.backward()
+    update = Update(loss=loss, aggregation="sequence_mean", has_reference=True)
+    samples = samples_from(credit)
+    for batch in prepare(context.policies, policy, samples, update).batches(range(len(samples)), update, 64):
+        loss(policy.forward(batch), batch).loss.backward()
     return torch.cat([p.grad.flatten() if p.grad is not None else torch.zeros(p.numel()) for p in parameters])
 
 
 @pytest.mark.parametrize("name", IDEAS)
-def test_at_the_sampler_every_loss_has_the_gradient_of_reinforce(
-    name: str, played: tuple[Work, list[Group]]
-) -> None:
+def test_at_the_sampler_every_loss_has_the_gradient_of_reinforce(name: str, played: Played) -> None:
     """The whole product of credit and losses: neither knows of the other."""
-    work, groups = played
-    config = policy_gradient.Config(credit=name)
-    method = policy_gradient.method(config)
-    if method.memory is not None:
-        method.memory.update(groups)
-    credit = method.credit(work, groups)
+    context, groups = played
+    method = policy_gradient.method(policy_gradient.Config(credit=name))
+    method.state.update(groups)
+    branches = method.branch(context.collector, 1, groups)
+    assert bool(branches) == (name == "vine")
+    credit = method.credit(groups, estimates(context, groups, branches))
     assert len(credit.trajectories) == (3 if name == "best_of" else 12)
-    wanted = gradient(work, credit, LOSSES["reinforce"]())
+    wanted = gradient(context, credit, LOSSES["reinforce"]())
     assert wanted.norm() > 1e-3
     for loss in LOSSES.values():
-        assert torch.allclose(gradient(work, credit, loss()), wanted, atol=1e-5 * float(wanted.norm()) + 1e-7)
+        found = gradient(context, credit, loss())
+        assert torch.allclose(found, wanted, atol=1e-5 * float(wanted.norm()) + 1e-7)
 
 
-def test_credit_is_the_same_whatever_the_loss(played: tuple[Work, list[Group]]) -> None:
-    work, groups = played
+def test_credit_is_the_same_whatever_the_loss(played: Played) -> None:
+    context, groups = played
+    known = estimates(context, groups)
     found = [
-        policy_gradient.method(policy_gradient.Config(loss=name, updates=2 - (name == "reinforce"))).credit
+        policy_gradient.method(policy_gradient.Config(loss=name, num_epochs=2 - (name == "reinforce"))).credit
         for name in LOSSES
     ]
-    first, *others = [np.concatenate([a for t in c(work, groups).advantages for a in t]) for c in found]
+    first, *others = [np.concatenate([a for t in c(groups, known).advantages for a in t]) for c in found]
     assert all(np.array_equal(first, other) for other in others)
 
 
-def test_lambda_by_length_has_its_own_knob(played: tuple[Work, list[Group]]) -> None:
-    work, groups = played
+def test_lambda_by_length_has_its_own_knob(played: Played) -> None:
+    context, groups = played
+    known = estimates(context, groups)
 
     def advantages(**fields: Any) -> list[float]:
         config = policy_gradient.Config(**fields)
         config.check()
-        return [
-            float(a)
-            for t in policy_gradient.method(config).credit(work, groups).advantages
-            for part in t
-            for a in part
-        ]
+        credit = policy_gradient.method(config).credit(groups, known)
+        return [float(a) for t in credit.advantages for part in t for a in part]
 
-    assert advantages(credit="gae_decoupled") == advantages(credit="gae", decay=0.0)
+    assert advantages(credit="gae_decoupled") == advantages(credit="gae", gae_lambda=0.0)
     long = advantages(credit="gae_decoupled", adaptive=1e9)
-    assert long == pytest.approx(advantages(credit="gae", decay=1.0), abs=1e-6)
+    assert long == pytest.approx(advantages(credit="gae", gae_lambda=1.0), abs=1e-6)
     assert long != pytest.approx(advantages(credit="gae_decoupled"), abs=1e-3)
     with pytest.raises(
         ConfigError, match=r"adaptive: got 1\.0, which credit gae does not read; leave it out"
@@ -111,17 +121,23 @@ def test_lambda_by_length_has_its_own_knob(played: tuple[Work, list[Group]]) -> 
 
 
 TOGETHER: list[dict[str, Any]] = [
-    {"credit": "gigpo", "loss": "cispo", "normaliser": "task", "updates": 2, "discount": 0.9},
-    {"credit": "gae_bilevel", "loss": "gspo_turn", "normaliser": "turn", "updates": 2, "entropy": 0.01},
+    {"credit": "gigpo", "loss": "cispo", "normaliser": "task", "num_epochs": 2, "discount": 0.9},
+    {
+        "credit": "gae_bilevel",
+        "loss": "gspo_turn",
+        "normaliser": "turn",
+        "num_epochs": 2,
+        "entropy_coef": 0.01,
+    },
     {
         "credit": "spa_rl",
         "loss": "dual_clip",
         "rewards": "environment,visits=0.1",
-        "updates": 2,
-        "kl": 0.1,
+        "num_epochs": 2,
+        "kl_coef": 0.1,
         "kl_target": 0.5,
     },
-    {"credit": "mt_grpo", "loss": "truncated", "kl": 0.2, "kl_place": "reward", "kl_target": 0.1},
+    {"credit": "mt_grpo", "loss": "truncated", "kl_coef": 0.2, "kl_place": "reward", "kl_target": 0.1},
     {"credit": "awr", "loss": "reinforce", "aggregation": "constant", "constant": 8.0},
     {"credit": "others", "loss": "masked", "group_size": 1, "tasks": 4, "normaliser": "seat"},
 ]
@@ -145,27 +161,30 @@ def test_parts_train_together_and_resume_bit_for_bit(
     assert rows(stopped) == curve
     if "kl_target" in fields:
         first, second = (row["kl/coefficient"] for row in curve[1:])
-        assert first == fields["kl"] and second != first
+        assert first == fields["kl_coef"] and second != first
 
 
-def test_a_penalty_in_the_reward_changes_credit_and_one_in_the_loss_does_not(
-    played: tuple[Work, list[Group]],
-) -> None:
-    work, groups = played
+def test_a_penalty_in_the_reward_changes_credit_and_one_in_the_loss_does_not(played: Played) -> None:
+    context, groups = played
     seen: list[Sequence[Group]] = []
 
-    def assign(_: Work, given: Sequence[Group]) -> Credit:
+    def assign(given: Sequence[Group], _: Estimates) -> Credit:
         seen.append(given)
         return outcome_return(given)
 
+    reference = list(context.policies["reference"].model.parameters())
     with torch.no_grad():
-        for parameter in work.learner.reference.parameters():  # pyright: ignore[reportOptionalMemberAccess]
+        for parameter in reference:
             parameter.mul_(0.9)
-    Anchor(0.0).priced(assign)(work, groups)
-    Anchor(0.5, "loss").priced(assign)(work, groups)
-    metrics = Anchor(0.5, "loss", 1.0).priced(assign)(work, groups).metrics
+    known = estimates(context, groups)
+    with torch.no_grad():
+        for parameter in reference:
+            parameter.div_(0.9)
+    KLController(0.0).price(assign)(groups, known)
+    KLController(0.5, "loss").price(assign)(groups, known)
+    metrics = KLController(0.5, "loss", 1.0).price(assign)(groups, known).metrics
     assert all(given is groups for given in seen)
-    priced = Anchor(0.5, "reward").priced(assign)(work, groups)
+    priced = KLController(0.5, "reward").price(assign)(groups, known)
     assert metrics[EPISODE] == priced.metrics[EPISODE] != 0
     before, after = (
         np.array([t.outcome.value for g in part for t in g.scored if isinstance(t.outcome, Score)])
@@ -176,11 +195,31 @@ def test_a_penalty_in_the_reward_changes_credit_and_one_in_the_loss_does_not(
     assert turns == pytest.approx(after.tolist(), abs=1e-6)
 
 
-def test_the_weight_of_the_kl_is_told_again_by_the_curve() -> None:
+def test_the_weight_of_the_kl_is_a_fold_over_the_metrics() -> None:
     curve = [{"step": 0.0}, {EPISODE: 12.0, "credit/trajectories": 64.0}]
-    work = cast(Work, SimpleNamespace(run=SimpleNamespace(metrics=lambda: curve)))
-    assert Anchor(0.2, target=6.0).coefficient(work) == pytest.approx(0.200256)
-    assert Anchor(0.2).coefficient(work) == 0.2
+    adapted, fixed, hurried = (KLController(0.2, target=target) for target in (6.0, None, 6.0))
+    for row in curve:
+        adapted.observe(row)
+        fixed.observe(row)
+    assert adapted.coefficient == pytest.approx(0.200256)
+    assert fixed.coefficient == 0.2
+    for row in [*curve, *curve]:
+        hurried.observe(row)
+    assert hurried.coefficient > adapted.coefficient
+
+
+def test_the_loss_has_the_weight_of_the_step_at_hand(played: Played) -> None:
+    context, groups = played
+    policy, control = context.policies.main, KLController(0.2, target=6.0)
+    samples, loss = samples_from(outcome_return(groups)), control.loss()
+    update = Update(loss=loss, has_reference=True)
+    (batch,) = prepare(context.policies, policy, samples, update).batches(range(len(samples)), update, 9999)
+    batch = replace(batch, extra=replace(batch.extra, reference_logprobs=batch.logprobs - 0.5))
+    before = float(loss(policy.infer(batch), batch).loss)
+    control.observe({EPISODE: 1200.0, "credit/trajectories": 6400.0})
+    assert control.coefficient > 0.2
+    after = float(loss(policy.infer(batch), batch).loss)
+    assert after / before == pytest.approx(control.coefficient / 0.2, rel=1e-5)
 
 
 def episode(kind: str, amount: float, seat: str = "agent") -> Trajectory:
@@ -206,11 +245,10 @@ def episode(kind: str, amount: float, seat: str = "agent") -> Trajectory:
 def test_a_kind_of_task_with_large_rewards_does_not_drown_the_others() -> None:
     episodes = [episode("a", 0.0), episode("a", 1.0), episode("b", 0.0), episode("b", 100.0)]
     groups = [Group(task=e.task, trajectories=(e,)) for e in episodes]
-    assign: Assign = lambda _, given: outcome_return(given)  # noqa: E731
-    none = cast(Work, None)
+    assign: Assign = lambda given, _: outcome_return(given)  # noqa: E731
 
     def first(name: str) -> list[float]:
-        return [float(turns[0][0]) for turns in normalised(assign, name)(none, groups).advantages]
+        return [float(turns[0][0]) for turns in normalise(assign, name)(groups, Estimates()).advantages]
 
     assert first("none") == [0, 1, 0, 100]
     assert first("task") == pytest.approx([-1, 1, -1, 1])
@@ -230,7 +268,7 @@ def test_a_kind_of_task_with_large_rewards_does_not_drown_the_others() -> None:
         ({"group_size": 1}, "group_size: got 1 with credit group.*use credit others or gae"),
         ({"tasks": 0}, "tasks: got 0; give 1 or more"),
         ({"group_size": 0, "credit": "return"}, "group_size: got 0; give 1 or more"),
-        ({"updates": 0}, "updates: got 0; give 1 or more"),
+        ({"num_epochs": 0}, "num_epochs: got 0; give 1 or more"),
         ({"credit": "others", "tasks": 1, "group_size": 1}, "got 1 episode of a step with credit others"),
         ({"constant": 64.0}, "constant: got 64.0 with aggregation sequence_mean"),
         ({"aggregation": "constant"}, "constant: got None with aggregation constant"),
@@ -243,14 +281,17 @@ def test_a_kind_of_task_with_large_rewards_does_not_drown_the_others() -> None:
             "got economy=1 with success=0.5, and many calls.*give economy=0.5",
         ),
         ({"rewards": "success,economy=3<=2"}, "got economy=3 with success=1"),
-        ({"decay": 0.9}, "decay: got 0.9, which credit group does not read; leave it out"),
+        ({"gae_lambda": 0.9}, "gae_lambda: got 0.9, which credit group does not read; leave it out"),
         ({"credit": "gae", "std": "none"}, "std: got none, which credit gae does not read"),
-        ({"loss": "cispo"}, "updates: got 1 with loss cispo, with which every ratio is 1"),
-        ({"loss": "reinforce", "updates": 2}, "updates: got 2 with loss reinforce, which assumes tokens"),
+        ({"loss": "cispo"}, "num_epochs: got 1 with loss cispo, with which every ratio is 1"),
+        (
+            {"loss": "reinforce", "num_epochs": 2},
+            "num_epochs: got 2, in 1 minibatches, with loss reinforce, which assumes tokens",
+        ),
         ({"credit": "awr", "normaliser": "token"}, "normaliser: got token with credit awr"),
         ({"credit": "best_of", "normaliser": "turn"}, "normaliser: got turn with credit best_of"),
-        ({"kl_target": 1.0}, "kl_target: got 1.0 with kl 0.0"),
-        ({"kl_place": "reward"}, "kl_place: got reward with kl 0.0"),
+        ({"kl_target": 1.0}, "kl_target: got 1.0 with kl_coef 0.0"),
+        ({"kl_place": "reward"}, "kl_place: got reward with kl_coef 0.0"),
         ({"rewards": "sucess"}, "rewards: got 'sucess'; did you mean 'success'?"),
         ({"rewards": "success="}, "rewards: got 'success='; write name, name=weight"),
         ({"rewards": ""}, "rewards: got ''; write name"),
@@ -283,17 +324,16 @@ def test_what_the_environment_lacks_is_refused_before_the_first_episode(
         runner.train("policy_gradient", environment=plain, credit=credit)
 
 
-def test_credit_by_a_critic_needs_a_value_head(played: tuple[Work, list[Group]]) -> None:
-    work, groups = played
-    head, work.learner.value_head = work.learner.value_head, None
-    try:
-        with pytest.raises(UsageError, match=r"got a policy without a value head; say needs=Needs\(critic"):
-            critic(work, groups)
-        (batch,) = work.batches(samples_from(outcome_return(groups)))
-        with pytest.raises(UsageError, match="got none; give the model a value head"):
-            value()(work.learner.forward(batch), batch)
-    finally:
-        work.learner.value_head = head
+def test_credit_by_a_critic_needs_a_value_head(played: Played) -> None:
+    context, groups = played
+    reference = context.policies["reference"]
+    with pytest.raises(UsageError, match="values of the policy reference: got one without a value head"):
+        reference.token_values(groups[0].scored)
+    with pytest.raises(UsageError, match=r"values of a critic: got none; say needs=Needs\(critic=True\)"):
+        policy_gradient.method(policy_gradient.Config(credit="gae")).credit(groups, Estimates())
+    (batch,) = micro_batches(samples_from(outcome_return(groups)), max_tokens=9999)
+    with pytest.raises(UsageError, match="got none; give the model a value head"):
+        value()(reference.forward(batch), batch)
 
 
 def test_rewards_are_named_weighed_capped_and_gated() -> None:
@@ -315,8 +355,24 @@ def test_rewards_are_named_weighed_capped_and_gated() -> None:
     assert needs_states("environment,visits") and needs_states("new_state") and not needs_states("success")
 
 
-def test_several_memories_are_one() -> None:
+def test_several_states_are_one() -> None:
+    """A part is told what it listens to, in order; one that is None is nobody."""
     seen: list[str] = []
-    one, two = (cast(Any, SimpleNamespace(update=lambda _, name=name: seen.append(name))) for name in "ab")
-    Memories(one, None, two).update([])
-    assert seen == ["a", "b"]
+
+    class Episodes:
+        def update(self, groups: Sequence[Group]) -> None:
+            seen.append(f"episodes {len(groups)}")
+
+    class Curve:
+        def observe(self, metrics: Mapping[str, float]) -> None:
+            seen.append(f"curve {metrics['x']}")
+
+    class Both(Episodes, Curve):
+        pass
+
+    folds = Folds(Episodes(), None, Curve(), Both())
+    folds.update([])
+    folds.observe({"x": 1.0})
+    assert seen == ["episodes 0", "episodes 0", "curve 1.0", "curve 1.0"]
+    Folds().update([])
+    Folds().observe({})

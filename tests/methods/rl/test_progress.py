@@ -12,7 +12,8 @@ from quintain.environments.boundary import tasks_of
 from quintain.environments.catalog import find
 from quintain.environments.noisy import noisy
 from quintain.rollout.collect import Rollout
-from quintain.training.start import harness, new_policy
+from quintain.training.job import Job
+from quintain.training.start import harness, make_start
 from quintain.types import Group, Trajectory
 
 HOUSE = "house?kind=put&things=1&reward=dense"
@@ -22,8 +23,8 @@ HOUSE = "house?kind=put&things=1&reward=dense"
 def played() -> list[Trajectory]:
     """Return 160 episodes of an expert that errs, cut after 3 to 9 turns."""
     make = find(HOUSE)
-    model, tokenizer = new_policy("micro", make, seed=0)
-    rollout = Rollout(harness(tokenizer, make, temperature=1.0, agent="auto"), make, Local(model))
+    model, tokenizer = make_start("micro", make, seed=0)
+    rollout = Rollout(harness(Job(), tokenizer, make), make, Local(model))
     episodes: list[Trajectory] = []
     try:
         for draw, turns in enumerate((3, 5, 7, 9)):

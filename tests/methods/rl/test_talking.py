@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quintain.methods.rl.parts.talking import Parts, acts_from
 from tests.methods.rl.conftest import Runner
 
 from quintain.errors import ConfigError
 from quintain.losses.causal import ActionModel
+from quintain.methods.method import Folds
 from quintain.methods.rl import coso
+from quintain.methods.rl.parts.measures import acts_from, measure_entropy_of_actions
 from quintain.store.run import Run
 from quintain.types import Action, Completion, Group, Score, Stop, Task, ToolCall, Trajectory, Turn
 
@@ -50,15 +51,14 @@ def groups(*turns: Turn) -> list[Group]:
 
 
 def test_a_step_by_value() -> None:
-    parts, go = Parts(decode), Action(text="go left")
-    assert parts(
-        groups(turn((0, 4, 5, 6), go, (-2.0, -4.0, -0.5, -0.1)), turn((5, 6), go, (-0.3, -0.3)))
-    ) == {
+    go = Action(text="go left")
+    told = groups(turn((0, 4, 5, 6), go, (-2.0, -4.0, -0.5, -0.1)), turn((5, 6), go, (-0.3, -0.3)))
+    assert measure_entropy_of_actions(told, decode) == {
         "entropy/filler": pytest.approx(3.0),
         "entropy/action": pytest.approx(0.3),
     }
-    assert parts(groups(turn((5, 6), go))) == {"entropy/action": 1.0}
-    assert parts(groups(turn((0, 1), Action(error="?")))) == {}
+    assert measure_entropy_of_actions(groups(turn((5, 6), go)), decode) == {"entropy/action": 1.0}
+    assert measure_entropy_of_actions(groups(turn((0, 1), Action(error="?"))), decode) == {}
 
 
 def test_coso_says_how_undecided_filler_and_action_are(tmp_path: Path) -> None:
@@ -80,4 +80,6 @@ def test_the_surrogate_tells_as_many_actions_apart_as_asked(runner: Any) -> None
     with pytest.raises(ConfigError, match="actions: got 0; give 1 or more"):
         runner.train("coso", tasks=2, group_size=3, actions=0)
     method = coso.method(coso.Config(actions=2))
-    assert isinstance(method.memory, ActionModel) and method.memory.max_actions == 2
+    assert isinstance(method.state, Folds)
+    (surrogate,) = method.state.parts
+    assert isinstance(surrogate, ActionModel) and surrogate.most_actions == 2

@@ -1,17 +1,11 @@
 """Traps that official code of these methods fell into, each where it would have been noticed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
 import numpy as np
 import pytest
-from quintain.methods.loops.method import Method
-from quintain.methods.rl.parts.critic import critic
-from quintain.methods.rl.parts.informative import informative
-from quintain.methods.rl.parts.rate import warming
-from quintain.methods.rl.parts.updating import Plan, policy_update
 from tests.methods.rl.corridor import Long
 from torch import Tensor
 
@@ -21,17 +15,34 @@ from quintain.credit.group import group_relative
 from quintain.credit.outcome import outcome_return
 from quintain.credit.whiten import reinforce_plus_plus_baseline, whiten
 from quintain.curriculum.streams import TaskStream
+from quintain.data.pack import micro_batches
 from quintain.data.samples import samples_from
 from quintain.environments.boundary import tasks_of
 from quintain.errors import UsageError
 from quintain.losses.policy import clipped, reinforce
-from quintain.methods.loops.on_policy import train
+from quintain.methods.method import Collector, Estimates, OnPolicy, Update
 from quintain.methods.rl.parts.contexts import Contexts, Keep
+from quintain.methods.rl.parts.kl import price_kl
 from quintain.rollout.collect import Rollout
 from quintain.store.run import Run
-from quintain.training.context import Work, opened
-from quintain.training.learner import StepReport
-from quintain.types import Action, Completion, Credit, Group, Score, StepResult, Stop, Task, Trajectory, Turn
+from quintain.training.context import TrainingContext, opened
+from quintain.training.job import GroupJob
+from quintain.training.learner import Learner, StepReport
+from quintain.training.policies import Policies
+from quintain.training.updating import learn
+from quintain.types import (
+    Action,
+    Batch,
+    Completion,
+    Credit,
+    Group,
+    Score,
+    StepResult,
+    Stop,
+    Task,
+    Trajectory,
+    Turn,
+)
 
 
 def episode(amount: float, *, task: str = "t", tokens: int = 2) -> Trajectory:
@@ -72,39 +83,53 @@ def test_what_is_centred_is_not_moved_by_centring_again() -> None:
     assert np.sum(numbers(again)) == pytest.approx(0, abs=1e-5)
 
 
-def test_groups_without_a_difference_do_not_count_in_the_mean() -> None:
-    """B42: zero gradient that still counts in a mean makes the step smaller."""
-    groups = [group(1, 0), group(1, 1, task="u")]
-    samples = samples_from(group_relative(groups))
-    assert len(samples) == 4
-    assert [float(sample.advantages.max()) > 0 for sample in informative(samples)] == [True, False]
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the learner was asked for: it goes too far in every step, and learns nothing."""
+    seen: list[dict[str, Any]] = []
 
-
-@pytest.mark.parametrize(("most", "taken"), [(None, 3), (1.0, 3), (0.3, 1)])
-def test_updates_of_a_step_end_when_the_policy_went_too_far(most: float | None, taken: int) -> None:
-    """TWOSOME and LOOP: the update that went too far is kept, the ones after it are not made."""
-    seen: list[bool] = []
-
-    def step(_: Any, __: Any, *, rate_scale: float, is_on_policy: bool) -> StepReport:
-        assert rate_scale == warming(2) == pytest.approx(0.2)
-        seen.append(is_on_policy)
+    def step(_: Learner, batches: list[Batch], __: Any, **fields: Any) -> StepReport:
+        seen.append({"streams": sum(len(batch.lengths) for batch in batches), **fields})
         return StepReport(
             loss=0.0, grad_norm=0.0, num_tokens=1, seconds=0.0, metrics={"policy/approx_kl": 0.5}
         )
 
-    work = cast(Work, SimpleNamespace(learner=SimpleNamespace(step=step), batches=lambda *_, **__: [None]))
-    update = policy_update(clipped(), Plan(updates=3, most_kl=most))
-    assert update(work, 2, group_relative([group(1, 0)])) is not None
-    assert seen == [True, False, False][:taken]
+    monkeypatch.setattr(Learner, "step", step)
+    return seen
+
+
+def test_groups_without_a_difference_do_not_count_in_the_mean(
+    context: TrainingContext, steps: list[dict[str, Any]]
+) -> None:
+    """B42: zero gradient that still counts in a mean makes the step smaller."""
+    groups = [group(1, 0), group(1, 1, task="u")]
+    credit = group_relative(groups)
+    assert len(samples_from(credit)) == 4
+    for keeps in (False, True):
+        update = Update(loss=clipped(), keeps_zeros=keeps)
+        learn(context.policies, credit, update, GroupJob(), step=1, seed=0)
+    assert [each["streams"] for each in steps] == [2, 4]
+
+
+@pytest.mark.parametrize(("most", "taken"), [(None, 3), (1.0, 3), (0.3, 1)])
+def test_updates_of_a_step_end_when_the_policy_went_too_far(
+    most: float | None, taken: int, context: TrainingContext, steps: list[dict[str, Any]]
+) -> None:
+    """TWOSOME and LOOP: the update that went too far is kept, the ones after it are not made."""
+    update = Update(loss=clipped(), num_epochs=3, target_kl=most)
+    found = learn(context.policies, group_relative([group(1, 0)]), update, GroupJob(), step=2, seed=0)
+    assert found is not None and found.metrics["policy/approx_kl"] == 0.5
+    assert [each["is_on_policy"] for each in steps] == [True, False, False][:taken]
+    assert all(each["rate_scale"] == pytest.approx(0.2) for each in steps), "step 2 of 10 of a rising rate"
 
 
 def test_a_step_without_a_difference_makes_no_update() -> None:
-    work = cast(Work, SimpleNamespace())
-    assert policy_update(clipped())(work, 1, group_relative([group(1, 1)])) is None
+    credit = group_relative([group(1, 1)])
+    assert learn(cast(Policies, {}), credit, Update(loss=clipped()), GroupJob(), step=1, seed=0) is None
 
 
 @pytest.fixture(scope="module")
-def work(runner: Any) -> Iterator[Work]:
+def context(runner: Any) -> Iterator[TrainingContext]:
     """A policy of the corridor, and the teacher's episodes in it."""
     config = runner.config("grpo")
     with (
@@ -114,25 +139,25 @@ def work(runner: Any) -> Iterator[Work]:
         yield made
 
 
-def test_what_is_not_trained_on_is_still_read(work: Work) -> None:
+def test_what_is_not_trained_on_is_still_read(context: TrainingContext) -> None:
     """MT-GRPO's code builds the attention mask from the loss mask: observations became invisible in training."""
     shown, hidden = (replace_observation(place) for place in (1, 0))
     found: list[Tensor] = []
     for trajectory in (shown, hidden):
-        (batch,) = work.batches(samples_from(outcome_return([whole(trajectory)])))
-        found.append(work.learner.infer(batch).logprobs[batch.turn_id == 1])
+        (batch,) = batches_of(trajectory)
+        found.append(context.policies.main.infer(batch).logprobs[batch.turn_id == 1])
     assert float((found[0] - found[1]).abs().max()) > 1e-4
 
 
-def test_observations_have_no_gradient_of_their_own(work: Work) -> None:
+def test_observations_have_no_gradient_of_their_own(context: TrainingContext) -> None:
     """Other words in what was observed last change nothing that is trained, only what comes after them."""
     losses: list[float] = []
     for place in (0, 1):
         trajectory = replace_observation(place)
         last = replace(trajectory.turns[1], completion=Completion(token_ids=(), logprobs=(), stop="stop"))
         cut = replace(trajectory, turns=(trajectory.turns[0], last))
-        (batch,) = work.batches(samples_from(outcome_return([whole(cut)])))
-        losses.append(float(reinforce()(work.learner.infer(batch), batch).loss))
+        (batch,) = batches_of(cut)
+        losses.append(float(reinforce()(context.policies.main.infer(batch), batch).loss))
     assert losses[0] == pytest.approx(losses[1], abs=1e-7)
 
 
@@ -143,15 +168,20 @@ def replace_observation(word: int) -> Trajectory:
     return replace(base, turns=(base.turns[0], second))
 
 
+def batches_of(trajectory: Trajectory) -> list[Batch]:
+    """The micro-batches of one episode alone."""
+    return micro_batches(samples_from(outcome_return([whole(trajectory)])), max_tokens=1000)
+
+
 def whole(trajectory: Trajectory) -> Group:
     return Group(task=trajectory.task, trajectories=(trajectory,))
 
 
-def test_every_step_of_the_teacher_is_one_context(work: Work) -> None:
+def test_every_step_of_the_teacher_is_one_context(context: TrainingContext) -> None:
     """SWiRL: k actions are k examples, and none of them is carried out."""
     contexts = Contexts("all")
-    contexts.prepare(work)
-    episodes = work.demonstrations()
+    contexts.prepare(context.collector)
+    episodes = context.collector.demonstrations()
     assert len(contexts.prefixes) == sum(len(t.turns) for t in episodes) > 0
     assert {prefix.task.id for prefix in contexts.prefixes} == contexts.wanted.keys()
     assert {action.text for action in contexts.wanted.values()} == {"right"}
@@ -159,13 +189,13 @@ def test_every_step_of_the_teacher_is_one_context(work: Work) -> None:
 
 @pytest.mark.parametrize("keep", ["process", "outcome", "both", "all"])
 def test_an_erring_teacher_is_judged_by_the_expert(
-    work: Work, keep: Keep, monkeypatch: pytest.MonkeyPatch
+    context: TrainingContext, keep: Keep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SWiRL: what is wanted is never the mistake; sound steps of episodes that failed are kept."""
-    monkeypatch.setattr(work, "job", replace(work.job, mistakes=0.5, demonstrations=12))
-    episodes = work.demonstrations()
+    monkeypatch.setattr(context, "job", replace(context.job, mistakes=0.5, demonstrations=12))
+    episodes = context.collector.demonstrations()
     sound = [[turn.action.text == "right" for turn in t.turns] for t in episodes]
-    has_won = [isinstance(t.outcome, Score) and t.outcome.is_success for t in episodes]
+    has_won = [t.is_success for t in episodes]
     expected = {
         "process": sum(map(sum, sound)),
         "outcome": sum(len(steps) for steps, won in zip(sound, has_won, strict=True) if won),
@@ -174,7 +204,7 @@ def test_an_erring_teacher_is_judged_by_the_expert(
     }
     assert len(set(expected.values())) > 2, "the teacher errs, and fails at times"
     contexts = Contexts(keep)
-    contexts.prepare(work)
+    contexts.prepare(context.collector)
     assert len(contexts.prefixes) == expected[keep]
     assert {action.text for action in contexts.wanted.values()} == {"right"}
 
@@ -196,10 +226,10 @@ class Counted(Long):
         return result
 
 
-def test_episodes_that_ended_are_not_stepped_on_and_pay_once(work: Work) -> None:
+def test_episodes_that_ended_are_not_stepped_on_and_pay_once(context: TrainingContext) -> None:
     """OpenManus-RL: finished environments still generate and step, and every row carries the episode's reward."""
     Counted.steps.clear()
-    rollout = Rollout(work.agent, Counted, work.engine)
+    rollout = Rollout(context.agent, Counted, context.policies.main.engine)
     try:
         groups = rollout.groups(TaskStream(tasks_of(Counted)).draw(0, 3), size=4, seed=1)
     finally:
@@ -227,17 +257,25 @@ def replace_keys(found: Group) -> Group:
 
 
 def test_a_method_of_ones_own_without_the_value_head_it_reads_is_refused_before_it_plays(runner: Any) -> None:
-    def collect(_: Work, __: int) -> list[Group]:
+    def collect(_: Collector, __: int) -> list[Group]:
         raise AssertionError("an episode was played")
 
-    method = Method(
-        collect=collect,
-        credit=lambda work, groups: gae_tokens(groups, critic(work, groups)),
-        update=policy_update(clipped()),
-    )
-    config = runner.config("grpo")
-    with (
-        Run.create(runner.folder / "headless", recipe="grpo", config={}) as run,
-        pytest.raises(UsageError, match=r"got a policy without a value head; say needs=Needs\(critic=True\)"),
-    ):
-        train(config, run, method)
+    def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
+        return gae_tokens(groups, estimates.critic)
+
+    method = OnPolicy(collect=collect, credit=credit, update=Update(loss=clipped()))
+    with pytest.raises(UsageError, match=r"values of a critic: got none; say needs=Needs\(critic=True\)"):
+        runner.train_by(method, runner.config("grpo"), "headless")
+
+
+def test_credit_that_reads_a_reference_without_asking_for_it_is_refused_before_it_plays(runner: Any) -> None:
+    def collect(_: Collector, __: int) -> list[Group]:
+        raise AssertionError("an episode was played")
+
+    def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
+        price_kl(groups, estimates, 0.1)
+        return group_relative(groups)
+
+    method = OnPolicy(collect=collect, credit=credit, update=Update(loss=clipped()))
+    with pytest.raises(UsageError, match=r"reference: got none; say needs=Needs\(reference_logprobs=True\)"):
+        runner.train_by(method, runner.config("grpo"), "unreferenced")

@@ -21,12 +21,16 @@ from tests.training.monitors.toy import (
 from transformers import PreTrainedTokenizerBase
 
 from quintain.agents.protocol import Agent
+from quintain.engines.build import hand_over
 from quintain.environments.protocol import Factory
 from quintain.errors import FailureRateError
+from quintain.methods.loops import train_by
 from quintain.methods.rl import grpo
 from quintain.store.run import Run
-from quintain.training import policy
-from quintain.training.context import Work
+from quintain.training import start
+from quintain.training.collector import Collector
+from quintain.training.context import TrainingContext
+from quintain.training.job import Job
 from quintain.training.monitors.thresholds import Thresholds
 from quintain.types import Group, Task, ToolCall
 
@@ -97,25 +101,31 @@ def alarms_of(scene: Scene, folder: Path, monkeypatch: pytest.MonkeyPatch) -> li
     torch.set_num_threads(1)
     now(scene).counts.clear()
     world = vars(toy)[scene.world]
-    sampled = Work.sampled
+    record, sample = TrainingContext.record, Collector.sample
+    contexts: list[TrainingContext] = []
 
-    def harness(
-        tokenizer: PreTrainedTokenizerBase, make: Factory, *, temperature: float, agent: str = ""
-    ) -> Agent:
-        return Told(policy.harness(tokenizer, make, temperature=temperature), len(tokenizer))
+    def harness(job: Job, tokenizer: PreTrainedTokenizerBase, make: Factory) -> Agent:
+        return Told(start.harness(job, tokenizer, make), len(tokenizer))
 
-    def begun(work: Work, step: int, tasks: Sequence[Task], *, size: int) -> list[Group]:
+    def recorded(context: TrainingContext, step: int, row: dict[str, float]) -> None:
+        contexts[:] = [context]
+        record(context, step, row)
+
+    def begun(collector: Collector, step: int, tasks: Sequence[Task], **fields: Any) -> list[Group]:
         scene.begin(step)
         if step == scene.sharpen:
+            main = contexts[0].policies.main
             with torch.no_grad():
-                cast(Any, work.model.get_output_embeddings()).weight.mul_(30)
-            work.engine.load_weights(work.learner.version, None)
-        return sampled(work, step, tasks, size=size)
+                cast(Any, main.model.get_output_embeddings()).weight.mul_(30)
+            assert main.engine is not None
+            hand_over(main.engine, main.model, main.version, folder / "engines")
+        return sample(collector, step, tasks, **fields)
 
     monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
-    monkeypatch.setattr("quintain.training.work.find", lambda name: world)
-    monkeypatch.setattr("quintain.training.work.harness", harness)
-    monkeypatch.setattr(Work, "sampled", begun)
+    monkeypatch.setattr("quintain.training.context.find", lambda name: world)
+    monkeypatch.setattr("quintain.training.context.harness", harness)
+    monkeypatch.setattr(Collector, "sample", begun)
+    monkeypatch.setattr(TrainingContext, "record", recorded)
     config = grpo.Config(
         environment=f"{toy.__file__}:{scene.world}",
         model="micro",
@@ -126,14 +136,14 @@ def alarms_of(scene: Scene, folder: Path, monkeypatch: pytest.MonkeyPatch) -> li
         tasks=NUM_TASKS,
         group_size=GROUP_SIZE,
         learning_rate=1e-6,
-        most_broken=1.0,
+        max_broken=1.0,
     )
     with Run.create(folder, recipe="grpo", config=asdict(config)) as run:
         if scene.is_fatal:
             with pytest.raises(FailureRateError):
-                grpo.train(config, run)
+                train_by(grpo.method(config), config, run)
         else:
-            grpo.train(config, run)
+            train_by(grpo.method(config), config, run)
         return [(e["data"]["step"], e["data"]["name"]) for e in run.events() if e["kind"] == "alarm"]
 
 

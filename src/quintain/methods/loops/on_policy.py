@@ -6,6 +6,7 @@ What is a method's own is in its file, as the fields of `OnPolicy`. Nothing here
 from collections.abc import Sequence
 
 from quintain.data.seats import separated
+from quintain.methods.loops.recall import recall, tell
 from quintain.methods.loops.requirements import (
     refuse_credit_without_critic,
     refuse_environment,
@@ -15,7 +16,6 @@ from quintain.methods.loops.statistics import measure_rewards, measure_task_kind
 from quintain.methods.method import Branches, Estimates, Needs, OnPolicy
 from quintain.rollout.collect import Limits
 from quintain.store.run import Run
-from quintain.training.collector import recorded_groups
 from quintain.training.context import opened
 from quintain.training.job import Job
 from quintain.training.policies import Policies, scored
@@ -32,10 +32,8 @@ def train_on_policy(method: OnPolicy, job: Job, run: Run) -> None:
         refuse_without_turn_rewards(context, needs, method.reward)
         method.prepare(context.collector)
         refuse_credit_without_critic(method)
-        for past in range(1, run.next_step):
-            method.state.update(recorded_groups(run, past))
-        for row in run.metrics():
-            method.state.observe(row)
+        for _ in recall(run, method.state):
+            pass
         for step in context.steps():
             groups = method.collect(context.collector, step)
             method.state.update(groups)
@@ -62,7 +60,7 @@ def train_on_policy(method: OnPolicy, job: Job, run: Run) -> None:
             row |= context.evaluate(step) if context.is_due(step) else {}
             row |= context.judge(step, row)
             context.record(step, row)
-            method.state.observe(row)
+            tell(method.state, step, row)
             if context.is_due(step):
                 context.save(step)
             context.show(step, row)

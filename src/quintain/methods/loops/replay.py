@@ -10,11 +10,11 @@ import numpy as np
 
 from quintain.credit.gae import Critic
 from quintain.data.seats import separated
+from quintain.methods.loops.recall import recall, tell
 from quintain.methods.loops.requirements import refuse_environment
 from quintain.methods.method import CriticUpdate, Replay, ReplayBuffer
 from quintain.rollout.collect import Limits
 from quintain.store.run import Run
-from quintain.training.collector import recorded_groups
 from quintain.training.context import opened
 from quintain.training.job import MAIN, Job
 from quintain.training.learner import StepReport
@@ -63,12 +63,8 @@ def train_by_replay(method: Replay, job: Job, run: Run) -> None:
     limits = Limits(has_state_keys=needs.state_keys)
     with opened(job, run, has_critic=needs.critic, policies=needs.policies, limits=limits) as context:
         buffer = Buffer(method.buffer)
-        for past in range(1, run.next_step):
-            groups = recorded_groups(run, past)
-            method.state.update(groups)
-            buffer.add(past, method.reward(separated(groups)))
-        for row in run.metrics():
-            method.state.observe(row)
+        for past, played in recall(run, method.state):
+            buffer.add(past, method.reward(separated(played)))
         for step in context.steps():
             groups = method.collect(context.collector, step)
             method.state.update(groups)
@@ -99,7 +95,7 @@ def train_by_replay(method: Replay, job: Job, run: Run) -> None:
             row |= context.evaluate(step) if context.is_due(step) else {}
             row |= context.judge(step, row)
             context.record(step, row)
-            method.state.observe(row)
+            tell(method.state, step, row)
             if context.is_due(step):
                 context.save(step)
             context.show(step, row)

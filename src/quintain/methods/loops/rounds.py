@@ -6,11 +6,11 @@ far, which a resumed run builds again from its journal.
 
 from quintain.data.samples import imitation_samples
 from quintain.data.seats import separated
+from quintain.methods.loops.recall import recall, tell
 from quintain.methods.loops.requirements import refuse_environment
 from quintain.methods.method import Rounds
 from quintain.rollout.collect import Limits
 from quintain.store.run import Run
-from quintain.training.collector import recorded_groups
 from quintain.training.context import opened
 from quintain.training.job import Job
 from quintain.training.updating import learn_in_epochs
@@ -24,12 +24,8 @@ def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
     limits = Limits(has_state_keys=needs.state_keys)
     with opened(job, run, has_critic=needs.critic, policies=needs.policies, limits=limits) as context:
         built: list[Trajectory] = []
-        for past in range(1, run.next_step):
-            groups = recorded_groups(run, past)
-            method.state.update(groups)
-            built += method.build(method.reward(separated(groups)))
-        for row in run.metrics():
-            method.state.observe(row)
+        for _, past in recall(run, method.state):
+            built += method.build(method.reward(separated(past)))
         for step in context.steps():
             groups = method.collect(context.collector, step)
             method.state.update(groups)
@@ -56,7 +52,7 @@ def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
             row |= context.evaluate(step) if context.is_due(step) else {}
             row |= context.judge(step, row)
             context.record(step, row)
-            method.state.observe(row)
+            tell(method.state, step, row)
             if context.is_due(step):
                 context.save(step)
             context.show(step, row)

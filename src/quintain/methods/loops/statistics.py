@@ -13,7 +13,7 @@ import numpy as np
 from quintain.credit.layout import outcome_of
 from quintain.rewards.terms import mean_terms
 from quintain.rollout.failures import check_failures
-from quintain.types import Credit, Failure, Group, Score
+from quintain.types import Credit, Failure, Group
 
 
 def measure_rewards(before: Sequence[Group], after: Sequence[Group], *, most: float) -> Mapping[str, float]:
@@ -54,7 +54,7 @@ def measure_task_kinds(groups: Sequence[Group], credit: Credit) -> dict[str, flo
         if not scored:
             continue
         outcomes = [outcome_of(t) for t in scored]
-        wins = [isinstance(t.outcome, Score) and t.outcome.is_success for t in scored]
+        wins = [t.is_success for t in scored]
         metrics |= {
             f"task/{kind}/success": float(np.mean(wins)),
             f"task/{kind}/reward": float(np.mean(outcomes)),

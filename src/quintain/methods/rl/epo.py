@@ -70,5 +70,5 @@ def key_turns(trajectory: Trajectory) -> list[float]:
 
 def success_alone(trajectory: Trajectory) -> list[float]:
     """Return a reward of 1 on the last turn of a successful episode: undiscounted, every turn has score 1."""
-    is_success = isinstance(trajectory.outcome, Score) and trajectory.outcome.is_success
+    is_success = trajectory.is_success
     return [*[0.0] * (len(trajectory.turns) - 1), float(is_success)] if trajectory.turns else []

@@ -1,0 +1,32 @@
+"""What a method remembers, told again from the journal, in the order in which the run told it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from quintain.methods.method import State
+from quintain.store.run import Run
+from quintain.training.collector import recorded_groups
+from quintain.types import Group
+
+
+def recall(run: Run, state: State) -> Iterator[tuple[int, Sequence[Group]]]:
+    """Tell `state` of every step that is done, and yield the step and its episodes in between.
+
+    Episodes come first, then whatever the loop does with them, then the metrics of the step: as in the step itself.
+    Step 0, which is evaluated only, is not told.
+    """
+    rows = {int(row["step"]): row for row in run.metrics()}
+    for step in range(1, run.next_step):
+        groups = recorded_groups(run, step)
+        state.update(groups)
+        yield step, groups
+        tell(state, step, rows[step])
+
+
+def tell(state: State, step: int, row: Mapping[str, float]) -> None:
+    """Let `state` observe the metrics of `step`, without what the clock says: a resumed run must know the same."""
+    state.observe({"step": step, **{name: value for name, value in row.items() if not is_clock(name)}})
+
+
+def is_clock(name: str) -> bool:
+    """Return whether the metric `name` depends on how fast the machine is."""
+    return name.startswith("time/") or name == "tokens_per_second"
