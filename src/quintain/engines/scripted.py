@@ -203,12 +203,13 @@ class Scripted:
         self._num_prefilled += len(request.prompt_ids)
         sampling = request.sampling
         if sampling.constraint is not None:
-            answer: tuple[int, ...] | Failure = tokens_of(sampling.constraint, None)
+            answer: tuple[int, ...] | Failure = tokens_of(sampling.constraint, None)[: sampling.max_tokens]
         else:
             answer = self.script(request, stream)
         if sampling.candidates is not None and not isinstance(answer, Failure):
             options = sampling.candidates.token_ids
             answer = answer if answer in options else options[request.seed % len(options)]
+            answer = answer[: sampling.max_tokens]
         return _Job(request, stream, answer, [(0, self._version)])
 
     def _say(self, job: _Job) -> Completion | Failure | None:
@@ -221,7 +222,11 @@ class Scripted:
         if job.num_said < len(job.answer):
             return None
         self._streams[job.request.session] = job.stream + job.answer
-        is_stop = bool(job.answer) and job.answer[-1] in job.request.sampling.stop_ids
+        sampling = job.request.sampling
+        whole = () if sampling.candidates is None else sampling.candidates.token_ids
+        if sampling.constraint is not None:
+            whole = (tokens_of(sampling.constraint, None),)
+        is_stop = job.answer in whole or (bool(job.answer) and job.answer[-1] in sampling.stop_ids)
         return Completion(
             token_ids=job.answer,
             logprobs=(-1.0,) * len(job.answer),
