@@ -14,7 +14,16 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from quintain.engines.conformance import CHECKS, Finding, check_engine
 from quintain.engines.decoder import FastDecoder, GenericDecoder
 from quintain.engines.local import Local
-from quintain.engines.protocol import Capability, Engine, EngineStats, PauseMode, Reply, Request
+from quintain.engines.protocol import (
+    Capability,
+    Engine,
+    EngineStats,
+    Grammar,
+    PauseMode,
+    Reply,
+    Request,
+    Sampling,
+)
 from quintain.engines.scripted import Scripted
 from quintain.text.tokenizer import train_tokenizer
 from quintain.types import Completion, Failure
@@ -366,3 +375,15 @@ def test_an_engine_whose_failures_are_not_its_own_is_seen() -> None:
     engine = Scripted(lambda request, stream: blaming)
     (finding,) = check_engine(engine, only=["failures are data"], spoil=lambda: None)
     assert finding.state == "fail"
+
+
+def test_a_script_is_held_to_its_grammar(tokenizer: PreTrainedTokenizerFast) -> None:
+    stops = frozenset({tokenizer.eos_token_id})
+    for word, is_right in (("red", True), ("blue", False)):
+        said = (*tokenizer.encode(word, add_special_tokens=False), tokenizer.eos_token_id)
+        engine = Scripted(lambda request, stream, said=said: said, tokenizer)
+        sampling = Sampling(stop_ids=stops, constraint=Grammar(kind="regex", text="red|green"))
+        engine.submit(Request(session="a", prompt_ids=(1,), seed=1, sampling=sampling))
+        (reply,) = engine.advance()
+        assert isinstance(reply.result, Completion) == is_right
+        assert isinstance(reply.result, Completion) or reply.result.kind == "script"
