@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -50,6 +50,10 @@ def shake(model: PreTrainedModel) -> None:
             weight.add_(0.05 * torch.randn(weight.shape))
 
 
+def stop_of(tokenizer: PreTrainedTokenizerFast) -> int:
+    return cast(int, tokenizer.eos_token_id)
+
+
 def failed(findings: Sequence[Finding]) -> list[str]:
     return [str(finding) for finding in findings if finding.state == "fail"]
 
@@ -75,8 +79,8 @@ def test_the_local_engine_passes_on_every_path(
         check_engine(
             engine,
             ids=IDS,
-            stop_id=tokenizer.eos_token_id,
-            decode=tokenizer.decode,
+            stop_id=stop_of(tokenizer),
+            decode=lambda ids: str(tokenizer.decode(list(ids))),
             update=lambda: shake(model),
             spoil=spoil,
         )
@@ -319,6 +323,7 @@ class Fragile(Scripted):
         return super().advance()
 
 
+LOCAL = (Unbound, Modest, Untidy, Stale, Lazy, Forgiving)
 BROKEN: dict[str, Callable[..., Engine]] = {
     "greedy repeats": Moody,
     "seeds repeat": Stubborn,
@@ -352,13 +357,13 @@ def test_each_check_sees_an_engine_that_breaks_it(
 ) -> None:
     kind = BROKEN[name]
     options: dict[str, Any] = {"only": [name], "seconds": 0.5}
-    if issubclass(kind, Local):  # pyright: ignore[reportArgumentType]
+    if kind in LOCAL:
         model = model_for(tokenizer, "qwen3", monkeypatch)
         engine: Engine = kind(model, tokenizer)
         options |= {
             "ids": IDS,
-            "stop_id": tokenizer.eos_token_id,
-            "decode": tokenizer.decode,
+            "stop_id": stop_of(tokenizer),
+            "decode": lambda ids: str(tokenizer.decode(list(ids))),
             "seconds": 30.0,
         }
         options["update"] = lambda: shake(model)
@@ -378,9 +383,9 @@ def test_an_engine_whose_failures_are_not_its_own_is_seen() -> None:
 
 
 def test_a_script_is_held_to_its_grammar(tokenizer: PreTrainedTokenizerFast) -> None:
-    stops = frozenset({tokenizer.eos_token_id})
+    stops = frozenset({stop_of(tokenizer)})
     for word, is_right in (("red", True), ("blue", False)):
-        said = (*tokenizer.encode(word, add_special_tokens=False), tokenizer.eos_token_id)
+        said = (*tokenizer.encode(word, add_special_tokens=False), stop_of(tokenizer))
         engine = Scripted(lambda request, stream, said=said: said, tokenizer)
         sampling = Sampling(stop_ids=stops, constraint=Grammar(kind="regex", text="red|green"))
         engine.submit(Request(session="a", prompt_ids=(1,), seed=1, sampling=sampling))

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import pytest
 import torch
@@ -73,7 +74,11 @@ def test_grpo_through_a_process(tmp_path: Path) -> None:
             return write_weights(model, tmp_path / "check")
 
         findings = check_engine(
-            engine, stop_id=tokenizer.eos_token_id, decode=tokenizer.decode, update=update, ids=range(30, 70)
+            engine,
+            stop_id=cast(int, tokenizer.eos_token_id),
+            decode=lambda ids: str(tokenizer.decode(list(ids))),
+            update=update,
+            ids=range(30, 70),
         )
         unproved = [str(found) for found in findings if found.state != "pass"]
         assert unproved == ["skip  failures are data: no spoil was given"]
