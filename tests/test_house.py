@@ -1,6 +1,7 @@
 """The rules of CONTRIBUTING.md that a reader of syntax can hold the code to."""
 
 import ast
+import functools
 import graphlib
 import subprocess
 import sys
@@ -154,6 +155,7 @@ def test_names_and_types() -> None:
     assert [path for path in MODULES if path.stem in VAGUE_MODULES] == []
 
 
+@functools.cache
 def imports_of(module: str, path: Path) -> set[str]:
     """Return what `module` imports of the package, wherever it does so, as dotted names of modules and members."""
     home = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
@@ -198,6 +200,26 @@ def test_no_two_files_import_each_other() -> None:
 def test_a_circle_is_found() -> None:
     assert circles_in({"a": {"b.x"}, "b": {"c"}, "c": set()}) == []
     assert circles_in({"a": {"b.x"}, "b": {"c"}, "c": {"a.y"}}) != []
+
+
+def engines_named(module: str, names: set[str]) -> set[str]:
+    """Return which classes of engines `module` names, where it should ask `engines.build` for one."""
+    if module.startswith(("quintain.engines", "quintain.training")):
+        return set()
+    classes = {"quintain.engines.local.Local", "quintain.engines.process.ProcessEngine"}
+    return names & (classes | {name.rpartition(".")[0] for name in classes})
+
+
+def test_nobody_builds_an_engine_by_its_class() -> None:
+    """A policy is served by the engine that its settings name; only `engines` and `training` know what there is."""
+    scripts = sorted((ROOT / "benchmarks").rglob("*.py")) + sorted((ROOT / "examples").rglob("*.py"))
+    found = {str(path): engines_named(path.stem, imports_of(path.stem, path)) for path in scripts}
+    for path in MODULES:
+        module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+        found[str(path)] = engines_named(module, imports_of(module, path))
+    assert {path: sorted(names) for path, names in found.items() if names} == {}
+    assert engines_named("quintain.api", {"quintain.engines.local.Local"})
+    assert not engines_named("quintain.training.work", {"quintain.engines.local.Local"})
 
 
 def test_every_module_says_what_it_is() -> None:

@@ -22,7 +22,8 @@ def test_it_solves_a_world(world: World, monkeypatch: pytest.MonkeyPatch) -> Non
         pytest.skip(reason)
     monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 8)
     make = find(world.environment)
-    agent = harness(new_tokenizer(make, seed=0), make, temperature=1.0, agent=str(world.settings["agent"]))
+    tokenizer = new_tokenizer(make, seed=0)
+    agent = harness(tokenizer, make, temperature=1.0, agent=str(world.settings["agent"]))
     with closing(make()) as environment:
         tasks = [environment.task("eval", index) for index in range(3)]
     for task in tasks:
@@ -31,7 +32,7 @@ def test_it_solves_a_world(world: World, monkeypatch: pytest.MonkeyPatch) -> Non
                 group.trajectories for group in rollout.demonstrations([task], teacher(make), seed=0)
             )
         turns = iter(shown.turns)
-        engine = Scripted(partial(said, turns))
+        engine = Scripted(partial(said, turns), tokenizer)
         with closing(Rollout(agent, make, engine)) as rollout:
             ((played,),) = (group.trajectories for group in rollout.groups([task], size=1, seed=0))
         assert next(turns, None) is None, "everything that was shown was asked for"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
 from quintain.engines.local import Local
-from quintain.engines.protocol import Reply, Request, Sampling
+from quintain.engines.protocol import Grammar, Reply, Request, Sampling
 from quintain.engines.sampling import guided, sample
 from quintain.types import Completion
 
@@ -23,6 +23,7 @@ class Only:
 
     tokens: tuple[int, ...]
     num_tokens: int = V
+    is_over: bool = False
     taken: list[int] = field(default_factory=list[int])
 
     def allowed(self) -> NDArray[np.bool_]:
@@ -32,19 +33,6 @@ class Only:
 
     def take(self, token: int) -> None:
         self.taken.append(token)
-
-
-@dataclass
-class Constant:
-    """Begins with the same guide every time, which alternates nothing."""
-
-    tokens: tuple[int, ...]
-    num_tokens: int
-    begun: list[Only] = field(default_factory=list[Only])
-
-    def begin(self) -> Only:
-        self.begun.append(Only(self.tokens, self.num_tokens))
-        return self.begun[-1]
 
 
 def drawn(
@@ -84,8 +72,16 @@ def test_greedy_takes_the_best_allowed_token_and_short_masks_are_filled() -> Non
     )
 
 
+def test_a_row_that_is_not_finite_is_left_to_the_engine() -> None:
+    logits = torch.full((1, V), float("nan"))
+    guide = Only((1, 4))
+    one = torch.ones(1)
+    _, logprobs = guided([guide], logits, one, one.double(), sample(logits, one, one.double()))
+    assert logprobs.isnan().all() and guide.taken == []
+
+
 def test_one_engine_serves_both_kinds(model: PreTrainedModel) -> None:
-    def completed(*constraints: Constant | None) -> list[Completion]:
+    def completed(*constraints: Grammar | None) -> list[Completion]:
         engine = Local(model)
         for number, constraint in enumerate(constraints):
             sampling = Sampling(max_tokens=6, stop_ids=frozenset({59}), constraint=constraint)
@@ -96,9 +92,8 @@ def test_one_engine_serves_both_kinds(model: PreTrainedModel) -> None:
         results = [reply.result for reply in sorted(replies, key=lambda reply: reply.session)]
         return [result for result in results if isinstance(result, Completion)]
 
-    constraint = Constant((5, 7), 60)
-    free, bound, other = completed(None, constraint, constraint)
+    free, bound, cut = completed(None, Grammar.of_tokens((5, 7, 5)), Grammar.of_tokens((7, 59, 7)))
     assert free.token_ids == completed(None)[0].token_ids
-    assert {*bound.token_ids, *other.token_ids} <= {5, 7}
-    assert [guide.taken for guide in constraint.begun] == [list(bound.token_ids), list(other.token_ids)]
+    assert (bound.token_ids, bound.stop) == ((5, 7, 5), "stop"), "nothing else can follow"
+    assert (cut.token_ids, cut.stop) == ((7, 59), "stop"), "a stop id ends it first"
     assert bound.logprobs[0] < -1.0  # of 60 tokens, not of 2

@@ -60,7 +60,7 @@ def world_of(spec: str, chat: Chat) -> type[Environment]:
     return Guess
 
 
-def repeated(agent: Any, make: type[Environment], known: Trajectory) -> Trajectory:
+def repeated(chat: Chat, agent: Any, make: type[Environment], known: Trajectory) -> Trajectory:
     """Return the episode in which a script says what was said in `known`."""
     said = iter([turn.completion.token_ids for turn in known.turns])
 
@@ -70,7 +70,7 @@ def repeated(agent: Any, make: type[Environment], known: Trajectory) -> Trajecto
         assert not request.sampling.stop_ids & set(ids[:-1])
         return ids
 
-    rollout = Rollout(agent, make, Scripted(script))
+    rollout = Rollout(agent, make, Scripted(script, chat.tokenizer))
     (group,) = rollout.groups([known.task], size=1, seed=3)
     rollout.close()
     return group.trajectories[0]
@@ -88,7 +88,7 @@ def test_the_expert_in_the_words_of_a_harness_solves_the_world(chat: Chat, spec:
     assert isinstance(known.outcome, Score)
     assert known.outcome.is_success
     assert all(turn.is_valid and turn.action.error is None for turn in known.turns)
-    again = repeated(agent, make, known)
+    again = repeated(chat, agent, make, known)
     for turn, other in zip(known.turns, again.turns, strict=True):
         assert turn.prompt_ids == other.prompt_ids
         assert (turn.action, turn.seat, turn.observation) == (other.action, other.seat, other.observation)

@@ -127,6 +127,10 @@ class Trial:
         """Return the completions of `requests`, which must not fail."""
         return [expect_completion(result) for result in self.replies(*requests)]
 
+    def one(self, request: Request) -> Completion:
+        """Return the completion of `request`, which must not fail."""
+        return self.complete(request)[0]
+
     def free(self) -> None:
         """Release every session that was opened."""
         self.engine.resume() if "pause" in self.engine.capabilities else None
@@ -202,6 +206,7 @@ def check_engine(
     spoil: Callable[[], None] | None = None,
     tolerance: float = 1e-3,
     seconds: float = 120.0,
+    only: Collection[str] = (),
 ) -> Iterator[Finding]:
     """Yield what each check says of `engine`.
 
@@ -214,6 +219,7 @@ def check_engine(
         spoil: breaks the engine, so that the next request must fail.
         tolerance: how far log-probs may be apart (nats).
         seconds: how long a reply may take.
+        only: names of the checks to try (see `CHECKS`); all of them when empty.
     """
     trial = Trial(
         engine=engine,
@@ -226,6 +232,8 @@ def check_engine(
         seconds=seconds,
     )
     for name, (needed, check) in CHECKS.items():
+        if only and name not in only:
+            continue
         missing = sorted({*needed} - engine.capabilities)
         if missing:
             yield Finding(name=name, state="skip", detail=f"the engine has not {', '.join(missing)}")
@@ -257,7 +265,7 @@ def check_greedy(trial: Trial) -> None:
     """At temperature 0 the seed does not matter."""
     first, second = trial.complete(*(trial.request(seed=seed, temperature=0.0) for seed in (1, 2)))
     trial.expect_same(first, second, "two greedy completions of one prompt")
-    trial.expect_same(first, *trial.complete(trial.request(temperature=0.0)), "a greedy completion, again")
+    trial.expect_same(first, trial.one(trial.request(temperature=0.0)), "a greedy completion, again")
 
 
 def check_seeds(trial: Trial) -> None:
@@ -290,7 +298,7 @@ def check_turns(trial: Trial) -> None:
         session = request.session
         (last,) = trial.complete(request)
         whole = trial.request(*stream, *prompt, seed=turn)
-        trial.expect_same(last, *trial.complete(whole), f"turn {turn} of a session, and one long prompt")
+        trial.expect_same(last, trial.one(whole), f"turn {turn} of a session, and one long prompt")
         stream += [*prompt, *last.token_ids]
 
 
@@ -298,7 +306,7 @@ def check_logprobs(trial: Trial) -> None:
     """Log-probs of completions are those of `score`, at every temperature."""
     for temperature in (0.0, 0.6, 1.0, 1.5):
         request = trial.request(temperature=temperature)
-        trial.expect_score(request.prompt_ids, *trial.complete(request), temperature)
+        trial.expect_score(request.prompt_ids, trial.one(request), temperature)
     long = [list(trial.ids[:n]) for n in (1, 2, 16)]
     together, alone = trial.engine.score(long), [trial.engine.score([ids])[0] for ids in long]
     for left, right in zip(together, alone, strict=True):
@@ -401,7 +409,7 @@ def check_release(trial: Trial) -> None:
     trial.engine.release(request.session)
     if trial.engine.stats().num_sessions != before:
         raise CheckFailed("a released session is still counted in stats")
-    trial.expect_same(first, *trial.complete(request), "a name before and after its release")
+    trial.expect_same(first, trial.one(request), "a name before and after its release")
     trial.engine.release(request.session)
     trial.engine.submit(replace(request, sampling=replace(request.sampling, max_tokens=64)))
     trial.engine.release(request.session)
@@ -555,7 +563,7 @@ def check_abort_under_way(trial: Trial) -> None:
     trial.engine.resume()
     short = replace(request, sampling=replace(request.sampling, max_tokens=12))
     (again,) = trial.complete(short)
-    trial.expect_same(again, *trial.complete(trial.request()), "a session after an abort, and a new one")
+    trial.expect_same(again, trial.one(trial.request()), "a session after an abort, and a new one")
 
 
 def check_spans(trial: Trial) -> None:
@@ -617,10 +625,13 @@ def check_failures(trial: Trial) -> None:
     """An engine that breaks answers with failures of its own."""
     if trial.spoil is None:
         raise CheckSkipped("no spoil was given")
-    request = trial.request(max_tokens=min(4096, trial.engine.max_length - 8))
+    request = trial.request(max_tokens=min(LENGTHS[-1], trial.engine.max_length - 8))
     trial.engine.submit(request)
-    trial.engine.advance()
+    is_over = bool(trial.engine.advance())
     trial.spoil()
+    if is_over:
+        request = trial.request()
+        trial.engine.submit(request)
     (result,) = trial.wait(request)
     if not isinstance(result, Failure) or result.owner != "engine" or not result.message:
         raise CheckFailed(

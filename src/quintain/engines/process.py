@@ -288,8 +288,14 @@ class ProcessEngine:
         settings = settings_row(replace(self.settings, kind="local"))
         limit = self.settings.start_timeout
         told = cast(Row, self._call("open", str(self.folder.resolve()), settings, self.policy, seconds=limit))
-        self._max_length, self._vocabulary = int(told["max_length"]), int(told["vocabulary"])
-        self._capabilities = frozenset(cast("list[Capability]", told["capabilities"])) - {"shared_weights"}
+        try:
+            self._max_length, self._vocabulary = int(told["max_length"]), int(told["vocabulary"])
+            self._capabilities = frozenset(cast("list[Capability]", told["capabilities"])) - {
+                "shared_weights"
+            }
+        except BROKEN as error:
+            self._end()
+            raise EngineFault(f"{NAME}: got no answer to open that fits ({error!r}); report this") from error
         if self._weights is not None:
             self._call("load_weights", self._weights[0], str(self._weights[1]), seconds=limit)
         if self._is_paused:
@@ -340,11 +346,12 @@ class ProcessEngine:
             if frame.get("id") != number:
                 continue
             if "fault" in frame:
-                kind = getattr(errors, str(frame.get("class")), None)
-                is_ours = isinstance(kind, type) and issubclass(kind, QuintainError)
                 if do == "open":
                     self._end()
-                raise (kind if is_ours else EngineFault)(str(frame["fault"]))
+                kind = getattr(errors, str(frame.get("class")), None)
+                if isinstance(kind, type) and issubclass(kind, QuintainError):
+                    raise kind(str(frame["fault"]))
+                raise EngineFault(str(frame["fault"]))
             return frame.get("value")
 
     def _listen(self, seconds: float) -> None:

@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from quintain.engines.grammar import tokens_of
+from quintain.engines.grammar import Grammars, tokens_of
 from quintain.engines.protocol import (
+    CAPABILITIES,
     Capability,
     EngineStats,
     PauseMode,
     Reply,
     Request,
+    Sampling,
     check_request,
     check_streams,
     needs_of,
     require,
 )
 from quintain.types import Completion, Failure
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 Script = Callable[[Request, tuple[int, ...]], tuple[int, ...] | Failure]
 NAME = "the engine Scripted"
@@ -46,6 +52,7 @@ class Scripted:
 
     Args:
         script: what to reply.
+        tokenizer: what grammars of text need; an answer that does not keep to its grammar is a failure of the engine.
         policy: name of the policy that it stands for.
         max_length: longest stream in tokens.
         tokens_per_round: tokens of a request that one `advance` says; None says all of them at once.
@@ -54,12 +61,14 @@ class Scripted:
     def __init__(
         self,
         script: Script,
+        tokenizer: PreTrainedTokenizerBase | None = None,
         *,
         policy: str = "policy",
         max_length: int = 1 << 20,
         tokens_per_round: int | None = None,
     ) -> None:
         self.script = script
+        self._grammars = None if tokenizer is None else Grammars(len(tokenizer), tokenizer)
         self.policy = policy
         self.tokens_per_round = tokens_per_round
         self._max_length = max_length
@@ -77,10 +86,8 @@ class Scripted:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """See `Engine.capabilities`: all but what needs a vocabulary or weights."""
-        return frozenset(
-            {"candidates", "load_weights", "pause", "score", "seeds", "shared_weights", "tokens"}
-        )
+        """See `Engine.capabilities`: all but what needs weights, and grammars of text where there is no tokenizer."""
+        return CAPABILITIES - ({"fingerprint"} if self._grammars else {"fingerprint", "grammar"})
 
     @property
     def policy_version(self) -> int:
@@ -106,8 +113,11 @@ class Scripted:
             max_length=self._max_length,
             is_busy=request.session in self._unanswered,
         )
-        if request.sampling.constraint is not None:
-            tokens_of(request.sampling.constraint, None)
+        constraint = request.sampling.constraint
+        if constraint is not None and constraint.kind == "tokens":
+            tokens_of(constraint, None)
+        elif constraint is not None and self._grammars is not None:
+            self._grammars.begin(constraint, request.sampling.stop_ids)
         self._queue.append(request)
         self._unanswered.add(request.session)
         self.requests.append(request)
@@ -202,14 +212,28 @@ class Scripted:
         stream = self._streams.get(request.session, ()) + request.prompt_ids
         self._num_prefilled += len(request.prompt_ids)
         sampling = request.sampling
-        if sampling.constraint is not None:
-            answer: tuple[int, ...] | Failure = tokens_of(sampling.constraint, None)
+        if sampling.constraint is not None and sampling.constraint.kind == "tokens":
+            answer: tuple[int, ...] | Failure = tokens_of(sampling.constraint, None)[: sampling.max_tokens]
         else:
             answer = self.script(request, stream)
         if sampling.candidates is not None and not isinstance(answer, Failure):
             options = sampling.candidates.token_ids
             answer = answer if answer in options else options[request.seed % len(options)]
+            answer = answer[: sampling.max_tokens]
+        if not isinstance(answer, Failure) and not self._is_allowed(answer, sampling):
+            answer = Failure(owner="engine", kind="script", message="the script does not keep to the grammar")
         return _Job(request, stream, answer, [(0, self._version)])
+
+    def _is_allowed(self, answer: tuple[int, ...], sampling: Sampling) -> bool:
+        """Whether `answer` keeps to the grammar of text of `sampling`, if it has one."""
+        if sampling.constraint is None or sampling.constraint.kind == "tokens" or self._grammars is None:
+            return True
+        guide = self._grammars.begin(sampling.constraint, sampling.stop_ids)
+        for token in answer:
+            if not guide.allowed()[token]:
+                return False
+            guide.take(token)
+        return True
 
     def _say(self, job: _Job) -> Completion | Failure | None:
         """Say the next tokens of `job`, and return the result when all are said."""
@@ -221,7 +245,11 @@ class Scripted:
         if job.num_said < len(job.answer):
             return None
         self._streams[job.request.session] = job.stream + job.answer
-        is_stop = bool(job.answer) and job.answer[-1] in job.request.sampling.stop_ids
+        sampling = job.request.sampling
+        whole = () if sampling.candidates is None else sampling.candidates.token_ids
+        if sampling.constraint is not None and sampling.constraint.kind == "tokens":
+            whole = (tokens_of(sampling.constraint, None),)
+        is_stop = job.answer in whole or (bool(job.answer) and job.answer[-1] in sampling.stop_ids)
         return Completion(
             token_ids=job.answer,
             logprobs=(-1.0,) * len(job.answer),
