@@ -7,9 +7,10 @@ from typing import cast
 
 import pytest
 import torch
+from quintain.training.policy import harness, new_policy
 
 from quintain.credit.group import group_relative
-from quintain.curriculum.streams import Uniform
+from quintain.curriculum.streams import TaskStream
 from quintain.data.pack import micro_batches
 from quintain.data.samples import samples_from
 from quintain.engines.build import build_engine, hand_over
@@ -25,7 +26,6 @@ from quintain.rollout.collect import Rollout
 from quintain.training import gap
 from quintain.training.canary import Canary
 from quintain.training.learner import Learner, Optimization
-from quintain.training.policy import harness, new_policy
 from quintain.types import Group, Score
 
 STEPS = 3
@@ -46,7 +46,7 @@ def test_grpo_through_a_process(tmp_path: Path) -> None:
     model, tokenizer = new_policy("micro", make, seed=0)
     engine = build_engine(EngineSettings(kind="process", max_batch=16), model, tokenizer)
     learner = Learner(model, Optimization(learning_rate=1e-2))
-    canary, tasks, rng = Canary(learner), Uniform(tasks_of(make)), Random(0)
+    canary, tasks, rng = Canary(learner), TaskStream(tasks_of(make)), Random(0)
     rollout = Rollout(harness(tokenizer, make, temperature=1.0, max_tokens=8), make, engine)
     names = [fingerprint(model)]
     try:
