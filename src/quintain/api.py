@@ -39,7 +39,7 @@ from quintain.store.creation import JOURNAL
 from quintain.store.names import run_folder
 from quintain.store.run import Run
 from quintain.text.chat import Chat
-from quintain.training.context import MODEL, START
+from quintain.training.context import MODEL, START, check_run
 from quintain.training.custody import looked_after
 from quintain.training.job import Job
 from quintain.training.learner import Learner
@@ -95,10 +95,12 @@ def train(
     if environment is not None:
         values["environment"] = environment if isinstance(environment, str) else class_name(environment)
     settings = build(found.config_class, values, f"train({found.label!r})")
+    chosen = found.make(settings)
     check_parts(settings)
+    check_run(settings, chosen.needs.policies)
     new = Run.create(folder, recipe=found.spec, config=asdict(settings), replace=replace)
     with looked_after(new, start=START, is_new=True) as opened:
-        train_by(found.make(settings), settings, opened)
+        train_by(chosen, settings, opened)
         conclude(opened)
     return folder
 

@@ -85,8 +85,7 @@ class Collector:
             on_episode=lambda _: self.display.advance(),
             options=self._options(max_turns, None if agent is None else agent(self.rollout.agent)),
         )
-        self._record(groups, step, "train")
-        return groups
+        return self._record(groups, step, "train")
 
     def continue_from(
         self,
@@ -106,8 +105,7 @@ class Collector:
             options=self._options(max_turns),
         )
         known = [len(prefix.turns) for prefix in prefixes]
-        self._record(groups, step, phase, known)
-        return groups
+        return self._record(groups, step, phase, known)
 
     def walks(self, trajectories: Sequence[Trajectory]) -> list[Walk]:
         """Carry out recorded episodes again, to continue them at any of their turns."""
@@ -135,12 +133,17 @@ class Collector:
 
     def _record(
         self, groups: Sequence[Group], step: int, phase: str, num_known: Sequence[int] | None = None
-    ) -> None:
-        """Write `groups` to the journal and count what they cost."""
-        trajectories = [t for group in groups for t in group.trajectories]
-        self.run.append(trajectories, step=step, phase=phase)
+    ) -> list[Group]:
+        """Write `groups` to the journal, count what they cost, and return them with the journal's names."""
+        names = iter(
+            self.run.append([t for group in groups for t in group.trajectories], step=step, phase=phase)
+        )
         for place, group in enumerate(groups):
             self.spent.count(group.trajectories, num_known=0 if num_known is None else num_known[place])
+        return [
+            replace(group, trajectories=tuple(replace(t, id=next(names)) for t in group.trajectories))
+            for group in groups
+        ]
 
 
 def recorded_groups(run: Run, step: int) -> list[Group]:

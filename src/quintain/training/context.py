@@ -13,19 +13,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quintain.agents.catalog import engine_needs
 from quintain.curriculum.contamination import HeldOutTasks
 from quintain.curriculum.streams import TaskStream, draw_held_out
 from quintain.engines.build import build_engine, hand_over
 from quintain.engines.protocol import Engine
-from quintain.engines.settings import EngineSettings
+from quintain.engines.settings import EngineSettings, check_settings
 from quintain.environments.boundary import ask, tasks_of, trainable_tools
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Factory
-from quintain.errors import InvariantError, StoreError
+from quintain.errors import ConfigError, InvariantError, StoreError
+from quintain.models.device import find_device
 from quintain.models.fingerprint import fingerprint
 from quintain.models.save import save
 from quintain.rollout.collect import Rollout
 from quintain.rollout.request import Limits
+from quintain.rollout.views import seats_of
 from quintain.store.run import Run
 from quintain.training.canary import Canary
 from quintain.training.collector import Collector
@@ -40,7 +43,7 @@ from quintain.training.policies import Policy, build_policies, plan_policies
 from quintain.training.progress import Display
 from quintain.training.report import evaluation_metrics, report_metrics, rollout_metrics
 from quintain.training.start import harness, load_demonstrations, make_start, warm_start
-from quintain.types import NOTHING, Group, Trajectory
+from quintain.types import NOTHING, Group, Trajectory, Use
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -73,10 +76,16 @@ class TrainingContext:
         )
         self.tokenizer = self.policies.main.tokenizer
         self.agent = harness(job, self.tokenizer, self.make_environment)
-        limits = replace(limits, max_broken_share=job.max_broken)
-        engine = self.policies.main.engine
-        assert engine is not None, "the main policy acts"
-        self.rollout = Rollout(self.agent, self.make_environment, engine, limits=limits)
+        acting = self.policies.acting
+        self.rollout = Rollout(
+            {name: harness(job, policy.tokenizer, self.make_environment) for name, policy in acting.items()},
+            self.make_environment,
+            {name: policy.engine for name, policy in acting.items() if policy.engine is not None},
+            seats=find_seats(job, self.make_environment),
+            limits=replace(limits, max_broken_share=job.max_broken, concurrency=job.concurrency),
+            source=job.rollout,
+            max_staleness=job.max_staleness,
+        )
         self.evaluator = make_evaluator(job, self.rollout, self.tokenizer)
         self.held_out = draw_held_out(tasks_of(self.evaluator.make_environment), job.eval_episodes)
         self.collector = Collector(
@@ -195,12 +204,15 @@ class TrainingContext:
         """Return the alarms that hold after `step`, whose metrics are `row`."""
         return self.monitors.judge({"step": step, **row})
 
-    def record(self, step: int, row: dict[str, float]) -> None:
-        """Close `step` in the journal, with its metrics, the weights it led to, and the alarms that began with it."""
+    def record(self, step: int, row: dict[str, float], uses: Sequence[Use] | None = None) -> None:
+        """Close `step` in the journal, with its metrics, the weights it led to, and the alarms that began with it.
+
+        `uses` names the episodes that it learned from; None: those that were collected for it.
+        """
         is_named = self.is_due(step) or self.num_parameters <= MAX_NAMED
         weights = fingerprint(self.model) if is_named else None
         row["time/seconds"] = self._seconds_before + time.monotonic() - self.started
-        self.run.commit(step, row, weights=weights, policy_version=self.policies.main.version)
+        self.run.commit(step, row, weights=weights, policy_version=self.policies.main.version, uses=uses)
         self._note_finished(step)
         for alarm in self.monitors.new:
             self.run.event(alarm.kind, alarm.message, step=step, **self.monitors.evidence(alarm))
@@ -285,6 +297,38 @@ def make_engine(name: str, policy: Policy) -> Engine:
     """Return what samples from `policy`."""
     settings = EngineSettings(kind=policy.settings.engine, max_length=policy.settings.max_context)
     return build_engine(settings, policy.model, policy.tokenizer, policy=name)
+
+
+def find_seats(job: Job, make_environment: Factory) -> dict[str, str]:
+    """Return which policy plays each seat; {} where one plays all.
+
+    Raises:
+        ConfigError: the configuration names a seat that the environment has not.
+    """
+    if not job.seats:
+        return {}
+    seats = ask(make_environment, seats_of)
+    unknown = [seat for seat in job.seats if seat not in seats]
+    if unknown:
+        raise ConfigError(
+            f"seats: got {unknown[0]!r} in environment {job.environment}; its seats are {', '.join(seats)}"
+        )
+    return {seat: job.seats.get(seat, MAIN) for seat in seats}
+
+
+def check_run(job: Job, policies: Mapping[str, PolicySpec]) -> None:
+    """Refuse policies, seats and engines that cannot be, before anything is written.
+
+    Raises:
+        ConfigError: a policy that nothing needs, a seat without a policy or that is not there, a device that is not here.
+        UsageError: an engine cannot do what the agent asks of it.
+    """
+    needed = engine_needs(job.agent)
+    for name, (_, settings) in plan_policies(job, policies).items():
+        engine = EngineSettings(kind=settings.engine, max_length=settings.max_context)
+        check_settings(engine, needed, by=f"agent {job.agent} of the policy {name}")
+        find_device(settings.device)
+    find_seats(job, find(job.environment))
 
 
 @contextmanager

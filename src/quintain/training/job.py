@@ -137,6 +137,12 @@ class Job:
     """Longest token stream of an episode; none: the model's own limit."""
     micro_tokens: PositiveInt = 16_384
     """Tokens of a forward pass in training; a longer stream than this is refused."""
+    rollout: Literal["lockstep", "async"] = "lockstep"
+    """How episodes are played: in lockstep (repeats bit for bit), or async (a slow environment holds up only itself)."""
+    max_staleness: NonNegativeInt = 0
+    """Versions that weights may move on while an episode is played; 0 is on-policy."""
+    concurrency: PositiveInt = 256
+    """Episodes alive at once."""
     records_signals: bool = True
     """Write advantages, returns and weights of every trained token into the journal."""
     policies: Mapping[str, PolicySettings] = field(default_factory=dict[str, PolicySettings])

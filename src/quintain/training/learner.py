@@ -173,7 +173,13 @@ class Learner:
         return self.forward.infer(batch)
 
     def step(
-        self, batches: Sequence[Batch], loss: Loss, *, rate_scale: float = 1.0, is_on_policy: bool = False
+        self,
+        batches: Sequence[Batch],
+        loss: Loss,
+        *,
+        rate_scale: float = 1.0,
+        is_on_policy: bool = False,
+        observe: Callable[[Batch, Outputs], None] | None = None,
     ) -> StepReport:
         """Take one optimizer step on the micro-batches of one batch.
 
@@ -182,6 +188,7 @@ class Learner:
             loss: additive over micro-batches.
             rate_scale: factor on the learning rate, from a schedule that is a function of the step.
             is_on_policy: the batch was sampled with the current weights, so that the log-probs must agree.
+            observe: is called with each batch and what the learner says of it.
 
         Raises:
             InvariantError: loss or gradient was not finite for the third time in a row, or the log-probs of a
@@ -196,6 +203,8 @@ class Learner:
             outputs = self.forward(batch)
             if is_on_policy:
                 gaps.append(gap.gap(outputs, batch))
+            if observe is not None:
+                observe(batch, outputs)
             report = loss(outputs, batch)
             report.loss.backward()
             total += float(report.loss.detach())

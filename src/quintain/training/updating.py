@@ -7,8 +7,9 @@ updates must be those at sampling, which the learner checks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from statistics import fmean
 
 import numpy as np
@@ -21,8 +22,9 @@ from quintain.data.samples import samples_from
 from quintain.training.job import MAIN, Job, OnPolicyJob
 from quintain.training.learner import Learner, StepReport
 from quintain.training.policies import Policies, Policy
+from quintain.training.signals import SignalRecorder
 from quintain.training.update import Update
-from quintain.types import Batch, Credit, Sample, derive_seed
+from quintain.types import Batch, Credit, Outputs, Sample, derive_seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +59,23 @@ class Prepared:
 
 
 def learn_all(
-    policies: Policies, credit: Credit, update: Update, job: Job, *, step: int, seed: int
+    policies: Policies,
+    credit: Credit,
+    update: Update,
+    job: Job,
+    *,
+    step: int,
+    seed: int,
+    signals: SignalRecorder | None = None,
 ) -> StepReport | None:
     """Update every trained policy that acts, each by the credit of the episodes that it sampled.
 
     The report is that of the main policy; metrics of the others stand in it under their names.
     """
     reports = {
-        name: learn(policies, part, update, job, step=step, seed=derive_seed(seed, name), policy=name)
+        name: learn(
+            policies, part, update, job, step=step, seed=derive_seed(seed, name), policy=name, signals=signals
+        )
         for name, part in by_policy(credit).items()
         if name in policies.trained
     }
@@ -105,12 +116,30 @@ def by_policy(credit: Credit) -> dict[str, Credit]:
 
 
 def learn(
-    policies: Policies, credit: Credit, update: Update, job: Job, *, step: int, seed: int, policy: str = MAIN
+    policies: Policies,
+    credit: Credit,
+    update: Update,
+    job: Job,
+    *,
+    step: int,
+    seed: int,
+    policy: str = MAIN,
+    signals: SignalRecorder | None = None,
 ) -> StepReport | None:
-    """Update `policy` by `credit`; return what was done, None where nothing can be learned."""
+    """Update `policy` by `credit`; return what was done, None where nothing can be learned.
+
+    `signals` takes in what the tokens are trained with.
+    """
+
+    def observe(chosen: Sequence[Sample], batch: Batch, outputs: Outputs) -> None:
+        if signals is not None:
+            signals.observe(credit.trajectories, chosen, batch, outputs)
+
     keeps = update.keeps_zeros or step <= update.critic_steps
     samples = [sample for sample in samples_from(credit) if keeps or sample.advantages.any()]
-    return learn_in_epochs(policies, samples, update, job, step=step, seed=seed, policy=policy)
+    return learn_in_epochs(
+        policies, samples, update, job, step=step, seed=seed, policy=policy, observe=observe
+    )
 
 
 def learn_in_epochs(
@@ -122,8 +151,12 @@ def learn_in_epochs(
     step: int,
     seed: int,
     policy: str = MAIN,
+    observe: Callable[[Sequence[Sample], Batch, Outputs], None] | None = None,
 ) -> StepReport | None:
-    """Update `policy` in epochs of minibatches of `samples`; return the mean over the steps of the last epoch."""
+    """Update `policy` in epochs of minibatches of `samples`; return the mean over the steps of the last epoch.
+
+    `observe` gets the streams of each batch of the first epoch with what the learner says of them.
+    """
     if not samples:
         return None
     own = policies[policy]
@@ -139,9 +172,16 @@ def learn_in_epochs(
         for number, chosen in enumerate(
             minibatches(prepared.samples, num_minibatches, derive_seed(seed, epoch))
         ):
+            streams = iter([prepared.samples[i] for i in chosen])
+
+            def watch(batch: Batch, outputs: Outputs, streams: Iterator[Sample] = streams) -> None:
+                if observe is not None:
+                    observe(list(islice(streams, len(batch.lengths))), batch, outputs)
+
             report = learner.step(
                 prepared.batches(chosen, update, own.settings.micro_tokens),
                 update.loss,
+                observe=watch if epoch == 0 else None,
                 rate_scale=linear(step, first=(0, 0.0), last=(max(update.lr_warmup, 1), 1.0)),
                 is_on_policy=update.is_on_policy and epoch == number == 0,
             )

@@ -19,6 +19,7 @@ from quintain.store.run import Run
 from quintain.training.context import opened
 from quintain.training.job import Job
 from quintain.training.policies import Policies, scored
+from quintain.training.signals import SignalRecorder
 from quintain.training.updating import learn_all
 from quintain.types import Group
 
@@ -42,8 +43,15 @@ def train_on_policy(method: OnPolicy, job: Job, run: Run) -> None:
             kept = method.keep(rewarded)
             branches = method.branch(context.collector, step, kept)
             credit = method.credit(kept, estimate(context.policies, kept, needs, branches))
+            signals = SignalRecorder() if job.records_signals else None
             report = learn_all(
-                context.policies, credit, method.update, job, step=step, seed=context.seed("update", step)
+                context.policies,
+                credit,
+                method.update,
+                job,
+                step=step,
+                seed=context.seed("update", step),
+                signals=signals,
             )
             row = context.measure(
                 groups,
@@ -59,7 +67,7 @@ def train_on_policy(method: OnPolicy, job: Job, run: Run) -> None:
             row |= context.clock()
             row |= context.evaluate(step) if context.is_due(step) else {}
             row |= context.judge(step, row)
-            context.record(step, row)
+            context.record(step, row, signals.uses(credit, groups) if signals else None)
             tell(method.state, step, row)
             if context.is_due(step):
                 context.save(step)
