@@ -314,7 +314,7 @@ def _opened(folder: Path, lock: WriterLock) -> Run:
 
 
 def _natural(step: int) -> int:
-    if isinstance(step, bool) or step < 0:
+    if isinstance(step, bool) or not 0 <= step < 1 << 32:
         raise UsageError(f"step: got {step!r}; count steps from 0")
     return step
 
