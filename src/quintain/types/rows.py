@@ -87,8 +87,7 @@ def plain(value: object) -> object:
 def _writer(kind: Any) -> Write | None:
     """Return what writes a value of `kind`; None where it is JSON data already."""
     if kind in _ARRAYS:
-        put = _ARRAYS[kind][0]
-        return lambda value, arrays: getattr(arrays, put)(value)
+        return _ARRAYS[kind][0]
     if is_dataclass(kind):
         return _noun_writer(cast(type, kind))
     origin, parts = get_origin(kind), get_args(kind)
@@ -108,25 +107,23 @@ def _noun_writer(kind: type) -> Write:
         return lambda value, arrays: getattr(value, name)
     # 0, -0.0 and False are equal: a number is always written
     kept = [name for name, (part, _) in parts.items() if _is_kept(part.default)]
-    others = [name for name in parts if name not in kept]
-    always = [(name, _writer(parts[name][1])) for name in kept]
-    maybe = [(name, parts[name][0].default, _writer(parts[name][1])) for name in others]
-    get_always, get_maybe = _getter(kept), _getter(others)
-    defaults = tuple(default for _, default, _ in maybe)
+    written = [(name, write) for name in kept if (write := _writer(parts[name][1])) is not None]
+    others = [(name, part.default, _writer(hint)) for name, (part, hint) in parts.items() if name not in kept]
+    defaults = tuple([default for _, default, _ in others])
+    get_kept, get_others = _getter(kept), _getter([name for name, _, _ in others])
 
-    def write(value: Any, arrays: Arrays) -> Row:
-        row: dict[str, Row] = {
-            name: part if write_part is None else write_part(part, arrays)
-            for (name, write_part), part in zip(always, get_always(value), strict=True)
-        }
-        found = get_maybe(value)
+    def write_noun(value: Any, arrays: Arrays) -> Row:
+        row: dict[str, Row] = dict(zip(kept, get_kept(value), strict=False))
+        for name, write in written:
+            row[name] = write(row[name], arrays)
+        found = get_others(value)
         if found != defaults:
-            for (name, default, write_part), part in zip(maybe, found, strict=True):
-                if part != default:
-                    row[name] = part if write_part is None else write_part(part, arrays)
+            for (name, default, write), part in zip(others, found, strict=False):
+                if part is not default and part != default:
+                    row[name] = part if write is None else write(part, arrays)
         return row
 
-    return write
+    return write_noun
 
 
 def _is_kept(default: object) -> bool:
@@ -137,7 +134,7 @@ def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
     """Return what gives the attributes `names` of an object."""
     if len(names) > 1:
         return attrgetter(*names)
-    return lambda value: tuple([getattr(value, name) for name in names])
+    return (lambda value: (getattr(value, names[0]),)) if names else lambda value: ()
 
 
 def _union_writer(parts: tuple[Any, ...]) -> Write | None:
@@ -163,8 +160,7 @@ def _reader(kind: Any) -> Read:
     if kind in _SIMPLE:
         return _SIMPLE[kind]
     if kind in _ARRAYS:
-        take = _ARRAYS[kind][1]
-        return lambda row, arrays: getattr(arrays, take)(row)
+        return _ARRAYS[kind][1]
     if is_dataclass(kind):
         return _noun_reader(cast(type, kind))
     if isinstance(kind, type) and issubclass(kind, Enum):
@@ -306,9 +302,12 @@ _SIMPLE: dict[Any, Read] = {
     bool: _read_bool,
     Any: lambda row, arrays: row,
 }
-_ARRAYS: dict[Any, tuple[str, str]] = {
-    bytes: ("put_bytes", "take_bytes"),
-    tuple[int, ...]: ("put_ids", "take_ids"),
-    tuple[float, ...]: ("put_reals", "take_reals"),
+_ARRAYS: dict[Any, tuple[Write, Read]] = {
+    bytes: (lambda blob, arrays: arrays.put_bytes(blob), lambda row, arrays: arrays.take_bytes(row)),
+    tuple[int, ...]: (lambda ids, arrays: arrays.put_ids(ids), lambda row, arrays: arrays.take_ids(row)),
+    tuple[float, ...]: (
+        lambda reals, arrays: arrays.put_reals(reals),
+        lambda row, arrays: arrays.take_reals(row),
+    ),
 }
-"""Type hint → the methods of `Arrays` that put and take it."""
+"""Type hint → what puts such a value among the arrays, and what takes it."""
