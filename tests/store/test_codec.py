@@ -213,3 +213,31 @@ def test_a_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codec, "_MAX_RECORD", 1000)
     with pytest.raises(DataError, match=r"cut off or longer"):
         decode(sealed(b"x", zlib.compress(b" " * 10**6)))
+
+
+def test_an_array_of_an_unknown_type_is_refused() -> None:
+    with pytest.raises(DataError, match="an array of type 'q'"):
+        decode(sealed(b'{"arrays": [0, "q", 0]}'))
+
+
+def test_a_record_with_a_changed_checksum_is_refused(make: Any) -> None:
+    record = encode(make(text="left " * 2000))
+    last = record.structure[:-1] + bytes([record.structure[-1] ^ 0x80])
+    with pytest.raises(DataError, match="reading an episode"):
+        decode(dataclasses.replace(record, structure=last))
+
+
+def test_every_field_of_every_noun_is_recorded(make: Any) -> None:
+    turn = dataclasses.replace(
+        make().turns[0],
+        rewards={"a": 1.0, "b": -1.0},
+        completion=Completion(
+            token_ids=(1, 2),
+            logprobs=(-0.5, -1.0),
+            stop="length",
+            policy="planner",
+            version_spans=((0, 1), (1, 2)),
+        ),
+    )
+    whole = dataclasses.replace(make(), turns=(turn,))
+    assert repr(decode(encode(whole), seconds=whole.seconds)) == repr(whole)

@@ -39,7 +39,7 @@ def test_trajectories_come_back_in_order_of_arrival(opened: Opened, make: Any) -
     assert [(each.row, each.trajectory.id) for each in journal.recorded(step=None, phase=None)] == [
         *enumerate(ids, start=1)
     ]
-    assert len(set(ids)) == 5 and all(len(bytes.fromhex(each)) == 8 for each in ids)
+    assert len(set(ids)) == 5 and all(len(bytes.fromhex(each)) == 10 for each in ids)
     assert stored(journal) == [*first, *second, *first]
     assert stored(journal, step=1) == [*second, *first]
     assert stored(journal, step=1, phase="eval") == first

@@ -68,7 +68,7 @@ def test_a_bad_metric_commits_nothing(run: Run) -> None:
     assert run.metrics() == []
 
 
-@pytest.mark.parametrize("step", [-1, True])
+@pytest.mark.parametrize("step", [-1, True, 1 << 32])
 def test_steps_count_from_zero(run: Run, make: Any, step: Any) -> None:
     for call in (
         lambda: run.append([make()], step=step),

@@ -86,7 +86,7 @@ def test_a_step_may_use_nothing(run: Run, make: Make) -> None:
     assert used(run) == [] and len(list(run.trajectories())) == 1
 
 
-@pytest.mark.parametrize("name", ["", "zz", "00" * 8])
+@pytest.mark.parametrize("name", ["", "zz", "00" * 10])
 def test_an_episode_that_is_not_there_is_refused_and_nothing_is_committed(
     run: Run, make: Make, name: str
 ) -> None:
@@ -261,7 +261,7 @@ def test_a_branch_of_what_is_not_there_or_comes_later_is_refused(run: Run, make:
     with pytest.raises(DataError, match="got a parent of step 5; it must be there before"):
         run.append([branch(trunk, 2, 1)], step=4)
     with pytest.raises(DataError, match="which is not there; append it first"):
-        run.append([branch(replace(trunk, id="00" * 8), 2, 1)], step=5)
+        run.append([branch(replace(trunk, id="00" * 10), 2, 1)], step=5)
 
 
 def test_a_branch_of_a_damaged_episode_is_left_out(run: Run, folder: Path, make: Make) -> None:

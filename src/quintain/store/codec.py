@@ -9,9 +9,7 @@ of a record: the journal has them in columns.
 import hashlib
 import json
 import struct
-import sys
 import zlib
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -83,7 +81,7 @@ def encode(trajectory: Trajectory, *, parent: bytes = b"") -> Record:
         if parent:
             row["branch"] = [parent.hex(), first]
         text = _JSON.encode(row).encode("ascii")
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+    except (TypeError, ValueError, RecursionError, struct.error) as error:
         raise DataError(
             f"recording an episode of task {trajectory.task.id!r}: got {error}; "
             "use JSON data in task.data, reward_terms and tool arguments, and token ids below 2**31"
@@ -224,23 +222,20 @@ class _Payload(Arrays):
     def pack(self) -> tuple[bytes, list[int | str]]:
         """Return the bytes; and the number of ids, the struct letter of the numbers, and how many there are."""
         letter, reals = _floats(self._reals)
-        ids = _little(array("i", self._ids))
+        ids = struct.pack(f"<{len(self._ids)}i", *self._ids)
         return b"".join([ids, reals, *self._blobs]), [len(self._ids), letter, len(self._reals)]
 
 
 def _floats(values: Sequence[float]) -> tuple[str, bytes]:
     """Return `values` in the narrowest type that holds them exactly, after its struct letter."""
-    narrow = array("f", values)  # too large for it becomes infinity
-    if narrow.tolist() == values:
-        return "f", _little(narrow)
-    return "d", _little(array("d", values))
-
-
-def _little(numbers: "array[Any]") -> bytes:
-    """Return the bytes of `numbers`, the lowest first."""
-    if sys.byteorder == "big":  # pragma: no cover (no such machine here)
-        numbers.byteswap()
-    return numbers.tobytes()
+    layout = f"<{len(values)}f"
+    try:
+        packed = struct.pack(layout, *values)
+        if list(struct.unpack(layout, packed)) == values:
+            return "f", packed
+    except OverflowError:
+        pass  # too large for float32
+    return "d", struct.pack(f"<{len(values)}d", *values)
 
 
 class _Taken(Arrays):

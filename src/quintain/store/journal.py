@@ -19,7 +19,16 @@ from quintain.errors import DataError, QuintainError, StoreError, UsageError
 from quintain.store import codec, faults
 from quintain.store.files import disk_error
 from quintain.store.rows import READ_FIELDS, Recorded, as_column, episode_id, read_row, write_row
-from quintain.store.schema import APPLICATION, INSERT_EPISODE, INSERT_STEP, TABLES, UPGRADES, VERSION, VIEWS
+from quintain.store.schema import (
+    APPLICATION,
+    INSERT_EPISODE,
+    INSERT_STEP,
+    OF_STEP,
+    TABLES,
+    UPGRADES,
+    VERSION,
+    VIEWS,
+)
 from quintain.store.signals import DIGEST, decode_signals, encode_signals
 from quintain.types import Trajectory, Use
 from quintain.types.rows import plain
@@ -198,13 +207,11 @@ class Journal:
     def recorded(self, *, step: int | None, phase: str | None) -> Iterator[Recorded]:
         """Yield the trajectories in order of arrival; a row that cannot be read is reported and skipped."""
         query = (
-            "SELECT row FROM episodes WHERE is_abandoned = 0 AND (:step IS NULL OR step = :step) "
+            f"SELECT row FROM episodes WHERE is_abandoned = 0 AND {':step IS NULL' if step is None else OF_STEP} "
             "AND (:phase IS NULL OR phase = :phase) ORDER BY row"
         )
-        if step is not None:  # SQLite takes an index for a plain comparison only
-            query = query.replace("(:step IS NULL OR step = :step)", "step = :step")
         parents: dict[int, Recorded] = {}
-        for (row_id,) in self._all(query, {"step": step, "phase": phase}):
+        for (row_id,) in self._all(query, _range(step, phase)):
             if len(parents) > MAX_PARENTS:
                 parents.clear()
             try:
@@ -298,7 +305,7 @@ class Journal:
         return episode_id(self._run, phase, step, group, place)
 
     def _add(self, connection: sqlite3.Connection, row: dict[str, Any], is_committed: bool) -> None:
-        if not is_committed and connection.execute(INSERT_EPISODE, row).rowcount == 1:
+        if not is_committed and connection.execute(INSERT_EPISODE, tuple(row.values())).rowcount == 1:
             return
         query = "SELECT digest FROM episodes WHERE id = ? AND is_abandoned = 0"
         found = connection.execute(query, (row["id"],)).fetchone()
@@ -364,10 +371,10 @@ class Journal:
     def _collected(self, step: int, phase: str) -> list[tuple[int, bytes, bytes | None]]:
         """Return row and digest of the episodes that were collected for `step`, without signals."""
         query = (
-            "SELECT row, digest FROM episodes WHERE step = ? AND phase = ? AND is_abandoned = 0 "
+            f"SELECT row, digest FROM episodes WHERE {OF_STEP} AND phase = :phase AND is_abandoned = 0 "
             "ORDER BY group_id, place"
         )
-        return [(row_id, digest[:16], None) for row_id, digest in self._all(query, (step, phase))]
+        return [(row_id, digest[:16], None) for row_id, digest in self._all(query, _range(step, phase))]
 
     def _used(self, use: Use, step: int) -> tuple[int, bytes, bytes | None]:
         """Return row, digest and signals of what `use` names."""
@@ -412,6 +419,12 @@ class Journal:
 def _machine_key(row_id: int) -> str:
     """Return under what is noted which machine computed the steps from row `row_id` on; keys sort like rows."""
     return f"machine from step row {row_id:020}"
+
+
+def _range(step: int | None, phase: str | None) -> dict[str, Any]:
+    """Return the values for `schema.OF_STEP` and the phase."""
+    first, last = (b"", b"") if step is None else (step.to_bytes(4), step.to_bytes(4) + b"\xff" * 6)
+    return {"step": step, "phase": phase, "first": first, "last": last}
 
 
 def _batch_hash(used: Sequence[tuple[bytes, bytes | None]]) -> str:

@@ -52,9 +52,12 @@ def finite_metrics(metrics: Mapping[str, float]) -> dict[str, float | None]:
 
 
 def episode_id(run: str, phase: str, step: int, group: str, place: int) -> bytes:
-    """Return the 8 bytes that name an episode of the run named `run`, from where it was collected."""
+    """Return the 10 bytes that name an episode of the run named `run`, from where it was collected.
+
+    They begin with the step, so that the episodes of a step are neighbours in the index.
+    """
     text = "\0".join([run, phase, str(step), as_column(group), str(place)])
-    return hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return step.to_bytes(4) + hashlib.blake2b(text.encode(), digest_size=6).digest()
 
 
 def write_row(

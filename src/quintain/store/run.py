@@ -327,7 +327,7 @@ def _differs(before: str, now: str) -> str:
 
 
 def _natural(step: int) -> int:
-    if isinstance(step, bool) or step < 0:
+    if isinstance(step, bool) or not 0 <= step < 1 << 32:
         raise UsageError(f"step: got {step!r}; count steps from 0")
     return step
 

@@ -39,10 +39,9 @@ CREATE TABLE episodes (
 )
 """
 
-INDEXES = (
-    "CREATE UNIQUE INDEX one_of_each ON episodes (id) WHERE is_abandoned = 0",
-    "CREATE INDEX episodes_of_step ON episodes (step)",
-)
+ONE_OF_EACH = "CREATE UNIQUE INDEX one_of_each ON episodes (id) WHERE is_abandoned = 0"
+OF_STEP = "step = :step AND id BETWEEN :first AND :last"
+"""The condition for the episodes of a step: their ids begin with it, and are all that the index knows."""
 
 USES = """
 CREATE TABLE uses (
@@ -57,7 +56,7 @@ CREATE TABLE uses (
 TABLES = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     EPISODES,
-    *INDEXES,
+    ONE_OF_EACH,
     USES,
     """CREATE TABLE steps (
     id INTEGER PRIMARY KEY,
@@ -88,7 +87,7 @@ COLUMNS = (
     "structure", "payload",
 )  # fmt: skip
 INSERT_EPISODE = f"""
-INSERT INTO episodes ({", ".join(COLUMNS)}) VALUES ({", ".join(f":{name}" for name in COLUMNS)}) ON CONFLICT DO NOTHING
+INSERT INTO episodes ({", ".join(COLUMNS)}) VALUES ({", ".join("?" for _ in COLUMNS)}) ON CONFLICT DO NOTHING
 """
 
 INSERT_STEP = """
@@ -126,7 +125,7 @@ UPGRADES: dict[int, tuple[str, ...]] = {
         f"INSERT INTO uses {_USES_BEFORE}",
         "ALTER TABLE steps ADD COLUMN codec INTEGER NOT NULL DEFAULT 1",
         "DROP TABLE trajectories",
-        *INDEXES,
+        ONE_OF_EACH,
     ),
 }
 """Version → what makes it the next one.

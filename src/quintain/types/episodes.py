@@ -305,7 +305,7 @@ class Trajectory:
     final_observation: tuple[Content, ...] = ()
     seconds: float = 0.0
     id: str = field(default="", compare=False)
-    """The journal's name of it, 16 hexadecimal digits from run, phase, step, group and index; empty until recorded."""
+    """The journal's name of it, 20 hexadecimal digits from run, phase, step, group and index; empty until recorded."""
     parent: Branch | None = None
     """The episode that it was played on from, where it did not begin with a reset."""
 

@@ -2,8 +2,8 @@
 
 A noun becomes an object of its fields, those at their defaults left out; a noun whose only field is a text becomes that
 text. Token ids, log-probs and bytes go through `Arrays`, so that a journal can hold them as arrays. Reading is strict:
-an unknown field, a missing one or a value of another type is a `TypeError`, `ValueError` or `KeyError`. As
-`dataclasses` does, this writes a small function for each class of noun, because episodes are read by the million.
+an unknown field, a missing one or a value of another type is a `TypeError`, `ValueError` or `KeyError`. The functions
+for a class of noun are put together once, because episodes are read by the million.
 
 It needs the standard library only, because a worker under another interpreter uses it (`environments.worker_host`).
 No package does the same: msgspec has no unions of dataclasses and writes infinity as null; it and pydantic refuse half
@@ -17,6 +17,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from numbers import Integral, Real
+from operator import attrgetter
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 Noun = TypeVar("Noun")
@@ -86,8 +87,7 @@ def plain(value: object) -> object:
 def _writer(kind: Any) -> Write | None:
     """Return what writes a value of `kind`; None where it is JSON data already."""
     if kind in _ARRAYS:
-        put = _ARRAYS[kind][0]
-        return lambda value, arrays: getattr(arrays, put)(value)
+        return _ARRAYS[kind][0]
     if is_dataclass(kind):
         return _noun_writer(cast(type, kind))
     origin, parts = get_origin(kind), get_args(kind)
@@ -100,28 +100,41 @@ def _writer(kind: Any) -> Write | None:
 
 
 def _noun_writer(kind: type) -> Write:
-    """Return a function that is written out for the fields of `kind`."""
+    """Return what writes a noun of `kind`: most are at most of their defaults, which one comparison finds."""
     parts = _parts(kind)
     if _is_a_text(kind):
         (name,) = parts
         return lambda value, arrays: getattr(value, name)
-    known: dict[str, Any] = {}
-    lines = ["def write(value, arrays):", "    row = {}"]
-    for name, (part, hint) in parts.items():
-        known[f"default_{name}"], known[f"write_{name}"] = part.default, _writer(hint)
-        put = _ARRAYS[hint][0] if hint in _ARRAYS else ""
-        told = f"write_{name}(part, arrays)" if known[f"write_{name}"] else "part"
-        told = f"arrays.{put}(part)" if put else told
-        # 0, -0.0 and False are equal: a number is always written
-        if part.default is MISSING or type(part.default) in (int, float):
-            lines += [f"    part = value.{name}", f"    row[{name!r}] = {told}"]
-            continue
-        lines += [
-            f"    part = value.{name}",
-            f"    if part is not default_{name} and part != default_{name}:",
-            f"        row[{name!r}] = {told}",
-        ]
-    return _written([*lines, "    return row"], known)
+    # 0, -0.0 and False are equal: a number is always written
+    kept = [name for name, (part, _) in parts.items() if _is_kept(part.default)]
+    written = [(name, write) for name in kept if (write := _writer(parts[name][1])) is not None]
+    others = [(name, part.default, _writer(hint)) for name, (part, hint) in parts.items() if name not in kept]
+    defaults = tuple([default for _, default, _ in others])
+    get_kept, get_others = _getter(kept), _getter([name for name, _, _ in others])
+
+    def write_noun(value: Any, arrays: Arrays) -> Row:
+        row: dict[str, Row] = dict(zip(kept, get_kept(value), strict=False))
+        for name, write in written:
+            row[name] = write(row[name], arrays)
+        found = get_others(value)
+        if found != defaults:
+            for (name, default, write), part in zip(others, found, strict=False):
+                if part is not default and part != default:
+                    row[name] = part if write is None else write(part, arrays)
+        return row
+
+    return write_noun
+
+
+def _is_kept(default: object) -> bool:
+    return default is MISSING or type(default) in (int, float)
+
+
+def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return what gives the attributes `names` of an object."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return (lambda value: (getattr(value, names[0]),)) if names else lambda value: ()
 
 
 def _union_writer(parts: tuple[Any, ...]) -> Write | None:
@@ -147,8 +160,7 @@ def _reader(kind: Any) -> Read:
     if kind in _SIMPLE:
         return _SIMPLE[kind]
     if kind in _ARRAYS:
-        take = _ARRAYS[kind][1]
-        return lambda row, arrays: getattr(arrays, take)(row)
+        return _ARRAYS[kind][1]
     if is_dataclass(kind):
         return _noun_reader(cast(type, kind))
     if isinstance(kind, type) and issubclass(kind, Enum):
@@ -168,40 +180,21 @@ def _reader(kind: Any) -> Read:
 
 
 def _noun_reader(kind: type) -> Read:
-    """Return a function that is written out for the fields of `kind`; arrays are taken in the order of the fields."""
+    """Return what reads a noun of `kind`, in the order in which it was written, as its arrays come in that."""
     parts = _parts(kind)
     if _is_a_text(kind):
         (name,) = parts
         return lambda row, arrays: kind(**{name: _read_text(row, arrays)})
-    known: dict[str, Any] = {"kind": kind, "names": frozenset(parts), "refuse": _refuse}
-    lines = [
-        "def read(row, arrays):",
-        "    if type(row) is not dict or not row.keys() <= names:",
-        "        refuse(row, kind, names)",
-        "    return kind(",
-    ]
-    for name, (part, hint) in parts.items():
-        known[f"read_{name}"] = _reader(hint)
-        take = _ARRAYS[hint][1] if hint in _ARRAYS else ""
-        told = f"arrays.{take}(row[{name!r}])" if take else f"read_{name}(row[{name!r}], arrays)"
-        if hint in _SIMPLE and hint is not Any:
-            told = f"part if type(part := row[{name!r}]) is {hint.__name__} else {told}"
-        if part.default is not MISSING:
-            known[f"default_{name}"] = part.default
-            told = f"({told}) if {name!r} in row else default_{name}"
-        lines.append(f"        {name}={told},")
-    return _written([*lines, "    )"], known)
+    readers = {name: (hint if hint in _SIMPLE else None, _reader(hint)) for name, (_, hint) in parts.items()}
 
+    def read(row: Row, arrays: Arrays) -> Any:
+        given: dict[str, Any] = {}
+        for name, part in _object(row).items():
+            simple, read_part = readers[name]
+            given[name] = part if type(part) is simple else read_part(part, arrays)
+        return kind(**given)
 
-def _refuse(row: Row, kind: type, names: frozenset[str]) -> None:
-    """Raise `TypeError` for a row that is no object, or has fields that are not among `names`."""
-    raise TypeError(f"a {kind.__name__} with {', '.join(sorted(_object(row).keys() - names))}")
-
-
-def _written(lines: Sequence[str], known: dict[str, Any]) -> Any:
-    """Return the function that `lines` define with the names `known`; they are made of field names only."""
-    exec("\n".join(lines), known)
-    return known[lines[0].split()[1].partition("(")[0]]
+    return read
 
 
 def _union_reader(parts: tuple[Any, ...]) -> Read:
@@ -309,9 +302,12 @@ _SIMPLE: dict[Any, Read] = {
     bool: _read_bool,
     Any: lambda row, arrays: row,
 }
-_ARRAYS: dict[Any, tuple[str, str]] = {
-    bytes: ("put_bytes", "take_bytes"),
-    tuple[int, ...]: ("put_ids", "take_ids"),
-    tuple[float, ...]: ("put_reals", "take_reals"),
+_ARRAYS: dict[Any, tuple[Write, Read]] = {
+    bytes: (lambda blob, arrays: arrays.put_bytes(blob), lambda row, arrays: arrays.take_bytes(row)),
+    tuple[int, ...]: (lambda ids, arrays: arrays.put_ids(ids), lambda row, arrays: arrays.take_ids(row)),
+    tuple[float, ...]: (
+        lambda reals, arrays: arrays.put_reals(reals),
+        lambda row, arrays: arrays.take_reals(row),
+    ),
 }
-"""Type hint → the methods of `Arrays` that put and take it."""
+"""Type hint → what puts such a value among the arrays, and what takes it."""
