@@ -1,8 +1,8 @@
 """What slow tools cost a rollout, in lockstep and without a barrier: python benchmarks/async_rollout.py [--json FILE]
 
 64 episodes at once, each of 2 to 6 turns with a tool that takes 0.05 to 2 s (heavy tail, drawn for each episode and
-turn). Two engines: `timed`, which samples a token for every running request in 2 ms and 20 µs more for each of them, and
-`local`, a real tiny model (`Local`). Both sources play the same episodes, in turns, in this process; lockstep has a
+turn). Two engines: `timed`, which samples a token for every running request in 2 ms and 20 µs more for each of them,
+and `local`, a real tiny model (`Local`). Both sources play the same episodes, in turns, in this process; lockstep has a
 thread for every environment, so that its tools at least run side by side. Figures are medians over the runs.
 
     episodes/s   episodes of a run / its seconds, from the first request to the last episode
@@ -10,8 +10,8 @@ thread for every environment, so that its tools at least run side by side. Figur
     without      the same episodes in lockstep with tools that take no time: how busy an engine can be at all
 
 The target: asynchronous ≥ 2.5 times lockstep's episodes per second, and ≥ 90 % as busy as without tools. The end of a
-run, when fewer and fewer episodes are left, is part of the first figures; `steady` are those of its first three quarters,
-as in training that asks for the next episodes while the last ones end.
+run, when fewer and fewer episodes are left, is part of the first figures; `steady` are those of its first three
+quarters, as in training that asks for the next episodes while the last ones end.
 """
 
 from __future__ import annotations

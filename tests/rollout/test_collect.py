@@ -345,7 +345,7 @@ def test_a_fault_of_the_environment_is_a_failure_and_no_score(
 
 def test_an_episode_that_works_the_second_time_is_whole(chat: Chat) -> None:
     def once(world: World, where: str) -> StepResult:
-        if world is world.book.resets[1][0]:
+        if world is next(each for each, task_id in world.book.resets if task_id.endswith("/1")):
             raise OSError("no connection")
         world.faults = {}
         world.place -= 1
@@ -358,7 +358,8 @@ def test_an_episode_that_works_the_second_time_is_whole(chat: Chat) -> None:
     trajectories = all_of(collecting.groups(tasks(3), size=1, seed=0, on_episode=seen.append))
     assert [content(t) for t in trajectories] == [content(t) for t in healthy]
     assert [turn.state_key for turn in trajectories[1].turns] == ["world/train/1@0", "world/train/1@1"]
-    assert len(book.made) == 4
+    first, second = [world for world, task_id in book.resets if task_id.endswith("/1")]
+    assert first is not second and len(book.made) <= 4
     assert sorted(t.index + int(t.group[0]) for t in seen) == [0, 1, 2]
     sessions = {r.session for r in cast(Scripted, collecting.engine).requests}
     assert {"1:world/train/1/0/0/0", "1:world/train/1/0/1/0"} <= sessions

@@ -186,8 +186,10 @@ class LiveEpisode:
     def read(self, seat: str, completion: Completion) -> bool:
         """Take in what `seat` said; return whether it is to be asked again before it acts."""
         voice = self.voices[seat]
-        oldest = min([completion.policy_version, *(version for _, version in completion.version_spans)])
-        self.oldest[voice.policy] = min(oldest, self.oldest.get(voice.policy, oldest))
+        oldest = self.oldest.setdefault(voice.policy, completion.policy_version)
+        if completion.policy_version < oldest or completion.version_spans:
+            spans = (version for _, version in completion.version_spans)
+            self.oldest[voice.policy] = min(oldest, completion.policy_version, *spans)
         action = voice.read(completion)
         if voice.follow_up is None:
             voice.said = completion, action
@@ -198,9 +200,13 @@ class LiveEpisode:
     @property
     def moves(self) -> dict[str, Action] | None:
         """The action of each seat that acts; None while one of them still chooses."""
-        said = {seat: self.voices[seat].said for seat in self.acting}
-        chosen = {seat: each[1] for seat, each in said.items() if each is not None}
-        return chosen if len(chosen) == len(said) else None
+        chosen: dict[str, Action] = {}
+        for seat in self.acting:
+            said = self.voices[seat].said
+            if said is None:
+                return None
+            chosen[seat] = said[1]
+        return chosen
 
     def record(self, answer: Answer) -> None:
         """Append the turns of all seats that acted, which got `answer`.
@@ -209,13 +215,16 @@ class LiveEpisode:
         environment pays by seat, each has its own seat's reward, and the last one also those of seats that did not act.
         """
         result, last = answer.result, self.acting[-1]
-        others = {seat: paid for seat, paid in result.rewards.items() if seat not in self.acting}
+        paid = result.rewards
+        others = {seat: paid[seat] for seat in paid if seat not in self.acting} if paid else NOTHING
         for seat in self.acting:
             voice = self.voices[seat]
             assert voice.prompt is not None and voice.said is not None, "all who act have spoken"
             completion, action = voice.said
             is_last = seat == last
-            own: Mapping[str, float] = {seat: result.rewards[seat]} if seat in result.rewards else {}
+            own: Mapping[str, float] = {seat: paid[seat]} if seat in paid else NOTHING
+            if is_last and others:
+                own = {**own, **others}
             self.turns += voice.thoughts
             self.turns.append(
                 Turn(
@@ -225,7 +234,7 @@ class LiveEpisode:
                     completion=completion,
                     action=action,
                     reward=float(result.reward) if is_last else 0.0,
-                    rewards=({**own, **others} if is_last else own) or NOTHING,
+                    rewards=own,
                     reward_terms=dict(result.reward_terms) if is_last else {},
                     state_key=voice.view.state_key,
                     is_valid=result.is_valid and action.error is None,

@@ -299,6 +299,7 @@ class Play:
     def _act(self, asked: Sequence[Asked]) -> None:
         """Let the sampler answer, and begin to carry out what is decided."""
         choices = self.stage.sampler.choose([each for each in asked if id(each[0]) in self._live])
+        wait = Wait("its environment to act")
         for episode, seat, completion in choices:
             if id(episode) not in self._live:
                 continue
@@ -307,7 +308,7 @@ class Play:
             elif episode.read(seat, completion):
                 self._ready.append((episode, seat))
             elif (moves := episode.moves) is not None:
-                _wait(episode, "its environment to act")
+                episode.wait = wait
                 assert episode.environment is not None, "an episode that is played has an environment"
                 call = partial(self.stage.looks.act, episode.environment, moves)
                 self.calls.submit(call, partial(self._settle, episode), episode)

@@ -154,9 +154,10 @@ class EngineSampler:
 
     def staleness(self, oldest: Mapping[str, int]) -> int:
         """See `Sampler.staleness`."""
-        return max(
-            (self.engines[name].policy_version - version for name, version in oldest.items()), default=0
-        )
+        most = 0
+        for name, version in oldest.items():
+            most = max(most, self.engines[name].policy_version - version)
+        return most
 
     def forget(self, policy: str, stream: str) -> None:
         """See `Sampler.forget`."""

@@ -84,12 +84,7 @@ class Looks:
 
     def look(self, environment: Environment, observation: Observation) -> tuple[View, ...]:
         """Return the view of each seat that acts next, after `environment` returned `observation`."""
-        kind = type(environment)
-        if kind not in self._known:
-            has_key = self.has_state_keys and isinstance(environment, StateKey)
-            is_legal, at_once = isinstance(environment, Legal), isinstance(environment, SimultaneousSeats)
-            self._known[kind] = is_legal, has_key, isinstance(environment, Seats), at_once
-        is_legal, has_key, has_seats, at_once = self._known[kind]
+        is_legal, has_key, has_seats, at_once = self._abilities(environment)
         legal = checked_actions(cast(Legal, environment)) if is_legal else ()
         key = cast(StateKey, environment).state_key() if has_key else None
         if at_once:
@@ -121,15 +116,25 @@ class Looks:
 
     def act(self, environment: Environment, moves: Mapping[str, Action]) -> Answer:
         """Carry out `moves`, the action of each seat that was shown something, and return the answer."""
-        if isinstance(environment, SimultaneousSeats):
-            names = environment.acting()
-            result = advance_all(environment, dict(zip(names, moves.values(), strict=True)))
+        if self._abilities(environment)[-1]:
+            several = cast(SimultaneousSeats, environment)
+            result = advance_all(several, dict(zip(several.acting(), moves.values(), strict=True)))
         else:
             (action,) = moves.values()
             result = advance(environment, action)
         if result.is_terminated or result.is_truncated:
             return Answer(result=result, views=())
         return Answer(result=result, views=self.look(environment, result.observation))
+
+    def _abilities(self, environment: Environment) -> tuple[bool, bool, bool, bool]:
+        """Return whether it lists actions, has keys that are recorded, has seats, and has seats that act at once."""
+        kind = type(environment)
+        known = self._known.get(kind)
+        if known is None:
+            has_key = self.has_state_keys and isinstance(environment, StateKey)
+            is_legal, at_once = isinstance(environment, Legal), isinstance(environment, SimultaneousSeats)
+            known = self._known[kind] = is_legal, has_key, isinstance(environment, Seats), at_once
+        return known
 
 
 def seats_of(environment: Environment) -> tuple[str, ...]:
