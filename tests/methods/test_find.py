@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import quintain
+from quintain.api import resume
 from quintain.errors import UsageError
 from quintain.methods.find import KINDS, FoundMethod, find_method, method_entry_points
 from quintain.methods.imitation import sft
@@ -269,4 +270,4 @@ def test_a_method_of_the_users_trains_and_its_run_is_found_again(
     with Run.open(folder, writable=False) as run:
         assert (run.recipe, run.status, run.last_step) == (str(file), "done", 1)
         assert len({t.task.id for t in run.trajectories(step=1, phase="train")}) == 3
-    assert quintain.resume(folder) == folder
+    assert resume(folder) == folder

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from quintain.data.pack import pack
 from quintain.engines.local import Local
-from quintain.engines.protocol import Reply
+from quintain.engines.protocol import Capability, Reply
 from quintain.errors import EngineFault, InvariantError
 from quintain.training.canary import Canary
 from quintain.training.learner import Learner, Optimization
@@ -34,17 +34,15 @@ def copied(model: PreTrainedModel) -> PreTrainedModel:
     return own
 
 
-class Elsewhere:
+class Elsewhere(Local):
     """An engine with weights of its own that nobody here can look into."""
 
     def __init__(self, model: PreTrainedModel) -> None:
-        self.inner = Local(copied(model))
-        self.max_length = self.inner.max_length
-        self.submit, self.advance, self.release = self.inner.submit, self.inner.advance, self.inner.release
+        super().__init__(copied(model))
 
     @property
-    def policy_version(self) -> int:
-        return self.inner.policy_version
+    def capabilities(self) -> frozenset[Capability]:
+        return super().capabilities - {"fingerprint"}
 
 
 @pytest.mark.parametrize("temperature", [0.6, 1.0, 1.3])
@@ -61,8 +59,8 @@ def test_an_engine_elsewhere_that_copies_the_weights_is_near() -> None:
     learner = trained()
     engine, canary = Elsewhere(learner.model), Canary(learner)
     for _ in range(3):
-        engine.inner.model.load_state_dict(learner.model.state_dict())
-        engine.inner.load_weights(learner.version, None)
+        engine.model.load_state_dict(learner.model.state_dict())
+        engine.load_weights(learner.version, None)
         assert canary.check(engine) < 1e-4
         step(learner)
 
@@ -81,7 +79,7 @@ def test_stale_weights_are_found_at_the_first_sync(rate: float) -> None:
     engine, canary = Elsewhere(learner.model), Canary(learner)
     canary.check(engine)
     step(learner)
-    engine.inner.load_weights(learner.version, None)
+    engine.load_weights(learner.version, None)
     with pytest.raises(
         InvariantError, match=r"serves other weights, or samples|to version 1: got .* did not take them over"
     ):
@@ -109,7 +107,7 @@ def test_one_tensor_that_was_damaged_on_the_way_is_found(name: str) -> None:
 def test_another_temperature_is_found() -> None:
     learner = trained(temperature=0.3)
     canary = Canary(learner)
-    learner.optimization = replace(learner.optimization, temperature=1.3)
+    learner.forward.temperature = 1.3
     engine = Local(learner.model)
     ask: Callable[..., object] = engine.submit
 

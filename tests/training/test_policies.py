@@ -23,7 +23,7 @@ from quintain.training.policies import Policies, Policy, build_policies, plan_po
 from quintain.training.start import make_start
 from quintain.training.update import Update
 from quintain.training.updating import learn_in_epochs
-from quintain.types import Batch, Sample
+from quintain.types import Batch, Completion, Sample
 
 UPDATE = Update(loss=clipped(), is_on_policy=False, lr_warmup=1)
 VALUES = Update(loss=value(), is_on_policy=False, lr_warmup=1)
@@ -287,7 +287,8 @@ def sampled(engine: Engine | None) -> tuple[tuple[int, ...], tuple[float, ...]]:
     while not (replies := engine.advance()):
         pass
     engine.release("s")
-    completion = replies[0].completion
+    completion = replies[0].result
+    assert isinstance(completion, Completion)
     return completion.token_ids, completion.logprobs
 
 
