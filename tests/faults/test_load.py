@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerFast
 
 from quintain.agents.harness import PlainText
 from quintain.engines.protocol import Reply, Request
+from quintain.engines.scripted import Scripted
 from quintain.rollout.collect import Limits, Rollout
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
@@ -23,12 +24,11 @@ MOST_BYTES = 1.5 * 2**30
 ATTEMPTS = 3
 
 
-class Late:
+class Late(Scripted):
     """An engine that answers each request when `LATENCY` has passed since it came."""
 
-    policy_version, max_length = 0, 1 << 20
-
     def __init__(self, said: tuple[int, ...]) -> None:
+        super().__init__(lambda request, stream: said)
         self.said = said
         self.num_answered = 0
         self.waited = 0.0

@@ -1,7 +1,6 @@
 """A method is found by name, in a file or module of the user's, or in an installed package; else it is said why not."""
 
 import importlib
-import importlib.util
 import sys
 from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint

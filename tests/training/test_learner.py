@@ -92,7 +92,7 @@ def test_gradients_of_every_layout_equal_the_padded_one(seed: int, shared: int, 
     samples = streams(seed, shared=shared)
     model = qwen()
     padded = Learner(model, PLAIN)
-    padded.fallback_reason = "compared with"
+    padded.forward.fallback_reason = "compared with"
     expected = gradient(padded, [pack(samples)], clipped())
     for optimization in (PLAIN, SHARED):
         for batches in ([pack(samples)], micro_batches(samples, max_tokens=limit)):

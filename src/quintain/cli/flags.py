@@ -15,7 +15,7 @@ from quintain.errors import ConfigError
 PREFIX = "setting:"
 """Keeps an option called ``name`` apart from the command's own flags."""
 METAVARS: dict[object, str] = {int: "N", float: "X", str: "TEXT", bool: "true|false", Path: "PATH"}
-KEYS_OF_A_RUN = frozenset(["schema", "name", "recipe", "created", "config"])
+KEYS_OF_A_RUN = ["config", "created", "name", "recipe", "schema"]
 """What stands in the ``config.json`` of a run."""
 
 
@@ -85,7 +85,7 @@ def read_configuration(
     values: dict[str, Any] = {}
     if file is not None:
         table = read_file(Path(file))
-        is_stored = table.keys() == KEYS_OF_A_RUN
+        is_stored = sorted(table) == KEYS_OF_A_RUN
         if is_stored and table["recipe"] != method:
             raise ConfigError(
                 f"configuration file {file} must be one of {method}: got one of {table['recipe']}; use that"
