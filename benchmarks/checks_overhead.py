@@ -99,7 +99,7 @@ def measured(environment: str) -> dict[str, float]:
             SPENT["seconds"] = steps[-1] - steps[0]
             SPENT.update({f"kept {name}": seconds for name, seconds in SPENT.items() if name != "seconds"})
 
-    TrainingContext.record = recorded
+    TrainingContext.record = recorded  # pyright: ignore[reportAttributeAccessIssue]
     with TemporaryDirectory() as place:
         job = grpo.Config(
             environment=environment,

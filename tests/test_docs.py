@@ -2,6 +2,9 @@
 
 import re
 import runpy
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any, cast
@@ -15,7 +18,7 @@ from quintain.environments.check import check
 from quintain.environments.protocol import Environment, advance, begin, tool_action
 from quintain.environments.scores import load_scores
 from quintain.errors import EXIT_CODES
-from quintain.methods.table import METHODS, MODULES
+from quintain.methods.table import MODULES, TABLE
 from quintain.training.job import Job
 from quintain.types import Action
 
@@ -35,8 +38,8 @@ def example(monkeypatch: pytest.MonkeyPatch) -> tuple[type[Environment], dict[st
     """Return the class in the example and the arguments it would train with."""
     asked: dict[str, Any] = {}
 
-    def train(recipe: str, **settings: Any) -> None:
-        asked.update(settings, recipe=recipe)
+    def train(method: str, **settings: Any) -> None:
+        asked.update(settings, method=method)
 
     monkeypatch.setitem(vars(quintain), "train", train)  # without importing the real one
     scope = runpy.run_path(str(EXAMPLE), run_name="guess")
@@ -57,7 +60,7 @@ def test_the_example_stands_in_the_page_as_it_is(page: str) -> None:
 
 def test_the_example_is_an_environment_that_can_be_solved(monkeypatch: pytest.MonkeyPatch) -> None:
     guess_class, asked = example(monkeypatch)
-    assert asked == {"recipe": "grpo", "environment": guess_class, "model": "tiny"}
+    assert asked == {"method": "grpo", "environment": guess_class, "model": "tiny"}
     environment = guess_class()
     assert environment.instructions() == "Find the hidden number between 1 and 32."
     assert [tool.name for tool in environment.tools()] == ["guess"]
@@ -109,7 +112,7 @@ def test_the_table_of_worlds_has_the_recorded_scores() -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/methods/index.md"])
-def test_every_recipe_is_in_the_table_of_methods(page: str) -> None:
+def test_every_method_is_in_the_table_of_methods(page: str) -> None:
     linked = re.findall(
         r"\[`(\w+)`\]\((?:docs/methods/)?(\w+)\.md\)", (ROOT / page).read_text(encoding="utf-8")
     )
@@ -121,16 +124,47 @@ def test_the_states_of_methods_are_those_of_the_command() -> None:
     rows = re.findall(
         r"^\| [^|]+ \| (.*`.*) \| (\w+) \|$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE
     )
-    told = {name: state for recipes, state in rows for name in re.findall(r"`(\w+)`", recipes)}
-    listed = {recipe: state for family in METHODS.values() for _, state, recipe in family if recipe}
+    told = {name: state for names, state in rows for name in re.findall(r"`(\w+)`", names)}
+    listed = {entry.name: entry.state for entry in TABLE if entry.page}
     assert {name: told.get(name) for name in listed} == listed
+
+
+def run_tables(root: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    """Run docs/tables.py as it stands in the folder `root`."""
+    program = [sys.executable, str(root / "docs" / "tables.py"), *argv]
+    return subprocess.run(program, capture_output=True, text=True, timeout=120)
+
+
+def test_the_tables_of_methods_are_current(tmp_path: Path) -> None:
+    """And what is stale is named, and written anew only when that is asked for."""
+    assert run_tables(ROOT, "--check").returncode == 0, "run python docs/tables.py"
+    (tmp_path / "docs" / "methods").mkdir(parents=True)
+    names = ("README.md", "docs/methods/index.md", "mkdocs.yml", "docs/tables.py")
+    for name in names:
+        shutil.copy(ROOT / name, tmp_path / name)
+    readme, index = tmp_path / "README.md", tmp_path / "docs" / "methods" / "index.md"
+    index.write_text(
+        index.read_text(encoding="utf-8").replace("[`gigpo`](gigpo.md)", "gigpo"), encoding="utf-8"
+    )
+    readme.write_text(readme.read_text(encoding="utf-8") + "More.\n", encoding="utf-8")
+    stale = index.read_text(encoding="utf-8")
+    found = run_tables(tmp_path, "--check")
+    assert (found.returncode, found.stdout) == (1, "")
+    assert found.stderr == "stale tables in docs/methods/index.md: run python docs/tables.py\n"
+    assert index.read_text(encoding="utf-8") == stale, "a check writes nothing"
+    assert run_tables(tmp_path).returncode == 0
+    for name in names[1:]:
+        assert (tmp_path / name).read_bytes() == (ROOT / name).read_bytes()
+    assert readme.read_text(encoding="utf-8").endswith("More.\n"), "only what is between the marks is written"
+    assert run_tables(tmp_path, "--check").returncode == 0
 
 
 def test_the_fields_of_every_job_are_told_with_their_defaults() -> None:
     text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `([a-z_]+)` \| (\S+) \| .+ \|$", text, re.MULTILINE))
-    words = {None: "none", "": "empty"}
-    assert rows == {option.name: words.get(option.default, str(option.default)) for option in options(Job)}
+    words = {"None": "none", "": "empty", "True": "true", "False": "false"}
+    own = [option for option in options(Job) if "." not in option.name]
+    assert rows == {option.name: words.get(str(option.default), str(option.default)) for option in own}
 
 
 def test_links_between_pages_lead_somewhere() -> None:
@@ -139,7 +173,7 @@ def test_links_between_pages_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_every_recipe_has_its_page() -> None:
+def test_every_method_has_its_page() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     for name in {module.rpartition(".")[2] for module in MODULES.values()} - {"quickstart"}:
         assert f"methods/{name}.md" in navigation

@@ -24,6 +24,7 @@ from quintain.losses.imitation import imitation
 from quintain.models.save import save
 from quintain.models.tiny import TinySize, build_tiny
 from quintain.rollout.collect import Limits, Rollout
+from quintain.training.job import Job
 from quintain.training.learner import Learner, Optimization
 from quintain.training.start import demonstrate, harness, valid_action
 from quintain.types import Task, Trajectory
@@ -69,13 +70,13 @@ class Never(Guess):
 def searches(tokens: PreTrainedTokenizerFast) -> list[Trajectory]:
     """Return searches of the expert, who halves what is left."""
     make = find(f"guess?high={workload.HIGH}&max_turns={workload.MAX_TURNS}")
-    return demonstrate(harness(tokens, make, temperature=1.0), make, count=192, seed=0)
+    return demonstrate(harness(Job(), tokens, make), make, count=192, seed=0)
 
 
 def long_searches(tokens: PreTrainedTokenizerFast) -> list[Trajectory]:
     """Return searches at random for what is not there: the measurement of growth needs the model to go on."""
     limits = Limits(max_turns=workload.LONGEST + 2)
-    rollout = Rollout(harness(tokens, Never, temperature=1.0), Never, None, limits=limits)
+    rollout = Rollout(harness(Job(), tokens, Never), Never, None, limits=limits)
     groups = rollout.demonstrations(TaskStream(Never).draw(0, 48), valid_action, seed=1)
     rollout.close()
     return [trajectory for group in groups for trajectory in group.scored]

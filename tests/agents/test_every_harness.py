@@ -12,6 +12,7 @@ from quintain.engines.scripted import Scripted
 from quintain.environments.catalog import find
 from quintain.rollout.collect import Rollout
 from quintain.safety.isolation import find_fault
+from quintain.training.job import Job
 from quintain.training.start import harness, new_tokenizer, teacher
 from quintain.types import Turn
 
@@ -22,8 +23,7 @@ def test_it_solves_a_world(world: World, monkeypatch: pytest.MonkeyPatch) -> Non
         pytest.skip(reason)
     monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 8)
     make = find(world.environment)
-    tokenizer = new_tokenizer(make, seed=0)
-    agent = harness(tokenizer, make, temperature=1.0, agent=str(world.settings["agent"]))
+    agent = harness(Job(agent=str(world.settings["agent"])), new_tokenizer(make, seed=0), make)
     with closing(make()) as environment:
         tasks = [environment.task("eval", index) for index in range(3)]
     for task in tasks:

@@ -25,7 +25,6 @@ from quintain.benchmarks.world_trials import (
 from quintain.cli.main import main
 from quintain.environments.catalog import ADAPTERS, CATALOG, find
 from quintain.errors import DataError, UsageError
-from quintain.methods.imitation import sft
 
 SMALL: dict[str, Any] = {"model": "micro", "demonstrations": 6, "steps": 2, "batch_size": 3}
 
@@ -62,7 +61,7 @@ def test_a_run_is_done_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     def refuse(*_: Any) -> None:
         raise AssertionError("it was trained again")
 
-    monkeypatch.setattr(sft, "train", refuse)
+    monkeypatch.setattr("quintain.benchmarks.world_trials.train_by", refuse)
     assert imitate(world, 0, tmp_path, SMALL) == first
     other = {**SMALL, "steps": 3}
     with pytest.raises(DataError, match="other settings"):

@@ -1,7 +1,6 @@
 """A method is found by name, in a file or module of the user's, or in an installed package; else it is said why not."""
 
 import importlib
-import importlib.util
 import sys
 from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 import quintain
+from quintain.api import resume
 from quintain.errors import UsageError
 from quintain.methods.find import KINDS, FoundMethod, find_method, method_entry_points
 from quintain.methods.imitation import sft
@@ -269,4 +269,4 @@ def test_a_method_of_the_users_trains_and_its_run_is_found_again(
     with Run.open(folder, writable=False) as run:
         assert (run.recipe, run.status, run.last_step) == (str(file), "done", 1)
         assert len({t.task.id for t in run.trajectories(step=1, phase="train")}) == 3
-    assert quintain.resume(folder) == folder
+    assert resume(folder) == folder

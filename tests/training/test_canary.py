@@ -107,7 +107,7 @@ def test_one_tensor_that_was_damaged_on_the_way_is_found(name: str) -> None:
 def test_another_temperature_is_found() -> None:
     learner = trained(temperature=0.3)
     canary = Canary(learner)
-    learner.optimization = replace(learner.optimization, temperature=1.3)
+    learner.forward.temperature = 1.3
     engine = Local(learner.model)
     ask: Callable[..., object] = engine.submit
 

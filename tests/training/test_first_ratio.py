@@ -62,7 +62,7 @@ def test_the_first_ratio_is_one(temperature: float, path: str) -> None:
     longest = max(len(sample.token_ids) for sample in samples)
     learner = Learner(model, Optimization(temperature=temperature, shares_prefixes=path == "shared"))
     if path == "padded":
-        learner.fallback_reason = "compared with"
+        learner.forward.fallback_reason = "compared with"
     for batch in micro_batches(samples, max_tokens=longest if path == "one by one" else 1 << 12):
         outputs = learner.infer(batch)
         largest = gap.gap(outputs, batch).largest

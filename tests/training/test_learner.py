@@ -92,7 +92,7 @@ def test_gradients_of_every_layout_equal_the_padded_one(seed: int, shared: int, 
     samples = streams(seed, shared=shared)
     model = qwen()
     padded = Learner(model, PLAIN)
-    padded.fallback_reason = "compared with"
+    padded.forward.fallback_reason = "compared with"
     expected = gradient(padded, [pack(samples)], clipped())
     for optimization in (PLAIN, SHARED):
         for batches in ([pack(samples)], micro_batches(samples, max_tokens=limit)):
@@ -123,7 +123,7 @@ def test_log_probs_and_entropies_are_those_of_the_plain_model() -> None:
 def test_a_family_without_a_fast_path_trains_too() -> None:
     samples = streams(5)
     learner = Learner(gemma(), Optimization(learning_rate=1e-2))
-    assert learner.fallback_reason is not None
+    assert learner.forward.fallback_reason is not None
     losses = [learner.step([pack(samples)], nll).loss for _ in range(6)]
     assert losses[-1] < losses[0]
 
@@ -142,19 +142,6 @@ def test_a_value_head_learns_the_returns() -> None:
     batch = pack(streams(1))
     losses = [learner.step([batch], squared).loss for _ in range(60)]
     assert losses[-1] < 0.3 * losses[0]
-
-
-def test_the_reference_stays_while_the_policy_moves() -> None:
-    learner = Learner(qwen(), Optimization(learning_rate=1e-2), has_reference=True)
-    batch = pack(streams(1))
-    before = learner.infer(batch).logprobs
-    learner.step([batch], nll)
-    torch.testing.assert_close(learner.reference_logprobs(batch), before)
-    extra = learner.with_reference(batch).extra
-    assert extra.reference_logprobs is not None
-    assert not torch.allclose(learner.infer(batch).logprobs, before)
-    with pytest.raises(UsageError, match="has_reference=True"):
-        Learner(qwen()).reference_logprobs(batch)
 
 
 def test_bfloat16_stays_near() -> None:

@@ -110,7 +110,7 @@ def test_the_rate_of_the_warm_start_falls_and_every_pass_has_an_order_of_its_own
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is learned last is learned most gently; a sum over all steps of rates is half of them."""
-    make = find("guess?max_turns=1&high=3")
+    make = find("keydoor?rooms=1")
     job = Job(imitation_epochs=3)
     model, tokenizer = make_start("micro", make, seed=0)
     shown = demonstrate(harness(job, tokenizer, make), make, count=24, seed=0)

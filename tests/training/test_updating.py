@@ -297,7 +297,7 @@ def test_every_policy_that_acted_learns_from_its_own_episodes() -> None:
     episodes = [
         played_by(name, amount) for name, amount in ((MAIN, 1.0), ("opponent", -1.0), ("frozen", 1.0))
     ]
-    advantages = tuple([np.full(2, t.turns[0].reward, np.float32)] for t in episodes)
+    advantages = tuple((np.full(2, t.turns[0].reward, np.float32),) for t in episodes)
     credit = Credit(trajectories=tuple(episodes), advantages=advantages)
     before = {name: weights(each) for name, each in policies.items()}
 

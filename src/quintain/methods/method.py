@@ -344,8 +344,13 @@ def differing(tasks: int, size: int, *, attempts: int) -> Collect:
         groups: list[Group] = []
         for attempt in range(attempts):
             groups += collector.sample(step, drawn[attempt * tasks : (attempt + 1) * tasks], size=size)
-            if sum(not is_constant([outcome_of(t) for t in group.scored]) for group in groups) >= tasks:
+            if sum(map(differs, groups)) >= tasks:
                 break
         return groups
 
     return collect
+
+
+def differs(group: Group) -> bool:
+    """Return whether the outcomes of `group` are not all the same; those of no scored episode are."""
+    return bool(group.scored) and not is_constant([outcome_of(t) for t in group.scored])

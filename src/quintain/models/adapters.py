@@ -5,6 +5,7 @@ rule: the weights the model came with are frozen, and a merge works on a copy.
 """
 
 import copy
+import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,7 +59,9 @@ def add_lora(
         task_type="CAUSAL_LM",
     )
     adapted = cast("Any", model)
-    adapted.add_adapter(config, adapter_name=name)
+    with warnings.catch_warnings():  # that there are several adapters is what is wanted
+        warnings.filterwarnings("ignore", message="Already found a `peft_config` attribute")
+        adapted.add_adapter(config, adapter_name=name)
     adapted.set_adapter(name)
     return model
 

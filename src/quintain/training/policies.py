@@ -92,6 +92,11 @@ class Switching:
         """See `Engine.submit`."""
         self._engine.submit(request)
 
+    def load_weights(self, version: int, source: Path | None) -> None:
+        """See `Engine.load_weights`."""
+        self._activate()
+        self._engine.load_weights(version, source)
+
     def __getattr__(self, name: str) -> Any:
         """Return what the engine has."""
         return getattr(self._engine, name)

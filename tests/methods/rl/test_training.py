@@ -180,13 +180,17 @@ def test_ui_r1_and_imitation_learn_from_the_same_few_tasks(runner: Any) -> None:
 def test_toolrl_acts_once_in_the_states_of_the_demonstrations(runner: Any) -> None:
     folder = runner.train("toolrl", **METHODS["toolrl"])
     with Run.open(folder, writable=False) as run:
-        acted = list(run.trajectories(step=1, phase="train"))
+        acted = list(run.trajectories(step=1, phase="branch"))
+        assert not list(run.trajectories(step=1, phase="train"))
         shown = {t.task.id: t for t in run.trajectories(step=0, phase="demonstrations")}
-    assert len(acted) == 9 and all(len(t.turns) == 1 for t in acted)
+    assert len(acted) == 9
     for trajectory in acted:
         task, number = trajectory.task.id.split("@")
-        before = shown[task].turns[: int(number)]
-        assert sum(len(turn.completion.token_ids) for turn in before) <= len(trajectory.turns[0].prompt_ids)
+        before, own = shown[task].turns[: int(number)], trajectory.turns[int(number) :]
+        assert [turn.completion.token_ids for turn in before] == [
+            turn.completion.token_ids for turn in trajectory.turns[: int(number)]
+        ]
+        assert len(own) == 1, "the teacher's turns are those of the demonstration, and one more was sampled"
     with pytest.raises(
         ConfigError, match="turns: got 2 with contexts, which are acted on once; leave turns at 1"
     ):

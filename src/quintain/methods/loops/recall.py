@@ -1,6 +1,8 @@
 """What a method remembers, told again from the journal, in the order in which the run told it."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
+from typing import Any
 
 from quintain.methods.method import State
 from quintain.store.run import Run
@@ -22,9 +24,17 @@ def recall(run: Run, state: State) -> Iterator[tuple[int, Sequence[Group]]]:
         tell(state, step, rows[step])
 
 
-def tell(state: State, step: int, row: Mapping[str, float]) -> None:
-    """Let `state` observe the metrics of `step`, without what the clock says: a resumed run must know the same."""
-    state.observe({"step": step, **{name: value for name, value in row.items() if not is_clock(name)}})
+def tell(state: State, step: int, row: Mapping[str, Any]) -> None:
+    """Let `state` observe the metrics of `step`: those that the journal gives back just so to a resumed run.
+
+    They are the finite numbers, without what depends on how fast the machine is.
+    """
+    known = {
+        name: float(value)
+        for name, value in row.items()
+        if isinstance(value, int | float) and isfinite(value) and not is_clock(name)
+    }
+    state.observe({**known, "step": float(step)})
 
 
 def is_clock(name: str) -> bool:

@@ -1,0 +1,458 @@
+"""The loops: rounds that start over, buffers that a resumed run rebuilds, states that are told the same again."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from tests.methods.test_training import interrupting, rows, weights
+
+from quintain.credit.gae import Critic, gae_tokens
+from quintain.credit.outcome import outcome_return
+from quintain.errors import UsageError
+from quintain.losses.imitation import imitation
+from quintain.losses.policy import clipped, reinforce
+from quintain.losses.value import value
+from quintain.methods.loops import train_by
+from quintain.methods.loops.recall import tell
+from quintain.methods.loops.replay import Buffer
+from quintain.methods.method import (
+    Collector,
+    CriticUpdate,
+    Method,
+    Needs,
+    OnPolicy,
+    Replay,
+    ReplayBuffer,
+    Rounds,
+    Update,
+    differing,
+    grouped,
+)
+from quintain.rewards.conduct import environment_reward
+from quintain.rewards.terms import Term, apply_all
+from quintain.store.run import Run
+from quintain.training.context import TrainingContext
+from quintain.training.job import MAIN, OnPolicyJob, PolicySpec
+from quintain.types import (
+    Action,
+    Completion,
+    Credit,
+    Failure,
+    Group,
+    Sample,
+    Score,
+    Stop,
+    Task,
+    Trajectory,
+    Turn,
+)
+
+CONFIG = OnPolicyJob(
+    environment=f"{Path(__file__).with_name('test_training.py')}:Coin",
+    model="micro", demonstrations=4, imitation_epochs=1, steps=3, eval_every=5, eval_episodes=2, learning_rate=3e-3,
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.set_num_threads(1)
+    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+
+
+class Diary:
+    """A state that writes down what it is told, and pays by it."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def update(self, groups: Sequence[Group]) -> None:
+        values = [t.outcome.value for g in groups for t in g.trajectories if isinstance(t.outcome, Score)]
+        self.told.append(f"episodes {values}")
+
+    def observe(self, metrics: Mapping[str, float]) -> None:
+        clocks = [name for name in metrics if name.startswith(("time/", "tokens_per"))]
+        assert not clocks, "nothing may depend on how fast the machine was"
+        self.told.append(f"metrics of {metrics['step']} {sorted(metrics.items())}")
+
+    def bonus(self) -> Term:
+        """Return a term that depends on everything it was told: another history is another reward."""
+        return Term(name="bonus", measure=lambda _: float(len("".join(self.told)) % 97) / 97)
+
+    def reward(self, groups: Sequence[Group]) -> Sequence[Group]:
+        return apply_all(groups, terms=(environment_reward(), self.bonus()))
+
+
+@dataclass
+class Made:
+    """A method with its diary."""
+
+    method: Method
+    diary: Diary
+
+
+def rounds(*, starts_over: bool) -> Made:
+    diary = Diary()
+
+    def build(groups: Sequence[Group]) -> list[Trajectory]:
+        found = [
+            t for g in groups for t in g.scored if isinstance(t.outcome, Score) and t.outcome.value > 0.2
+        ]
+        return found[:3]
+
+    method = Rounds(
+        collect=grouped(2, 3), build=build, update=Update(loss=imitation(), is_on_policy=False, num_minibatches=2),
+        starts_over=starts_over, reward=diary.reward, state=diary,
+    )  # fmt: skip
+    return Made(method, diary)
+
+
+def on_policy() -> Made:
+    diary = Diary()
+    method = OnPolicy(
+        collect=grouped(2, 3), reward=diary.reward, credit=lambda groups, _: outcome_return(groups),
+        update=Update(loss=clipped(), num_epochs=2, num_minibatches=2), state=diary,
+    )  # fmt: skip
+    return Made(method, diary)
+
+
+def centred(groups: Sequence[Group], values: Mapping[str, Critic]) -> Credit:
+    """Advantages by the slow critic, as off-policy critics are used; the fast one must be there, too."""
+    assert values.keys() == {"critic", "target"}
+    return gae_tokens(groups, values["target"])
+
+
+def replay(capacity: int = 8, min_size: int = 1, fresh_share: float = 0.5) -> Made:
+    diary = Diary()
+    critic = Update(loss=value(), keeps_zeros=True, is_on_policy=False)
+    actor = Update(loss=clipped(), keeps_zeros=True, is_on_policy=False, num_minibatches=2)
+    method = Replay(
+        collect=grouped(2, 3),
+        buffer=ReplayBuffer(capacity=capacity, batch_size=5, fresh_share=fresh_share, min_size=min_size),
+        updates=(
+            CriticUpdate(policy="critic", target=centred, update=critic, num_updates=2),
+            CriticUpdate(policy=MAIN, target=centred, update=actor),
+        ),
+        needs=Needs(
+            others={
+                "critic": PolicySpec(head="value", is_trained=True),
+                "target": PolicySpec(copies="critic", head="value", follows="critic", rate=0.5),
+            }
+        ),
+        reward=diary.reward,
+        state=diary,
+    )
+    return Made(method, diary)
+
+
+METHODS: dict[str, Callable[[], Made]] = {
+    "on_policy": on_policy,
+    "rounds": lambda: rounds(starts_over=False),
+    "rounds_over": lambda: rounds(starts_over=True),
+    "replay": replay,
+}
+
+
+def train(made: Made, folder: Path, config: OnPolicyJob = CONFIG) -> Path:
+    with Run.create(folder, recipe="mine", config=asdict(config)) as run:
+        train_by(made.method, config, run)
+    return folder
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_resumed_run_remembers_rewards_and_learns_the_same(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = METHODS[name]()
+    train(whole, tmp_path / "whole")
+    assert len(whole.diary.told) == 6, "of each step its episodes and its metrics, and nothing of step 0"
+    with monkeypatch.context() as patch:
+        interrupting(patch, 2)
+        with pytest.raises(KeyboardInterrupt):
+            train(METHODS[name](), tmp_path / "stopped")
+    resumed = METHODS[name]()
+    with Run.open(tmp_path / "stopped") as run:
+        train_by(resumed.method, CONFIG, run)
+    assert resumed.diary.told == whole.diary.told
+    assert rows(tmp_path / "stopped") == rows(tmp_path / "whole")
+    assert weights(tmp_path / "stopped" / "model") == weights(tmp_path / "whole" / "model")
+    assert weights(tmp_path / "whole" / "start") != weights(tmp_path / "whole" / "model")
+
+
+@pytest.fixture
+def learned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, bool]]]:
+    """What each round learned from: the number of streams, and whether it began with the starting weights."""
+    from quintain.methods.loops import rounds as module
+
+    seen: list[tuple[int, bool]] = []
+    learn = module.learn_in_epochs
+    starts: list[dict[str, torch.Tensor]] = []
+
+    def watched(policies: Any, samples: Sequence[Sample], *rest: Any, **fields: Any) -> Any:
+        now = {name: tensor.clone() for name, tensor in policies.main.model.state_dict().items()}
+        starts.append(now)
+        seen.append((len(samples), all(torch.equal(now[name], starts[0][name]) for name in now)))
+        return learn(policies, samples, *rest, **fields)
+
+    monkeypatch.setattr(module, "learn_in_epochs", watched)
+    yield seen
+
+
+def test_rounds_that_start_over_learn_from_all_rounds_so_far(
+    tmp_path: Path, learned: list[tuple[int, bool]]
+) -> None:
+    train(rounds(starts_over=True), tmp_path / "over")
+    kept = np.cumsum([row["data/kept"] for row in rows(tmp_path / "over")[1:]]).tolist()
+    assert kept == [size for size, _ in learned] and kept[0] < kept[-1]
+    assert all(is_start for _, is_start in learned)
+    learned.clear()
+    train(rounds(starts_over=False), tmp_path / "on")
+    kept = [row["data/kept"] for row in rows(tmp_path / "on")[1:]]
+    assert kept == [size for size, _ in learned]
+    assert [is_start for _, is_start in learned] == [True, False, False]
+
+
+def test_a_round_without_data_learns_nothing(tmp_path: Path) -> None:
+    made = rounds(starts_over=False)
+    method = replace(cast(Rounds, made.method), build=lambda _: [])
+    folder = train(replace(made, method=method), tmp_path / "run")
+    assert weights(folder / "start") == weights(folder / "model")
+    assert all(row["data/kept"] == 0 and "train/loss" not in row for row in rows(folder)[1:])
+
+
+TURN = Turn(
+    observation=(),
+    prompt_ids=(1,),
+    completion=Completion(token_ids=(2,), logprobs=(-0.5,), stop="stop"),
+    action=Action(),
+)
+
+
+def episode(number: int, *, is_failed: bool = False) -> Trajectory:
+    return Trajectory(
+        task=Task(id=f"t{number}", environment="e", seed=number), turns=(TURN,),
+        outcome=Failure(owner="engine", kind="k", message="m") if is_failed else Score(value=1.0, is_success=True),
+        stop=Stop.TERMINATED, seed=number, group=f"g{number}", index=0,
+    )  # fmt: skip
+
+
+def group(*numbers: int) -> Group:
+    return Group(task=episode(numbers[0]).task, trajectories=tuple(episode(number) for number in numbers))
+
+
+def drawn(buffer: Buffer, seed: int) -> list[int]:
+    return [g.trajectories[0].seed for g in buffer.draw(seed)]
+
+
+def test_a_buffer_holds_the_newest_scored_episodes() -> None:
+    buffer = Buffer(ReplayBuffer(capacity=5, batch_size=9))
+    buffer.add(1, [group(0, 1, 2)])
+    failed = Group(task=episode(9).task, trajectories=(episode(9, is_failed=True), episode(3)))
+    buffer.add(2, [failed])
+    assert sorted(drawn(buffer, 0)) == [0, 1, 2, 3], "what failed is nothing to learn from"
+    buffer.add(4, [group(4, 5, 6)])
+    assert len(buffer) == 5 and sorted(drawn(buffer, 0)) == [2, 3, 4, 5, 6], "the oldest have left"
+    assert buffer.metrics(4) == {"buffer/size": 5.0, "buffer/age": pytest.approx((3 + 2) / 5)}
+    assert Buffer(ReplayBuffer()).metrics(1) == {"buffer/size": 0.0, "buffer/age": 0.0}
+
+
+@pytest.mark.parametrize(("share", "fresh"), [(0.0, None), (0.5, 4), (1.0, 6)])
+def test_a_share_of_a_batch_is_of_the_newest_step_and_nothing_is_drawn_twice(
+    share: float, fresh: int | None
+) -> None:
+    buffer = Buffer(ReplayBuffer(capacity=100, batch_size=8, fresh_share=share))
+    buffer.add(1, [group(*range(40))])
+    buffer.add(2, [group(*range(40, 46))])
+    batches = [drawn(buffer, seed) for seed in range(50)]
+    newest = [sum(number >= 40 for number in batch) for batch in batches]
+    assert all(len(set(batch)) == len(batch) == 8 for batch in batches)
+    assert len({tuple(batch) for batch in batches}) == 50 and drawn(buffer, 7) == batches[7]
+    if fresh is None:
+        assert np.mean(newest) == pytest.approx(8 * 6 / 46, abs=0.5)
+    else:
+        assert min(newest) == fresh
+
+
+def test_replay_waits_until_there_is_enough_and_tells_of_every_policy(tmp_path: Path) -> None:
+    folder = train(replay(capacity=10, min_size=8), tmp_path / "run")
+    first, second, third = rows(folder)[1:]
+    assert [row["buffer/size"] for row in (first, second, third)] == [6, 10, 10]
+    assert [row["buffer/age"] for row in (first, second, third)] == [0, 0.4, pytest.approx(0.4)]
+    assert "train/loss" not in first and "critic/value/squared_error" not in first
+    for row in (second, third):
+        assert row["critic/value/squared_error"] >= 0 and "train/loss" in row
+    with Run.open(folder, writable=False) as run:
+        checkpoint = run.latest_checkpoint()
+        assert checkpoint is not None
+        assert {path.name for path in Path(checkpoint.folder).iterdir() if path.is_dir()} == {
+            "critic",
+            "target",
+        }
+
+
+def test_a_buffer_is_rebuilt_from_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same episodes with the same rewards, in the same order, whatever has left by then."""
+    seen: dict[str, list[list[tuple[int, str, float]]]] = {"whole": [], "stopped": []}
+    draw = Buffer.draw
+
+    def run_and_watch(name: str, run: Callable[[], object]) -> None:
+        def watched(buffer: Buffer, seed: int) -> list[Group]:
+            seen[name].append(
+                [
+                    (t.seed, t.task.id, cast(Score, t.outcome).value)
+                    for g in draw(buffer, seed)
+                    for t in g.trajectories
+                ]
+            )
+            return draw(buffer, seed)
+
+        monkeypatch.setattr(Buffer, "draw", watched)
+        run()
+
+    run_and_watch("whole", lambda: train(replay(capacity=8), tmp_path / "whole"))
+    with monkeypatch.context() as patch:
+        interrupting(patch, 2)
+        with pytest.raises(KeyboardInterrupt):
+            train(replay(capacity=8), tmp_path / "stopped")
+    with Run.open(tmp_path / "stopped") as run:
+        run_and_watch("stopped", lambda: train_by(replay(capacity=8).method, CONFIG, run))
+    assert len(seen["stopped"]) == 3 and seen["stopped"] == seen["whole"][6:9]
+
+
+def test_what_is_no_method_is_refused(tmp_path: Path) -> None:
+    with (
+        Run.create(tmp_path / "run", recipe="mine", config={}) as run,
+        pytest.raises(UsageError, match="method: got a dict; return OnPolicy, Offline, Rounds or Replay"),
+    ):
+        train_by(cast(Method, {}), CONFIG, run)
+
+
+def test_a_state_is_told_what_the_journal_can_give_back() -> None:
+    """Not what is no number there, and nothing of the clock."""
+    diary = Diary()
+    row: dict[str, Any] = {
+        "phase": "train",
+        "a": 1,
+        "b": float("nan"),
+        "c": None,
+        "time/step": 2.0,
+        "tokens_per_second": 1.0,
+    }
+    tell(diary, 3, row)
+    assert diary.told == ["metrics of 3.0 [('a', 1.0), ('step', 3.0)]"]
+
+
+class Drawing:
+    """A collector whose groups differ where it is told."""
+
+    def __init__(self, *differ: bool | None) -> None:
+        self.differ = list(differ)
+        self.asked: list[list[int]] = []
+
+    def tasks(self, step: int, count: int) -> list[int]:
+        return list(range(count))
+
+    def sample(self, step: int, tasks: list[int], *, size: int) -> list[Group]:
+        self.asked.append(tasks)
+        return [self.group(self.differ.pop(0)) for _ in tasks]
+
+    @staticmethod
+    def group(differs: bool | None) -> Group:
+        if differs is None:
+            return Group(task=episode(0).task, trajectories=(episode(0, is_failed=True),))
+        ends = [
+            replace(episode(n), outcome=Score(value=float(differs and n), is_success=False)) for n in (0, 1)
+        ]
+        return Group(task=ends[0].task, trajectories=tuple(ends))
+
+
+@pytest.mark.parametrize(
+    ("differ", "asked"),
+    [
+        ((True, True), [[0, 1]]),
+        ((True, False, False, True), [[0, 1], [2, 3]]),
+        ((False,) * 6, [[0, 1], [2, 3], [4, 5]]),
+        ((None, True, True, None), [[0, 1], [2, 3]]),
+    ],
+)
+def test_other_tasks_are_drawn_until_enough_groups_differ(
+    differ: tuple[bool | None, ...], asked: list[list[int]]
+) -> None:
+    """DAPO: no task is drawn twice in a step, equal and failed groups are returned as well, and there is an end."""
+    collector = Drawing(*differ)
+    found = differing(2, 2, attempts=3)(cast(Collector, collector), 1)
+    assert collector.asked == asked and len(found) == len(differ)
+
+
+def test_a_method_that_measures_and_prepares_does_so_in_its_place(tmp_path: Path) -> None:
+    """Prepared once before anything is sampled; what it measures is in the row of the step."""
+    order: list[str] = []
+
+    def collect(collector: Collector, step: int) -> list[Group]:
+        order.append(f"collect {step}")
+        return grouped(2, 2)(collector, step)
+
+    def keep(groups: Sequence[Group]) -> Sequence[Group]:
+        order.append("keep")
+        return groups[:1]
+
+    def branch(_: Collector, __: int, kept: Sequence[Group]) -> dict[tuple[int, int], Group]:
+        order.append(f"branch {len(kept)}")
+        return {(0, 0): kept[0]}
+
+    def credit(groups: Sequence[Group], estimates: Any) -> Credit:
+        if groups:
+            order.append(f"credit {len(groups)} {list(estimates.branches)}")
+        return outcome_return(groups)
+
+    method = OnPolicy(
+        prepare=lambda _: order.append("prepare"), collect=collect, keep=keep, branch=branch, credit=credit,
+        update=Update(loss=reinforce()),
+        measure=lambda groups, decode: {"mine/text": float(len(decode(groups[0].trajectories[0].turns[0].prompt_ids)))},
+    )  # fmt: skip
+    with Run.create(tmp_path / "run", recipe="mine", config=asdict(CONFIG)) as run:
+        train_by(method, replace(CONFIG, steps=1), run)
+        assert run.metrics()[-1]["mine/text"] > 5
+        assert len(list(run.trajectories(step=1, phase="train"))) == 4, "what is not kept is recorded as well"
+    assert order == ["prepare", "collect 1", "keep", "branch 1", "credit 1 [(0, 0)]"]
+
+
+def test_the_models_of_all_policies_that_act_and_learn_are_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each with its own adapter, whichever was on last."""
+    from transformers import AutoModelForCausalLM
+
+    from quintain.training.job import PolicySettings
+
+    activated: list[str] = []
+    ends: dict[str, dict[str, torch.Tensor]] = {}
+    monkeypatch.setattr(TrainingContext, "is_due", lambda self, step: False)  # pyright: ignore[reportUnknownLambdaType]
+    config = replace(
+        CONFIG, steps=1, lora_rank=2, policies={"opponent": PolicySettings(shares=MAIN, lora_rank=2)},
+        seats={"nobody": "opponent"},
+    )  # fmt: skip
+    clock = TrainingContext.clock
+
+    def disturb(context: TrainingContext) -> dict[str, float]:
+        opponent = context.policies["opponent"]
+        with torch.no_grad():
+            for name, parameter in opponent.model.named_parameters():
+                if ".opponent." in name:
+                    parameter.add_(0.3)
+        opponent.activate()
+        activated.append(cast(str, opponent.adapter))
+        return clock(context)
+
+    monkeypatch.setattr(TrainingContext, "clock", disturb)
+    folder = train(on_policy(), tmp_path / "run", config)
+    for name in ("start", "model", "model-opponent"):
+        ends[name] = dict(AutoModelForCausalLM.from_pretrained(folder / name).state_dict())
+    far = {
+        name: max(float((end[key] - ends["start"][key]).abs().max()) for key in end)
+        for name, end in ends.items()
+    }
+    assert activated and 0 < far["model"] < 0.1 < far["model-opponent"], far

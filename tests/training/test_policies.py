@@ -1,0 +1,327 @@
+"""Policies by name: references rest, critics are followed by their targets, adapters on one model stay apart."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.training.test_learner import streams
+from torch import Tensor
+
+from quintain.data.pack import pack
+from quintain.engines.protocol import Engine, Request, Sampling
+from quintain.environments.catalog import find
+from quintain.errors import ConfigError, UsageError
+from quintain.losses.policy import clipped
+from quintain.losses.value import value
+from quintain.models.save import save
+from quintain.training.context import make_engine
+from quintain.training.job import MAIN, Job, PolicySettings, PolicySpec
+from quintain.training.policies import Policies, Policy, build_policies, plan_policies
+from quintain.training.start import make_start
+from quintain.training.update import Update
+from quintain.training.updating import learn_in_epochs
+from quintain.types import Batch, Completion, Sample
+
+UPDATE = Update(loss=clipped(), is_on_policy=False, lr_warmup=1)
+VALUES = Update(loss=value(), is_on_policy=False, lr_warmup=1)
+CRITIC = {
+    "critic": PolicySpec(head="value", is_trained=True),
+    "target": PolicySpec(copies="critic", head="value", follows="critic", rate=0.25),
+}
+ADAPTED = Job(
+    lora_rank=4,
+    learning_rate=1e-2,
+    policies={"opponent": PolicySettings(shares=MAIN, lora_rank=2)},
+    seats={"white": "opponent"},
+)
+REFERENCE = {"reference": PolicySpec()}
+
+
+def start_with(folder: Path, seed: int) -> Path:
+    torch.set_num_threads(1)
+    model, tokenizer = make_start("micro", find("guess?max_turns=1&high=3"), seed=seed)
+    return save(model, tokenizer, folder)
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return start_with(tmp_path_factory.mktemp("policies") / "start", 0)
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return start_with(tmp_path_factory.mktemp("policies") / "other", 1)
+
+
+Make = Callable[..., Policies]
+
+
+@pytest.fixture
+def make(start: Path) -> Make:
+    def made(
+        job: Job, specs: Mapping[str, PolicySpec] | None = None, *, has_critic: bool = False
+    ) -> Policies:
+        return build_policies(job, start, specs or {}, has_critic=has_critic, make_engine=make_engine)
+
+    return made
+
+
+def state(policy: Policy) -> dict[str, Tensor]:
+    """Everything of the policy's model, whatever adapter is on, and of its head."""
+    found = {name: tensor.detach().clone() for name, tensor in policy.model.state_dict().items()}
+    head = policy.forward.value_head
+    return found | ({} if head is None else {f"head.{k}": v.clone() for k, v in head.state_dict().items()})
+
+
+def changed(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> set[str]:
+    assert before.keys() == after.keys()
+    return {name for name, tensor in before.items() if not torch.equal(tensor, after[name])}
+
+
+def samples() -> list[Sample]:
+    return [replace(sample, token_ids=sample.token_ids % 30) for sample in streams(5)]
+
+
+def said(policy: Policy) -> Tensor:
+    batch: Batch = pack(samples())
+    return policy.infer(batch).logprobs
+
+
+def train(policies: Policies, name: str, update: Update = UPDATE, steps: int = 3) -> None:
+    for step in range(1, steps + 1):
+        assert (
+            learn_in_epochs(policies, samples(), update, Job(), step=step, seed=step, policy=name) is not None
+        )
+
+
+def test_a_reference_is_a_copy_that_rests(make: Make, tmp_path: Path) -> None:
+    policies = make(Job(learning_rate=1e-2), REFERENCE)
+    reference, main = policies["reference"], policies.main
+    assert torch.equal(said(reference), said(main)) and reference.model is not main.model
+    before, likely = state(reference), said(reference)
+    train(policies, MAIN)
+    assert changed(before, state(reference)) == set() and torch.equal(said(reference), likely)
+    assert not torch.equal(said(main), likely)
+    assert not any(parameter.requires_grad for parameter in reference.model.parameters())
+    assert list(policies.trained) == list(policies.acting) == [MAIN]
+    assert (reference.version, reference.engine, main.version) == (0, None, 3)
+    policies.save(tmp_path)
+    assert not (tmp_path / "reference").exists(), "what does not change is not saved"
+    with pytest.raises(UsageError, match="values of the policy reference: got one without a value head"):
+        reference.token_values([])
+
+
+def test_a_target_follows_its_critic_by_its_rate(make: Make) -> None:
+    policies = make(Job(learning_rate=1e-2), CRITIC)
+    critic, target = policies["critic"], policies["target"]
+    begun = state(target)
+    assert changed(begun, state(critic)) == set(), "it begins where the critic begins"
+    main_before = state(policies.main)
+    train(policies, "critic", VALUES, steps=1)
+    moved, led = state(target), state(critic)
+    assert len(changed(begun, led)) > 2 and "head.linear.weight" in changed(begun, moved)
+    for name, tensor in moved.items():
+        assert torch.allclose(tensor, begun[name] + 0.25 * (led[name] - begun[name]), atol=1e-7), name
+    train(policies, "critic", VALUES, steps=1)
+    again = state(target)
+    for name, tensor in again.items():
+        led_now = critic.model.state_dict().get(name, led[name])
+        if not name.startswith("head."):
+            assert torch.allclose(tensor, moved[name] + 0.25 * (led_now - moved[name]), atol=1e-7), name
+    assert changed(main_before, state(policies.main)) == set()
+    train(policies, MAIN, steps=1)
+    assert changed(again, state(target)) == set(), "it follows the critic alone"
+    assert list(policies.trained) == [MAIN, "critic"]
+
+
+def test_what_critics_and_targets_learned_is_saved_and_loaded(make: Make, tmp_path: Path) -> None:
+    policies = make(Job(learning_rate=1e-2), {**CRITIC, **REFERENCE})
+    train(policies, "critic", VALUES)
+    train(policies, MAIN, steps=2)
+    policies.save(tmp_path)
+    assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"critic", "target"}
+    again = make(Job(learning_rate=1e-2), {**CRITIC, **REFERENCE})
+    assert changed(state(policies["target"]), state(again["target"]))
+    again.load(tmp_path)
+    for name in policies:
+        assert changed(state(policies[name]), state(again[name])) == set(), name
+        assert again[name].version == policies[name].version
+    for each in (policies, again):
+        train(each, "critic", VALUES, steps=1)
+    for name in ("critic", "target"):
+        assert changed(state(policies[name]), state(again[name])) == set(), "the optimizer went on as well"
+
+
+def test_a_copy_begins_with_the_weights_of_the_one_that_it_copies(
+    make: Make, start: Path, other: Path
+) -> None:
+    """A critic with a model of its own: its target is a copy of that, not of the policy."""
+    job = Job(policies={"critic": PolicySettings(model=str(other))})
+    policies = make(job, CRITIC)
+    assert changed(state(policies["critic"]), state(policies["target"])) == set()
+    plain = make(job, {**CRITIC, "target": replace(CRITIC["target"], follows="")})
+    assert changed(state(plain["critic"]), state(plain["target"])) == set()
+    assert plain["target"].start == str(other) and plain.main.start == str(start)
+
+
+def test_a_policy_that_is_not_there_names_the_nearest(make: Make) -> None:
+    policies = make(Job(), REFERENCE)
+    with pytest.raises(UsageError, match=r"^policy: got 'refrence'; did you mean 'reference'\?$"):
+        _ = policies["refrence"]
+    assert "reference" in policies and "refrence" not in policies
+    assert list(policies) == [MAIN, "reference"] and len(policies) == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "specs", "said"),
+    [
+        (
+            {"policies": {"critc": PolicySettings()}},
+            CRITIC,
+            "policies: got 'critc', which neither the method nor a seat asks for; .* are critic, target",
+        ),
+        ({"policies": {"critic": PolicySettings()}}, {}, "the policies here are none but policy itself"),
+        (
+            {"policies": {"reference": PolicySettings(shares="opponent", lora_rank=1)}},
+            REFERENCE,
+            r"policies.reference.shares: got 'opponent'; name a policy that comes before it: policy$",
+        ),
+        (
+            {
+                "policies": {"opponent": PolicySettings(shares=MAIN, lora_rank=2)},
+                "seats": {"white": "opponent"},
+            },
+            {},
+            r"policies.opponent.shares: got 'policy', but policy trains all weights of the model that opponent shares",
+        ),
+        (
+            {
+                "lora_rank": 2,
+                "policies": {"opponent": PolicySettings(shares=MAIN)},
+                "seats": {"white": "opponent"},
+            },
+            {},
+            r"policies.opponent.lora_rank: got 0, but opponent trains all weights of the model that opponent shares",
+        ),
+        (
+            {
+                "lora_rank": 2,
+                "policies": {"opponent": PolicySettings(shares=MAIN, lora_rank=2, model="x")},
+                "seats": {"white": "opponent"},
+            },
+            {},
+            "policies.opponent.model: got 'x' with shares 'policy'; give one of the two",
+        ),
+    ],
+)
+def test_a_configuration_of_policies_that_cannot_be_is_refused(
+    fields: dict[str, Any], specs: dict[str, PolicySpec], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        plan_policies(Job(**fields), specs)
+
+
+def test_what_the_configuration_says_of_a_policy_goes_before_the_method() -> None:
+    job = Job(
+        seats={"white": "opponent"},
+        device="cpu",
+        lora_rank=3,
+        policies={"opponent": PolicySettings(is_trained=False, learning_rate=0.1)},
+    )
+    plan = plan_policies(job, REFERENCE)
+    assert list(plan) == [MAIN, "reference", "opponent"]
+    assert plan["opponent"] == (None, job.policies["opponent"])
+    assert plan[MAIN][1].lora_rank == 3 and plan["reference"][1].lora_rank == 0
+    assert plan["reference"][1].device == "cpu", "a copy runs where the policy runs"
+
+
+def test_adapters_on_one_model_leave_each_other_and_the_model_alone(make: Make, start: Path) -> None:
+    policies = make(ADAPTED, REFERENCE)
+    main, opponent, reference = policies.main, policies["opponent"], policies["reference"]
+    assert main.model is opponent.model is reference.model
+    assert list(policies.trained) == list(policies.acting) == [MAIN, "opponent"]
+    begun = said(make(Job()).main)
+    assert all(torch.equal(said(each), begun) for each in policies.values()), "a fresh adapter adds nothing"
+    before = state(main)
+    train(policies, MAIN)
+    moved = changed(before, state(main))
+    assert moved and all("lora_" in name and f".{MAIN}." in name for name in moved)
+    learned = said(main)
+    assert not torch.equal(learned, begun)
+    assert torch.equal(said(opponent), begun) and torch.equal(said(reference), begun)
+    before = state(main)
+    train(policies, "opponent")
+    moved = changed(before, state(main))
+    assert moved and all("lora_" in name and ".opponent." in name for name in moved)
+    assert torch.equal(said(main), learned) and torch.equal(said(reference), begun)
+    assert not torch.equal(said(opponent), begun) and not torch.equal(said(opponent), learned)
+    assert (main.version, opponent.version, reference.version) == (3, 3, 0)
+
+
+def test_adapters_are_saved_and_loaded_each_by_itself(make: Make, tmp_path: Path) -> None:
+    policies = make(ADAPTED, REFERENCE)
+    train(policies, MAIN)
+    train(policies, "opponent", steps=2)
+    policies.save(tmp_path)
+    again = make(ADAPTED, REFERENCE)
+    again.load(tmp_path)
+    assert changed(state(policies.main), state(again.main)) == set()
+    for name in policies:
+        assert torch.equal(said(policies[name]), said(again[name])), name
+        assert policies[name].version == again[name].version
+    for each in (policies, again):
+        train(each, "opponent", steps=1)
+        train(each, MAIN, steps=1)
+    assert changed(state(policies.main), state(again.main)) == set(), "optimizers went on as well"
+    with pytest.raises(ConfigError, match="starting over: got the policy policy, which trains LoRA layers"):
+        policies.main.start_over()
+
+
+def sampled(engine: Engine | None) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    assert engine is not None
+    sampling = Sampling(max_tokens=8)
+    engine.submit(Request(session="s", prompt_ids=(5, 6, 7), seed=3, sampling=sampling))
+    while not (replies := engine.advance()):
+        pass
+    engine.release("s")
+    completion = replies[0].result
+    assert isinstance(completion, Completion)
+    return completion.token_ids, completion.logprobs
+
+
+def test_each_engine_samples_with_its_own_adapter_whichever_was_on(make: Make) -> None:
+    policies = make(ADAPTED, REFERENCE)
+    train(policies, MAIN)
+    train(policies, "opponent")
+    for policy in policies.acting.values():
+        assert policy.engine is not None
+        policy.engine.load_weights(policy.version, None)
+    alone = {name: sampled(policy.engine) for name, policy in policies.acting.items()}
+    assert alone[MAIN] != alone["opponent"]
+    for last, name in ((each, name) for name in alone for each in ("reference", "opponent", MAIN)):
+        said(policies[last])
+        assert sampled(policies[name].engine) == alone[name], f"{name} after {last}"
+
+
+def test_starting_over_is_the_start_with_a_fresh_optimizer(make: Make) -> None:
+    policies, plain = make(Job(learning_rate=1e-2), has_critic=True), make(Job(), has_critic=True)
+    main = policies.main
+    train(policies, MAIN)
+    train(policies, MAIN, VALUES)
+    assert changed(state(plain.main), state(main)) and main.learner is not None
+    main.start_over()
+    assert changed(state(plain.main), state(main)) == set(), "its value head, too"
+    assert not main.learner.optimizer.state and main.version == 6
+
+
+def test_a_seat_of_a_policy_of_its_own_has_its_own_model(make: Make, other: Path) -> None:
+    job = Job(seats={"white": "opponent"}, policies={"opponent": PolicySettings(model=str(other))})
+    policies = make(job)
+    assert list(policies.acting) == list(policies.trained) == [MAIN, "opponent"]
+    assert changed(state(policies.main), state(policies["opponent"]))
+    before = state(policies.main)
+    train(policies, "opponent")
+    assert changed(before, state(policies.main)) == set()
