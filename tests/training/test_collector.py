@@ -4,12 +4,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.training.test_updating import played_by
 
 from quintain.rollout.collect import Limits
 from quintain.rollout.episode import Prefix
 from quintain.training.collector import Collector
 from quintain.types import Group, Trajectory
-from tests.training.test_updating import played_by
 
 
 @pytest.mark.parametrize(("known", "phase"), [((1, 2), "branch"), ((0, 1), "values")])
@@ -33,7 +33,7 @@ def test_only_new_turns_of_continued_episodes_count_in_a_budget(known: tuple[int
     nothing = cast(Any, None)
     collector = Collector(
         cast(Any, run), cast(Any, rollout), nothing, nothing, nothing, nothing,
-        environment="e", seed=0, teach=lambda: [],
+        environment="e", seed=0, teach=list,
     )  # fmt: skip
     prefixes = [cast(Prefix, SimpleNamespace(turns=turns[:number])) for number in known]
     collector.continue_from(7, prefixes, size=2, phase=phase)
