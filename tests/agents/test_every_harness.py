@@ -23,7 +23,8 @@ def test_it_solves_a_world(world: World, monkeypatch: pytest.MonkeyPatch) -> Non
         pytest.skip(reason)
     monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 8)
     make = find(world.environment)
-    agent = harness(Job(agent=str(world.settings["agent"])), new_tokenizer(make, seed=0), make)
+    tokenizer = new_tokenizer(make, seed=0)
+    agent = harness(Job(agent=str(world.settings["agent"])), tokenizer, make)
     with closing(make()) as environment:
         tasks = [environment.task("eval", index) for index in range(3)]
     for task in tasks:
