@@ -110,7 +110,7 @@ def test_settings_that_cannot_be(fields: dict[str, object], message: str) -> Non
 def test_devices() -> None:
     assert find_device("cpu") == torch.device("cpu")
     assert find_device("auto").type in ("cpu", "cuda")
-    with pytest.raises(UsageError, match="device of an engine: got 'gpu'; choose auto, cpu or cuda"):
+    with pytest.raises(UsageError, match="device: got 'gpu'; give auto, cpu, cuda, cuda:1 or mps"):
         find_device("gpu")
     with pytest.raises(UsageError, match=r"got 'cuda:99'; this machine has .* GPUs"):
         find_device("cuda:99")

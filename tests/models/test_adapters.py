@@ -101,7 +101,7 @@ def test_what_cannot_be_asked_for(adapted: "PreTrainedModel", tokenizer: PreTrai
         add_lora(model, rank=0)
     with pytest.raises(UsageError, match=r"got 'wq'; modules here: down_proj, gate_proj, k_proj"):
         add_lora(model, targets=("q_proj", "wq"))
-    with pytest.raises(UsageError, match="has them already"):
+    with pytest.raises(UsageError, match="has 'default' already"):
         add_lora(adapted)
     with pytest.raises(UsageError, match="without LoRA layers"):
         save_adapter(model, "nowhere")

@@ -83,14 +83,14 @@ def test_golden_tokens_of_two_seats_at_once(chat: Chat) -> None:
     assert [turn.seat for turn in episode.turns] == ["left", "right", "left", "right"]
     seats = ("left", "right")
     openings = [
-        chat.encoder.marked(
+        chat.encoder.encode_marked(
             f"<|system|>{RULES}<|user|>You are {seat}. They showed nothing.<|assistant|>", continues=False
         )
         for seat in seats
     ]
     shown = {"left": "paper", "right": "rock"}
     later = [
-        chat.encoder.marked(
+        chat.encoder.encode_marked(
             f"<|user|>You are {seat}. They showed {shown[seat]}.<|assistant|>", continues=True
         )
         for seat in seats

@@ -7,7 +7,6 @@ from typing import cast
 
 import pytest
 import torch
-from quintain.training.policy import harness, new_policy
 
 from quintain.credit.group import group_relative
 from quintain.curriculum.streams import TaskStream
@@ -25,7 +24,9 @@ from quintain.models.weights import write_weights
 from quintain.rollout.collect import Rollout
 from quintain.training import gap
 from quintain.training.canary import Canary
+from quintain.training.job import Job
 from quintain.training.learner import Learner, Optimization
+from quintain.training.start import harness, make_start
 from quintain.types import Group, Score
 
 STEPS = 3
@@ -43,11 +44,11 @@ def rewarded(group: Group, rng: Random) -> Group:
 
 def test_grpo_through_a_process(tmp_path: Path) -> None:
     make = find("guess?high=4&max_turns=2")
-    model, tokenizer = new_policy("micro", make, seed=0)
+    model, tokenizer = make_start("micro", make, seed=0)
     engine = build_engine(EngineSettings(kind="process", max_batch=16), model, tokenizer)
     learner = Learner(model, Optimization(learning_rate=1e-2))
     canary, tasks, rng = Canary(learner), TaskStream(tasks_of(make)), Random(0)
-    rollout = Rollout(harness(tokenizer, make, temperature=1.0, max_tokens=8), make, engine)
+    rollout = Rollout(harness(Job(max_turn_tokens=8), tokenizer, make), make, engine)
     names = [fingerprint(model)]
     try:
         for step in range(STEPS):

@@ -12,6 +12,7 @@ from quintain.environments.boundary import tasks_of
 from quintain.environments.catalog import find
 from quintain.environments.noisy import noisy
 from quintain.rollout.collect import Rollout
+from quintain.rollout.request import Options
 from quintain.training.job import Job
 from quintain.training.start import harness, make_start
 from quintain.types import Group, Trajectory
@@ -28,9 +29,9 @@ def played() -> list[Trajectory]:
     episodes: list[Trajectory] = []
     try:
         for draw, turns in enumerate((3, 5, 7, 9)):
-            rollout.limits = replace(rollout.limits, max_turns=turns)
+            options = Options(limits=replace(rollout.limits, max_turns=turns))
             tasks = TaskStream(tasks_of(make)).draw(draw, 40)
-            groups = rollout.demonstrations(tasks, noisy(0.3), seed=draw)
+            groups = rollout.demonstrations(tasks, noisy(0.3), seed=draw, options=options)
             episodes += [t for group in groups for t in group.trajectories]
     finally:
         rollout.close()

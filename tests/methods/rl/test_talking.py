@@ -82,4 +82,4 @@ def test_the_surrogate_tells_as_many_actions_apart_as_asked(runner: Any) -> None
     method = coso.method(coso.Config(actions=2))
     assert isinstance(method.state, Folds)
     (surrogate,) = method.state.parts
-    assert isinstance(surrogate, ActionModel) and surrogate.most_actions == 2
+    assert isinstance(surrogate, ActionModel) and surrogate.max_actions == 2

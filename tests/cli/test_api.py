@@ -30,7 +30,7 @@ def trained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
         seen.append(type(find(config.environment)()).__name__)
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("quintain.methods.rl.grpo.train", train)
+    monkeypatch.setattr("quintain.api.train_by", train)
     monkeypatch.setattr(launch, "conclude", lambda _run: None)
     return seen
 
