@@ -29,8 +29,8 @@ from typing import Any
 
 from quintain.agents.harness import PlainText
 from quintain.engines.build import build_engine
-from quintain.engines.settings import EngineSettings
 from quintain.engines.protocol import Engine, Reply, Request
+from quintain.engines.settings import EngineSettings
 from quintain.environments.protocol import Environment
 from quintain.models.tiny import build_tiny
 from quintain.rollout.collect import Limits, Rollout
@@ -220,7 +220,10 @@ def main() -> None:
     tokenizer = train_tokenizer(["turn 1 of task 5: go on to the next turn"] * 30, vocab_size=400)
     chat = Chat(tokenizer)
     model = build_tiny(tokenizer, size="micro", seed=0)
-    engines: dict[str, Callable[[], Engine]] = {"timed": Timed, "local": lambda: build_engine(EngineSettings(), model)}
+    engines: dict[str, Callable[[], Engine]] = {
+        "timed": Timed,
+        "local": lambda: build_engine(EngineSettings(), model),
+    }
     results = {
         name: measure(name, make, chat, arguments.repeats)
         for name, make in engines.items()

@@ -26,7 +26,7 @@ def trained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """The environments that a recipe was asked to train on; it builds each and stops there."""
     seen: list[str] = []
 
-    def train(config: Any, _run: object) -> None:
+    def train(_method: object, config: Any, _run: object) -> None:
         seen.append(type(find(config.environment)()).__name__)
 
     monkeypatch.chdir(tmp_path)

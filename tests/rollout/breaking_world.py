@@ -114,13 +114,10 @@ def answers_twice(_: Breaking) -> None:
     while "request" not in frame.f_locals:
         assert frame.f_back is not None
         frame = frame.f_back
-    number: Any = frame.f_locals["request"]["id"]
-    value = {
-        "observation": "A door.",
-        "instructions": "",
-        "tools": [],
-        **result_row(StepResult(observation="A door.")),
-    }
+    request: Any = frame.f_locals["request"]
+    number, value = request["id"], dict[str, Any](observation="A door.", instructions="", tools=[])
+    if request["do"] == "step":
+        value = result_row(StepResult(observation="A door."))
     os.write(replies(), framed({"id": number, "value": value}))
 
 

@@ -10,6 +10,7 @@ from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment
 from quintain.errors import EnvironmentFault, UsageError
 from quintain.rollout.load import load, percentile
+from quintain.rollout.stepper import THREAD
 from quintain.types import Action, StepResult, Task
 from quintain.worlds.guess.game import Guess
 
@@ -97,6 +98,9 @@ def test_no_more_episodes_are_begun_when_time_is_over() -> None:
 
 
 def test_threads_that_stay_are_named() -> None:
+    until = time.monotonic() + 30
+    while any(thread.name == THREAD for thread in threading.enumerate()) and time.monotonic() < until:
+        time.sleep(0.05)  # those that earlier tests have given up
     assert load(lambda: World(sick="leak"), instances=3, episodes=3).left == {"threads": 3}
 
 

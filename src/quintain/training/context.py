@@ -89,7 +89,8 @@ class TrainingContext:
         self.evaluator = make_evaluator(job, self.rollout, self.tokenizer)
         self.held_out = draw_held_out(tasks_of(self.evaluator.make_environment), job.eval_episodes)
         self.collector = Collector(
-            run, self.rollout, TaskStream(tasks_of(self.make_environment)), HeldOutTasks(self.held_out), self.tokenizer, display,
+            run, self.rollout, TaskStream(tasks_of(self.make_environment)), HeldOutTasks(self.held_out),
+            self.tokenizer, display,
             environment=job.environment, seed=job.seed, teach=self._teach,
         )  # fmt: skip
         self.canaries = {
@@ -319,9 +320,8 @@ def find_seats(job: Job, make_environment: Factory) -> dict[str, str]:
 def check_run(job: Job, policies: Mapping[str, PolicySpec]) -> None:
     """Refuse policies, seats and engines that cannot be, before anything is written.
 
-    Raises:
-        ConfigError: a policy that nothing needs, a seat without a policy or that is not there, a device that is not here.
-        UsageError: an engine cannot do what the agent asks of it.
+    Raises: ConfigError: a policy that nothing needs, a seat without a policy or that is not there, a device that is
+    not here. UsageError: an engine cannot do what the agent asks of it.
     """
     needed = engine_needs(job.agent)
     for name, (_, settings) in plan_policies(job, policies).items():

@@ -138,7 +138,7 @@ class Job:
     micro_tokens: PositiveInt = 16_384
     """Tokens of a forward pass in training; a longer stream than this is refused."""
     rollout: Literal["lockstep", "async"] = "lockstep"
-    """How episodes are played: in lockstep (repeats bit for bit), or async (a slow environment holds up only itself)."""
+    """How episodes are played: lockstep (repeats bit for bit), or async (a slow environment holds up only itself)."""
     max_staleness: NonNegativeInt = 0
     """Versions that weights may move on while an episode is played; 0 is on-policy."""
     concurrency: PositiveInt = 256

@@ -24,8 +24,8 @@ from quintain.methods.rl.parts.measures import (
     signals,
 )
 from quintain.methods.table import MODULES
-from quintain.rollout.views import Prefix, View
 from quintain.rollout.replay import Walk
+from quintain.rollout.views import Prefix, View
 from quintain.types import Action, Completion, Failure, Group, Outcome, Score, Stop, Task, Trajectory, Turn
 
 

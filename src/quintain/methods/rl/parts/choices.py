@@ -107,7 +107,8 @@ IDEAS: Mapping[str, Idea] = {
         needs=CRITIC, reads=BOTH,
     ),
     "gae_turns": Idea(
-        make=valued(lambda g, v, k: gae_turns(g, v, discount=k.discount, gae_lambda=k.gae_lambda)), needs=CRITIC, reads=BOTH
+        make=valued(lambda g, v, k: gae_turns(g, v, discount=k.discount, gae_lambda=k.gae_lambda)),
+        needs=CRITIC, reads=BOTH,
     ),
     "gae_bilevel": Idea(
         make=valued(lambda g, v, k: gae_bilevel(g, v, turn_discount=k.discount, gae_lambda=k.gae_lambda)),
