@@ -7,7 +7,7 @@ import pytest
 from tests.training.test_updating import played_by
 
 from quintain.rollout.collect import Limits
-from quintain.rollout.episode import Prefix
+from quintain.rollout.views import Prefix
 from quintain.training.collector import Collector
 from quintain.types import Group, Trajectory
 

@@ -17,6 +17,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import parse_qsl
@@ -88,6 +89,8 @@ ADAPTERS: dict[str, str] = {
 """Names that are followed by ``/`` and what to adapt, with an example of each."""
 ELSEWHERE = frozenset({"agentgym", "http-tools", "mcp", "openenv", "verifiers"})
 """Adapters of what users bring, such as their own servers: their examples cannot be played."""
+GROUP = "quintain.environments"
+"""Entry points of packages that bring environments: ``name = "package.module:Class"``."""
 MIXTURE = "mix:"
 """What a spec begins with that names several environments; see `quintain.environments.mixture`."""
 _importing: ContextVar[bool] = ContextVar("importing", default=False)
@@ -147,6 +150,9 @@ def find_single(spec: str | type[Environment]) -> EnvironmentSpec:
             subject=(subject,) if subject else (),
             options=_read_options(kind, spec, query),
         )
+    if brought := entry_points(group=GROUP, name=place):
+        kind = _brought(next(iter(brought)), spec)
+        return EnvironmentSpec(spec=spec, kind=kind, options=_read_options(kind, spec, query))
     if ":" not in place:
         names = sorted({*CATALOG, *ADAPTERS.values()} - set(ADAPTERS))
         raise UsageError(f"environment: got {spec!r}; {suggestion(place, names)}, or give file.py:Class")
@@ -159,6 +165,18 @@ def _misplaced_subject(spec: str, name: str) -> str:
     if name in ADAPTERS:
         return f"environment: got {spec!r}, which says nothing to adapt; write it as {ADAPTERS[name]}"
     return f"environment: got {spec!r}; {name} takes nothing after a slash, give its options after a question mark"
+
+
+def _brought(point: EntryPoint, spec: str) -> type[Environment]:
+    """Return the environment that a package brings by the entry point `point`."""
+    try:
+        loaded = point.load()
+    except (ImportError, AttributeError, SyntaxError) as error:
+        raise UsageError(
+            f"environment: got {spec!r}, whose entry point {point.value!r} fails with {type(error).__name__}: {error}; "
+            "mend or uninstall its package"
+        ) from error
+    return _check_class(loaded, spec)
 
 
 def _load(place: str, spec: str) -> type[Environment]:

@@ -1,5 +1,70 @@
-"""Methods: one file per published method, in a folder per family; their loops in `loops`.
+"""Methods: one file per published method, in a folder per family; the loops that run them in `loops`.
 
-Each has a frozen `Config` and ``train(config, run)``. Import a method by its module:
-``from quintain.methods.rl import grpo``.
+What a method of your own is made of is here: ``from quintain.methods import GroupConfig, OnPolicy, Update, grouped``.
+Each name is fetched when it is first used, so that importing this loads nothing heavy.
 """
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from quintain.methods.method import (
+        CriticUpdate,
+        Estimates,
+        Folds,
+        Needs,
+        Offline,
+        OnPolicy,
+        Replay,
+        ReplayBuffer,
+        Rounds,
+        differing,
+        grouped,
+    )
+    from quintain.training.job import GroupJob as GroupConfig
+    from quintain.training.job import Job as Config
+    from quintain.training.job import OnPolicyJob as OnPolicyConfig
+    from quintain.training.job import PolicySpec
+    from quintain.training.update import Update
+
+__all__ = [
+    "Config",
+    "CriticUpdate",
+    "Estimates",
+    "Folds",
+    "GroupConfig",
+    "Needs",
+    "Offline",
+    "OnPolicy",
+    "OnPolicyConfig",
+    "PolicySpec",
+    "Replay",
+    "ReplayBuffer",
+    "Rounds",
+    "Update",
+    "differing",
+    "grouped",
+]
+
+_HOMES = {
+    "Config": "quintain.training.job:Job",
+    "GroupConfig": "quintain.training.job:GroupJob",
+    "OnPolicyConfig": "quintain.training.job:OnPolicyJob",
+    "PolicySpec": "quintain.training.job:PolicySpec",
+    "Update": "quintain.training.update:Update",
+}
+"""Names whose home is not `quintain.methods.method`, or that have another name there."""
+
+
+def __getattr__(name: str) -> object:
+    """Return the public name `name`, importing its home."""
+    if name not in __all__:
+        raise AttributeError(f"module 'quintain.methods' has no attribute {name!r}")
+    module, _, member = _HOMES.get(name, f"quintain.methods.method:{name}").partition(":")
+    value = vars(importlib.import_module(module))[member]
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

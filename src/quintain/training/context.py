@@ -347,7 +347,7 @@ def opened(
     started = time.monotonic()
     with ExitStack() as stack:
         interruption = stack.enter_context(Interruption())
-        display = stack.enter_context(Display(run.recipe, job.steps, max(run.next_step - 1, 0)))
+        display = stack.enter_context(Display(short_name(run.recipe), job.steps, max(run.next_step - 1, 0)))
         if not (run.folder / START / "config.json").exists():
             prepare_start(job, run, display, has_warm_start=has_warm_start)
         context = TrainingContext(
@@ -370,6 +370,11 @@ def opened(
         except InvariantError as error:
             raise InvariantError(f"{error}; {last_good(run)}") from error
     run.finish("done")
+
+
+def short_name(spec: str) -> str:
+    """Return the name of a method without where its file or module is."""
+    return Path(spec).stem if spec.endswith(".py") else spec.rpartition(":")[2].rpartition(".")[2]
 
 
 def last_good(run: Run) -> str:
