@@ -56,7 +56,7 @@ def main() -> None:
         parts.append(f'<text x="{x + width / 2:.1f}" y="{y + 33}" class="way">{escape(told)}</text>')
     y = MARGIN + len(rows) * FLOOR + 14
     parts.append(
-        f'<text x="{MARGIN}" y="{y}" class="note">A room imports rooms on lower floors only. One step: '
+        f'<text x="{MARGIN}" y="{y}" class="note">One step: '
         + escape(" → ".join(f"{mark} {room}" for mark, room, _ in WAY))
         + "</text>"
     )

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from quintain.dashboard.pictures import BLUE, GREY, add_legend, empty_axes, svg_of
+from quintain.eval.pictures import BLUE, GREY, add_legend, empty_axes, svg_of
 
 START_MARK = "<!-- measured: written by `quintain bench methods --pages`, do not edit -->"
 END_MARK = "<!-- end of measured -->"

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from quintain.dashboard.page import visible
-from quintain.dashboard.pictures import BLUE, GREY, SOFT, TASKS, add_legend, empty_axes, png_of, svg_of
 from quintain.dashboard.series import Point, Rows, by_task, success
+from quintain.eval.pictures import BLUE, GREY, SOFT, TASKS, add_legend, empty_axes, png_of, svg_of
 from quintain.store.files import replace_file
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))

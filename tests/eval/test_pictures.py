@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from quintain.dashboard.pictures import BLUE, LINE, add_legend, empty_axes, svg_of
+from quintain.eval.pictures import BLUE, LINE, add_legend, empty_axes, svg_of
 
 
 @pytest.fixture
