@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from quintain.credit.decomposition import Contributions
-from quintain.credit.gae import Critic, gae_turns
+from quintain.credit.gae import gae_turns
+from quintain.credit.layout import Critic
 from quintain.credit.progress import progress_rewards
 from quintain.credit.step_value import return_from, step_value
 from quintain.errors import DataError

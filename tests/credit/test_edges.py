@@ -14,8 +14,9 @@ from quintain.credit.anchor import state_anchored
 from quintain.credit.baseline import subtract_others
 from quintain.credit.bilevel import gae_bilevel
 from quintain.credit.discounted import discounted_return
-from quintain.credit.gae import Critic, decoupled, gae_tokens, gae_turns
+from quintain.credit.gae import decoupled, gae_tokens, gae_turns
 from quintain.credit.group import group_process, group_relative, leave_one_out
+from quintain.credit.layout import Critic
 from quintain.credit.normaliser import normalise_over
 from quintain.credit.outcome import outcome_return
 from quintain.credit.progress import progress_rewards

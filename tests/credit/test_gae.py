@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from quintain.credit.bilevel import gae_bilevel
 from quintain.credit.discounted import discounted_return
-from quintain.credit.gae import Critic, decoupled, gae, gae_tokens, gae_turns, length_adaptive
+from quintain.credit.gae import decoupled, gae, gae_tokens, gae_turns, length_adaptive
+from quintain.credit.layout import Critic
 from quintain.errors import DataError
 from quintain.types import Credit, Group, Stop, Trajectory
 

@@ -12,8 +12,9 @@ from tests.credit.conftest import group, trajectory
 from quintain.credit.anchor import state_anchored
 from quintain.credit.bilevel import gae_bilevel
 from quintain.credit.discounted import discounted_return
-from quintain.credit.gae import Critic, gae_tokens, gae_turns
+from quintain.credit.gae import gae_tokens, gae_turns
 from quintain.credit.group import group_process, group_relative
+from quintain.credit.layout import Critic
 from quintain.credit.outcome import outcome_return
 from quintain.credit.progress import complete, progress_rewards
 from quintain.credit.turn_group import turn_group_relative

@@ -10,7 +10,8 @@ import pytest
 import torch
 from tests.methods.test_training import interrupting, rows, weights
 
-from quintain.credit.gae import Critic, gae_tokens
+from quintain.credit.gae import gae_tokens
+from quintain.credit.layout import Critic
 from quintain.credit.outcome import outcome_return
 from quintain.errors import UsageError
 from quintain.losses.imitation import imitation

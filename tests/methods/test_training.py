@@ -17,7 +17,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from quintain.config import build
-from quintain.credit.gae import Critic
+from quintain.credit.layout import Critic
 from quintain.environments.protocol import Environment
 from quintain.errors import ConfigError, DataError
 from quintain.methods.find import find_method

@@ -22,7 +22,7 @@ from quintain.store.run import Run
 from quintain.training.collector import Collector
 from quintain.training.interrupt import Interruption
 from quintain.training.monitors.alarms import Alarm, Spans
-from quintain.training.monitors.thresholds import Thresholds
+from quintain.training.thresholds import Thresholds
 from quintain.types import Action, Batch, Group, Loss, LossReport, Outputs, Split, StepResult, Task
 
 

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from quintain.credit.gae import Critic, final_value, gae, placed_rewards, values_of, with_returns
+from quintain.credit.gae import final_value, gae, placed_rewards, values_of, with_returns
+from quintain.credit.layout import Critic
 from quintain.types import Credit, Group, scored
 
 

@@ -8,12 +8,13 @@ chain.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quintain.credit.layout import (
+    Critic,
     TokenArrays,
     check_arrays,
     credit_of,
@@ -23,21 +24,6 @@ from quintain.credit.layout import (
 )
 from quintain.errors import DataError
 from quintain.types import Credit, Group, Stop, Trajectory, Turn, scored
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Critic:
-    """The values that a critic gives the scored trajectories, in order.
-
-    Example: ``Critic(values=[[array([.2, .4]), array([.5])]], final=[0.0])`` for two turns of 2 and 1 tokens.
-    """
-
-    values: TokenArrays
-    """[trajectory][turn] → [tokens]: the value before each sampled token."""
-    final: Sequence[float] | None = None
-    """Value of each final state, read only where a limit cut the episode; None: such an end is worth 0."""
-    token_rewards: TokenArrays | None = None
-    """Rewards of their own for single tokens, such as -β·KL; same layout as `values`."""
 
 
 def gae(

@@ -6,6 +6,7 @@ decided by ids alone.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,21 @@ from quintain.types import Credit, Score, Trajectory, is_constant
 
 TokenArrays = Sequence[Sequence[NDArray[np.floating]]]
 """[trajectory][turn] → [tokens sampled in the turn]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Critic:
+    """The values that a critic gives the scored trajectories, in order.
+
+    Example: ``Critic(values=[[array([.2, .4]), array([.5])]], final=[0.0])`` for two turns of 2 and 1 tokens.
+    """
+
+    values: TokenArrays
+    """[trajectory][turn] → [tokens]: the value before each sampled token."""
+    final: Sequence[float] | None = None
+    """Value of each final state, read only where a limit cut the episode; None: such an end is worth 0."""
+    token_rewards: TokenArrays | None = None
+    """Rewards of their own for single tokens, such as -β·KL; same layout as `values`."""
 
 
 def outcome_of(trajectory: Trajectory) -> float:

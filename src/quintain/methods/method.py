@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from quintain.agents.protocol import Agent
-    from quintain.credit.gae import Critic
+    from quintain.credit.layout import Critic
     from quintain.rollout.replay import Walk
     from quintain.rollout.views import Prefix
 

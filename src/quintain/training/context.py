@@ -37,12 +37,12 @@ from quintain.training.interrupt import Interruption
 from quintain.training.job import MAIN, Job, PolicySpec
 from quintain.training.learner import StepReport
 from quintain.training.monitors.held_out import audited, canaries
-from quintain.training.monitors.thresholds import thresholds
 from quintain.training.monitors.watch import Monitors
 from quintain.training.policies import Policy, build_policies, plan_policies
 from quintain.training.progress import Display
 from quintain.training.report import evaluation_metrics, report_metrics, rollout_metrics
 from quintain.training.start import harness, load_demonstrations, make_start, warm_start
+from quintain.training.thresholds import thresholds
 from quintain.types import NOTHING, Group, Trajectory, Use
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from quintain.config import check_ranges
 from quintain.config.ranges import NonNegativeInt, PositiveFloat, PositiveInt, Share
 from quintain.engines.settings import EngineKind
 from quintain.errors import ConfigError
-from quintain.training.monitors.thresholds import thresholds
+from quintain.training.thresholds import thresholds
 
 MAIN = "policy"
 """The policy that a run is about."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
 
-from quintain.credit.gae import Critic
+from quintain.credit.layout import Critic
 from quintain.data.pack import micro_batches
 from quintain.data.samples import imitation_samples
 from quintain.engines.protocol import Engine, Reply, Request

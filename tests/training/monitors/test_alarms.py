@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from quintain.training.monitors.alarms import alarms
-from quintain.training.monitors.thresholds import Thresholds
 from quintain.training.monitors.watch import Monitors
+from quintain.training.thresholds import Thresholds
 
 BOUNDS = Thresholds()
 Bend = Callable[[int], dict[str, Any]]

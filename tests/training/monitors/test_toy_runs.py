@@ -31,7 +31,7 @@ from quintain.training import start
 from quintain.training.collector import Collector
 from quintain.training.context import TrainingContext
 from quintain.training.job import Job
-from quintain.training.monitors.thresholds import Thresholds
+from quintain.training.thresholds import Thresholds
 from quintain.types import Group, Task, ToolCall
 
 WITHIN = 5

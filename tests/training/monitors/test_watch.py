@@ -6,8 +6,8 @@ from tests.training.monitors.test_measures import episode, group
 from quintain.errors import ConfigError, FailureRateError
 from quintain.training.job import Job
 from quintain.training.monitors.alarms import Alarm
-from quintain.training.monitors.thresholds import Thresholds, thresholds
 from quintain.training.monitors.watch import NUM_KEPT, Monitors, best, transcript
+from quintain.training.thresholds import Thresholds, thresholds
 from quintain.types import ToolCall
 
 

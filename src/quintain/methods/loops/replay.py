@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from quintain.credit.gae import Critic
+from quintain.credit.layout import Critic
 from quintain.data.seats import separated
 from quintain.methods.loops.recall import recall, tell
 from quintain.methods.loops.requirements import refuse_environment

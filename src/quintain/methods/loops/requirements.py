@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from quintain.credit.gae import Critic
+from quintain.credit.layout import Critic
 from quintain.environments.boundary import call_within, spec_of
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Expert, Legal, Snapshot, StateKey

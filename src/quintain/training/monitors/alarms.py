@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import inf, isfinite, sqrt
 
-from quintain.training.monitors.thresholds import Thresholds
+from quintain.training.thresholds import Thresholds
 
 Row = Mapping[str, float | None]
 RISE = 0.02

@@ -9,7 +9,7 @@ from typing import Any
 from quintain.errors import FailureRateError
 from quintain.training.monitors.alarms import Alarm, Row, alarms
 from quintain.training.monitors.measures import Retry, measures
-from quintain.training.monitors.thresholds import Thresholds
+from quintain.training.thresholds import Thresholds
 from quintain.types import Group, Score, Trajectory, as_text
 
 NUM_KEPT, LONGEST = 5, 2000

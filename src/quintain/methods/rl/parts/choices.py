@@ -14,8 +14,9 @@ from quintain.credit.baseline import subtract_others
 from quintain.credit.bilevel import gae_bilevel
 from quintain.credit.decomposition import Contributions
 from quintain.credit.discounted import discounted_return
-from quintain.credit.gae import Critic, decoupled, gae_tokens, gae_turns, length_adaptive
+from quintain.credit.gae import decoupled, gae_tokens, gae_turns, length_adaptive
 from quintain.credit.group import Std, group_process, group_relative, leave_one_out
+from quintain.credit.layout import Critic
 from quintain.credit.outcome import outcome_return
 from quintain.credit.progress import progress_rewards
 from quintain.credit.selection import exponential_weights
