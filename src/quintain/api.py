@@ -1,7 +1,7 @@
 """Starting, resuming and using runs: what the command line and `quintain.train` call.
 
 ``quintain.train("grpo", environment=Guess, model="tiny")`` is `train`. The one rule: a run is never replaced
-or continued unless that was ask for.
+or continued unless that was asked for.
 """
 
 from __future__ import annotations

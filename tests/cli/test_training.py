@@ -189,7 +189,7 @@ def test_old_names_come_with_a_note_but_for_the_file_of_a_run(
         ("c.toml", "[policy]\nrate = 0", "policy.rate in c.toml: got 0 (an integer); "
          "give a number above 0 such as 0.5"),
         ("c.toml", "[policies.critic]\ndevise = 'x'", "configuration key in c.toml: got 'policies.critic.devise'; "
-         "did you mean 'policies.critic.device'?"),
+         "did you mean 'device'?"),
         ("c.toml", "steps = 0", "configuration in c.toml: steps: got 0; give 1 or more"),
         ("c.json", '{"steps": 1, "steps": 2}', "configuration file c.json: got the key 'steps' twice; "
          "correct it"),

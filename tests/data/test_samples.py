@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from quintain.data.pack import pack
-from quintain.data.samples import imitation_samples, pair_samples, samples_from, within
+from quintain.data.samples import imitation_samples, pair_samples, samples_from, whole_prompt, within
 from quintain.errors import DataError, InvariantError
 from quintain.types import Credit, Pair, Trajectory
 
@@ -62,6 +62,11 @@ def test_a_segment_begins_a_new_stream(trajectory: Make) -> None:
     assert second.advantages.tolist() == [0, 0, 2, 3, 0, 4]
     assert third.token_ids.tolist() == [9, 8]
     assert [s.trajectory for s in (first, second, third)] == [0, 0, 1]
+
+
+def test_the_whole_prompt_of_a_turn_begins_with_its_segment(trajectory: Make) -> None:
+    turns = trajectory([((1,), (2,)), ((1, 3), (4, 5)), ((6,), (7,))], segments=[1]).turns
+    assert [whole_prompt(turns[:n], turns[n]) for n in range(3)] == [(1,), (1, 3), (1, 3, 4, 5, 6)]
 
 
 def test_a_stream_without_sampled_tokens_goes(trajectory: Make) -> None:

@@ -433,12 +433,14 @@ def test_the_models_of_all_policies_that_act_and_learn_are_left_behind(
     ends: dict[str, dict[str, torch.Tensor]] = {}
     monkeypatch.setattr(TrainingContext, "is_due", lambda self, step: False)  # pyright: ignore[reportUnknownLambdaType]
     config = replace(
-        CONFIG, steps=1, lora_rank=2, policies={"opponent": PolicySettings(shares=MAIN, lora_rank=2)},
-        seats={"nobody": "opponent"},
+        CONFIG, environment=f"{Path(__file__).with_name('test_seats.py')}:Duet", steps=1, lora_rank=2,
+        policies={"opponent": PolicySettings(shares=MAIN, lora_rank=2)}, seats={"B": "opponent"},
     )  # fmt: skip
     clock = TrainingContext.clock
 
     def disturb(context: TrainingContext) -> dict[str, float]:
+        if context.run.next_step == 0:
+            return clock(context)
         opponent = context.policies["opponent"]
         with torch.no_grad():
             for name, parameter in opponent.model.named_parameters():

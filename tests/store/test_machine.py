@@ -58,3 +58,8 @@ def test_a_system_that_says_little_has_a_name_too(
         assert processor() == (name or "riscv64")
     finally:
         processor.cache_clear()
+
+
+def test_before_torch_is_loaded_it_is_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert machine() == processor()

@@ -11,29 +11,29 @@ from quintain.training.job import Job
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("steps", 0, "steps: got 0 (an integer); give an integer of 1 or more such as 100"),
+        ("steps", 0, "steps: got 0; give an integer of 1 or more such as 100"),
         (
             "demonstrations",
             -1,
-            "demonstrations: got -1 (an integer); give an integer of 0 or more such as 48",
+            "demonstrations: got -1; give an integer of 0 or more such as 48",
         ),
-        ("eval_every", 0, "eval_every: got 0 (an integer); give an integer of 1 or more such as 25"),
-        ("eval_episodes", 0, "eval_episodes: got 0 (an integer); give an integer of 1 or more such as 128"),
-        ("max_env_steps", 0, "max_env_steps: got 0 (an integer); give an integer of 1 or more or none"),
+        ("eval_every", 0, "eval_every: got 0; give an integer of 1 or more such as 25"),
+        ("eval_episodes", 0, "eval_episodes: got 0; give an integer of 1 or more such as 128"),
+        ("max_env_steps", 0, "max_env_steps: got 0; give an integer of 1 or more or none"),
         (
             "max_sampled_tokens",
             -5,
-            "max_sampled_tokens: got -5 (an integer); give an integer of 1 or more or none",
+            "max_sampled_tokens: got -5; give an integer of 1 or more or none",
         ),
-        ("imitation_rate", 0.0, "imitation_rate: got 0.0 (a number); give a number above 0 such as 0.002"),
-        ("learning_rate", -1.0, "learning_rate: got -1.0 (a number); give a number above 0 such as 0.0003"),
+        ("imitation_rate", 0.0, "imitation_rate: got 0.0; give a number above 0 such as 0.002"),
+        ("learning_rate", -1.0, "learning_rate: got -1.0; give a number above 0 such as 0.0003"),
         (
             "temperature",
             float("nan"),
-            "temperature: got NaN (a number); give a finite number above 0 such as 1.0",
+            "temperature: got nan; give a finite number above 0 such as 1.0",
         ),
-        ("mistakes", 1.5, "mistakes: got 1.5 (a number); give a share from 0 to 1 such as 0.0"),
-        ("max_broken", -0.1, "max_broken: got -0.1 (a number); give a share from 0 to 1 such as 0.01"),
+        ("mistakes", 1.5, "mistakes: got 1.5; give a share from 0 to 1 such as 0.0"),
+        ("max_broken", -0.1, "max_broken: got -0.1; give a share from 0 to 1 such as 0.01"),
     ],
 )
 def test_a_value_that_makes_no_sense(field: str, value: Any, message: str) -> None:

@@ -153,8 +153,9 @@ def construct(
     known = {option.name: option for option in own_options(config_class)}
     for key in table:
         if key not in known:
-            hint = suggestion(f"{prefix}{key}", [f"{prefix}{name}" for name in known])
-            raise ConfigError(f"configuration key in {source.name}: got {f'{prefix}{key}'!r}; {hint}")
+            raise ConfigError(
+                f"configuration key in {source.name}: got {f'{prefix}{key}'!r}; {suggestion(str(key), known)}"
+            )
     given: dict[str, Any] = {}
     for key, option in known.items():
         start = getattr(default, key) if isinstance(default, config_class) else option.default

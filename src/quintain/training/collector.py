@@ -56,6 +56,8 @@ class Collector:
         self.run, self.rollout, self.curriculum, self.apart = run, rollout, curriculum, apart
         self.environment, self.display = environment, display
         self.spent = Spent()
+        self.recorded: list[Trajectory] = []
+        """Episodes of the step so far, as the journal has them: a method may turn them into others to learn from."""
         self._tokenizer, self._seed, self._teach = tokenizer, seed, teach
 
     def seed(self, *parts: int | str) -> int:
@@ -140,10 +142,12 @@ class Collector:
         )
         for place, group in enumerate(groups):
             self.spent.count(group.trajectories, num_known=0 if num_known is None else num_known[place])
-        return [
+        named = [
             replace(group, trajectories=tuple(replace(t, id=next(names)) for t in group.trajectories))
             for group in groups
         ]
+        self.recorded += [t for group in named for t in group.trajectories]
+        return named
 
 
 def recorded_groups(run: Run, step: int) -> list[Group]:

@@ -123,7 +123,7 @@ class TrainingContext:
         """Yield the steps still to do, from 1 on; before the first, evaluate as step 0; after the last, save the model.
 
         Raises:
-            KeyboardInterrupt: the user ask to stop; what was done is saved.
+            KeyboardInterrupt: the user asked to stop; what was done is saved.
         """
         if self.run.next_step == 0:
             self._begin()
@@ -134,6 +134,7 @@ class TrainingContext:
             self._step_started = time.monotonic()
             self._num_tokens = self._num_computed()
             self.rollout.retries.clear()
+            self.collector.recorded.clear()
             yield step
         for name, policy in self.policies.trained.items():
             if name in self.policies.acting:
@@ -286,7 +287,7 @@ class TrainingContext:
         return sum(each.num_prefilled + each.num_sampled for each in stats)
 
     def _stop_if_asked(self, step: int) -> None:
-        """Save what was done up to `step` and stop, if the user ask to."""
+        """Save what was done up to `step` and stop, if the user asked to."""
         if not self.interruption.is_asked:
             return
         if self.run.next_step <= step:

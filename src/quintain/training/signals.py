@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from quintain.types import Batch, Credit, Group, Outputs, Sample, Signals, Trajectory, Use
+from quintain.types import Batch, Credit, Outputs, Sample, Signals, Trajectory, Use
 
 Place = tuple[int, int]
 """(identity of the trajectory, number of its turn)"""
@@ -33,13 +33,13 @@ class SignalRecorder:
                 self._weights[place] = weight.numpy()[is_own]
                 self._logprobs[place] = logprob.numpy()[is_own]
 
-    def uses(self, credit: Credit, recorded: Sequence[Group]) -> list[Use]:
+    def uses(self, credit: Credit, recorded: Sequence[Trajectory]) -> list[Use]:
         """Return what the step used of the `recorded` episodes, in the order of `credit`.
 
         Seats of an episode are one use of it. An episode whose tokens were edited before they were trained on has no
         signals, since they would belong to tokens that it does not have.
         """
-        known = {t.id: t for group in recorded for t in group.trajectories if t.id}
+        known = {t.id: t for t in recorded if t.id}
         parts: dict[str, list[int]] = {}
         for number, trajectory in enumerate(credit.trajectories):
             if trajectory.id in known:

@@ -26,6 +26,7 @@ from quintain.types import (
     ToolCall,
     Trajectory,
     Turn,
+    as_content,
 )
 
 FAILURE = Failure(owner="judge", kind="k", message="m")
@@ -154,8 +155,13 @@ CORRIDOR = f"{Path(__file__).with_name('corridor.py')}:Corridor"
 
 def test_the_expert_is_asked_in_the_states_of_the_episode() -> None:
     labels = ExpertLabels(CORRIDOR)
-    task = find(CORRIDOR)().task("train", 0)
-    walked = replace(episode(turn("left"), turn("right")), task=task)
+    environment = find(CORRIDOR)()
+    task = environment.task("train", 0)
+    shown = [environment.reset(task), environment.step(Action(text="left")).observation]
+    turns = [
+        turn(said, observation=as_content(seen)) for said, seen in zip(("left", "right"), shown, strict=True)
+    ]
+    walked = replace(episode(*turns), task=task)
     assert labels.actions(walked) == [Action(text="right")] * 2
     term = Term(name="same", measure=labels.measure(lambda did, wanted: float(did == wanted)))
     rewarded = apply(walked, [term])

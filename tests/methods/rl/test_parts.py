@@ -266,18 +266,18 @@ def test_a_kind_of_task_with_large_rewards_does_not_drown_the_others() -> None:
         ({"loss": "gsp"}, "loss: got 'gsp'; did you mean 'gspo'?"),
         ({"normaliser": "tasks"}, "normaliser: got 'tasks'; did you mean 'task'?"),
         ({"group_size": 1}, "group_size: got 1 with credit group.*use credit others or gae"),
-        ({"tasks": 0}, "tasks: got 0 .an integer.; give an integer of 1 or more"),
+        ({"tasks": 0}, "tasks: got 0; give an integer of 1 or more"),
         (
             {"group_size": 0, "credit": "return"},
-            "group_size: got 0 .an integer.; give an integer of 1 or more",
+            "group_size: got 0; give an integer of 1 or more",
         ),
-        ({"num_epochs": 0}, "num_epochs: got 0 .an integer.; give an integer of 1 or more"),
+        ({"num_epochs": 0}, "num_epochs: got 0; give an integer of 1 or more"),
         ({"credit": "others", "tasks": 1, "group_size": 1}, "got 1 episode of a step with credit others"),
         ({"constant": 64.0}, "constant: got 64.0 with aggregation sequence_mean"),
         ({"aggregation": "constant"}, "constant: got None with aggregation constant"),
         (
             {"aggregation": "constant", "constant": 0.0},
-            "constant: got 0.0 .a number.; give a number above 0",
+            "constant: got 0.0; give a number above 0",
         ),
         (
             {"rewards": "success=0.5,economy"},

@@ -32,7 +32,7 @@ from quintain.training.collector import Collector
 from quintain.training.context import TrainingContext
 from quintain.training.job import Job
 from quintain.training.thresholds import Thresholds
-from quintain.types import Group, Task, ToolCall
+from quintain.types import Group, Task, ToolCall, Use
 
 WITHIN = 5
 """Steps within which an alarm must come."""
@@ -107,9 +107,11 @@ def alarms_of(scene: Scene, folder: Path, monkeypatch: pytest.MonkeyPatch) -> li
     def harness(job: Job, tokenizer: PreTrainedTokenizerBase, make: Factory) -> Agent:
         return Told(start.harness(job, tokenizer, make), len(tokenizer))
 
-    def recorded(context: TrainingContext, step: int, row: dict[str, float]) -> None:
+    def recorded(
+        context: TrainingContext, step: int, row: dict[str, float], uses: Sequence[Use] | None = None
+    ) -> None:
         contexts[:] = [context]
-        record(context, step, row)
+        record(context, step, row, uses)
 
     def begun(collector: Collector, step: int, tasks: Sequence[Task], **fields: Any) -> list[Group]:
         scene.begin(step)

@@ -67,7 +67,7 @@ def train_on_policy(method: OnPolicy, job: Job, run: Run) -> None:
             row |= context.clock()
             row |= context.evaluate(step) if context.is_due(step) else {}
             row |= context.judge(step, row)
-            context.record(step, row, signals.uses(credit, groups) if signals else None)
+            context.record(step, row, signals.uses(credit, context.collector.recorded) if signals else None)
             tell(method.state, step, row)
             if context.is_due(step):
                 context.save(step)

@@ -6,7 +6,7 @@ value are clipped.
 
 Differences to the official code: log-probs are summed, not raw logits, and padding adds nothing; the gradient is
 that of the chosen action's tokens (see `quintain.engines.scoring`); the value is read at the last prompt token of a
-turn. Advantages are whiten over the tokens of a step, which the code does not; the prompt holds the whole episode
+turn. Advantages are whitened over the tokens of a step, which the code does not; the prompt holds the whole episode
 instead of the last three observations; the model is a small decoder that imitated before, not Flan-T5. Measured on
 one small room of BabyAI and on keys and doors (`keydoor`), where the paper has a mixture of its tasks.
 """

@@ -1,4 +1,4 @@
-"""Returns-to-go, whiten, with a bonus for what is untried and a price for what is broken: RLFT (arXiv 2504.16078).
+"""Returns-to-go, whitened, with a bonus for what is untried and a price for what is broken: RLFT (arXiv 2504.16078).
 
 "LLMs are Greedy Agents": agents settle on what they tried first, repeat what stands often in their context, and do
 not do what they know. Reinforcement fine-tuning on the model's own rationales with an exploration bonus narrows all

@@ -1,4 +1,4 @@
-"""Two roles, each turn paid for its own job, advantages whiten by role: PAG (arXiv 2506.10406).
+"""Two roles, each turn paid for its own job, advantages whitened by role: PAG (arXiv 2506.10406).
 
 One model answers, judges its own answer, and answers again only if it judged the first to be wrong. Turns are
 optimised apart: the estimate is cut at the end of a turn (γ = 0 between turns), and advantages of answers and

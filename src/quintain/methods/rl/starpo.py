@@ -6,7 +6,7 @@ is wider than the lower; no KL. Signals of collapse (the "echo trap") are logged
 it is StarPO.
 
 Differences to the official code: turn ends are the turns' own, so a turn without reward keeps its boundary; what is
-trained is what was sampled, token by token; advantages are whiten over the tokens that are kept. The filter reads
+trained is what was sampled, token by token; advantages are whitened over the tokens that are kept. The filter reads
 outcomes after the format penalty; a step has 8 groups of 8, of which half are kept, instead of 8 of 16 and a
 quarter; γ between turns is .95, where the paper's plain PPO has γ = λ = 1; a turn is one action, and no thought is
 forced. Measured on Sokoban from a start that imitated, where the paper also has bandits and FrozenLake.

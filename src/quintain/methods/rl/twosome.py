@@ -6,7 +6,7 @@ Advantages are over turns; a turn that takes several steps of the world is disco
 `target_kl`.
 
 Differences to the official code: the critic shares the model instead of reading a frozen copy; the whole model is
-trained, where the paper trains an adapter; advantages are whiten over the turns of the step, not of a mini-batch
+trained, where the paper trains an adapter; advantages are whitened over the turns of the step, not of a mini-batch
 of four. The ratio that is clipped is of an action's tokens, not of the action among the legal ones; with scores per
 word that is another distribution than the one that is drawn from (see `quintain.engines.scoring`). Measured on
 `craft`, whose turns all last one step, where the paper has Overcooked and VirtualHome.

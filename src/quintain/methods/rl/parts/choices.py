@@ -169,7 +169,7 @@ NORMALISERS: Mapping[str, tuple[Unit, Key | None] | None] = {
 
 
 def normalise(assign: Assign, name: str) -> Assign:
-    """Return `assign` with its advantages whiten as the normaliser `name` says."""
+    """Return `assign` with its advantages whitened as the normaliser `name` says."""
     found = NORMALISERS[name]
     if found is None:
         return assign
