@@ -45,13 +45,17 @@ class WebSocket:
     def send(self, text: str) -> None:
         """Send a text, within the deadline that `connect` was given.
 
+        Where the server has closed in order, nothing is sent: `receive` then returns the last it said, as why it closed.
+
         Raises:
-            SocketTrouble: the connection is gone, or the server does not read.
+            SocketTrouble: the connection broke, or the server does not read.
         """
-        from websockets.exceptions import ConnectionClosed
+        from websockets.exceptions import ConnectionClosed, ConnectionClosedOK
 
         try:
             self._connection.send(text)
+        except ConnectionClosedOK:
+            return
         except ConnectionClosed as error:
             raise _trouble(error) from error
 
