@@ -45,7 +45,7 @@ class WebSocket:
     def send(self, text: str) -> None:
         """Send a text, within the deadline that `connect` was given.
 
-        Where the server has closed in order, nothing is sent: `receive` then returns the last it said, as why it closed.
+        Where the server has closed in order, nothing is sent: `receive` then returns the last it said, such as why.
 
         Raises:
             SocketTrouble: the connection broke, or the server does not read.
