@@ -394,8 +394,11 @@ def check_grammars(trial: Trial) -> None:
             raise CheckFailed(f"{kind} {grammar.text[:40]!r}: got {text!r} ({found.stop})")
         trial.expect_score(asked.prompt_ids, found, 1.0)
         wrong = replace(grammar, text="start: (" if kind == "lark" else "(")
-        _expect_refusal(
-            trial, trial.request(constraint=wrong, stop_ids={trial.stop_id}), f"{kind} {wrong.text!r}"
+        _expect_refused(
+            trial,
+            trial.request(constraint=wrong, stop_ids={trial.stop_id}),
+            f"{kind} {wrong.text!r}",
+            UsageError,
         )
 
 
@@ -430,21 +433,21 @@ def check_refusals(trial: Trial) -> None:
     engine = trial.engine
     before = engine.stats()
     length = engine.max_length
-    _expect_fault(
+    _expect_refused(
         trial, Request(session="check/empty", prompt_ids=(), seed=1, sampling=Sampling()), "no prompt"
     )
     if length <= LONGEST_STREAM:
         long = (trial.ids * (length // len(trial.ids) + 1))[:length]
-        _expect_fault(trial, trial.request(*long), f"{length} tokens")
+        _expect_refused(trial, trial.request(*long), f"{length} tokens")
     if engine.vocabulary is not None:
-        _expect_fault(trial, trial.request(engine.vocabulary), f"token {engine.vocabulary}")
-        _expect_fault(trial, trial.request(-1), "token -1")
+        _expect_refused(trial, trial.request(engine.vocabulary), f"token {engine.vocabulary}")
+        _expect_refused(trial, trial.request(-1), "token -1")
     if engine.stats().num_submitted != before.num_submitted:
         raise CheckFailed("a refused request is counted as submitted")
     _expect_quiet(trial, "a refused request")
     request = trial.request()
     engine.submit(request)
-    _expect_fault(trial, request, "a second request of a session")
+    _expect_refused(trial, request, "a second request of a session")
     trial.wait(request)
 
 
@@ -459,7 +462,7 @@ def check_unable(trial: Trial) -> None:
     }
     for capability, request in requests.items():
         if capability not in engine.capabilities:
-            _expect_refusal(trial, request, f"{capability}, which is not declared")
+            _expect_refused(trial, request, f"{capability}, which is not declared", UsageError)
     calls: dict[Capability, Callable[[], object]] = {
         "score": lambda: engine.score([trial.ids[:2]]),
         "fingerprint": engine.fingerprint,
@@ -540,10 +543,7 @@ def check_abort(trial: Trial) -> None:
     trial.engine.submit(running)
     trial.engine.pause("abort")
     (result,) = trial.wait(running)
-    if not isinstance(result, Failure) or (result.owner, result.kind) != ("engine", "aborted"):
-        raise CheckFailed(
-            f"an aborted request: got {result!s:.80}; it must be a failure of the engine, 'aborted'"
-        )
+    _expect_aborted(result)
     trial.engine.resume()
     (again,) = trial.complete(running)
     whole = (*first.prompt_ids, *opening.token_ids, *running.prompt_ids)
@@ -556,10 +556,7 @@ def check_abort_under_way(trial: Trial) -> None:
     request, _ = trial.start()
     trial.engine.pause("abort")
     (result,) = trial.wait(request)
-    if not isinstance(result, Failure) or (result.owner, result.kind) != ("engine", "aborted"):
-        raise CheckFailed(
-            f"an aborted request: got {result!s:.80}; it must be a failure of the engine, 'aborted'"
-        )
+    _expect_aborted(result)
     trial.engine.resume()
     short = replace(request, sampling=replace(request.sampling, max_tokens=12))
     (again,) = trial.complete(short)
@@ -669,22 +666,25 @@ CHECKS: dict[str, tuple[tuple[Capability, ...], Check]] = {
 """Name → what the engine must be able to do for it, and the check."""
 
 
-def _expect_fault(trial: Trial, request: Request, what: str) -> None:
-    """Fail unless `request` is refused with an `EngineFault`."""
+def _expect_refused(
+    trial: Trial, request: Request, what: str, kind: type[EngineFault | UsageError] = EngineFault
+) -> None:
+    """Fail unless `request` is refused with an error of `kind`."""
     try:
         trial.engine.submit(request)
-    except EngineFault:
+    except kind:
         return
-    raise CheckFailed(f"{what}: it was not refused with an EngineFault")
+    raise CheckFailed(
+        f"{what}: it was not refused with {'an' if kind is EngineFault else 'a'} {kind.__name__}"
+    )
 
 
-def _expect_refusal(trial: Trial, request: Request, what: str) -> None:
-    """Fail unless `request` is refused with a `UsageError`."""
-    try:
-        trial.engine.submit(request)
-    except UsageError:
-        return
-    raise CheckFailed(f"{what}: it was not refused with a UsageError")
+def _expect_aborted(result: Completion | Failure) -> None:
+    """Fail unless `result` says that its request was aborted."""
+    if not isinstance(result, Failure) or (result.owner, result.kind) != ("engine", "aborted"):
+        raise CheckFailed(
+            f"an aborted request: got {result!s:.80}; it must be a failure of the engine, 'aborted'"
+        )
 
 
 def _expect_quiet(trial: Trial, what: str) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -24,6 +24,7 @@ from quintain.engines.decoder import Decoder, FastDecoder, GenericDecoder
 from quintain.engines.fused_decoder import FusedDecoder, can_decode
 from quintain.engines.grammar import Grammars, Guide, is_available
 from quintain.engines.protocol import (
+    ABORTED,
     CAPABILITIES,
     Capability,
     EngineStats,
@@ -32,6 +33,8 @@ from quintain.engines.protocol import (
     Request,
     check_request,
     check_streams,
+    note_version,
+    portions,
 )
 from quintain.engines.sampling import guided, sample, uniforms
 from quintain.engines.scoring import Asked, choose
@@ -152,9 +155,7 @@ class Local:
         for session in self._sessions.values():
             session.num_cached = 0
         for job in self._jobs:
-            if job.versions[-1][0] == len(job.token_ids):
-                job.versions.pop()
-            job.versions.append((len(job.token_ids), version))
+            note_version(job.versions, len(job.token_ids), version)
         self._num_loads += 1
 
     def submit(self, request: Request) -> None:
@@ -197,7 +198,7 @@ class Local:
         for reply in replies:
             self._unanswered.remove(reply.session)
             self._num_failed += isinstance(reply.result, Failure)
-        self._num_finished += len(replies) - sum(isinstance(reply.result, Failure) for reply in replies)
+            self._num_finished += isinstance(reply.result, Completion)
         self._busy += time.perf_counter() - started
         return replies
 
@@ -210,8 +211,7 @@ class Local:
             self._take_back(job)
         names = [job.request.session for job in self._jobs] + [request.session for request in self._queue]
         self._jobs, self._queue = [], []
-        aborted = Failure(owner="engine", kind="aborted", message="the engine was paused; ask again")
-        self._aborted += [Reply(session=name, result=aborted) for name in names]
+        self._aborted += [Reply(session=name, result=ABORTED) for name in names]
 
     def resume(self) -> None:
         """See `Engine.resume`."""
@@ -223,7 +223,7 @@ class Local:
         started = time.perf_counter()
         check_streams(token_ids, max_length=self._max_length, vocabulary=self.vocabulary)
         found: list[tuple[float, ...]] = []
-        for streams in self._portions(token_ids):
+        for streams in portions(token_ids, most_tokens=self._num_at_once, most_streams=self.max_batch):
             found += self._score(streams, temperature or 1.0)
         self._num_scored += sum(map(len, token_ids))
         self._busy += time.perf_counter() - started
@@ -259,18 +259,6 @@ class Local:
         """Forget every session; the model belongs to whoever loaded it."""
         for session in list(self._sessions):
             self.release(session)
-
-    def _portions(self, token_ids: Sequence[Sequence[int]]) -> Iterator[list[Sequence[int]]]:
-        """Yield `token_ids` in order, as many streams at once as `MOST_SCORED` and `max_batch` admit, at least one."""
-        part: list[Sequence[int]] = []
-        for ids in token_ids:
-            too_many = sum(map(len, part)) + len(ids) > self._num_at_once or len(part) == self.max_batch
-            if part and too_many:
-                yield part
-                part = []
-            part.append(ids)
-        if part:
-            yield part
 
     @property
     def _num_at_once(self) -> int:

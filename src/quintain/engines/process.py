@@ -27,6 +27,7 @@ from quintain.engines.protocol import (
     check_request,
     check_streams,
     needs_of,
+    portions,
     require,
 )
 from quintain.engines.settings import EngineSettings
@@ -55,10 +56,10 @@ BROKEN = (KeyError, TypeError, ValueError, IndexError, EngineFault)
 
 @dataclass(slots=True)
 class _Stream:
-    """A session: its ids so far, and how many of them the process knows."""
+    """A session: its ids so far, and whether the process knows them."""
 
-    ids: tuple[int, ...] = ()
-    num_sent: int = 0
+    ids: list[int] = field(default_factory=list[int])
+    is_known: bool = True
 
 
 @dataclass(slots=True)
@@ -197,13 +198,9 @@ class ProcessEngine:
         self._check_open()
         check_streams(token_ids, max_length=self.max_length, vocabulary=self._vocabulary)
         found: list[tuple[float, ...]] = []
-        part: list[list[int]] = []
-        for place, ids in enumerate(token_ids):
-            part.append(list(ids))
-            if place == len(token_ids) - 1 or sum(map(len, part)) + len(token_ids[place + 1]) > MOST_SCORED:
-                rows = self._call("score", part, temperature)
-                found += [tuple(map(float, row)) for row in cast("list[list[float]]", rows)]
-                part = []
+        for part in portions(token_ids, most_tokens=MOST_SCORED):
+            rows = self._call("score", [list(ids) for ids in part], temperature)
+            found += [tuple(map(float, row)) for row in cast("list[list[float]]", rows)]
         return found
 
     def load_weights(self, version: int, source: Path | None) -> None:
@@ -284,7 +281,7 @@ class ProcessEngine:
         weakref.finalize(self, child.end)
         self._process = _Process(child, Frames(child.process), heard=time.monotonic())
         for stream in self._streams.values():
-            stream.num_sent = 0
+            stream.is_known = False
         settings = settings_row(replace(self.settings, kind="local"))
         limit = self.settings.start_timeout
         told = cast(Row, self._call("open", str(self.folder.resolve()), settings, self.policy, seconds=limit))
@@ -309,7 +306,7 @@ class ProcessEngine:
         for number in queue:
             request = self._asked[number]
             stream = self._streams[request.session]
-            unsent = stream.ids[stream.num_sent :]
+            unsent = () if stream.is_known else tuple(stream.ids)
             self._tell(
                 "submit", number, request_row(replace(request, prompt_ids=unsent + request.prompt_ids))
             )
@@ -398,8 +395,8 @@ class ProcessEngine:
             return
         stream = self._streams[request.session]
         if isinstance(reply.result, Completion):
-            stream.ids = (*stream.ids, *request.prompt_ids, *reply.result.token_ids)
-            stream.num_sent = len(stream.ids)
+            stream.ids += (*request.prompt_ids, *reply.result.token_ids)
+            stream.is_known = True
             self._num_deaths = 0
         self._ready.append(reply)
 

@@ -6,11 +6,9 @@ raises is an answer, too.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import select
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from quintain.errors import EngineFault, QuintainError
 from quintain.processes.frames import framed
-from quintain.processes.keeper import kept
+from quintain.processes.host import take_streams
 
 if TYPE_CHECKING:
     from quintain.engines.protocol import Engine, PauseMode
@@ -176,10 +174,4 @@ class Host:
 
 def main() -> None:
     """Have this process kept, take its standard streams for the frames, and serve."""
-    kept()
-    requests, replies = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.dup2(2, 1)
-    cast(io.TextIOWrapper, sys.stdout).reconfigure(line_buffering=True)  # what it said before a kill is read
-    Host(requests, replies).serve()
+    Host(*take_streams()).serve()

@@ -11,7 +11,7 @@ another process or across a network. What an engine can do beyond sampling is da
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, get_args
@@ -119,6 +119,10 @@ class Reply:
 
     session: str
     result: Completion | Failure
+
+
+ABORTED = Failure(owner="engine", kind="aborted", message="the engine was paused; ask again")
+"""What becomes of a request that a pause aborts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,3 +337,26 @@ def check_streams(
         if not 0 < len(ids) <= max_length:
             raise EngineFault(f"stream {place} to score: got {len(ids)} tokens; send 1 to {max_length}")
         check_ids(f"stream {place} to score", ids, vocabulary)
+
+
+def portions(
+    token_ids: Sequence[Sequence[int]], *, most_tokens: int, most_streams: int | None = None
+) -> Iterator[list[Sequence[int]]]:
+    """Yield streams in order, as many at once as both limits admit, at least one."""
+    part: list[Sequence[int]] = []
+    size = 0
+    for ids in token_ids:
+        if part and (size + len(ids) > most_tokens or len(part) == most_streams):
+            yield part
+            part, size = [], 0
+        part.append(ids)
+        size += len(ids)
+    if part:
+        yield part
+
+
+def note_version(versions: list[tuple[int, int]], num_sampled: int, version: int) -> None:
+    """Add to the spans `versions` of a completion that `version` samples it from token `num_sampled` on."""
+    if versions[-1][0] == num_sampled:
+        versions.pop()
+    versions.append((num_sampled, version))

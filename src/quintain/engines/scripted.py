@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from quintain.engines.grammar import Grammars, tokens_of
 from quintain.engines.protocol import (
+    ABORTED,
     CAPABILITIES,
     Capability,
     EngineStats,
@@ -19,6 +20,7 @@ from quintain.engines.protocol import (
     check_request,
     check_streams,
     needs_of,
+    note_version,
     require,
 )
 from quintain.types import Completion, Failure
@@ -160,9 +162,7 @@ class Scripted:
         self._version = version
         self._num_loads += 1
         for job in self._jobs:
-            if job.versions[-1][0] == job.num_said:
-                job.versions.pop()
-            job.versions.append((job.num_said, version))
+            note_version(job.versions, job.num_said, version)
 
     def pause(self, mode: PauseMode = "keep") -> None:
         """See `Engine.pause`."""
@@ -170,8 +170,7 @@ class Scripted:
         if mode == "abort":
             requests = [job.request for job in self._jobs] + self._queue
             self._jobs, self._queue = [], []
-            failure = Failure(owner="engine", kind="aborted", message="the engine was paused; ask again")
-            self._aborted += [Reply(session=request.session, result=failure) for request in requests]
+            self._aborted += [Reply(session=request.session, result=ABORTED) for request in requests]
 
     def resume(self) -> None:
         """See `Engine.resume`."""

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from quintain.environments.catalog import find
-from quintain.environments.probes import PROBES, ContractError, NotApplicableError, Subject
+from quintain.environments.probes import PROBES, NotApplicableError, Subject
 from quintain.environments.protocol import Environment
 from quintain.errors import QuintainError
 
@@ -160,6 +160,6 @@ def _finding_of(name: str, outcome: _Outcome) -> Finding:
         return Finding(name=name, state="pass", detail=outcome.detail)
     if isinstance(error, NotApplicableError):
         return Finding(name=name, state="skip", detail=str(error))
-    if isinstance(error, (ContractError, QuintainError)):
+    if isinstance(error, QuintainError):
         return Finding(name=name, state="fail", detail=str(error))
     return Finding(name=name, state="fail", detail=f"raised {type(error).__name__}: {error}")

@@ -4,10 +4,8 @@ The frames go over what were standard input and output; the environment gets an 
 to the error stream. Each request is answered once; what the environment raises is an answer, too.
 """
 
-import io
 import json
 import os
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -37,7 +35,7 @@ from quintain.environments.wire import (
 )
 from quintain.errors import EnvironmentFault, QuintainError
 from quintain.processes.frames import framed
-from quintain.processes.keeper import kept
+from quintain.processes.host import take_streams
 
 ABILITIES: dict[str, type] = {"expert": Expert, "legal": Legal, "key": StateKey}
 
@@ -201,11 +199,5 @@ def fault_row(problem: BaseException) -> Row:
 
 def main() -> None:
     """Have this process kept, take its standard streams for the frames, and serve."""
-    kept()
-    requests = os.fdopen(os.dup(0), "rb")
-    replies = os.fdopen(os.dup(1), "wb")
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.dup2(2, 1)
-    cast(io.TextIOWrapper, sys.stdout).reconfigure(line_buffering=True)  # what it said before a kill is read
-    Host(requests, replies).serve()
+    requests, replies = take_streams()
+    Host(os.fdopen(requests, "rb"), os.fdopen(replies, "wb")).serve()

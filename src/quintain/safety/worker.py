@@ -28,7 +28,7 @@ class ToolError(Exception):
 class Raised:
     """Takes whatever the code within raises, an exit included, and tells it."""
 
-    describe_error = ""
+    told = ""
 
     def __enter__(self) -> None:
         """Begin."""

@@ -167,8 +167,7 @@ def _told(world: Served) -> Row:
     last = world.last
     if last is None:
         raise WorldTrouble("there is no episode; reset first", "environment", "no_episode")
-    is_over = last.is_terminated or last.is_truncated
-    return {"observation": world.shown(), "reward": last.reward, "score": world.score, "done": is_over}
+    return {"observation": world.shown(), "reward": last.reward, "score": world.score, "done": world.is_over}
 
 
 def _body(request: Request) -> Row:

@@ -174,8 +174,7 @@ def _step(conversation: Conversation, data: Row) -> Row:
     row = world.act(action_in(text, bool(conversation.facts["tools"]), data.get(OURS)))
     assert world.last is not None, "a world that acted has a result"
     shown = {"text": world.shown(), "legal_actions": row["legal"] or []}
-    is_over = world.last.is_terminated or world.last.is_truncated
-    return _observation(shown, row, world.last.reward, is_over=is_over)
+    return _observation(shown, row, world.last.reward, is_over=world.is_over)
 
 
 def _state(conversation: Conversation, _data: Row) -> Row:

@@ -58,7 +58,7 @@ class Served:
         self.score = 0.0
         """Return of the episode so far."""
         self.num_steps = 0
-        self._is_over = True
+        self.is_over = True
         self._is_closed = False
         self._close: Callable[[], None] | None = self.world.close
         """What closes the world; None once it was called."""
@@ -84,7 +84,7 @@ class Served:
             WorldTrouble: the world broke, or there is no episode.
         """
         with self._turn():
-            if self._is_over:
+            if self.is_over:
                 raise WorldTrouble("the episode is over; reset first", "environment", "no_episode")
             return _safely(lambda: self._acted(action))
 
@@ -128,7 +128,7 @@ class Served:
         if index is None and seed is not None:
             task = replace(task, id=f"{environment_name(self.world)}/{split}/seed-{seed}", seed=seed)
         first = StepResult(observation=begin(self.world, task))
-        self.last, self.score, self.num_steps, self._is_over = first, 0.0, 0, False
+        self.last, self.score, self.num_steps, self.is_over = first, 0.0, 0, False
         row = {"observation": observation_row(first.observation), "prompt": task.prompt}
         return {**row, "legal": self.legal()}
 
@@ -136,8 +136,8 @@ class Served:
         result = advance(self.world, action)
         self.last, self.score = result, self.score + result.reward
         self.num_steps += 1
-        self._is_over = result.is_terminated or result.is_truncated
-        return {"result": result_row(result), "legal": () if self._is_over else self.legal()}
+        self.is_over = result.is_terminated or result.is_truncated
+        return {"result": result_row(result), "legal": () if self.is_over else self.legal()}
 
     def legal(self) -> tuple[str, ...] | None:
         """Return the legal actions; None where the world lists none."""

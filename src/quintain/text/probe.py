@@ -47,7 +47,7 @@ def hazard(source: str, chats: str) -> str:
     `chats` is a JSON list of what the template is given for each chat: an object with ``messages``, ``tools``,
     ``add_generation_prompt`` and more. A chat that the template refuses by an error is no hazard.
     """
-    request = json.dumps([SECONDS, MEMORY_BYTES, source, json.loads(chats)])
+    request = f"[{SECONDS}, {MEMORY_BYTES}, {json.dumps(source)}, {chats}]"
     command = [sys.executable, "-P", "-X", "utf8", __file__]
     try:
         done = subprocess.run(command, input=request.encode(), capture_output=True, timeout=PATIENCE)

@@ -134,6 +134,13 @@ class Template:
     def _check(self) -> None:
         """Raise `ModelError` where small chats take the model's own template too much time or memory."""
         own = cast("str | dict[str, str]", self._tokenizer.chat_template) if self._source is None else {}
+        sources = [
+            source
+            for source in (own.values() if isinstance(own, dict) else [own])
+            if source != COMPACT_TEMPLATE  # ours, as new tokenizers have it: it need not be tried
+        ]
+        if not sources:
+            return
         calls = [
             {"id": CALL_ID, "type": "function", "function": {"name": PROBE_TOOL.name, "arguments": {"at": 1}}}
         ]
@@ -151,8 +158,9 @@ class Template:
             )
             for tools, opens in ((None, False), (None, True), ([self._schema(PROBE_TOOL)], True))
         ]
-        for source in own.values() if isinstance(own, dict) else [own]:
-            if problem := probe.hazard(source, json.dumps(chats, default=str)):
+        given_chats = json.dumps(chats, default=str)
+        for source in sources:
+            if problem := probe.hazard(source, given_chats):
                 raise ModelError(
                     f"trying the model's chat template in a process of its own: got {problem}; "
                     "set a tokenizer.chat_template that renders small chats within "

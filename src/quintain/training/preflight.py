@@ -82,7 +82,8 @@ def preflight(job: Job) -> Preflight:
 def examined(context: TrainingContext, groups: Sequence[Group]) -> Preflight:
     """Return what is found of `groups`, which `context` has just sampled."""
     findings = [failures(groups), tools(groups), variance(groups), canary_tasks(context)]
-    findings.append(template(groups, Chat(context.tokenizer)))
+    chat = Chat(context.tokenizer)
+    findings.append(template(groups, chat))
     try:
         samples = samples_from(group_relative(groups))
     except InvariantError as error:
@@ -91,7 +92,7 @@ def examined(context: TrainingContext, groups: Sequence[Group]) -> Preflight:
     findings += (
         distances(context, micro_batches(samples, max_tokens=context.job.micro_tokens)) if samples else []
     )
-    shown = tuple(tuple(pieces(sample, Chat(context.tokenizer))) for sample in samples[:NUM_SHOWN])
+    shown = tuple(tuple(pieces(sample, chat)) for sample in samples[:NUM_SHOWN])
     return Preflight(findings=tuple(findings), streams=shown)
 
 

@@ -54,11 +54,6 @@ class Wish:
         )
         return sum(met) / len(met)
 
-    def is_met_by(self, item: Item) -> bool:
-        """Whether `item` has all that is wanted among its options."""
-        has_options = self.color in item.colors and self.size in item.sizes
-        return has_options and self.score(item, self.color, self.size) == 1.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stock:
