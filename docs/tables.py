@@ -1,4 +1,4 @@
-"""Write the tables of methods into README, docs and navigation from `quintain.methods.table`.
+"""Write the tables of methods into README, docs and navigation, and what is shown of each method from its results.
 
     python docs/tables.py [--check]
 
@@ -6,14 +6,20 @@ Each stands between two marks in its file. With --check nothing is written, and 
 current.
 """
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from quintain.benchmarks.evidence.spec import signatures
+from quintain.benchmarks.evidence.standing import NOT_SHOWN, standings
 from quintain.methods.table import TABLE, Entry
 
 ROOT = Path(__file__).resolve().parents[1]
-STATES = ("works", "partial")
+WORDS = ("works, better here", "works, not worse", "works, unresolved", NOT_SHOWN)
+SHOWN = ROOT / "src" / "quintain" / "methods" / "shown.json"
+KNOWN = {row: found.word for row, found in standings(signatures(), ROOT / "docs" / "results").items()}
+"""row → what its results show"""
 
 
 def told() -> list[Entry]:
@@ -26,8 +32,8 @@ def readme_lines() -> Iterator[str]:
     yield "| methods | names | state |"
     yield "|---|---|---|"
     for section in sections():
-        for state in STATES:
-            found = [e for e in told() if (e.section, e.state) == (section, state)]
+        for state in WORDS:
+            found = [e for e in told() if (e.section, KNOWN.get(e.name, NOT_SHOWN)) == (section, state)]
             if found:
                 names = " ".join(f"[`{e.name}`](docs/methods/{e.name}.md)" for e in found)
                 yield f"| {section[:1].lower() + section[1:]} | {names} | {state} |"
@@ -74,6 +80,13 @@ def main(is_check: bool) -> int:
         ("mkdocs.yml", navigation_lines(), ("      # methods", "      # /methods")),
     )
     stale: list[str] = []
+    shown = (
+        json.dumps({row: word for row, word in sorted(KNOWN.items()) if word != NOT_SHOWN}, indent=2) + "\n"
+    )
+    if SHOWN.read_text(encoding="utf-8") != shown:
+        stale.append(SHOWN.name)
+        if not is_check:
+            SHOWN.write_text(shown, encoding="utf-8")
     for name, lines, (begin, end) in plan:
         text = (ROOT / name).read_text(encoding="utf-8")
         wanted = replaced(text, lines, (begin, end))

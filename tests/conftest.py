@@ -9,8 +9,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
+settings.register_profile("quintain", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("quintain")  # how fast examples are made and run is a matter of the machine
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -58,7 +58,13 @@ def test_seeds_are_their_coordinates() -> None:
 
 
 def test_only_limits_are_truncations() -> None:
-    assert [stop for stop in Stop if stop.is_truncation] == [Stop.MAX_TURNS, Stop.MAX_TOKENS, Stop.TIMEOUT]
+    assert [stop for stop in Stop if stop.is_truncation] == [
+        Stop.MAX_TURNS,
+        Stop.CUT,
+        Stop.MAX_TOKENS,
+        Stop.TIMEOUT,
+    ]
+    assert [stop for stop in Stop if stop.is_cut] == [Stop.CUT, Stop.MAX_TOKENS, Stop.TIMEOUT]
 
 
 def test_observations_are_text_or_parts() -> None:

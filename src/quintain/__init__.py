@@ -1,14 +1,14 @@
 """Quintain trains LLM agents: models that act over many turns, call tools and talk to users.
 
-What an environment needs is here, and `train`. The one rule: importing this loads nothing heavy; each name is
-fetched when it is first used.
+What an environment needs is here, `train` and `lab`. Importing this loads nothing heavy; each name is fetched when it
+is first used.
 """
 
 import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from quintain.api import train
+    from quintain.api import lab, train
     from quintain.environments.protocol import Environment
     from quintain.environments.tools import tool
     from quintain.types import Action, Image, StepResult, Task, Text, ToolCall
@@ -24,6 +24,7 @@ __all__ = [
     "Text",
     "ToolCall",
     "__version__",
+    "lab",
     "tool",
     "train",
 ]
@@ -36,6 +37,7 @@ _HOMES = {
     "Task": "quintain.types",
     "Text": "quintain.types",
     "ToolCall": "quintain.types",
+    "lab": "quintain.api",
     "tool": "quintain.environments.tools",
     "train": "quintain.api",
 }

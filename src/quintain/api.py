@@ -1,7 +1,7 @@
 """Starting, resuming and using runs: what the command line and `quintain.train` call.
 
-``quintain.train("grpo", environment=Guess, model="tiny")`` is `train`. The one rule: a run is never replaced
-or continued unless that was asked for.
+``quintain.train("grpo", environment=Guess, model="tiny")`` is `train`. A run is never replaced or continued unless that
+was asked for.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +17,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from quintain.agents.catalog import AUTO
+from quintain.benchmarks.labs.credit import Report, check_names, run_lab
+from quintain.benchmarks.labs.material import collect_batch, read_batch
+from quintain.benchmarks.labs.report import write_lab
 from quintain.config import build
 from quintain.curriculum.streams import TaskStream, draw_held_out
 from quintain.dashboard.curve import learning_curve_png, terminal_curve
@@ -25,6 +28,7 @@ from quintain.engines.build import build_engine
 from quintain.engines.settings import EngineSettings
 from quintain.environments.boundary import ask, tasks_of
 from quintain.environments.catalog import EnvironmentSpec, is_importing
+from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import Environment, Expert
 from quintain.environments.rehearsal import find_ready
 from quintain.errors import ModelError, UsageError
@@ -32,7 +36,8 @@ from quintain.eval.evaluate import Evaluation
 from quintain.eval.evaluate import evaluate as evaluated
 from quintain.methods.find import find_method
 from quintain.methods.loops import train_by
-from quintain.methods.method import Method
+from quintain.methods.method import Method, Offline
+from quintain.methods.rl.parts.choices import IDEAS, LOSSES
 from quintain.models.load import LoadedModel, check_folder, find_folder, load, load_tokenizer
 from quintain.rollout.collect import Limits, Rollout
 from quintain.store.creation import JOURNAL
@@ -41,8 +46,9 @@ from quintain.store.run import Run
 from quintain.text.chat import Chat
 from quintain.training.context import MODEL, START, check_run
 from quintain.training.custody import looked_after
+from quintain.training.demonstrations import place_data
 from quintain.training.job import Job
-from quintain.training.learner import Learner
+from quintain.training.policies import load_main
 from quintain.training.progress import Display
 from quintain.training.start import build_agent, expert_action, new_model, new_tokenizer, valid_action
 from quintain.training.summary import evaluations, summary
@@ -94,8 +100,12 @@ def train(
     values = {**(config or {}), **fields}
     if environment is not None:
         values["environment"] = environment if isinstance(environment, str) else class_name(environment)
-    settings = build(found.config_class, values, f"train({found.label!r})")
+    settings = place_data(build(found.config_class, values, f"train({found.label!r})"), Path(root))
     chosen = found.make(settings)
+    if settings.environment == NO_ENVIRONMENT and not isinstance(chosen, Offline):
+        raise UsageError(
+            f"environment: got none for {found.label}, which learns from episodes; name one, or use sft or dpo"
+        )
     check_parts(settings)
     check_run(settings, chosen.needs.policies)
     new = Run.create(folder, recipe=found.spec, config=asdict(settings), replace=replace)
@@ -111,7 +121,12 @@ def check_parts(job: Job) -> None:
     if job.eval_environment:
         find_ready(job.eval_environment)
     if new_model(job.model) is None:
-        check_folder(find_folder(job.model), job.model)
+        check_folder(find_folder(job.model, say=tell), job.model)
+
+
+def tell(line: str) -> None:
+    """Write `line` to standard error: what happens before a run is there to say it."""
+    print(f"quintain: {line}", file=sys.stderr, flush=True)
 
 
 def resume(folder: str | Path) -> Path:
@@ -197,6 +212,69 @@ def collect(
     return [t for group in groups for t in group.trajectories], tokenizer
 
 
+def lab(
+    target: str | Path,
+    *,
+    environment: str | type[Environment] | None = None,
+    groups: int = 48,
+    size: int = 8,
+    step: int | None = None,
+    ideas: Sequence[str] | None = None,
+    losses: Sequence[str] | None = None,
+    parts: int = 8,
+    out: Path | None = None,
+    run: str | None = None,
+    root: str | Path = ROOT,
+    config: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> Report:
+    """Return what every idea of credit and every loss makes of one batch; ``lab.json`` and ``lab.png`` say the same.
+
+    Args:
+        target: folder of a run, whose newest batch with kept weights is looked at; or a method, or a file with one,
+            whose start (model, demonstrations, environment) collects a batch in a new run. Nothing is trained.
+        environment: name in the catalogue, or an `Environment` class; a run knows its own.
+        groups: groups that a method's start collects, each of another task.
+        size: episodes of a group.
+        step: step of the run whose batch is looked at; None: the newest.
+        ideas: ideas of credit; None: all that fit.
+        losses: losses; None: all, empty: none.
+        parts: parts that the batch is dealt into; the gradient of each is compared with success in the others.
+        out: folder of the files; None: that of the run.
+        run: name of the new run; method and time when None.
+        root: folder that holds the runs.
+        config: values of the method's `Config`.
+        fields: more of them.
+
+    Raises:
+        UsageError: an unknown method, idea, loss or configuration key, or a run that exists.
+        DataError: a batch without episodes, with one group, or whose success does not vary.
+    """
+    check_names(ideas, IDEAS, "ideas")
+    check_names(losses, LOSSES, "losses")
+    folder = Path(target)
+    if not (folder / JOURNAL).exists():
+        found = find_method(str(target))
+        folder = run_folder(Path(root), run or f"lab-{found.label}-{time.strftime('%Y%m%d-%H%M%S')}")
+        values = {**(config or {}), **fields}
+        if environment is not None:
+            values["environment"] = environment if isinstance(environment, str) else class_name(environment)
+        settings = place_data(build(found.config_class, values, f"lab({found.label!r})"), Path(root))
+        found.make(settings)
+        check_parts(settings)
+        with Display(folder.name, 1) as display:
+            collect_batch(found.spec, settings, folder, groups=groups, size=size, display=display)
+    elif environment is not None or config or fields:
+        raise UsageError(
+            f"lab of the run {folder}: got settings as well, and a run has its own; leave them out"
+        )
+    material = read_batch(folder, step=step)
+    with Display(folder.name, 1) as display:
+        report = run_lab(material, ideas=ideas, losses=losses, parts=parts, say=display.phase)
+    write_lab(report, folder if out is None else out)
+    return report
+
+
 def require_expert(make_environment: EnvironmentSpec) -> None:
     """Raise a `UsageError` if the environment has no expert."""
     if not ask(make_environment, lambda environment: isinstance(environment, Expert)):
@@ -216,9 +294,9 @@ def policy_of(target: str | Path) -> LoadedModel:
         raise ModelError(f"model of the run {folder}: got a run without one; name a run that was trained")
     loaded = load(str(folder / START))
     with Run.open(folder, writable=False) as run:
-        checkpoint = run.latest_checkpoint()
+        checkpoint, config = run.latest_checkpoint(), run.config
     if checkpoint is not None:
-        Learner(loaded.model).load(checkpoint.folder)
+        load_main(loaded.model, config, Path(checkpoint.folder))
     return loaded
 
 

@@ -113,6 +113,12 @@ EXIT_CODES: dict[int, str] = {
 }
 
 
+def named_error(name: object) -> type[QuintainError] | None:
+    """Return the class of this tree that is called `name`, as another process told it; None if there is none."""
+    kind = globals().get(str(name))
+    return kind if isinstance(kind, type) and issubclass(kind, QuintainError) else None
+
+
 def suggestion(name: str, options: Iterable[str]) -> str:
     """Return ``did you mean 'x'?`` for the nearest of `options`, or the list of them when none is near.
 

@@ -209,7 +209,7 @@ def test_a_broken_grader_is_a_failure_of_the_judge_and_never_a_score(
 
 def test_a_silent_endpoint_is_given_up_at_the_deadline(office: Office, file: Path) -> None:
     def wait(_: dict[str, Any]) -> Any:
-        office.released.wait(10)
+        office.released.wait(60)
         return {"score": 1}
 
     office.answers["/grade"] = [wait]

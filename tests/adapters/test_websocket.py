@@ -112,8 +112,8 @@ def test_the_end_is_told(pair: WebSocket) -> None:
 def test_another_thread_ends_a_wait(pair: WebSocket) -> None:
     threading.Timer(0.1, pair.abort).start()
     started = time.monotonic()
-    assert kind_of(lambda: pair.receive(deadline=10)) == "closed"
-    assert time.monotonic() - started < 5
+    assert kind_of(lambda: pair.receive(deadline=60)) == "closed"
+    assert time.monotonic() - started < 30
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_server_that_does_not_read_does_not_hold_up_for_ever() -> None:
         client = connect(url, deadline=0.5)
         started = time.monotonic()
         assert kind_of(lambda: client.send("x" * (32 << 20))) == "timeout"
-        assert time.monotonic() - started < 8
+        assert time.monotonic() - started < 30
         client.abort()
 
 

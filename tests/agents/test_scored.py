@@ -61,3 +61,25 @@ def test_what_cannot_be_scored(chat: Chat) -> None:
         Scored(chat, normalization=wrong).open(brief())
     with pytest.raises(UsageError, match="got '', which has no token"):
         Scored(chat).open(brief(("left", ""))).observe("A wall.")
+
+
+def test_half_of_the_actions_of_a_task_have_words_without_a_meaning(chat: Chat) -> None:
+    legal = tuple(f"go {word}" for word in ("left", "on", "up", "down", "back", "in", "out", "by"))
+    halves: list[frozenset[str]] = []
+    for seed in range(12):
+        task = Task(id=f"t/train/{seed}", environment="t", seed=seed)
+        session = Scored(chat, normalization="word", pad=3).open(
+            Brief(task=task, instructions="Go.", legal_actions=legal)
+        )
+        candidates = session.observe("A wall.").sampling.candidates
+        assert candidates is not None
+        assert set(candidates.lengths) <= {2.0, 5.0}
+        halves.append(frozenset(a for a, n in zip(legal, candidates.lengths, strict=True) if n == 5.0))
+        for action, ids in zip(legal, candidates.token_ids, strict=True):
+            assert session.write(Action(text=action)) == ids
+            assert session.read(Completion(token_ids=ids, logprobs=(), stop="stop")) == Action(text=action)
+            session.observe("A wall.")
+            assert chat.encoder.decode(ids) == action + " so then well" * (action in halves[-1])
+    assert len(set(halves)) > 6 and 3 < sum(map(len, halves)) / len(halves) < 5
+    with pytest.raises(UsageError, match="pad of scored actions: got -1"):
+        Scored(chat, pad=-1).open(brief())

@@ -1,8 +1,8 @@
 """What an attack is: a name, an attempt, and the defence whose absence must let it through.
 
-Each attack runs twice. Against the build as it is, it must be denied, with words that say so, and leave the canaries
-of the host alone. Against a build in which its defence is switched off it must land: otherwise the test could not
-fail. The one rule: no attempt does harm where it lands; it reads what was planted for it, or asks whether it might.
+Each attack runs twice. Against the build as it is, it must be denied, with words that say so, and leave the canaries of
+the host alone. Against a build in which its defence is switched off it must land: otherwise the test could not fail. No
+attempt does harm where it lands; it reads what was planted for it, or asks whether it might.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """What is planted on the host for attacks to reach: a file, services, a process, a secret in the environment.
 
-The one rule: a canary that was touched says so.
+A canary that was touched says so.
 """
 
 import os

@@ -1,93 +1,121 @@
-"""Results become tables and curves in the pages of their methods, and replace what stood there."""
+"""Results become tables and sections in the pages of their methods, and replace what stood there."""
 
 import json
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from quintain.benchmarks.evidence.runner import run
+from quintain.benchmarks.evidence.spec import Signature, signatures
+from quintain.benchmarks.evidence.standing import standings
 from quintain.benchmarks.pages import (
     END_MARK,
     START_MARK,
     curve_svg,
+    earlier_page,
     height,
     mean_curve,
-    overview,
     section,
     with_block,
+    write,
 )
-from quintain.benchmarks.trials import Arm, Benchmark, row
+from quintain.benchmarks.trials import Arm
 from quintain.cli.main import main
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def result(method: float = 0.8, **fields: Any) -> dict[str, Any]:
-    given: dict[str, Any] = {
-        "baseline": "grpo", "claim": "States are compared.", "shared": {"model": "mini"}, **fields
+def result(method: Sequence[float] = (0.7, 0.9), **fields: Any) -> dict[str, Any]:
+    """Return an earlier comparison as it is stored."""
+
+    def arm(values: Sequence[float]) -> dict[str, Any]:
+        made = [
+            Arm(
+                value=value,
+                area=value / 2,
+                turns=1000,
+                tokens=2500,
+                seconds=12.4,
+                run="r",
+                curve=((0.0, 0.25), (100.0, value)),
+            )
+            for value in values
+        ]
+        return {"by_seed": [asdict(found) for found in made]}
+
+    gained = sum(method) / 2 - 0.5
+    return {
+        "method": "gigpo", "baseline": "grpo", "environment": "keydoor", "measure": "eval/success", "at": "end",
+        "claim": "States are compared.", "tried": "", "shared": {"model": "mini"}, "baseline_settings": {},
+        "rates": {"tried": []}, "seeds": [0, 1], "date": "2026-01-31", "command": "quintain bench",
+        "method_result": arm(method), "baseline_result": arm((0.5, 0.5)),
+        "gain_at_end": {"mean": gained}, "gain_in_area": {"mean": gained / 2}, **fields,
     }  # fmt: skip
-    benchmark = Benchmark(name="one", recipe="gigpo", environment="keydoor", **given)
-
-    def arm(value: float) -> Arm:
-        curve = ((0.0, 0.25), (100.0, value))
-        return Arm(value=value, area=value / 2, turns=1000, tokens=2500, seconds=12.4, run="r", curve=curve)
-
-    seeds = {seed: {"method": arm(method), "baseline": arm(0.5)} for seed in (0, 1)}
-    return row(benchmark, seeds, "quintain bench methods --only one", "2026-01-31")
 
 
-def test_a_section_says_what_was_measured() -> None:
+def test_an_earlier_comparison_is_exploratory_with_t_intervals() -> None:
     text = section("one", result(), "rl")
     assert text.startswith(
-        "**Measured** on 2026-01-31 on `keydoor` with the model `mini`, 2 seeds, each arm with the same start and "
-        "budget. The claim held: States are compared.\n"
+        "**Earlier, exploratory:** 2026-01-31, `keydoor` with the model `mini`, 2 seeds, the same held-out tasks for "
+        "all of them; intervals are t intervals over seeds. Too few seeds for a verdict. The paper says: States are "
+        "compared.\n"
     )
-    assert "| | `gigpo` | `grpo` |" in text
-    assert "| success at the end, 95 % interval | 0.800 [0.800, 0.800] | 0.500 [0.500, 0.500] |" in text
+    assert "| success at the end | 0.800 [-0.471, 2.071] | 0.500 [0.500, 0.500] |" in text
     assert "| environment steps | 1,000 | 1,000 |\n| sampled tokens | 2,500 | 2,500 |" in text
-    assert "| seconds of a run | 12 | 12 |" in text
-    assert "+0.300 [+0.300, +0.300] at the end, +0.150" in text and "better in 2 of 2 seeds." in text
-    assert "![success of one and its baseline over environment steps](../images/rl/one.svg)" in text
-    assert text.endswith("```\nquintain bench methods --only one\n```")
+    assert "+0.300 [-0.971, +1.571] at the end, +0.150" in text
+    assert "held" not in text.replace("held-out", "")
+    assert "tried it" in section("one", result(tried="We tried it."), "rl")
 
 
-def test_a_section_says_where_else_the_arms_were_evaluated() -> None:
-    row = result(shared={"model": "mini", "eval_environment": "keydoor?rooms=3"})
-    assert "on `keydoor`, evaluated on `keydoor?rooms=3`, with the model `mini`" in section("one", row, "rl")
+def test_a_measure_that_is_to_fall_is_turned_as_it_was_stored() -> None:
+    fewer = result((0.3, 0.2), gain_at_end={"mean": 0.25}, gain_in_area={"mean": 0.125})
+    assert "in favour of the method: +0.250 [" in section("one", fewer, "rl")
 
 
-def test_a_section_says_when_the_run_as_a_whole_is_compared() -> None:
-    text = section("one", result(at="run"), "rl")
-    assert "| success over the run, 95 % interval | 0.400 [0.400, 0.400] | 0.250 [0.250, 0.250] |" in text
-    assert "| success at the end | 0.800 | 0.500 |" in text
-    assert "+0.150 [+0.150, +0.150] over the run, +0.300 [+0.300, +0.300] at the end; better" in text
+def test_a_section_says_where_and_how_arms_were_compared() -> None:
+    row = result(shared={"model": "mini", "eval_environment": "keydoor?rooms=3"}, at="run")
+    text = section("one", row, "rl")
+    assert "`keydoor`, evaluated on `keydoor?rooms=3`, with the model" in text
+    assert "| success over the run | 0.400 [" in text and "| success at the end | 0.800 | 0.500 |" in text
+    tuned = result(rates={"tried": [1e-3, 5e-4], "method": 5e-4, "baseline": 1e-3})
+    assert "best on a seed of its own (of 0.001, 0.0005: 0.0005 and 0.001);" in section("one", tuned, "rl")
+    own = result(baseline="gigpo", baseline_settings={"step_weight": 0})
+    assert "| | `gigpo` | `gigpo` (step_weight 0) |" in section("one", own, "rl")
+    table = earlier_page({"one": result()}, "rl")
+    assert "none is drawn here" in table and "| [one](gigpo.md) | `keydoor` | success |" in table
 
 
-def test_a_section_says_which_learning_rates_were_chosen() -> None:
-    tuned = result(rates=(1e-3, 5e-4))
-    tuned["rates"] |= {"method": 5e-4, "baseline": 1e-3}
-    told = (
-        "same start and budget and the learning rate that was best on a seed of its own (of 0.001, 0.0005: "
+def test_pages_are_written_from_results(write_claim: Callable[..., Path], tmp_path: Path) -> None:
+    file = write_claim()
+    folder = tmp_path / "docs" / "results"
+    (tmp_path / "docs" / "methods").mkdir(parents=True)
+    page = tmp_path / "docs" / "methods" / "toy.md"
+    page.write_text("# Toy\n\n**What to look for.** That.\n", encoding="utf-8")
+
+    class Silent:
+        def total(self, num: int) -> None: ...
+
+        def done(self, text: str) -> None: ...
+
+    known: dict[str, Signature] = signatures(file.parent)
+    before = standings(known, folder)["toy"]
+    assert before.word == "not shown"
+    assert before.missing == ("objective not run", "formula not run", "toy not run", "no league")
+    run(list(known.values()), folder, 1, lambda s: f"measure {s.row}", Silent())
+    names = [found.name for found in write(standings(known, folder), folder)]
+    assert names == ["index.md", "league.md", "toy.md"]
+    text = page.read_text(encoding="utf-8")
+    assert "**Evidence: not shown.** Missing: objective not run, formula not run, no league." in text
+    assert "- ✓ null world: " in text and "    measure toy" in text
+    assert text.endswith(f"{END_MARK}\n\n**What to look for.** That.\n")
+    index = (folder / "index.md").read_text(encoding="utf-8")
+    assert (
+        "| `toy` | not shown | - | - | shown, +0." in index and "version 1 ([toy.jsonl](toy.jsonl))" in index
     )
-    assert f"{told}0.0005 and 0.001). The claim" in section("one", tuned, "rl")
-
-
-def test_a_claim_that_did_not_hold_says_what_was_tried() -> None:
-    lost = result(
-        0.4, tried="Half and twice the rate.", baseline="gigpo", baseline_settings={"step_weight": 0}
-    )
-    text = section("one", lost, "rl")
-    assert "The claim did not hold here: States are compared. Half and twice the rate." in text
-    assert "| | `gigpo` | `gigpo` (step_weight 0) |" in text
-    unsure = {**result(), "gain": {**result()["gain"], "low": -0.1}}
-    assert "The claim held, though the interval of the difference includes 0: States" in section(
-        "one", unsure, "rl"
-    )
-    table = overview({"one": lost, "two": result()}, {"gigpo": "gigpo.md"}, "rl")
-    assert "1 of 2 claims held" in table
-    assert "| [one](gigpo.md) | `keydoor` | success | `gigpo` 0.400 [0.400, 0.400] |" in table
-    assert table.splitlines()[-2].endswith("| 0 of 2 | no |") and table.endswith("| 2 of 2 | yes |\n")
 
 
 def test_a_block_is_put_before_what_to_look_for_and_replaced_later() -> None:
@@ -129,12 +157,13 @@ def test_the_command_writes_the_pages(tmp_path: Path, capsys: pytest.CaptureFixt
     (docs / "methods").mkdir(parents=True)
     (docs / "results").mkdir()
     (docs / "methods" / "loop.md").write_text("# LOOP\n\n**What to look for.** That.\n")
-    stored = docs / "results" / "rl.json"
-    stored.write_text(json.dumps({"loop": {**result(), "method": "loop"}}))
-    assert main(["bench", "methods", "--pages", "--output", str(stored)]) == 0
+    (docs / "results" / "rl.json").write_text(json.dumps({"loop": {**result(), "method": "loop"}}))
+    words = ["bench", "methods", "--pages", "--results", str(docs / "results"), "--signatures", str(tmp_path)]
+    assert main(words) == 0
     names = [Path(line).name for line in capsys.readouterr().out.splitlines()]
-    assert names == ["rl-results.md", "loop.svg", "loop.md"]
+    assert names == ["index.md", "league.md", "loop.svg", "rl-results.md", "loop.md"]
     page = (docs / "methods" / "loop.md").read_text()
-    assert page.count("**Measured** on 2026-01-31") == 1 and page.endswith("**What to look for.** That.\n")
-    assert main(["bench", "methods", "--pages", "--output", str(stored)]) == 0
+    assert page.count("**Earlier, exploratory:** 2026-01-31") == 1
+    assert page.endswith("**What to look for.** That.\n")
+    assert main(words) == 0
     assert (docs / "methods" / "loop.md").read_text() == page

@@ -7,27 +7,22 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from quintain.benchmarks.comparisons import rl
 from quintain.benchmarks.comparisons.rl import BENCHMARKS
 from quintain.benchmarks.trials import (
     ARMS,
-    TUNING,
-    Arm,
     Benchmark,
+    Trial,
     area,
     arm_of,
-    best_rate,
     is_done,
     perform,
-    probes,
-    row,
     trial,
     warm,
 )
@@ -39,6 +34,7 @@ from quintain.store.run import Run
 SMALL: dict[str, Any] = {
     "model": "micro", "demonstrations": 2, "imitation_epochs": 1, "steps": 8, "eval_every": 4, "eval_episodes": 2,
     "tasks": 1, "group_size": 2, "max_env_steps": 3, "max_sampled_tokens": None,
+    "max_turn_tokens": 8,
 }  # fmt: skip
 WORLD = "guess?max_turns=1&high=3"
 
@@ -57,41 +53,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 2)
 
 
-def arm(value: float, *, share: float = 0.0) -> Arm:
-    return Arm(value=value, area=value + share, turns=10, tokens=20, seconds=1.5, run="r")
-
-
 def test_the_area_is_the_mean_height() -> None:
     assert area([(0, 0), (1, 1), (3, 1)]) == pytest.approx(5 / 6)
     assert area([(2, 0.5)]) == 0.5
-
-
-def test_a_row_pairs_by_seed_and_turns_the_sign() -> None:
-    seeds = {
-        1: {"method": arm(0.9), "baseline": arm(0.5, share=0.5)},
-        0: {"method": arm(0.6), "baseline": arm(0.5)},
-        2: {"method": arm(0.3), "baseline": arm(0.4)},
-    }
-    found = row(tiny(), seeds, "command", "2026-01-31")
-    assert found["seeds"] == [0, 1, 2]
-    assert found["method_result"]["mean"] == pytest.approx(0.6)
-    assert [part["value"] for part in found["method_result"]["by_seed"]] == [0.6, 0.9, 0.3]
-    assert found["gain"]["mean"] == pytest.approx(0.4 / 3)
-    assert found["gain"]["low"] == pytest.approx(-0.1) and found["gain"]["high"] == pytest.approx(0.4)
-    assert (found["command"], found["date"], found["baseline_settings"]) == ("command", "2026-01-31", {})
-    assert (found["gain"]["wins"], found["is_better"], found["seconds"]) == (2, True, 9.0)
-    assert found["gain_in_area"]["mean"] == pytest.approx((0.4 - 0.5) / 3)
-    lower = row(tiny(is_lower_better=True), seeds, "command")
-    assert lower["gain"]["mean"] == pytest.approx(-0.4 / 3)
-    assert (lower["gain"]["wins"], lower["is_better"]) == (1, False)
-    kept = [row(tiny(is_lower_better=True, no_worse_by=most), seeds, "command") for most in (0.1, 0.2)]
-    assert [found["is_better"] for found in kept] == [False, True], "0.133 is lost"
-    assert kept[0]["no_worse_by"] == 0.1
-    whole = row(tiny(at="run"), seeds, "command")
-    assert whole["at"] == "run" and whole["gain"] == whole["gain_in_area"] != whole["gain_at_end"]
-    assert whole["method_result"]["mean"] == pytest.approx(
-        sum(arms["method"].area for arms in seeds.values()) / 3
-    )
 
 
 def test_both_arms_start_alike_stop_at_the_budget_and_are_not_run_twice(
@@ -114,7 +78,7 @@ def test_both_arms_start_alike_stop_at_the_budget_and_are_not_run_twice(
     def never(*_: Any) -> None:
         raise AssertionError("a finished run is read")
 
-    monkeypatch.setattr("quintain.benchmarks.trials.train_by", never)
+    monkeypatch.setattr("quintain.methods.loops.train_by", never)
     assert arm_of(tiny(), perform(pair[0], tmp_path)) == first
     with pytest.raises(DataError, match="got no eval/beauty; name a metric"):
         arm_of(tiny(measure="eval/beauty"), folders[0])
@@ -129,7 +93,8 @@ def test_equal_runs_are_one_trial_and_what_makes_the_start_names_it() -> None:
     assert method.start != trial(one, "method", seed=2).start
     other = trial(one, "method", seed=1, overrides={"imitation_rate": 0.1})
     erring = trial(one, "method", seed=1, overrides={"mistakes": 0.3})
-    assert len({other.start, method.start, erring.start}) == 3
+    elsewhere = trial(one, "method", seed=1, overrides={"first_task": 9})
+    assert len({other.start, method.start, erring.start, elsewhere.start}) == 4
     with pytest.raises(ConfigError, match="group_size: got 1"):
         trial(one, "method", seed=1, overrides={"group_size": 1})
 
@@ -152,68 +117,14 @@ def test_a_stopped_trial_goes_on_and_a_broken_start_is_made_again(tmp_path: Path
     found = trial(tiny(), "method", seed=0)
     (tmp_path / found.start / "start").mkdir(parents=True)
     assert (warm(found, tmp_path) / "config.json").exists()
+    again = Trial(recipe=found.recipe, given=found.given, config=replace(found.config, seed=7), start_seed=0)
+    assert again.start == found.start and again.name != found.name
     made = (tmp_path / found.start / "start" / "model.safetensors").stat().st_mtime_ns
     with Run.create(tmp_path / found.name, recipe=found.recipe, config=asdict(found.config)):
         pass
     folder = perform(found, tmp_path)
     assert arm_of(tiny(), folder).turns == 4
     assert (tmp_path / found.start / "start" / "model.safetensors").stat().st_mtime_ns == made
-
-
-def test_the_command_writes_results_and_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(rl, "BENCHMARKS", (tiny(), tiny("two", measure="eval/turns", is_lower_better=True)))
-    output = tmp_path / "results" / "rl.json"
-    flags = ["--runs", str(tmp_path / "runs"), "--output", str(output), "--seeds", "1"]
-    settings = ["--set", '{"max_env_steps": 1}']
-    assert main(["bench", "methods", "--family", "rl", "--only", "two", *flags, *settings]) == 0
-    told = capsys.readouterr()
-    assert "grpo-0-" in told.err and "2/2 runs done" in told.err
-    assert told.out.splitlines()[1].startswith(f"two\t{WORLD}\t")
-    assert main(["bench", "methods", *flags, *settings, "--json"]) == 0
-    told = capsys.readouterr()
-    assert list(json.loads(told.out)) == ["one", "two"]
-    assert not told.err, "what both benchmarks need was there"
-    stored = json.loads(output.read_text())
-    assert list(stored) == ["one", "two"]
-    assert stored["one"]["command"].startswith("quintain bench methods --runs ")
-    assert stored["one"]["command"].endswith("--json --only one")
-    assert stored["two"]["measure"] == "eval/turns"
-
-
-def test_the_best_rate_is_that_of_the_best_end_then_of_the_best_run() -> None:
-    found = {1e-3: arm(0.5), 5e-4: arm(0.75), 1e-4: arm(0.75, share=0.1)}
-    assert best_rate(tiny(), found) == 1e-4
-    assert best_rate(tiny(is_lower_better=True), found) == 1e-3
-    assert best_rate(tiny(at="run"), {1e-3: arm(0.5, share=0.9), 5e-4: arm(0.6, share=0.1)}) == 1e-3
-
-
-def test_an_arm_is_tried_at_each_rate_on_a_seed_of_its_own() -> None:
-    given = tiny(rates=(1e-3, 5e-4))
-    found = probes(given, "method", overrides={"max_env_steps": 2})
-    assert {rate: run.config.learning_rate for rate, run in found.items()} == {1e-3: 1e-3, 5e-4: 5e-4}
-    assert {(run.config.seed, run.config.max_env_steps) for run in found.values()} == {(TUNING, 2)}
-    assert probes(given, "method", overrides={"learning_rate": 0.1}) == probes(tiny(), "method") == {}
-
-
-def test_the_command_chooses_rates_first_and_says_which(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(rl, "BENCHMARKS", (tiny(rates=(1e-3, 5e-4)),))
-    monkeypatch.setattr("quintain.benchmarks.trials.best_rate", lambda _, found: min(found))
-    output = tmp_path / "results" / "rl.json"
-    flags = ["--runs", str(tmp_path / "runs"), "--output", str(output), "--seeds", "1"]
-    assert main(["bench", "methods", *flags]) == 0
-    told = capsys.readouterr().err
-    assert "4/4 runs for learning rates done" in told and "2/2 runs done" in told
-    stored = json.loads(output.read_text())["one"]
-    assert stored["rates"] == {"tried": [1e-3, 5e-4], "method": 5e-4, "baseline": 5e-4}
-    for side in ARMS:
-        with Run.open(
-            tmp_path / "runs" / stored[f"{side}_result"]["by_seed"][0]["run"], writable=False
-        ) as run:
-            assert run.config["learning_rate"] == 5e-4
 
 
 PARENT = """
@@ -253,12 +164,13 @@ def state(number: int) -> str:
     ("argv", "message"),
     [
         (["method"], "what to benchmark: got 'method'; did you mean 'methods'?"),
-        (["methods", "--family", "lr"], "--family: got 'lr'; choose from rl"),
-        (["methods", "--only", "gipo"], "--only: got 'gipo'; did you mean 'gigpo'?"),
-        (["methods", "--set", "x"], "--set: got 'x', which is no JSON"),
-        (["methods", "--set", "[]"], "--set: got '[]'; write a JSON object"),
-        (["methods", "--seeds", "0"], "--seeds"),
-        (["methods", "--pages", "--output", "nowhere/rl.json"], "--pages: got no results in nowhere/rl.json"),
+        (["methods"], "bench methods needs --layer: got nothing; choose from objective, formula"),
+        (["methods", "--layer", "leage"], "--layer: got 'leage'; did you mean 'league'?"),
+        (["methods", "--layer", "league", "--only", "gipo"], "--only: got 'gipo'; did you mean 'gigpo'?"),
+        (["methods", "--layer", "league", "--set", "x"], "--set: got 'x', which is no JSON"),
+        (["methods", "--layer", "league", "--set", "[]"], "--set: got '[]'; write a JSON object"),
+        (["methods", "--layer", "league", "--jobs", "0"], "--jobs"),
+        (["methods", "--layer", "signature", "--family", "lr"], "--family: got 'lr'"),
     ],
 )
 def test_what_is_wrong_is_one_line(argv: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

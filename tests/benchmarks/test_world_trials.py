@@ -26,7 +26,13 @@ from quintain.cli.main import main
 from quintain.environments.catalog import ADAPTERS, CATALOG, find
 from quintain.errors import DataError, UsageError
 
-SMALL: dict[str, Any] = {"model": "micro", "demonstrations": 6, "steps": 2, "batch_size": 3}
+SMALL: dict[str, Any] = {
+    "model": "micro",
+    "demonstrations": 6,
+    "steps": 2,
+    "batch_size": 3,
+    "max_turn_tokens": 8,
+}
 
 
 @pytest.fixture(autouse=True)

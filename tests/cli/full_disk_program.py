@@ -9,6 +9,7 @@ from quintain.cli.main import main
 TRAIN = [
     "train", "sft", "--environment", "guess", "--model", "micro", "--run", "one",
     "--steps", "2", "--eval-every", "1", "--eval-episodes", "4", "--demonstrations", "4",
+    "--max-turn-tokens", "8",
 ]  # fmt: skip
 
 

@@ -45,6 +45,7 @@ def world(body: str, name: str) -> str:
         ([*TRAIN, "guess", "--demonstrations", "0"], 2, "demonstrations: got 0, which leaves nothing to imitate"),
         ([*TRAIN, "guess", "--model", "./nope"], 4, "model './nope': got no such folder; check the path"),
         ([*TRAIN, "guess", "--model", "./broken"], 4, "model './broken': got config.json that cannot be read"),
+        ([*TRAIN, "guess", "--model", "b.gguf"], 4, "model 'b.gguf': got b.gguf, which is no GGUF file; copy"),
         (["eval", "./broken", "--environment", "guess"], 4, "model 'broken': got config.json that cannot be read"),
         (["check", "nope.py:World"], 2, "environment: got 'nope.py:World', but there is no file nope.py"),
         (["resume", "nope"], 2, "opening a run: got runs/nope, which is no folder"),
@@ -56,6 +57,7 @@ def test_bad_input_is_one_line(cli: Cli, argv: list[str], status: int, line: str
     Path("key.json").write_text('{"stesp": 3}')
     Path("type.json").write_text('{"steps": "3"}')
     Path("list.json").write_text("[1]")
+    Path("b.gguf").write_text("x")
     Path("broken").mkdir()
     Path("broken/config.json").write_text("{")
     world(RESET + STEP + ENDS, "keyless")
@@ -87,12 +89,12 @@ def test_a_broken_environment_is_a_fault_of_its_own_before_anything_is_written(c
 
 
 @pytest.mark.parametrize(
-    ("name", "late"), [("late", "raise RuntimeError('late')"), ("hangs", "time.sleep(1)")]
+    ("name", "late"), [("late", "raise RuntimeError('late')"), ("hangs", "time.sleep(2)")]
 )
 def test_an_environment_that_breaks_later_stops_with_its_own_status(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, name: str, late: str
 ) -> None:
-    monkeypatch.setattr(corpora, "TIMEOUT", 0.1)
+    monkeypatch.setattr(corpora, "TIMEOUT", 0.4 if name == "hangs" else 60.0)
     spec = world(RESET + STEP + f"        if World.n > 7:\n            {late}\n" + ENDS, name)
     found = cli(*TRAIN, spec, "--run", "one")
     assert found.status == EnvironmentFault.exit_code

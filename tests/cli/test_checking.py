@@ -180,3 +180,26 @@ def test_under_load(cli: Cli) -> None:
     assert "8 of 8 episodes (100.0%); environment/contract 8; the first: broken: reward" in " ".join(
         found.out.split()
     )
+
+
+def test_conversations_are_counted_and_shown_and_what_cannot_be_used_is_named(
+    cli: Cli, tmp_path: Path
+) -> None:
+    file = tmp_path / "chats.jsonl"
+    good = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]}
+    preference = {"prompt": "a", "chosen": "b", "rejected": "c"}
+    file.write_text("\n".join(map(json.dumps, [good, preference])))
+    found = cli("check", str(file))
+    assert found.status == 0
+    assert "[prompt] <|user|>hi<|assistant|>\n[trained] ho\n" in found.out
+    assert "records\tpass\t2, 1 preferences" in found.out and "user 3, assistant 3" in found.out
+    untrained = cli("check", str(file), "--train-on", "tagged", "--show", "0")
+    assert "nothing to train\tskip\t3 without an answer to train" in untrained.out
+    long = cli("check", str(file), "--max-context", "1", "--json")
+    assert long.status == 5 and "3 longer than the context of 1" in long.out
+    file.write_text(f"{json.dumps(good)}\n{{\n{json.dumps({**good, 'tools': [{'name': 'x'}]})}")
+    broken = cli("check", str(tmp_path / "chats.jsonl"), "--environment", "guess", "--show", "0")
+    assert broken.status == 5 and "chats.jsonl line 2: got no JSON" in broken.out
+    assert "1 records list other tools than the environment" in broken.out
+    file.write_bytes(b"\xe9")
+    assert "got the byte 0xe9, which is not UTF-8" in cli("check", str(file)).out

@@ -23,6 +23,8 @@ SMALL = (
     "2",
     "--eval-episodes",
     "2",
+    "--max-turn-tokens",
+    "8",
 )
 
 

@@ -19,15 +19,17 @@ SOURCE = HERE.parents[1] / "src"
 TRAIN = [
     "train", "sft", "--environment", "guess", "--model", "micro", "--run", "one",
     "--steps", "2", "--eval-every", "1", "--eval-episodes", "4", "--demonstrations", "4",
+    "--max-turn-tokens", "8",
 ]  # fmt: skip
 SPACE = ["unshare", "--user", "--map-root-user", "--mount"]
 """Gives a process mounts of its own, without rights on the machine."""
 
 
 @pytest.fixture
-def limit() -> Generator[Callable[[int], None]]:
+def limit(monkeypatch: pytest.MonkeyPatch) -> Generator[Callable[[int], None]]:
     """Let no file grow beyond so many bytes, as on a disk that is full; 0 lifts it."""
     resource = pytest.importorskip("resource")
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # Python keeps what it could write of a module's
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def set_limit(size: int) -> None:

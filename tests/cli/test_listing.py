@@ -49,7 +49,7 @@ def test_there_are_152_methods_in_their_families() -> None:
 def test_states_and_names_are_known() -> None:
     for row in method_rows():
         assert set(row) == {"title", "family", "state", "name"}
-        assert row["state"] in ("works", "partial", "planned")
+        assert row["state"] in ("planned", "not shown") or str(row["state"]).startswith("works, ")
         assert row["name"] is None or row["name"] in MODULES
         assert row["state"] != "planned" or row["name"] is None
 
@@ -62,14 +62,14 @@ def test_names_are_those_of_the_papers() -> None:
 def test_methods_as_json(cli: Cli) -> None:
     rows = json.loads(cli("methods", "--json").out)
     assert rows == method_rows()
-    assert {"title": "DPO", "family": "preference", "state": "partial", "name": "dpo"} in rows
+    assert {"title": "DPO", "family": "preference", "state": "not shown", "name": "dpo"} in rows
 
 
 def test_methods_in_a_pipe_are_tab_separated(cli: Cli) -> None:
     lines = cli("methods").out.splitlines()
     assert len(lines) == 153
     assert lines[0] == "method\tfamily\tstate\tname"
-    assert "DPO\tpreference\tpartial\tdpo" in lines
+    assert "DPO\tpreference\tnot shown\tdpo" in lines
 
 
 def test_methods_on_a_terminal_are_a_table(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

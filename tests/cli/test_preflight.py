@@ -130,3 +130,9 @@ def test_a_task_that_cannot_be_solved_has_no_variance(cli: Cli) -> None:
 
 def test_flags_are_those_of_the_method(cli: Cli) -> None:
     assert "did you mean '--group-size'" in cli("check", "grpo", "--group-sise", "3").line
+
+
+def test_data_without_an_environment_is_not_played(cli: Cli) -> None:
+    Path("chats.jsonl").write_text('{"prompt": "a", "completion": "b"}')
+    found = cli("check", "sft", "--demonstrations", "chats.jsonl")
+    assert found.status == 2 and "look at the data: quintain check FILE" in found.line

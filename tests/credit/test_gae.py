@@ -1,4 +1,5 @@
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import pytest
@@ -56,13 +57,54 @@ def test_rewards_of_a_turn_without_tokens_go_to_the_one_before(trajectory: Make,
 
 
 def test_truncation_bootstraps_and_termination_does_not(trajectory: Make, group: MakeGroup) -> None:
-    episodes = [group(trajectory([0.0], tokens=[1], stop=Stop.MAX_TURNS), trajectory([0.0], tokens=[1]))]
+    episodes = [group(trajectory([0.0], tokens=[1], stop=Stop.CUT), trajectory([0.0], tokens=[1]))]
     values = arrays([[0.5]], [[0.5]])
     with_final = Critic(values=values, final=[2.0, 2.0])
     assert flat(gae_tokens(episodes, with_final, discount=0.5).advantages) == [0.5, -0.5]
     assert flat(gae_turns(episodes, with_final, discount=0.5).advantages) == [0.5, -0.5]
     assert flat(gae_bilevel(episodes, with_final, turn_discount=0.5).advantages) == [0.5, -0.5]
     assert flat(gae_tokens(episodes, Critic(values=values)).advantages) == [-0.5, -0.5]
+
+
+def test_the_tasks_own_limit_of_turns_is_its_end(trajectory: Make, group: MakeGroup) -> None:
+    late = [group(trajectory([0.0], tokens=[1], stop=Stop.MAX_TURNS))]
+    critic = Critic(values=arrays([[0.5]]), final=[2.0])
+    for estimate in (gae_tokens, gae_turns, gae_bilevel):
+        assert flat(estimate(late, critic).advantages) == [-0.5]
+
+
+def test_explained_variance_is_measured_against_what_came(trajectory: Make, group: MakeGroup) -> None:
+    ended = (
+        trajectory([0.0, 1.0], tokens=[1, 2]),
+        trajectory([0.0, 0.0], tokens=[1, 2], stop=Stop.MAX_TURNS),
+    )
+    cut = trajectory([0.0, 0.0], tokens=[1, 2], stop=Stop.CUT)
+    right, wrong = [[1.0], [1.0, 1.0]], [[0.0], [0.0, 0.0]]
+    for estimate in (gae_tokens, gae_turns, partial(gae_bilevel, turn_discount=1.0)):
+        for values, found in (((right, wrong), 1.0), ((wrong, wrong), -1.0), ((wrong, right), -3.0)):
+            critic = Critic(values=arrays(*values, [[9.0], [9.0, 9.0]]))
+            measured = estimate([group(*ended, cut)], critic).metrics["value/explained_variance"]
+            assert measured == pytest.approx(found)
+    alone = gae_tokens([group(cut)], Critic(values=arrays(right)))
+    assert alone.metrics["value/explained_variance"] == 0.0
+
+
+def test_discounts_are_those_of_the_estimate(trajectory: Make, group: MakeGroup) -> None:
+    episodes = [group(trajectory([0.0, 1.0], tokens=[2, 2]), trajectory([0.0, 0.0], tokens=[2, 2]))]
+    none = [[0.0, 0.0], [0.0, 0.0]]
+    tokens = Critic(values=arrays([[0.125, 0.25], [0.5, 1]], none))
+    turns = Critic(values=arrays([[0.25, 0.25], [0.5, 0.5]], none))
+    both = Critic(values=arrays([[0.0625, 0.125], [0.5, 1]], none))
+    found = (
+        gae_tokens(episodes, tokens, discount=0.5),
+        gae_turns(
+            [group(trajectory([0.0, 0.5], tokens=[2, 2]), trajectory([0.0, 0.0], tokens=[2, 2]))],
+            turns,
+            discount=0.5,
+        ),
+        gae_bilevel(episodes, both, discount=0.5, turn_discount=0.125),
+    )
+    assert [credit.metrics["value/explained_variance"] for credit in found] == pytest.approx([1, 1, 1])
 
 
 def test_two_discounts(trajectory: Make, group: MakeGroup) -> None:

@@ -25,16 +25,7 @@ from quintain.engines.protocol import (
     require,
 )
 from quintain.engines.settings import KINDS, EngineSettings, check_settings
-from quintain.engines.wire import (
-    read_reply,
-    read_request,
-    read_settings,
-    read_stats,
-    reply_row,
-    request_row,
-    settings_row,
-    stats_row,
-)
+from quintain.engines.wire import from_row, to_row
 from quintain.errors import EngineFault, UsageError
 from quintain.models.save import save
 from quintain.models.tiny import build_tiny
@@ -163,16 +154,16 @@ def test_rows_of_json_and_back() -> None:
         constraint=Grammar.of_tokens((1, 2)),
     )
     request = Request(session="a", prompt_ids=(5, 6), seed=(1 << 62) + 1, sampling=sampling)
-    assert read_request(request_row(request)) == request
+    assert from_row(Request, to_row(request)) == request
     spans = ((0, 1), (1, 2))
     done = Completion(token_ids=(1, 2), logprobs=(-0.1, -1e-9), stop="stop", policy="x", version_spans=spans)
     for result in (done, Failure(owner="engine", kind="crash", message="gone")):
-        assert read_reply(reply_row(Reply(session="a", result=result))) == Reply(session="a", result=result)
+        assert from_row(Reply, to_row(Reply(session="a", result=result))) == Reply(session="a", result=result)
     stats = EngineStats(num_sampled=3, busy_seconds=0.5)
-    assert read_stats(stats_row(stats)) == stats
+    assert from_row(EngineStats, to_row(stats)) == stats
     settings = EngineSettings(kind="process", max_length=7)
-    assert read_settings(settings_row(settings)) == settings
+    assert from_row(EngineSettings, to_row(settings)) == settings
     with pytest.raises(
         EngineFault, match=r"a request between processes: got seed that does not fit .*; use one"
     ):
-        read_request(request_row(request) | {"seed": "many"})
+        from_row(Request, to_row(request) | {"seed": "many"})

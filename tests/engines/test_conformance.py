@@ -11,7 +11,7 @@ from tests.engines.conftest import SHAPE, small_model
 from tests.engines.scripts import scripted, talk
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from quintain.engines.conformance import CHECKS, Finding, check_engine
+from quintain.engines.conformance import CHECKS, check_engine
 from quintain.engines.decoder import FastDecoder, GenericDecoder
 from quintain.engines.local import Local
 from quintain.engines.protocol import (
@@ -27,6 +27,7 @@ from quintain.engines.protocol import (
 from quintain.engines.scripted import Scripted
 from quintain.text.tokenizer import train_tokenizer
 from quintain.types import Completion, Failure
+from quintain.types.findings import Finding
 
 IDS = range(10, 40)
 

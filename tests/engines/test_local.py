@@ -195,3 +195,22 @@ def test_a_full_stream_ends_the_completion(qwen: PreTrainedModel) -> None:
     ask(engine, "a", (10, 11), stop_ids=frozenset())
     completion = collect(engine, ["a"])["a"]
     assert (len(completion.token_ids), completion.stop) == (3, "length")
+
+
+def test_weights_loaded_in_the_middle_of_a_completion_are_named_from_their_first_token_on() -> None:
+    model = small_model("qwen3")
+    engine = Local(model)
+    ask(engine, "a", (10, 11, 12), max_tokens=9)
+    for _ in range(4):
+        assert engine.advance() == []
+    change(model)
+    engine.load_weights(1, None)
+    for _ in range(3):
+        assert engine.advance() == []
+    engine.load_weights(2, None)
+    engine.load_weights(5, None)
+    (found,) = collect(engine, ["a"]).values()
+    assert (found.version_spans, found.policy_version) == (((0, 0), (4, 1), (7, 5)), 5)
+    with torch.no_grad():
+        late = reference(model, [10, 11, 12], found, 0.8)[4:]
+    assert found.logprobs[4:] == pytest.approx(late, abs=1e-4)

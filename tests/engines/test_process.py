@@ -16,7 +16,7 @@ from quintain.engines.process import ProcessEngine
 from quintain.engines.process_host import Host
 from quintain.engines.protocol import Grammar, Reply, Request, Sampling
 from quintain.engines.settings import EngineSettings
-from quintain.engines.wire import request_row
+from quintain.engines.wire import to_row
 from quintain.errors import EngineFault, ModelError, UsageError
 from quintain.processes.frames import framed
 from quintain.processes.tree import below
@@ -128,7 +128,7 @@ def test_a_paused_engine_is_started_again_paused(start: Start) -> None:
     ],
 )
 def test_a_process_that_goes_wrong_is_a_failure(start: Start, wrong: str, kind: str, message: str) -> None:
-    engine = start(wrong, reply_timeout=1.0 if wrong == "freezes" else 60.0)
+    engine = start(wrong, reply_timeout=0.3 if wrong == "freezes" else 60.0)
     ask(engine, "a", "b")
     failures = [failure_of(reply) for reply in wait(engine, 2)]
     assert {failure.kind for failure in failures} == {kind}
@@ -147,13 +147,13 @@ def test_a_process_that_goes_wrong_is_a_failure(start: Start, wrong: str, kind: 
     [
         ("broken", ModelError, "model 'broken': got no weights; give some"),
         ("dies", EngineFault, "ended with status 3; it said last: out of memory"),
-        ("hangs", EngineFault, "open took longer than 3 s"),
+        ("hangs", EngineFault, "open took longer than 0.5 s"),
         ("odd", EngineFault, "got no answer to open that fits"),
     ],
 )
 def test_a_process_that_does_not_start(start: Start, wrong: str, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
-        start(wrong, start_timeout=3.0 if wrong == "hangs" else 60.0)
+        start(wrong, start_timeout=0.5 if wrong == "hangs" else 60.0)
 
 
 def test_what_is_refused(start: Start) -> None:
@@ -228,7 +228,7 @@ def spoken(*frames: object) -> list[dict[str, object]]:
 
 
 def test_the_other_side_answers_in_order() -> None:
-    row = request_row(Request(session="a", prompt_ids=(1,), seed=1, sampling=Sampling(max_tokens=500)))
+    row = to_row(Request(session="a", prompt_ids=(1,), seed=1, sampling=Sampling(max_tokens=500)))
     opened = {"do": "open", "with": ["right", {}, "actor"], "id": 1}
     submit = {"do": "submit", "with": [7, row]}
     found = spoken(

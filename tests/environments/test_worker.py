@@ -25,7 +25,7 @@ from quintain.environments.protocol import (
     begin,
     tool_action,
 )
-from quintain.environments.worker import Worker, WorkerFault, ending
+from quintain.environments.worker import Worker, WorkerFault
 from quintain.errors import EnvironmentFault, MissingExtra, SandboxError, UsageError
 from quintain.processes import frames
 from quintain.processes.frames import read_into
@@ -333,16 +333,6 @@ def test_it_begins_anew_after_it_was_killed_and_ends_when_it_is_closed_or_forgot
     del forgotten
     gc.collect()
     assert set(children()) <= before and len(os.listdir("/proc/self/fd")) == handles
-
-
-def test_ways_to_end_in_words() -> None:
-    assert [ending(code) for code in (0, 3, 139, -9, 255)] == [
-        "exit status 0",
-        "exit status 3",
-        "signal SIGSEGV",
-        "signal SIGKILL",
-        "exit status 255",
-    ]
 
 
 def test_a_failure_is_what_the_rollout_makes_of_it(world: Worker) -> None:

@@ -6,6 +6,7 @@ import random
 import resource
 import shutil
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -110,6 +111,7 @@ def test_short_writes_of_the_kernel_never_make_a_checkpoint(tmp_path: Path, lear
         child = os.fork()
         if child == 0:
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            sys.dont_write_bytecode = True  # it would be cut short, too
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
             try:
                 checkpoints.write(2, learner.save)

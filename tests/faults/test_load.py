@@ -1,7 +1,8 @@
-"""A thousand episodes at once on an engine that takes its time: nothing is lost, and hardly any time.
+"""A thousand episodes at once on an engine that takes its time: nothing is lost, and all of them wait together.
 
 Time is that of this process on the processor and that in which the engine lets it wait: what a clock on the wall would
-show if nothing else ran on the machine.
+show if nothing else ran on the machine. It is printed; what is asserted holds on a processor of any speed: nobody waits
+for longer than one episode alone would, and a turn among a thousand costs about what it costs among a hundred.
 """
 
 import heapq
@@ -19,7 +20,7 @@ from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
 from quintain.types import Completion, Stop
 
-NUM, TURNS, LATENCY = 1000, 8, 0.05
+NUM, FEW, TURNS, LATENCY = 1000, 104, 8, 0.05
 MOST_BYTES = 1.5 * 2**30
 ATTEMPTS = 3
 
@@ -70,27 +71,32 @@ class Long(World):
 def test_a_thousand_episodes_at_once() -> None:
     tokenizer: PreTrainedTokenizerFast = train_tokenizer(["<|system|>Go.<|user|>A wall.<|end|>"], 300)
     chat = Chat(tokenizer)
-    fastest, ideal = float("inf"), TURNS * LATENCY
-    for _ in range(ATTEMPTS):
-        engine = Late(chat.write("left"))
-        rollout = Rollout(
-            PlainText(chat), lambda: Long(Book()), engine, limits=Limits(concurrency=NUM, max_turns=TURNS)
-        )
-        seen: list[tuple[str, int]] = []
-        started = engine.now
-        groups = rollout.groups(
-            tasks(NUM // 8), size=8, seed=0, on_episode=lambda t, seen=seen: seen.append((t.group, t.index))
-        )
-        fastest = min(fastest, engine.now - started)
-        rollout.close()
-        trajectories = all_of(groups)
-        assert len(trajectories) == len(seen) == len(set(seen)) == NUM
-        assert all(len(t.turns) == TURNS and t.stop is Stop.MAX_TURNS for t in trajectories)
-        assert engine.num_answered == NUM * TURNS
+    costs = {num: min(play(chat, num) for _ in range(ATTEMPTS)) for num in (FEW, NUM)}
     size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(
-        f"{NUM} episodes of {TURNS} turns: {fastest:.2f} s of {ideal:.2f} s; "
-        f"{size / 2**20:.0f} MiB in the process"
+        f"{NUM} episodes of {TURNS} turns: {costs[NUM] * NUM * TURNS + TURNS * LATENCY:.2f} s of "
+        f"{TURNS * LATENCY:.2f} s; {size / 2**20:.0f} MiB in the process"
     )
     assert size <= MOST_BYTES
-    assert fastest <= 2 * ideal
+    assert costs[NUM] <= 2 * costs[FEW]
+
+
+def play(chat: Chat, num: int) -> float:
+    """Return the seconds on the processor that a turn costs when `num` episodes are played at once; none is lost."""
+    engine = Late(chat.write("left"))
+    rollout = Rollout(
+        PlainText(chat), lambda: Long(Book()), engine, limits=Limits(concurrency=num, max_turns=TURNS)
+    )
+    seen: list[tuple[str, int]] = []
+    started = time.process_time()
+    groups = rollout.groups(
+        tasks(num // 8), size=8, seed=0, on_episode=lambda t: seen.append((t.group, t.index))
+    )
+    spent = time.process_time() - started
+    rollout.close()
+    trajectories = all_of(groups)
+    assert len(trajectories) == len(seen) == len(set(seen)) == num
+    assert all(len(t.turns) == TURNS and t.stop is Stop.MAX_TURNS for t in trajectories)
+    assert engine.num_answered == num * TURNS
+    assert engine.waited <= TURNS * LATENCY
+    return spent / (num * TURNS)

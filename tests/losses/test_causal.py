@@ -99,6 +99,23 @@ def test_weights_stand_at_the_sampled_tokens_of_each_turn(
     assert causal_weights(surrogate)(prompts).tolist() == [0, 0]
 
 
+def test_permuted_weights_are_the_same_numbers_elsewhere(
+    surrogate: ActionModel, batch: Callable[..., Batch]
+) -> None:
+    lengths, moved = [9] * 12, 0
+    for number in range(12):
+        ids = [9, *[FILLER + 10 * (place + 1) for place in range(8)]]
+        ids[1 + number % 8] = LEFT
+        made = batch([0, *[1] * 8], lengths=lengths[:1], turn_id=[-1, *[0] * 8])
+        made = replace(made, token_ids=torch.tensor(ids))
+        plain = causal_weights(surrogate)(made).tolist()
+        found = causal_weights(surrogate, is_permuted=True)(made).tolist()
+        assert found == causal_weights(surrogate, is_permuted=True)(made).tolist()
+        assert found[0] == 0 and sorted(found) == sorted(plain) and sum(found) > 0.1
+        moved += found != plain
+    assert moved >= 8
+
+
 def test_entropies_of_actions_are_divided_by_their_own_lengths(
     batch: Callable[..., Batch], outputs: Callable[..., Outputs]
 ) -> None:

@@ -18,11 +18,12 @@ from quintain.losses.imitation import imitation
 from quintain.losses.policy import clipped, reinforce
 from quintain.losses.value import value
 from quintain.methods.loops import train_by
-from quintain.methods.loops.recall import tell
+from quintain.methods.loops.recall import remember, tell
 from quintain.methods.loops.replay import Buffer
 from quintain.methods.method import (
     Collector,
     CriticUpdate,
+    Folds,
     Method,
     Needs,
     OnPolicy,
@@ -55,6 +56,7 @@ from quintain.types import (
 CONFIG = OnPolicyJob(
     environment=f"{Path(__file__).with_name('test_training.py')}:Coin",
     model="micro", demonstrations=4, imitation_epochs=1, steps=3, eval_every=5, eval_episodes=2, learning_rate=3e-3,
+    max_turn_tokens=16,
 )  # fmt: skip
 
 
@@ -321,6 +323,19 @@ def test_a_buffer_is_rebuilt_from_the_journal(tmp_path: Path, monkeypatch: pytes
     with Run.open(tmp_path / "stopped") as run:
         run_and_watch("stopped", lambda: train_by(replay(capacity=8).method, CONFIG, run))
     assert len(seen["stopped"]) == 3 and seen["stopped"] == seen["whole"][6:9]
+
+
+def test_the_journal_is_read_for_those_who_remember(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen: list[int] = []
+    monkeypatch.setattr(
+        "quintain.methods.loops.recall.recorded_groups", lambda _, step: seen.append(step) or []
+    )
+    train(on_policy(), tmp_path / "run")
+    with Run.open(tmp_path / "run", writable=False) as run:
+        remember(run, Folds(None))
+        assert not seen
+        remember(run, Folds(Diary()))
+    assert seen == [1, 2, 3]
 
 
 def test_what_is_no_method_is_refused(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ SMALL: dict[str, Any] = {
     "eval_every": 5,
     "eval_episodes": 4,
     "learning_rate": 3e-3,
+    "max_turn_tokens": 16,
 }
 SIZES: dict[str, dict[str, Any]] = {
     "dpo": {"tasks": 4, "group_size": 3, "batch_size": 2},
@@ -188,7 +189,7 @@ def test_a_signal_ends_a_process_between_two_steps(tmp_path: Path) -> None:
         "from quintain.methods.rl import grpo; from quintain.store.run import Run; from dataclasses import asdict;"
         "from quintain.methods.loops import train_by;"
         "config = grpo.Config(environment='guess?max_turns=1&high=3', model='micro', demonstrations=2, steps=100000,"
-        " imitation_epochs=1, eval_every=100000, eval_episodes=2, tasks=1, group_size=2)\n"
+        " imitation_epochs=1, eval_every=100000, eval_episodes=2, tasks=1, group_size=2, max_turn_tokens=8)\n"
         "with Run.create(Path(sys.argv[1]), recipe='grpo', config=asdict(config)) as run:"
         " train_by(grpo.method(config), config, run)"
     )
@@ -197,7 +198,7 @@ def test_a_signal_ends_a_process_between_two_steps(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", program, str(folder), source], stderr=subprocess.PIPE, text=True
     )
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 270
     curve = folder / "metrics.jsonl"
     while not (curve.exists() and curve.read_text().count("\n") >= 2):
         assert process.poll() is None, process.communicate()[1]

@@ -4,11 +4,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from peft import PeftModel
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from quintain.errors import MissingExtra, UsageError
-from quintain.models.adapters import add_lora, has_adapters, merged, save_adapter, without_adapters
+from quintain.models.adapters import add_lora, has_adapters, merged
 from quintain.models.fingerprint import fingerprint
 from quintain.models.load import load
 from quintain.models.save import save
@@ -54,17 +53,6 @@ def test_targets_and_rank_by_value(tokenizer: PreTrainedTokenizerFast) -> None:
     assert trained == 2 * 3 * ((32 + 32) + (32 + 16))
 
 
-def test_without_adapters_is_the_model_before(
-    adapted: "PreTrainedModel", tokenizer: PreTrainedTokenizerFast
-) -> None:
-    reference = logits_of(build_tiny(tokenizer, size="micro"))
-    changed = logits_of(adapted)
-    assert not torch.allclose(changed, reference, atol=1e-3)
-    with without_adapters(adapted):
-        torch.testing.assert_close(logits_of(adapted), reference)
-    assert torch.equal(logits_of(adapted), changed)
-
-
 def test_a_merge_is_a_copy_that_computes_the_same(adapted: "PreTrainedModel") -> None:
     before = fingerprint(adapted)
     plain = merged(adapted)
@@ -85,16 +73,6 @@ def test_saving_merges(
     assert not (tmp_path / "model" / "adapter_config.json").exists()
 
 
-# peft reads a name that transformers is about to drop
-@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
-def test_the_adapter_alone_loads_in_peft(
-    adapted: "PreTrainedModel", tokenizer: PreTrainedTokenizerFast, tmp_path: Path
-) -> None:
-    assert save_adapter(adapted, tmp_path / "adapter") == tmp_path / "adapter"
-    again = PeftModel.from_pretrained(build_tiny(tokenizer, size="micro"), str(tmp_path / "adapter"))
-    torch.testing.assert_close(logits_of(again), logits_of(adapted))
-
-
 def test_what_cannot_be_asked_for(adapted: "PreTrainedModel", tokenizer: PreTrainedTokenizerFast) -> None:
     model = build_tiny(tokenizer, size="micro")
     with pytest.raises(UsageError, match="got 0; give at least 1"):
@@ -103,8 +81,6 @@ def test_what_cannot_be_asked_for(adapted: "PreTrainedModel", tokenizer: PreTrai
         add_lora(model, targets=("q_proj", "wq"))
     with pytest.raises(UsageError, match="has 'default' already"):
         add_lora(adapted)
-    with pytest.raises(UsageError, match="without LoRA layers"):
-        save_adapter(model, "nowhere")
 
 
 def test_peft_is_an_extra(tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,6 @@
-from pathlib import Path
-
-import pytest
 import torch
-from safetensors.torch import save_file
 
-from quintain.errors import ModelError, StoreError
-from quintain.models.heads import ValueHead, load_value_head, save_value_head
+from quintain.models.heads import ValueHead
 
 
 def test_values_by_hand() -> None:
@@ -24,24 +19,3 @@ def test_a_new_head_says_almost_zero_and_follows_its_seed() -> None:
     before = torch.get_rng_state()
     ValueHead(64)
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_round_trip(tmp_path: Path) -> None:
-    head = ValueHead(8, seed=3)
-    file = save_value_head(head, tmp_path / "value_head.safetensors")
-    again = load_value_head(file)
-    assert torch.equal(again.linear.weight, head.linear.weight)
-    assert torch.equal(again.linear.bias, head.linear.bias)
-
-
-def test_broken_files(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"missing\.safetensors"):
-        load_value_head(tmp_path / "missing.safetensors")
-    (tmp_path / "broken.safetensors").write_bytes(b"no")
-    with pytest.raises(ModelError, match="value head"):
-        load_value_head(tmp_path / "broken.safetensors")
-    save_file({"other": torch.ones(1)}, tmp_path / "other.safetensors")
-    with pytest.raises(ModelError, match="got tensors other;"):
-        load_value_head(tmp_path / "other.safetensors")
-    with pytest.raises(StoreError, match="save a value head"):
-        save_value_head(ValueHead(2), tmp_path / "no" / "folder.safetensors")

@@ -12,7 +12,8 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import logging as transformers_logging
 
 from quintain.errors import ModelError, UsageError
-from quintain.models.load import load, quiet_transformers
+from quintain.models.load import load
+from quintain.models.quiet import quiet_transformers
 from quintain.models.save import save
 from quintain.models.tiny import build_tiny
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
-from quintain.models.families import head_sizes, unsupported
-from quintain.models.packed import Stream, hidden_states, logits_of, plan
+from quintain.models.families import head, head_sizes, unsupported
+from quintain.models.packed import Stream, hidden_states, plan
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 40,
@@ -46,7 +46,7 @@ def test_packed_streams_equal_the_plain_forward(
     attention = plan([Stream(start, length) for start, length in zip(starts, lengths, strict=True)])
     positions = torch.cat([torch.arange(length) for length in lengths])
     with torch.no_grad():
-        logits = logits_of(model, hidden_states(model, torch.cat(streams), positions, attention))
+        logits = head(model)(hidden_states(model, torch.cat(streams), positions, attention))
         for start, stream in zip(starts, streams, strict=True):
             torch.testing.assert_close(logits[start : start + len(stream)], plain(model, stream))
 
@@ -60,7 +60,7 @@ def test_streams_that_share_a_prefix_equal_the_plain_forward(model: PreTrainedMo
     streams += [Stream(place, len(rest), ((0, 7),)) for place, rest in zip(places, rests, strict=True)]
     positions = torch.cat([torch.arange(7), *(torch.arange(7, 7 + len(rest)) for rest in rests)])
     with torch.no_grad():
-        logits = logits_of(model, hidden_states(model, torch.cat([prefix, *rests]), positions, plan(streams)))
+        logits = head(model)(hidden_states(model, torch.cat([prefix, *rests]), positions, plan(streams)))
         for place, rest in zip(places, rests, strict=True):
             whole = plain(model, torch.cat([prefix, rest]))
             torch.testing.assert_close(logits[place : place + len(rest)], whole[7:])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import quintain
-from quintain.processes.child import Child
+from quintain.processes.child import Child, ending
 
 SOURCE = Path(quintain.__file__).parents[1]
 START = (
@@ -62,7 +62,7 @@ def living(folder: str) -> list[int]:
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while not is_so():
         assert time.monotonic() < until, "it did not come to pass"
         time.sleep(0.01)
@@ -129,3 +129,13 @@ def test_what_cannot_be_started_leaves_nothing(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(OSError, match="no more processes"):
         Child(["true"])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ways_to_end_in_words() -> None:
+    assert [ending(code) for code in (0, 3, 139, -9, 255)] == [
+        "exit status 0",
+        "exit status 3",
+        "signal SIGSEGV",
+        "signal SIGKILL",
+        "exit status 255",
+    ]

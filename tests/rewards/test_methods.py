@@ -77,6 +77,16 @@ def test_search_is_paid_right_or_wrong_unless_it_repeats(turn: MakeTurn, episode
         search_bonus(base=1)
 
 
+def test_search_is_thought_in_a_turn_and_not_more_turns(turn: MakeTurn, episode: Make) -> None:
+    tokens = tuple(range(10))
+    once = value(episode([told(turn, tokens)]), search_bonus(base=0.9))
+    often = episode([told(turn, tuple(range(10 * k, 10 * k + 10))) for k in range(5)])
+    assert value(often, search_bonus(base=0.9)) == pytest.approx(once)
+    thought = replace(told(turn, tuple(range(20, 30))), seat="agent/plan")
+    longer = value(episode([thought, told(turn, tokens)]), search_bonus(base=0.9))
+    assert longer == pytest.approx(1 - 0.9**20) and longer > once
+
+
 def test_terms_add_up_and_a_share_of_one_is_the_outcome_alone(turn: MakeTurn, episode: Make) -> None:
     right = solved(episode([told(turn, (1, 2, 3))]))
     for share in (0.8, 1.0):

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -113,6 +114,8 @@ def test_new_states(turn: MakeTurn, episode: Make) -> None:
 def test_counts(turn: MakeTurn, episode: Make) -> None:
     made = episode([turn(calls=2, tokens=3), turn(calls=1, tokens=4)])
     assert (num_calls(made), num_tokens(made), num_turns(made)) == (3, 7, 2)
+    answered = replace(made, turns=(*made.turns, replace(turn(calls=1), reward_terms={"answer": 0.0})))
+    assert (num_calls(answered), num_turns(answered)) == (3, 3)
     assert over_budget(15, 10) == 0.5 and over_budget(5, 10) == 0
 
 

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment
 from quintain.errors import EnvironmentFault, UsageError
+from quintain.processes.usage import resources
+from quintain.rollout import load as module
 from quintain.rollout.load import load, percentile
-from quintain.rollout.stepper import THREAD
 from quintain.types import Action, StepResult, Task
 from quintain.worlds.guess.game import Guess
 
@@ -20,6 +22,8 @@ class World(Environment):
 
     max_turns = 4
     made = 0
+    is_over = threading.Event()
+    """Whether the test is over: nothing hangs any longer."""
 
     def __init__(self, *, sick: str = "", share: int = 8) -> None:
         type(self).made += 1
@@ -35,22 +39,24 @@ class World(Environment):
 
     def step(self, action: Action) -> StepResult:
         if self.sick == "hang" and self.is_sick:
-            threading.Event().wait(4)
+            self.is_over.wait(20)
         if self.sick == "slow":
             time.sleep(0.02)
         return StepResult(observation="on")
 
     def close(self) -> None:
         if self.sick == "leak":
-            threading.Thread(target=threading.Event().wait, args=(20,), daemon=True).start()
+            threading.Thread(target=self.is_over.wait, args=(20,), daemon=True).start()
 
     def task(self, split: Any, index: int) -> Task:
         return Task(id=f"{split}/{index}", environment="world", seed=index, split=split)
 
 
 @pytest.fixture(autouse=True)
-def fresh() -> None:
-    World.made = 0
+def fresh() -> Iterator[None]:
+    World.made, World.is_over = 0, threading.Event()
+    yield
+    World.is_over.set()
 
 
 def test_a_sound_environment() -> None:
@@ -73,7 +79,8 @@ def test_what_breaks_is_counted_and_built_anew() -> None:
     assert len(found.starts) == 14 and World.made == 6
 
 
-def test_what_hangs_is_given_up() -> None:
+def test_what_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 0.1)
     found = load(lambda: World(sick="hang"), instances=4, episodes=16, timeout=0.6)
     assert found.failures == {"environment/timeout": 2}
 
@@ -97,10 +104,14 @@ def test_no_more_episodes_are_begun_when_time_is_over() -> None:
     assert load(Guess, instances=2, episodes=1000, seconds=0.0).episodes < 4
 
 
-def test_threads_that_stay_are_named() -> None:
-    until = time.monotonic() + 30
-    while any(thread.name == THREAD for thread in threading.enumerate()) and time.monotonic() < until:
-        time.sleep(0.05)  # those that earlier tests have given up
+def test_threads_that_stay_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = set(threading.enumerate())  # earlier tests gave some up, which may end meanwhile
+
+    def without_others() -> dict[str, int]:
+        return {**resources(), "threads": len(set(threading.enumerate()) - others)}
+
+    monkeypatch.setattr(module, "PATIENCE", 0.5)
+    monkeypatch.setattr(module, "resources", without_others)
     assert load(lambda: World(sick="leak"), instances=3, episodes=3).left == {"threads": 3}
 
 

@@ -326,7 +326,7 @@ def test_what_is_in_a_call_when_a_run_ends_is_left_alone_or_killed(
 
 def test_a_call_that_hangs_fails_after_its_own_time_and_others_go_on(chat: Chat) -> None:
     Held.release, Held.begun = threading.Event(), threading.Event()
-    limits = Limits(concurrency=3, step_timeout=0.1, attempts=1, max_failure_share=0.5)
+    limits = Limits(concurrency=3, step_timeout=0.4, attempts=1, max_failure_share=0.5)
     rollout = Rollout(PlainText(chat), Held, speaking(chat), source="async", limits=limits)
     groups = rollout.groups(tasks(6), size=1, seed=0)
     failed = [t for t in all_of(groups) if isinstance(t.outcome, Failure)]

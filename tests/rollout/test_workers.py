@@ -168,7 +168,7 @@ def test_a_call_beyond_the_rollouts_own_deadline_is_killed(chat: Chat) -> None:
     make = partial(Worker, f"{WORLD}:Breaking", shape="stops_itself", timeout=60.0, parallel=2)
     make().close()
     said = chat.write("push")
-    limits = Limits(step_timeout=5.0, attempts=1, max_failure_share=1.0)
+    limits = Limits(step_timeout=2.0, attempts=1, max_failure_share=1.0)
     rollout = Rollout(PlainText(chat), make, Scripted(lambda request, stream: said), limits=limits)
     outcomes = [trajectory.outcome for trajectory in played(rollout, 2)]
     assert [o.kind for o in outcomes if isinstance(o, Failure)] == ["timeout"] * 2

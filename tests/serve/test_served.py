@@ -80,6 +80,8 @@ class Odd(Environment):
     """Do as you like."""
 
     is_built = True
+    is_over = threading.Event()
+    """Whether what is late need not wait any longer."""
 
     def __init__(self, *, image: bool = False) -> None:
         if not self.is_built:
@@ -102,7 +104,7 @@ class Odd(Environment):
         if how == "tool":
             raise ValueError("tool trouble")
         if how == "late":
-            threading.Event().wait(5)
+            self.is_over.wait(20)
         return self.failure("did not work", cause="timeout")
 
 
@@ -137,10 +139,13 @@ def test_pictures_travel(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_late_answer_is_a_failure_and_the_next_episode_goes_on(protocol: str) -> None:
+def test_a_late_answer_is_a_failure_and_the_next_episode_goes_on(
+    protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Odd, "is_over", threading.Event())
     with (
         serving(protocol, Odd) as server,
-        closing(find(f"{protocol}/{server.url}?deadline=0.3")()) as world,
+        closing(find(f"{protocol}/{server.url}?deadline=0.8")()) as world,
     ):
         begin(world, world.task("train", 0))
         found = guarded(lambda: advance(world, tool_action("fail", how="late")))
@@ -151,6 +156,7 @@ def test_a_late_answer_is_a_failure_and_the_next_episode_goes_on(protocol: str) 
         if protocol == "openenv":
             assert guarded(lambda: advance(world, Action(text="x"))) is not None
             assert begin(world, world.task("train", 1)) == "go"
+        Odd.is_over.set()
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -355,13 +361,15 @@ def test_a_world_that_is_busy_is_not_waited_for_for_ever(monkeypatch: pytest.Mon
 def test_a_step_that_takes_too_long_is_told_to_the_client(
     protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_app, "CALL_SECONDS", 0.3)
     monkeypatch.setattr(served_module, "CLOSE_SECONDS", 0.1)
+    monkeypatch.setattr(Odd, "is_over", threading.Event())
     with serving(protocol, Odd) as server, closing(find(f"{protocol}/{server.url}")()) as world:
         begin(world, world.task("train", 0))
+        monkeypatch.setattr(json_app, "CALL_SECONDS", 0.3)
         found = guarded(lambda: advance(world, tool_action("fail", how="late")))
         assert isinstance(found, Failure) and found.owner == "environment"
         assert "no answer within" in found.message or "HTTP status 504" in found.message
+        Odd.is_over.set()
 
 
 def test_an_end_closes_the_worlds_of_its_clients() -> None:

@@ -158,6 +158,14 @@ def test_equal_but_for_the_duration_is_the_same_record(make: Any) -> None:
     assert encode(make(text="left")).digest != encode(make(text="right")).digest
 
 
+@pytest.mark.parametrize("odd", ["\ud800", 2**64])
+def test_what_only_json_can_hold_is_json(make: Any, odd: str | int) -> None:
+    whole: Trajectory = make()
+    trajectory = dataclasses.replace(whole, **{"seed" if isinstance(odd, int) else "group": odd})
+    assert encode(whole).structure[:1] != b"{" == encode(trajectory).structure[:1]
+    assert decode(encode(trajectory), seconds=trajectory.seconds) == trajectory
+
+
 def test_long_structures_are_compressed(make: Any) -> None:
     trajectory = make(text="left " * 2000)
     assert len(encode(trajectory).structure) < 2000

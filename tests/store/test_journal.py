@@ -100,6 +100,23 @@ def test_a_commit_is_synced_and_rows_wait_for_it(opened: Opened, make: Any) -> N
     assert said[0] == "PRAGMA synchronous=FULL" and said[-1] == "COMMIT"
 
 
+def test_episodes_that_were_abandoned_are_taken_back_or_stay_so_for_good(opened: Opened, make: Any) -> None:
+    journal, reports = opened
+    for index in range(3):
+        journal.append([make(index)], step=1, phase="train")
+    journal.append([make(0)], step=1, phase="eval")
+    assert journal.take_back(lambda _: True, phase="train") == 0, "nothing was abandoned"
+    journal.abandon(1)
+    assert stored(journal) == []
+    connection = journal._connection  # pyright: ignore[reportPrivateUsage]
+    connection.execute("UPDATE episodes SET payload = x'00' WHERE row = 3")
+    assert journal.take_back(lambda t: t.index != 1, phase="train") == 1
+    assert [t.index for t in stored(journal)] == [0] and "row 3" in reports[-1]
+    assert journal.take_back(lambda _: True, phase="train") == 0, "the others are left for good"
+    journal.append([make(0), make(1), make(2)], step=1, phase="train")
+    assert sorted(t.index for t in stored(journal)) == [0, 1, 2]
+
+
 def test_abandoned_steps_are_kept_but_not_returned(opened: Opened, make: Any) -> None:
     journal, _ = opened
     hashes: list[str] = []

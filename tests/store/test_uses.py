@@ -5,7 +5,6 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -243,6 +242,13 @@ def test_a_branch_and_its_parent_may_be_appended_at_once_and_twice(run: Run, mak
     assert list(run.trajectories()) == [trunk, twig]
 
 
+def test_two_branches_of_one_parent_are_appended_at_once(run: Run, make: Make) -> None:
+    trunk = recorded(run, make(0))
+    branches = [branch(trunk, 1, index, text) for index, text in ((1, "left"), (2, "right"))]
+    ids = run.append(branches, step=0)
+    assert [run.episode(each) for each in ids] == branches
+
+
 @pytest.mark.parametrize("turn", [0, -1, 7, 3])
 def test_a_branch_that_does_not_begin_with_its_parents_turns_is_refused(
     run: Run, make: Make, turn: int
@@ -303,14 +309,3 @@ def test_a_prompt_that_repeats_history_is_stored_once(run: Run, folder: Path, ma
     sizes = [row[0] for row in raw.execute("SELECT length(payload) FROM episodes ORDER BY row")]
     raw.close()
     assert sizes == [4 * (5 * 50 + 1 + 20 + 1 + 20 + 7 * 20), 4 * (1 + 20 + 20)]
-
-
-def test_the_episodes_of_a_run_have_a_trajectory_for_each_seat(run: Run, make: Make) -> None:
-    whole: Any = make(0)
-    game = replace(whole, turns=tuple(replace(t, seat=s) for t, s in zip(whole.turns, "ab", strict=True)))
-    ids = run.append([game, make(1)], step=0)
-    run.append([make(0)], step=1)
-    first, second = run.episodes(step=0, phase="train")
-    assert (first.id, first.seats, second.id, second.seats) == (ids[0], ("a", "b"), ids[1], ("agent",))
-    assert [len(each.turns) for each in first.trajectories] == [1, 1]
-    assert len(list(run.episodes())) == 3

@@ -1,25 +1,29 @@
-"""How long a call takes at best, and how long it may: bounds are for a usual machine, and wider on a slower one."""
+"""How fast work grows with what it is given: a ratio, which is the same on a slow machine and on a busy one."""
 
-import json
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
-NUMBERS = f"[{'1.5e10,' * 20_000}1]"
-USUAL = 0.015
-"""Seconds of the processor that the work takes on the machine that the bounds are for."""
-LAPS, MOST_LAPS = 5, 50
-
-
-def fastest(call: Callable[[], object], limit: float = 0.0) -> float:
-    """Return the seconds of the processor that `call` takes at best; it gets more laps to be below `limit`."""
-    laps: list[float] = []
-    while len(laps) < LAPS or (limit and min(laps) >= limit and len(laps) < MOST_LAPS):
-        start = time.process_time()
-        call()
-        laps.append(time.process_time() - start)
-    return min(laps)
+T = TypeVar("T")
+TIMES = 8
+"""How many times as much the second of two sizes is."""
+LAPS = 20
+STEADY = 3 * TIMES
+"""The most that work in proportion to its size grows; in proportion to the square of it, it grows by 64."""
 
 
-def slowness() -> float:
-    """Return how many times as long as usual plain work takes here and now; 1 on a faster machine."""
-    return max(1.0, fastest(lambda: (json.loads(NUMBERS), sum(n & 3 for n in range(50_000)))) / USUAL)
+def growth(make: Callable[[int], T], work: Callable[[T], object], size: int) -> float:
+    """Return how many times as long `work` takes on what `make` gives for `size` as for an eighth of it.
+
+    The sizes take turns, and the best of each counts; there are more laps only where the growth is not `STEADY`.
+    """
+    small, large = make(size // TIMES), make(size)
+    best = [float("inf")] * 2
+    for lap in range(LAPS):
+        for place, given in enumerate((small, large)):
+            start = time.process_time()
+            work(given)
+            best[place] = min(best[place], time.process_time() - start)
+        if lap and best[1] < STEADY * best[0]:
+            break
+    return best[1] / max(best[0], 20e-6)

@@ -2,15 +2,13 @@
 
 import json
 import random
-import sys
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.text.pace import fastest, slowness
+from tests.text.pace import STEADY, growth
 from transformers import PreTrainedTokenizerFast
 
 from quintain.errors import DataError, UsageError
@@ -276,20 +274,19 @@ def test_ten_thousand_malformed_calls_raise_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("size", "text"),
     [
-        "{" * (1 << 20),
-        '{"' + '\\"' * 16_000,
-        "[TOOL_CALLS]" * 2_700,
-        "[TOOL_CALLS][" + "{}," * 10_000 + "{}]",
-        "{}" * 16_000,
-        "[" * 30_000,
+        (1 << 20, lambda n: "{" * n),
+        (16_000, lambda n: '{"' + '\\"' * n),
+        (2_700, lambda n: "[TOOL_CALLS]" * n),
+        (10_000, lambda n: "[TOOL_CALLS][" + "{}," * n + "{}]"),
+        (16_000, lambda n: "{}" * n),
+        (30_000, lambda n: "[" * n),
     ],
 )  # fmt: skip
-def test_long_texts_are_read_quickly(text: str) -> None:
-    limit = slowness() * (0.02 if sys.gettrace() is None else 0.2)
+def test_long_texts_are_read_in_proportion_to_their_length(size: int, text: Callable[[int], str]) -> None:
     for parse in (parse_llama_calls, parse_mistral_calls):
-        assert fastest(partial(parse, text), limit) < limit
+        assert growth(text, parse, size) < STEADY
 
 
 def test_outermost_objects_are_found() -> None:

@@ -17,7 +17,7 @@ def test_the_gap_is_the_difference_over_trained_tokens_only() -> None:
     outputs = learner.infer(batch)
     trained = batch.turn_id >= 0
     shifted = replace(batch, logprobs=torch.where(trained, outputs.logprobs - 0.5, 7.0))
-    total, largest, _ = gap.gap(outputs, shifted)
+    total, largest, *_ = gap.gap(outputs, shifted)
     assert total == pytest.approx(0.5 * int(trained.sum()), rel=1e-4)
     assert largest == pytest.approx(0.5, rel=1e-4)
 

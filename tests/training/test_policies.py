@@ -1,7 +1,7 @@
 """Policies by name: references rest, critics are followed by their targets, adapters on one model stay apart."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +11,24 @@ from tests.training.test_learner import streams
 from torch import Tensor
 
 from quintain.data.pack import pack
+from quintain.engines.build import hand_over
 from quintain.engines.protocol import Engine, Request, Sampling
 from quintain.environments.catalog import find
 from quintain.errors import ConfigError, UsageError
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
+from quintain.models.heads import ValueHead
+from quintain.models.load import load
 from quintain.models.save import save
+from quintain.training.canary import Canary
 from quintain.training.context import make_engine
 from quintain.training.job import MAIN, Job, PolicySettings, PolicySpec
-from quintain.training.policies import Policies, Policy, build_policies, plan_policies
+from quintain.training.learner import Forward
+from quintain.training.policies import Policies, Policy, build_policies, load_main, plan_policies
 from quintain.training.start import make_start
 from quintain.training.update import Update
 from quintain.training.updating import learn_in_epochs
-from quintain.types import Batch, Completion, Sample
+from quintain.types import Action, Batch, Completion, Sample, Score, Stop, Task, Trajectory, Turn
 
 UPDATE = Update(loss=clipped(), is_on_policy=False, lr_warmup=1)
 VALUES = Update(loss=value(), is_on_policy=False, lr_warmup=1)
@@ -112,6 +117,41 @@ def test_a_reference_is_a_copy_that_rests(make: Make, tmp_path: Path) -> None:
     assert not (tmp_path / "reference").exists(), "what does not change is not saved"
     with pytest.raises(UsageError, match="values of the policy reference: got one without a value head"):
         reference.token_values([])
+
+
+def test_the_value_after_a_cut_is_that_of_the_state_after_it(make: Make) -> None:
+    policy = make(Job(), has_critic=True).main
+    head = policy.forward.value_head
+    assert isinstance(head, ValueHead)
+    torch.nn.init.normal_(head.linear.weight)
+    turn = Turn(
+        observation=(),
+        prompt_ids=(1, 2, 3),
+        completion=Completion(token_ids=(4, 5), logprobs=(), stop="stop"),
+        action=Action(),
+    )
+    cut = Trajectory(
+        task=Task(id="t", environment="w", seed=0),
+        turns=(turn, replace(turn, prompt_ids=(6,))),
+        outcome=Score(value=0.0, is_success=False),
+        stop=Stop.CUT,
+        seed=0,
+        group="t",
+        index=0,
+    )
+    longer = replace(cut, turns=(*cut.turns, replace(turn, prompt_ids=())))
+    (states,) = policy.token_values([longer]).values
+    critic = policy.token_values([cut, replace(cut, stop=Stop.MAX_TURNS)])
+    assert critic.final == pytest.approx([float(states[2][0]), float(states[1][-1])], abs=1e-5)
+    assert [[len(array) for array in own] for own in critic.values] == [[2, 2], [2, 2]]
+    assert critic.values[0][1] == pytest.approx(states[1], abs=1e-5)
+
+    policy.model.config.max_position_embeddings = 8
+    assert policy.token_values([cut]).final == pytest.approx([float(states[1][-1])], abs=1e-5)
+    again = replace(cut, turns=(turn, replace(turn, starts_segment=True)))
+    assert policy.token_values([again]).final != pytest.approx(
+        [float(policy.token_values([again]).values[0][1][-1])]
+    )
 
 
 def test_a_target_follows_its_critic_by_its_rate(make: Make) -> None:
@@ -259,6 +299,43 @@ def test_adapters_on_one_model_leave_each_other_and_the_model_alone(make: Make, 
     assert torch.equal(said(main), learned) and torch.equal(said(reference), begun)
     assert not torch.equal(said(opponent), begun) and not torch.equal(said(opponent), learned)
     assert (main.version, opponent.version, reference.version) == (3, 3, 0)
+
+
+def test_a_frozen_model_is_not_changed_by_an_adapter_that_another_puts_on_it(make: Make) -> None:
+    job = Job(learning_rate=1e-2, policies={"critic": PolicySettings(shares="reference", lora_rank=4)})
+    policies = make(job, {**REFERENCE, "critic": CRITIC["critic"]})
+    before = said(policies["reference"])
+    train(policies, "critic", VALUES)
+    assert not torch.equal(said(policies["critic"]), before)
+    assert torch.equal(said(policies["reference"]), before)
+
+
+@pytest.mark.parametrize("job", [Job(learning_rate=1e-2), Job(learning_rate=1e-2, lora_rank=4)])
+def test_weights_of_a_checkpoint_are_put_into_the_model_of_the_start(
+    job: Job, make: Make, start: Path, tmp_path: Path
+) -> None:
+    policies = make(job)
+    train(policies, MAIN)
+    policies.save(tmp_path)
+    model = load(str(start)).model
+    begun = Forward(model).infer(pack(samples())).logprobs
+    load_main(model, asdict(job), tmp_path)
+    found = Forward(model).infer(pack(samples())).logprobs
+    assert torch.equal(found, said(policies.main)) and not torch.equal(found, begun)
+
+
+def test_a_policy_with_an_adapter_is_served_by_a_process(make: Make, tmp_path: Path) -> None:
+    policies = make(Job(learning_rate=1e-2, lora_rank=4, engine="process"))
+    main = policies.main
+    assert main.learner is not None and main.engine is not None
+    try:
+        canary = Canary(main.learner)
+        assert canary.check(main.engine) < 1e-4
+        train(policies, MAIN, steps=1)
+        hand_over(main.engine, main.model, main.version, tmp_path)
+        assert canary.check(main.engine) < 1e-4
+    finally:
+        main.engine.close()
 
 
 def test_adapters_are_saved_and_loaded_each_by_itself(make: Make, tmp_path: Path) -> None:

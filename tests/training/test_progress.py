@@ -1,7 +1,7 @@
 """What is shown of a run."""
 
 import io
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from rich.console import Console
@@ -44,11 +44,15 @@ class Finished:
 
     name, folder = "first", "runs/first"
 
-    def __init__(self, *rows: dict[str, float]) -> None:
-        self.rows = rows
+    def __init__(self, *rows: dict[str, float], untrained: dict[str, float] | None = None) -> None:
+        self.rows, self.untrained = rows, untrained
 
     def metrics(self) -> list[dict[str, float]]:
         return list(self.rows)
+
+    def events(self) -> list[dict[str, Any]]:
+        found = [] if self.untrained is None else [{"kind": "untrained", "data": self.untrained}]
+        return [{"kind": "alarm", "data": {}}, *found]
 
 
 def test_the_summary_compares_the_first_and_the_last_evaluation() -> None:
@@ -61,5 +65,9 @@ def test_the_summary_compares_the_first_and_the_last_evaluation() -> None:
     assert "64 unseen tasks" in text
     assert "12 s of training" in text
     assert "quintain view runs/first" in text
+    assert "untrained" not in text
+    known = summary(cast(Run, Finished(row(0.2), row(0.512), untrained=row(0.1))))
+    assert known.splitlines()[0].startswith("untrained model   10.0 % [0.0, 20.0]")
+    assert known.splitlines()[1:] == summary(cast(Run, Finished(row(0.2), row(0.512)))).splitlines()
     assert rate(row(0.5)) == "50.0 % [40.0, 60.0]"
     assert summary(cast(Run, Finished())) == "run first: no evaluation was made"

@@ -13,6 +13,7 @@ from tests.training.test_learner import qwen, streams
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from quintain.data.leaves import LeafRule
 from quintain.data.pack import micro_batches
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
@@ -23,6 +24,7 @@ from quintain.training.policies import Policies, Policy, SharedModel
 from quintain.training.update import Update
 from quintain.training.updating import (
     epoch_batch,
+    learn,
     learn_all,
     learn_in_epochs,
     mean_report,
@@ -337,3 +339,30 @@ def test_an_epoch_over_a_data_set_has_every_place_once(total: int, size: int) ->
         assert max(map(len, batches)) - min(map(len, batches)) <= 1
     assert epochs[0] != epochs[1] or total == 1
     assert epoch_batch(total, size, 0, ("s", 1)) == epochs[0][0]
+
+
+@pytest.mark.parametrize(
+    ("rule", "trained", "left_out"), [("all", (3, 4, 5), 0), ("last", (5,), 2), ("root", (3,), 2)]
+)
+def test_a_rule_says_which_streams_of_a_rewritten_history_are_trained(
+    rule: LeafRule, trained: tuple[int, ...], left_out: int, taken: list[dict[str, Any]]
+) -> None:
+    turns = tuple(
+        Turn(
+            observation=(),
+            prompt_ids=(number,),
+            completion=Completion(token_ids=(number + 3,), logprobs=(-0.5,), stop="stop"),
+            action=Action(),
+            starts_segment=number > 0,
+        )
+        for number in range(3)
+    )
+    episode = Trajectory(
+        task=Task(id="t", environment="e", seed=0), turns=turns, outcome=Score(value=1.0, is_success=True),
+        stop=Stop.TERMINATED, seed=0, group="g", index=0,
+    )  # fmt: skip
+    credit = Credit(trajectories=(episode,), advantages=((np.ones(1, np.float32),) * 3,))
+    job = OnPolicyJob(leaves=rule)
+    report = learn(Policies({MAIN: policy()}), credit, OFF_POLICY, job, step=1, seed=0)
+    assert [each["streams"] for each in taken] == [trained]
+    assert report is not None and report.metrics.get("data/streams_left_out", 0) == left_out

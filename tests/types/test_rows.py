@@ -116,6 +116,7 @@ class Newer:
     outcome: Outcome | None = None
     any: Any = None
     levels: Mapping[str, int] = NOTHING
+    marks: frozenset[int] = frozenset()
     scratch: list[int] = field(default_factory=list[int], init=False, compare=False)
 
 
@@ -128,6 +129,7 @@ def test_a_new_field_needs_no_line() -> None:
         outcome=Score(value=1.0, is_success=True),
         any=[1, {"a": None}],
         levels={"a": 1},
+        marks=frozenset({3, 1}),
     )
     assert sent(value) == value
     assert sent(Newer(number=2)) == Newer(number=2)

@@ -258,3 +258,35 @@ def test_splits_have_no_game_in_common(mode: Any) -> None:
 def test_impossible_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="bandit: got "):
         Bandit(**options)
+
+
+def test_an_expert_that_says_what_paid_best_and_does_otherwise_at_a_rate() -> None:
+    for share in (0.0, 0.4, 1.0):
+        world = Bandit(expert="greedy", rationale=True, otherwise=share, pulls=40)
+        plain = Bandit(expert="greedy", pulls=40)
+        differing = total = 0
+        for index in range(10):
+            begin(world, world.task("train", index))
+            begin(plain, plain.task("train", index))
+            for _ in range(40):
+                game = world.game
+                assert isinstance(game, Arms)
+                text = world.expert_action().text
+                named, _, move = text.removeprefix("best: ").partition("; ")
+                assert named == game.names[game.favourite]
+                told, same = advance(world, Action(text=text.upper())), advance(plain, Action(text=move))
+                assert told.is_valid and told == same
+                differing += move != f"pull {named}"
+                total += 1
+        assert differing / total == pytest.approx(share, abs=0.06)
+    begin(plain, plain.task("train", 0))
+    assert not advance(plain, Action(text="best: red; pull red")).is_valid
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"otherwise": 0.5}, {"rationale": True, "otherwise": 1.5}, {"rationale": True, "mode": "mastermind"}],
+)
+def test_rationales_that_cannot_be_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="rationales are of arms"):
+        Bandit(**options)

@@ -160,7 +160,7 @@ def test_a_broken_endpoint_is_a_failure_of_the_engine(
 
 def test_a_silent_endpoint_is_given_up_at_the_deadline(endpoint: Endpoint) -> None:
     def wait(_: dict[str, Any]) -> tuple[int, bytes]:
-        endpoint.released.wait(10)
+        endpoint.released.wait(60)
         return 500, b""
 
     endpoint.answers = [wait]
@@ -168,7 +168,7 @@ def test_a_silent_endpoint_is_given_up_at_the_deadline(endpoint: Endpoint) -> No
     started = time.monotonic()
     broken = guarded(lambda: begin(world, world.task("train", 0)))
     assert isinstance(broken, Failure) and (broken.owner, broken.kind) == ("engine", "user_timeout")
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     world.close()
 
 

@@ -238,3 +238,22 @@ def test_impossible_options_are_refused(options: dict[str, Any]) -> None:
     [(name, value)] = options.items()
     with pytest.raises(UsageError, match=f"{name}={value}"):
         HopQA(**options)
+
+
+def test_decoys_make_open_questions_as_long_as_closed_ones() -> None:
+    counts: dict[tuple[int, bool, int], set[int]] = {}
+    for decoys in (0, 1):
+        world = HopQA(closed=0.5, decoys=decoys)
+        for index in range(60):
+            begin(world, world.task("train", index))
+            question = world.snapshot()[0]
+            counts.setdefault((decoys, question.is_closed, len(question.chain)), set()).add(
+                len(question.told)
+            )
+            if not question.is_closed:
+                assert not set(question.told) & set(question.sources)
+    for hops in (1, 2):
+        assert counts[1, True, hops] == counts[1, False, hops] == counts[0, True, hops] == {hops + 2}
+        assert counts[0, False, hops] == {0}
+    with pytest.raises(UsageError, match="decoys=2"):
+        HopQA(decoys=2)

@@ -224,3 +224,21 @@ def test_thousands_of_tasks_and_no_content_in_both_splits() -> None:
 def test_options_out_of_range(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Stream(**options)
+
+
+@pytest.mark.parametrize("options", [{}, {"terms": 2, "hops": 2, "corrections": 0.3, "keys": 24, "facts": 6}])
+def test_decoys_make_open_questions_look_like_closed_ones(options: dict[str, Any]) -> None:
+    plain, decoyed = Stream(closed_book=0.5, **options), Stream(closed_book=0.5, decoys=1, **options)
+    told: dict[tuple[bool, bool], set[int]] = {}
+    for index in range(60):
+        for world in (plain, decoyed):
+            first = str(begin(world, world.task("train", index)))
+            book = world.snapshot().book
+            is_closed = not book.questions[0].pages
+            told.setdefault((world is decoyed, is_closed), set()).add(first.count("="))
+            asked = book.questions[0].text.rstrip("?").split(" + ")
+            assert is_closed == any(f"{key} =" in book.known for key in asked)
+    (num,) = told[True, True]
+    assert told == {(True, True): {num}, (True, False): {num}, (False, True): {num}, (False, False): {0}}
+    with pytest.raises(UsageError, match="decoys=9"):
+        Stream(decoys=9, pages=1)

@@ -27,7 +27,7 @@ def world() -> Sums:
 def test_a_right_answer_and_a_true_verdict_end_it(world: Sums) -> None:
     first, last = played(world, "42", "Right.")
     assert (first.reward, dict(first.reward_terms), first.observation) == (
-        1, {"answer": 1.0}, "12 + 30 = 42. Right or wrong?",
+        0, {"answer": 1.0}, "12 + 30 = 42. Right or wrong?",
     )  # fmt: skip
     assert (last.reward, dict(last.reward_terms), last.is_terminated, last.is_success) == (
         1, {"verdict": 1.0}, True, True,
@@ -36,14 +36,16 @@ def test_a_right_answer_and_a_true_verdict_end_it(world: Sums) -> None:
 
 def test_a_wrong_answer_that_is_found_may_be_mended(world: Sums) -> None:
     results = played(world, "41", "wrong", "42", "right")
-    assert [r.reward for r in results] == [0, 1, 1.5, 1]
+    assert [r.reward for r in results] == [0, 0, 0, 1]
+    assert [sum(r.reward_terms.values()) for r in results] == [0, 1, 1.5, 1]
     assert results[1].observation == "12 + 30 = ? Answer again."
     assert results[-1].is_success
 
 
 def test_a_right_answer_that_is_spoiled_costs(world: Sums) -> None:
     results = played(world, "42", "wrong", "41", "wrong")
-    assert [r.reward for r in results] == [1, 0, -0.5, 1]
+    assert [r.reward for r in results] == [0, 0, 0, 0]
+    assert [sum(r.reward_terms.values()) for r in results] == [1, 0, -0.5, 1]
     assert results[-1].is_terminated and results[-1].is_success is False
 
 
@@ -73,7 +75,7 @@ def test_the_expert_slips_finds_it_and_mends_it() -> None:
         assert is_success
     sure = Sums(slips=0.0)
     begin(sure, sure.task("train", 0))
-    assert advance(sure, sure.expert_action()).reward == 1
+    assert advance(sure, sure.expert_action()).reward_terms == {"answer": 1.0}
 
 
 def test_it_keeps_the_rules_of_environments() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from quintain.engines.protocol import Capability
     from quintain.environments.protocol import Environment
     from quintain.text.chat import Chat
+    from quintain.types import Task
 
 AUTO = "auto"
 """JSON tools where there are tools, else a choice where legal actions are listed, else plain text."""
@@ -93,7 +94,7 @@ def build(
     agent = _harness(spec, innermost, chat, environment, temperature, max_tokens)
     for layer in reversed(wrappers):
         kind = _class(WRAPPERS[layer.name])
-        given = {"agent": agent, "chat": chat}
+        given: dict[str, Any] = {"agent": agent, "chat": chat, "temperature": temperature}
         fields = {field.name for field in dataclasses.fields(kind)}
         options = _values(spec, layer, kind)
         agent = cast("Agent", kind(**{key: given[key] for key in given if key in fields}, **options))
@@ -139,6 +140,24 @@ def engine_needs(spec: str) -> frozenset[Capability]:
     """
     kinds = [_class(_place(layer.name)) for layer in check(spec) if layer.name != AUTO]
     return frozenset[Any]().union(*(getattr(kind, "needs", ()) for kind in kinds))
+
+
+def score_length(spec: str) -> Callable[[Task, str, Sequence[int]], float]:
+    """Return what `spec` divides the score of an action by: (task, action, its token ids) → length.
+
+    It is 1 for a harness that scores no actions.
+
+    Raises:
+        UsageError: see `check`.
+    """
+    layer = check(spec)[-1]
+    if layer.name == AUTO or _base(layer.name) != "scored":
+        return lambda task, action, token_ids: 1.0
+    from quintain.agents.scored import Scored, length, padded
+
+    values = {**PRESETS.get(layer.name, ("", {}))[1], **_values(spec, layer, Scored)}
+    normalization, pad = values.get("normalization", "token"), values.get("pad", 0)
+    return lambda task, action, token_ids: length(padded(action, task, pad), token_ids, normalization)
 
 
 def _harness(

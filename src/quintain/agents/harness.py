@@ -49,6 +49,10 @@ class Wording:
 
     parse: Callable[[str], Action]
     write: Callable[[Action], str]
+    say: Callable[[str, Action], str] | None = None
+    """(words in front of it, an action that calls tools) → text, for answers that others wrote; None: the words go"""
+    has_tool_role: bool = False
+    """whether the results of calls are tool messages, not those of the user"""
 
 
 class ChatSession:
@@ -79,7 +83,36 @@ class ChatSession:
     def observe(self, observation: Observation, legal_actions: tuple[str, ...] = ()) -> Prompt:
         """See `Session.observe`; `legal_actions` are not shown."""
         role = "tool" if self._awaits_tool else "user"
-        ids = self._conversation.prompt([*self._unsent, Message(role=role, content=as_content(observation))])
+        return self._show([Message(role=role, content=as_content(observation))])
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether there is a system message that no prompt has shown yet."""
+        return bool(self._unsent)
+
+    def show(self, messages: Sequence[Message]) -> Prompt:
+        """Return the prompt after `messages` that others wrote, in the roles that this harness gives them."""
+        has_role = self._wording.has_tool_role
+        return self._show(
+            [replace(m, role="user") if m.role == "tool" and not has_role else m for m in messages]
+        )
+
+    def say(self, message: Message) -> tuple[int, ...]:
+        """Return the ids of an assistant's `message` that others wrote, as the policy would have sampled it.
+
+        Raises:
+            DataError: it calls tools, for which the harness has no form.
+        """
+        words = as_text(message.content)
+        if not message.tool_calls:
+            return self._chat.write(words)
+        action = Action(text=words, tool_calls=message.tool_calls)
+        say = self._wording.say
+        return self._chat.write(self._wording.write(action) if say is None else say(words.strip(), action))
+
+    def _show(self, messages: Sequence[Message]) -> Prompt:
+        """Append `messages` and return the prompt after them."""
+        ids = self._conversation.prompt([*self._unsent, *messages])
         self._unsent = []
         return Prompt(token_ids=ids.token_ids, starts_segment=ids.starts_segment, sampling=self._sampling)
 
@@ -134,7 +167,11 @@ class ReAct:
         if self.filler < 0:
             raise UsageError(f"filler of react: got {self.filler}; give 0 or more sentences")
         sampling = sampling_of(self.chat, self.temperature, self.max_tokens)
-        wording = Wording(parse=partial(parse_react, tools=brief.tools), write=partial(self._write, brief))
+        wording = Wording(
+            parse=partial(parse_react, tools=brief.tools),
+            write=partial(self._write, brief),
+            say=lambda words, action: write_react(action, words),
+        )
         return ChatSession(self.chat, sampling, wording, system_text(brief, react_text(brief.tools)))
 
     def _write(self, brief: Brief, action: Action) -> str:
@@ -166,6 +203,8 @@ class JsonTools:
         wording = Wording(
             parse=form.parse,
             write=lambda action: form.write(action.tool_calls, padding) if action.tool_calls else action.text,
+            say=lambda words, action: words + "\n" * bool(words) + form.write(action.tool_calls, padding),
+            has_tool_role=True,
         )
         if self.chat.template.call_format is form:
             return ChatSession(self.chat, sampling, wording, system_text(brief), brief.tools)

@@ -5,6 +5,9 @@ newest observation; the executor sees the plan and what happened since. Every pl
 does the executor after it. With `replan_every` the plan is revised after so many actions (1 is the paper's dynamic
 replanning), with 0 it stays. A plan is data; any text edits it somehow, and no text can break it.
 
+With ``actor=scripted`` the policy does not act: it names one thing in each turn, and a script goes for that (see
+`quintain.agents.led_world`).
+
 Differences to the paper: no separate models, and no chain of thought of its own; the planner may edit single steps
 instead of writing the plan anew.
 """
@@ -14,10 +17,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from quintain.agents.deliberation import Deliberation, Words, describe_action, with_words
-from quintain.agents.harness import system_text
-from quintain.agents.protocol import Agent, Brief, Prompt
+from quintain.agents.harness import PlainText, system_text
+from quintain.agents.led_world import LedWorld
+from quintain.agents.protocol import Agent, Brief, Prompt, Session, equip
+from quintain.environments.protocol import Environment
 from quintain.text.chat import Chat
 from quintain.types import Action, Completion, Message, Observation, as_content
 
@@ -95,10 +101,23 @@ class PlanAndAct:
     """Actions after which the plan is revised; 0 never."""
     max_tokens: int = 128
     """Tokens of a plan."""
+    actor: Literal["policy", "scripted", "deaf"] = "policy"
+    """Who acts on a plan: the policy itself through `agent`; or a script that goes for the one thing that the policy
+    names in each turn, where the environment knows the way; or one that does not listen."""
+    temperature: float = 1.0
+    """Of what is said to a scripted actor; the policy as its own actor has that of `agent`."""
 
-    def open(self, brief: Brief) -> PlanSession:
+    def open(self, brief: Brief) -> Session:
         """See `Agent.open`."""
-        return PlanSession(self, brief)
+        if self.actor == "policy":
+            return PlanSession(self, brief)
+        return PlainText(self.chat, self.temperature, self.max_tokens).open(brief)
+
+    def equip(self, environment: Environment) -> Environment:
+        """See `Equips`."""
+        if self.actor == "policy":
+            return equip(self.agent, environment)
+        return LedWorld(environment, is_deaf=self.actor == "deaf")
 
 
 class PlanSession(Deliberation):

@@ -21,10 +21,11 @@ from quintain.agents.protocol import Brief, Prompt
 from quintain.engines.protocol import Candidates, Capability, Sampling
 from quintain.errors import UsageError
 from quintain.text.chat import Chat
-from quintain.types import Observation
+from quintain.types import Action, Observation, Task, derive_seed
 
 Normalization = Literal["sum", "token", "word"]
 """What the sum of an action's log-probs is divided by: 1, its tokens or its words."""
+FILLERS = ("so", "then", "well")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ class Scored:
     max_tokens: int = 64
     normalization: Normalization = "token"
     list_actions: bool = False
+    pad: int = 0
+    """Words without a meaning that follow half of the actions, another half in each task: length without content."""
     needs: ClassVar[frozenset[Capability]] = frozenset({"candidates"})
     """What the engine must be able to do."""
 
@@ -46,14 +49,18 @@ class Scored:
         """See `Agent.open`.
 
         Raises:
-            UsageError: there is no such normalization.
+            UsageError: there is no such normalization, or `pad` is negative.
         """
         if self.normalization not in ("sum", "token", "word"):
             raise UsageError(
                 f"normalization of scores: got {self.normalization!r}; choose sum, token or word"
             )
+        if self.pad < 0:
+            raise UsageError(f"pad of scored actions: got {self.pad}; give a number of words, 0 for none")
         sampling = sampling_of(self.chat, self.temperature, self.max_tokens)
-        return ScoredSession(self.chat, sampling, brief, self.normalization, list_actions=self.list_actions)
+        return ScoredSession(
+            self.chat, sampling, brief, self.normalization, list_actions=self.list_actions, pad=self.pad
+        )
 
 
 class ScoredSession(ChoiceSession):
@@ -67,10 +74,12 @@ class ScoredSession(ChoiceSession):
         normalization: Normalization,
         *,
         list_actions: bool,
+        pad: int = 0,
     ) -> None:
         """Begin with the legal actions of `brief`."""
         super().__init__(chat, sampling, brief, list_actions=list_actions)
         self._normalization: Normalization = normalization
+        self._task, self._pad = brief.task, pad
 
     def observe(self, observation: Observation, legal_actions: tuple[str, ...] = ()) -> Prompt:
         """See `ChoiceSession.observe`; the prompt's sampling names the candidates."""
@@ -78,7 +87,10 @@ class ScoredSession(ChoiceSession):
         here = self._choices()
         candidates = Candidates(
             token_ids=tuple(here.written.values()),
-            lengths=tuple(length(text, ids, self._normalization) for text, ids in here.written.items()),
+            lengths=tuple(
+                length(padded(text, self._task, self._pad), ids, self._normalization)
+                for text, ids in here.written.items()
+            ),
         )
         sampling = replace(
             prompt.sampling, candidates=candidates, stop_ids=frozenset(), max_tokens=here.longest
@@ -89,13 +101,30 @@ class ScoredSession(ChoiceSession):
         """Return the legal actions as their own tokens: nothing ends them, for nothing else can follow."""
         firsts: dict[tuple[int, ...], str] = {}
         for action in self._legal:
-            firsts.setdefault(self._chat.answer_ids(action.strip()), action)
+            written = padded(action.strip(), self._task, self._pad)
+            firsts.setdefault(self._chat.answer_ids(written), action)
         if () in firsts:
             raise UsageError(
                 f"scoring legal actions: got {firsts[()]!r}, which has no token; name every action"
             )
         ids = {action: tokens for tokens, action in firsts.items()}
         return Choices(written=ids, stop_ids=frozenset(), longest=max(map(len, ids.values())))
+
+    def _chosen(self, text: str) -> Action:
+        """See `ChoiceSession`; the words that follow an action are no part of it."""
+        plain = text.strip().removesuffix(filler(self._pad))
+        return super()._chosen(plain if padded(plain, self._task, self._pad) == text.strip() else text)
+
+
+def filler(pad: int) -> str:
+    """Return `pad` words without a meaning, a space before each: ``" so then well"`` for 3."""
+    return "".join(f" {FILLERS[number % len(FILLERS)]}" for number in range(pad))
+
+
+def padded(action: str, task: Task, pad: int) -> str:
+    """Return `action`, followed by `pad` words without a meaning where it is of the half that `task` draws."""
+    is_padded = pad and derive_seed("pad", task.seed, action.strip()) % 2
+    return f"{action}{filler(pad)}" if is_padded else action
 
 
 def length(text: str, token_ids: Sequence[int], normalization: Normalization) -> float:

@@ -1,7 +1,7 @@
 """The policy that a benchmark starts from: it imitates until it solves enough training tasks, and no further.
 
 A start that solves nothing or everything shows no difference between methods; how many demonstrations lie between
-depends on world and seed, so success is measured on the way. The one rule: only training tasks are looked at.
+depends on world and seed, so success is measured on the way. Only training tasks are looked at.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def imitated(job: Job, run: Run, display: Display, *, enough: float) -> float:
     updates = Imitation(learner, kept, job)
     engine = build_engine(EngineSettings(), model, tokenizer)
     rollout = Rollout(harness(job, tokenizer, make_environment), make_environment, engine)
-    tasks = TaskStream(tasks_of(make_environment)).draw(0, NUM_PROBED)
+    tasks = TaskStream(tasks_of(make_environment), first=job.first_task).draw(0, NUM_PROBED)
     probes, found = probed_after(updates.total), 0.0
     display.phase("warm start", updates.total)
     try:

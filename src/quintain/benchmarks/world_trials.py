@@ -1,8 +1,8 @@
 """Can a small model learn each embedded world from its expert, and act through each harness? Imitation, over seeds.
 
 A run is `quintain.methods.imitation.sft` from random weights; afterwards the policy, its most likely token at a time,
-and the expert play the same held-out tasks. The one rule: a run that was begun is continued and one that is done is
-read, so a benchmark that was stopped goes on where it was.
+and the expert play the same held-out tasks. A run that was begun is continued and one that is done is read, so a
+benchmark that was stopped goes on where it was.
 """
 
 from __future__ import annotations

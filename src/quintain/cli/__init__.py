@@ -1,5 +1,5 @@
 """The command line: names → methods and rooms. Start at `main`.
 
-The only room that reads argv and the environment. The one rule: help and errors come before anything heavy is
-imported, so each command imports what it needs when it runs.
+The only room that reads argv and the environment. Help and errors come before anything heavy is imported, so each
+command imports what it needs when it runs.
 """

@@ -1,28 +1,34 @@
-"""``quintain check E|MODEL|RUN|METHOD``: is it fit to be used?
+"""``quintain check E|MODEL|RUN|METHOD|DATA``: is it fit to be used?
 
-A folder is checked as what it holds; everything else is the name of an environment. The one rule: checking
-changes nothing.
+A folder is checked as what it holds; everything else is the name of an environment. Checking changes nothing.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import cast, get_args
 
-from quintain.cli.arguments import Parser, named_folder, whole_number
-from quintain.cli.findings import Line, report
+from quintain.cli.arguments import Parser, named_folder, one_of, whole_number
+from quintain.cli.findings import report
 from quintain.cli.preflight import check_method
+from quintain.data.files import is_data
+from quintain.data.records import TrainOn
 from quintain.errors import EnvironmentFault, ModelError, QuintainError, StoreError, UsageError
 from quintain.methods.table import MODULES
+from quintain.types.findings import Finding
 
 
 def check(argv: Sequence[str]) -> int:
     """Check an environment, a model folder, a run or, with the flags of its training, a method."""
     if argv and ((argv[0] in MODULES and not Path(argv[0]).exists()) or argv[0].endswith(".py")):
         return check_method(argv)
-    parser = Parser("check", "Check an environment (conformance suite), a model folder, a run or a method.")
+    parser = Parser(
+        "check", "Check an environment (conformance suite), a model folder, a run, a method or conversations."
+    )
     parser.add_argument(
         "target",
-        metavar="E|MODEL|RUN|METHOD",
-        help="environment, model folder, run folder or its name, or a method followed by its flags",
+        metavar="E|MODEL|RUN|METHOD|DATA",
+        help="environment, model folder, run folder or its name, a method followed by its flags, or a file or folder "
+        "of conversations",
     )
     parser.flag("--episodes", "episodes per baseline of an environment (default 20)", "N", "20")
     parser.flag(
@@ -34,8 +40,31 @@ def check(argv: Sequence[str]) -> int:
     parser.flag("--deadline", "seconds that a probe of an environment may take (default 60)", "S", "60")
     parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", "runs")
     parser.flag("--load", "play in N instances of an environment at once, instead of the suite", "N")
+    parser.flag("--model", "whose tokens and template conversations are written in", "MODEL")
+    parser.flag("--environment", "whose tools and harness conversations are written for", "E")
+    parser.flag("--agent", "harness of the environment (default auto)", "AGENT", "auto")
+    parser.flag(
+        "--train-on", "answers of conversations that are trained: all (default), last, tagged", "RULE", "all"
+    )
+    parser.flag("--max-context", "longest conversation, in tokens (default: the model's own limit)", "N")
+    parser.flag("--show", "conversations to print (default 2)", "N", "2")
     parser.switch("--json", "print JSON")
     arguments = parser.read(argv)
+    if is_data(Path(arguments.target)):
+        from quintain.cli.data_check import check_data
+
+        rule = one_of(arguments.train_on, "--train-on", get_args(TrainOn))
+        limit = arguments.max_context
+        return check_data(
+            Path(arguments.target),
+            model=arguments.model,
+            environment=arguments.environment,
+            agent=arguments.agent,
+            train_on=cast("TrainOn", rule),
+            max_context=None if limit is None else whole_number(limit, "--max-context", least=1),
+            num_shown=whole_number(arguments.show, "--show"),
+            is_json=arguments.json,
+        )
     if arguments.load is not None:
         return check_load(arguments.target, whole_number(arguments.load, "--load", least=1), arguments.json)
     episodes = whole_number(arguments.episodes, "--episodes", least=1)
@@ -65,8 +94,7 @@ def check_environment(spec: str, episodes: int, deadline: int, is_json: bool) ->
 
     find_or_blame(spec)
     found = conformance(spec, episodes=episodes, deadline=deadline)
-    lines = [Line(finding.name, finding.state, finding.detail) for finding in found.findings]
-    return report(spec, lines, is_json, EnvironmentFault, dict(found.measured))
+    return report(spec, found.findings, is_json, EnvironmentFault, dict(found.measured))
 
 
 def check_grades(spec: str, num_tasks: int, calls: int, is_json: bool) -> int:
@@ -78,7 +106,7 @@ def check_grades(spec: str, num_tasks: int, calls: int, is_json: bool) -> int:
     recipe = find_or_blame(spec)
     with blame(spec):
         found = grade_tasks(recipe, tasks=num_tasks, calls=calls)
-    lines = [Line(each.task.id, "fail" if each.verdict else "pass", each.detail) for each in found]
+    lines = [Finding(each.task.id, "fail" if each.verdict else "pass", each.detail) for each in found]
     measured = {
         f"{each.task.id}/{name}/{measure}": value
         for each in found
@@ -99,40 +127,40 @@ def check_load(spec: str, instances: int, is_json: bool) -> int:
     with blame(spec):
         found = load(recipe, instances=instances, episodes=4 * instances)
     lines, measured = load_lines(found)
-    return report(spec, [Line(*line) for line in lines], is_json, EnvironmentFault, measured)
+    return report(spec, lines, is_json, EnvironmentFault, measured)
 
 
-def run_lines(folder: Path) -> Iterator[Line]:
+def run_lines(folder: Path) -> Iterator[Finding]:
     """Yield what is found of the run in `folder`: settings, journal, metrics, checkpoints, models."""
     from quintain.store import Run
     from quintain.store.checkpoints import damage
 
     with Run.open(folder, writable=False) as run:
-        yield Line("settings", "pass", f"{run.recipe}, {run.status}")
+        yield Finding("settings", "pass", f"{run.recipe}, {run.status}")
         num = sum(1 for _ in run.trajectories())
         unread = f", {run.num_quarantined} cannot be read" if run.num_quarantined else ""
-        yield Line("journal", "fail" if unread else "pass", f"{num} trajectories{unread}")
-        yield Line("metrics", "pass", f"{len(run.metrics())} steps")
+        yield Finding("journal", "fail" if unread else "pass", f"{num} trajectories{unread}")
+        yield Finding("metrics", "pass", f"{len(run.metrics())} steps")
     checkpoints = sorted((folder / "checkpoints").glob("step-*"))
     if not checkpoints:
-        yield Line("checkpoints", "skip", "there is none yet")
+        yield Finding("checkpoints", "skip", "there is none yet")
     for place in checkpoints:
         reason = damage(place)
-        yield Line(place.name, "fail" if reason else "pass", reason or "intact to the last byte")
+        yield Finding(place.name, "fail" if reason else "pass", reason or "intact to the last byte")
     for place in sorted(child for child in folder.iterdir() if (child / "config.json").is_file()):
         yield from model_lines(place, place.name)
 
 
-def model_lines(folder: Path, name: str = "model") -> Iterator[Line]:
+def model_lines(folder: Path, name: str = "model") -> Iterator[Finding]:
     """Yield whether the model in `folder` loads, and what it is."""
     from quintain.models.load import load
 
     yield attempt(name, lambda: f"{load(str(folder)).model.num_parameters():,} parameters")
 
 
-def attempt(name: str, probe: Callable[[], str]) -> Line:
+def attempt(name: str, probe: Callable[[], str]) -> Finding:
     """Return what `probe` says, or the error of ours that it raised."""
     try:
-        return Line(name, "pass", probe())
+        return Finding(name, "pass", probe())
     except QuintainError as error:
-        return Line(name, "fail", str(error))
+        return Finding(name, "fail", str(error))

@@ -1,32 +1,29 @@
 """Episodes to a place of their own: a run folder, or a file of chat messages.
 
-The one rule: an episode that failed is kept in a run and left out of messages, which are there to learn from.
+An episode that failed is kept in a run and left out of messages, which are there to learn from.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quintain.data import messages
-from quintain.environments.boundary import ask, check_instructions
-from quintain.environments.catalog import find
+from quintain.data.seats import speakers
 from quintain.errors import DataError
 from quintain.eval.evaluate import evaluate
-from quintain.models.load import load_tokenizer
 from quintain.store import Run
 from quintain.text.chat import Chat
 from quintain.training.custody import looked_after
+from quintain.training.demonstrations import TOKENIZERS, teller, tokenizer_of
 from quintain.types import Score, Trajectory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 PHASE = "collect"
-TOKENIZERS = ("tokenizer", "model", "start")
-"""Folders of a run that may hold its tokenizer, first to last."""
 
 
 def write_run(
@@ -49,19 +46,18 @@ def write_messages(
 ) -> int:
     """Write the scored of `trajectories` to `file`, one a line, and return how many there are.
 
-    The system message is the instruction of `environment`. The file appears under its name when it is
-    complete.
+    The system message is the instruction of `environment` with the task's prompt, and its tools stand beside the
+    messages. The file appears under its name when it is complete.
 
     Raises:
         DataError: there is none.
     """
-    instructions = ask(find(environment), check_instructions)
     scored = (t for t in trajectories if isinstance(t.outcome, Score))
     temporary = file.with_name(f".{file.name}.{os.getpid()}")
     count = 0
     try:
         with open(temporary, "x", encoding="utf-8", errors="replace") as stream:
-            for line in messages.write_messages(scored, Chat(tokenizer).text, system=instructions):
+            for line in messages.write_messages(scored, Chat(tokenizer).text, told=teller(environment)):
                 stream.write(line)
                 count += 1
         if not count:
@@ -72,9 +68,15 @@ def write_messages(
     return count
 
 
-def tokenizer_of(folder: Path) -> PreTrainedTokenizerBase:
-    """Return the tokenizer that the ids in the run `folder` are of."""
-    for name in TOKENIZERS:
-        if (folder / name).is_dir():
-            return load_tokenizer(folder / name)
-    raise DataError(f"tokenizer of the run {folder}: got a run without one; take another run")
+def chat_writer(run: Run) -> Callable[[Trajectory], Mapping[str, Any]]:
+    """Return what writes an episode of `run` as messages; {} of several seats, and of a run without a tokenizer."""
+    if not any((run.folder / name).is_dir() for name in TOKENIZERS):
+        return lambda _: {}
+    decode, told = Chat(tokenizer_of(run.folder)).text, teller(str(run.config["environment"]))
+
+    def written(trajectory: Trajectory) -> Mapping[str, Any]:
+        if len(speakers(trajectory)) != 1:
+            return {}
+        return messages.to_record(trajectory, decode, told=told(trajectory))
+
+    return written

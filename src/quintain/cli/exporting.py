@@ -80,8 +80,9 @@ def export_model(folder: Path, out: Path) -> str:
 
 def export_messages(folder: Path, out: Path) -> str:
     """Write the episodes of the run `folder` as chat messages, one episode a line."""
-    from quintain.cli.episodes import tokenizer_of, write_messages
+    from quintain.cli.episodes import write_messages
     from quintain.store import Run
+    from quintain.training.demonstrations import tokenizer_of
 
     with Run.open(folder, writable=False) as run:
         written = write_messages(run.trajectories(), tokenizer_of(folder), out, run.config["environment"])
@@ -89,12 +90,13 @@ def export_messages(folder: Path, out: Path) -> str:
 
 
 def export_rows(folder: Path, out: Path) -> str:
-    """Write the episodes of the run `folder` as Parquet, with every token."""
+    """Write the episodes of the run `folder` as Parquet, with every token, and as messages where it has a tokenizer."""
+    from quintain.cli.episodes import chat_writer
     from quintain.store import Run
     from quintain.store.export import export_parquet
 
     with Run.open(folder, writable=False) as run:
-        return f"{export_parquet(run, out)} episodes"
+        return f"{export_parquet(run, out, chat=chat_writer(run))} episodes"
 
 
 FORMS: dict[str, Callable[[Path, Path], str]] = {

@@ -2,36 +2,28 @@
 
 import json
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from quintain.cli.tables import show
 from quintain.errors import QuintainError
-
-
-class Line(NamedTuple):
-    """One thing that was looked at; `state` is pass, fail or skip."""
-
-    name: str
-    state: str
-    detail: str
+from quintain.types.findings import Finding
 
 
 def report(
     target: str,
-    lines: Sequence[Line],
+    findings: Sequence[Finding],
     is_json: bool,
     fault: type[QuintainError],
     measured: dict[str, float] | None = None,
 ) -> int:
     """Print the findings and return 0, or the exit status of `fault` when one of them is a failure."""
-    num_failed = sum(line.state == "fail" for line in lines)
+    num_failed = sum(finding.state == "fail" for finding in findings)
     if is_json:
-        rows = [line._asdict() for line in lines]
+        rows = [finding._asdict() for finding in findings]
         found = {"target": target, "has_passed": not num_failed, "findings": rows, "measured": measured or {}}
         print(json.dumps(found, indent=2))
     else:
-        verdict = f"{num_failed} of {len(lines)} failed" if num_failed else "passed"
-        show(("probe", "state", "detail"), lines, target)
+        verdict = f"{num_failed} of {len(findings)} failed" if num_failed else "passed"
+        show(("probe", "state", "detail"), findings, target)
         took = f" in {measured['seconds']:.0f} s" if measured and "seconds" in measured else ""
         print(f"{target}: {verdict}{took}")
     return fault.exit_code if num_failed else 0

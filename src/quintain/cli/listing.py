@@ -17,7 +17,7 @@ MEASURES = ("noop", "random", "expert", "steps_per_second")
 def methods(argv: Sequence[str]) -> int:
     """List the published methods."""
     parser = Parser(
-        "methods", "List the published methods and how far each has come: works, partial or planned."
+        "methods", "List the published methods and what is shown of each: works, not shown or planned."
     )
     parser.switch("--json", "print JSON")
     arguments = parser.read(argv)
@@ -26,7 +26,7 @@ def methods(argv: Sequence[str]) -> int:
         print(json.dumps(rows, indent=2))
         return 0
     states = Counter(row["state"] for row in rows)
-    title = ", ".join(f"{states[state]} {state}" for state in ("works", "partial", "planned"))
+    title = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
     show(
         ("method", "family", "state", "name"),
         [(str(row["title"]), str(row["family"]), str(row["state"]), row["name"] or "") for row in rows],

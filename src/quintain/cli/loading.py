@@ -3,30 +3,33 @@
 from collections.abc import Sequence
 
 from quintain.rollout.load import MOST_FAILURES, Load, percentile
+from quintain.types.findings import Finding
 
 
-def load_lines(found: Load) -> tuple[list[tuple[str, str, str]], dict[str, float]]:
-    """Return name, state (pass or fail) and words of what was looked at, and the figures."""
+def load_lines(found: Load) -> tuple[list[Finding], dict[str, float]]:
+    """Return what was looked at, and the figures."""
     failed = sum(found.failures.values())
     by_kind = "".join(f"; {kind} {num}" for kind, num in sorted(found.failures.items()))
     first = f"; the first: {found.first}" if found.first else ""
     left = ", ".join(f"{count} {name}" for name, count in found.left.items())
     lines = [
-        (
+        Finding(
             "instances",
             "pass",
             f"{found.instances} at once: {found.episodes} episodes, "
             f"{len(found.steps):,} steps in {found.seconds:.1f} s",
         ),
-        (
+        Finding(
             "failures",
             "fail" if found.failure_share > MOST_FAILURES else "pass",
             f"{failed} of {found.episodes} episodes ({found.failure_share:.1%}){by_kind}{first}",
         ),
-        ("starts", "pass", latency(found.starts)),
-        ("steps", "pass", latency(found.steps)),
-        ("memory", "pass", f"{found.memory / 2**20:.1f} MiB per instance"),
-        ("closing", "fail" if left else "pass", f"{left} left behind" if left else "nothing left behind"),
+        Finding("starts", "pass", latency(found.starts)),
+        Finding("steps", "pass", latency(found.steps)),
+        Finding("memory", "pass", f"{found.memory / 2**20:.1f} MiB per instance"),
+        Finding(
+            "closing", "fail" if left else "pass", f"{left} left behind" if left else "nothing left behind"
+        ),
     ]
     measured = {
         "instances": float(found.instances),

@@ -1,7 +1,7 @@
 """``quintain COMMAND …``: finds the command, and turns whatever stops it into one line and an exit status.
 
-The one rule: nothing leaves here as a traceback. An error inside quintain writes its own to a file and names
-it; with QUINTAIN_TRACEBACK=1 it is raised as it is.
+Nothing leaves here as a traceback. An error inside quintain writes its own to a file and names it; with
+QUINTAIN_TRACEBACK=1 it is raised as it is.
 """
 
 import contextlib
@@ -46,6 +46,7 @@ COMMANDS: dict[str, Command] = {
     "play": Command("playing:play", "act in an environment yourself, in the terminal"),
     "export": Command("exporting:export", "take a model or episodes out of a run: hf, messages, parquet"),
     "view": Command("viewing:view", "show where the report of a run lies, and its curve"),
+    "lab": Command("lab:lab", "compare ideas of credit and losses on one batch: quintain lab grpo|RUN"),
     "bench": Command("bench:bench", "methods against their baselines, over seeds, at equal budget"),
     "methods": Command("listing:methods", "list the published methods and how far each has come"),
     "environments": Command("listing:environments", "list the environments"),

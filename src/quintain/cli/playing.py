@@ -1,7 +1,7 @@
 """``quintain play E``: a person acts in an environment, in the terminal or through a pipe.
 
-Legal actions are listed by number, tools with their arguments. The one rule: the person sees what an agent
-would see, and a mistake costs what it would cost an agent.
+Legal actions are listed by number, tools with their arguments. The person sees what an agent would see, and a mistake
+costs what it would cost an agent.
 """
 
 import json

@@ -6,9 +6,10 @@ Colours are a view: without a terminal every piece of a stream names its kind.
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quintain.errors import InvariantError
+from quintain.errors import InvariantError, UsageError
 
 if TYPE_CHECKING:
     from quintain.training.preflight import Piece
@@ -31,10 +32,17 @@ def check_method(argv: Sequence[str]) -> int:
     values = read_configuration(method.spec, method.config_class, arguments.config, arguments)
 
     from quintain.api import check_parts
-    from quintain.cli.findings import Line, report
+    from quintain.cli.findings import report
+    from quintain.environments.nothing import NO_ENVIRONMENT
+    from quintain.training.demonstrations import place_data
     from quintain.training.preflight import preflight
 
-    job = build(method.config_class, values, f"check {spec}")
+    job = place_data(build(method.config_class, values, f"check {spec}"), Path(arguments.runs))
+    if job.environment == NO_ENVIRONMENT:
+        raise UsageError(
+            f"check {spec}: got data without an environment, in which nothing is played; look at the data: "
+            "quintain check FILE"
+        )
     check_parts(job)
     started = time.monotonic()
     found = preflight(job)
@@ -42,8 +50,7 @@ def check_method(argv: Sequence[str]) -> int:
     if not arguments.json:
         for number, stream in enumerate(found.streams, start=1):
             show_stream(f"episode {number}", stream)
-    lines = [Line(*finding) for finding in found.findings]
-    return report(spec, lines, arguments.json, InvariantError, {"seconds": seconds})
+    return report(spec, found.findings, arguments.json, InvariantError, {"seconds": seconds})
 
 
 def show_stream(title: str, stream: Sequence["Piece"]) -> None:

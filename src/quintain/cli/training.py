@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from quintain.cli.arguments import Parser, named_folder
 from quintain.errors import INTERRUPTED_EXIT_CODE, UsageError, suggestion
-from quintain.methods.table import MODULES
+from quintain.methods.table import MODULES, method_entry_points
 
 if TYPE_CHECKING:
     from quintain.config import Option
@@ -31,7 +31,12 @@ def train(argv: Sequence[str]) -> int:
         raise UsageError(
             f"quintain train needs a method first: got {spec!r}; choose from {', '.join(MODULES)}, or give a file.py"
         )
-    if spec not in MODULES and not spec.endswith(".py") and ":" not in spec and not find_entry_points(spec):
+    if (
+        spec not in MODULES
+        and not spec.endswith(".py")
+        and ":" not in spec
+        and spec not in entry_point_names()
+    ):
         raise UsageError(f"method: got {spec!r}; {suggestion(spec, MODULES)}, or give a file.py")
 
     from quintain.cli.flags import read_configuration
@@ -54,12 +59,9 @@ def train(argv: Sequence[str]) -> int:
     return 0
 
 
-def find_entry_points(name: str = "") -> list[str]:
-    """Return the methods that installed packages bring, or those of them that are called `name`."""
-    from importlib.metadata import entry_points
-
-    found = sorted(point.name for point in entry_points(group="quintain.methods"))
-    return [each for each in found if not name or each == name]
+def entry_point_names() -> list[str]:
+    """Return the names of the methods that installed packages bring."""
+    return [point.name for point in method_entry_points()]
 
 
 def train_parser(method: str, description: str, found: "Sequence[Option]") -> Parser:
@@ -96,7 +98,7 @@ def resume(argv: Sequence[str]) -> int:
 
 def overview() -> str:
     """Return what ``quintain train --help`` prints."""
-    brought = find_entry_points()
+    brought = entry_point_names()
     lines = [
         "usage: quintain train METHOD|FILE.py [--config FILE] [--run NAME] [--runs ROOT] [--replace] [--flags]",
         "",

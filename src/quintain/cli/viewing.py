@@ -40,9 +40,9 @@ def written(run: "Run") -> Path:
 
         launch.conclude(run)
         return run.folder / "report.html"
-    from quintain.cli.episodes import TOKENIZERS, tokenizer_of
     from quintain.dashboard.report import write_report
     from quintain.text.chat import Chat
+    from quintain.training.demonstrations import TOKENIZERS, tokenizer_of
 
     has_tokenizer = any((run.folder / name).is_dir() for name in TOKENIZERS)
     return write_report(run, Chat(tokenizer_of(run.folder)).text if has_tokenizer else None)

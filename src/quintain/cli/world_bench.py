@@ -1,7 +1,6 @@
 """``quintain bench worlds``: how much of each world's expert a small model learns by imitation.
 
-Every result is written as soon as its last seed is there. The one rule: a number is stored with the command that made
-it.
+Every result is written as soon as its last seed is there. A number is stored with the command that made it.
 """
 
 import datetime

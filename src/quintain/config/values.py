@@ -7,13 +7,11 @@ missing one stops everything with one line.
 
 import json
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import cache
-from typing import Any, Protocol, TypeVar, cast, runtime_checkable
-
-from pydantic import ConfigDict, TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError, to_json
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, runtime_checkable
 
 from quintain.config.fields import (
     Option,
@@ -27,6 +25,9 @@ from quintain.config.fields import (
 )
 from quintain.config.wording import kind_of, words, wrong_value
 from quintain.errors import ConfigError, QuintainError, suggestion
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 LOG = logging.getLogger(__name__)
 
@@ -200,6 +201,9 @@ def fit(option: Option, value: Any, source: Source) -> Any:
 
 def read_json(option: Option, value: Any, source: Source) -> Any:
     """Return the `value` of a single option with the type of its field."""
+    from pydantic import ValidationError
+    from pydantic_core import PydanticSerializationError, to_json
+
     try:
         return adapter(option.annotation).validate_json(to_json(value, inf_nan_mode="constants"))
     except (ValidationError, PydanticSerializationError) as error:
@@ -214,11 +218,15 @@ def wrong_json(option: Option, value: Any, source: Source) -> ConfigError:
 
 def read_text(option: Option, text: str, flag: str) -> Any:
     """Return the value of `option` that the `text` of `flag` stands for."""
+    from pydantic import ValidationError
+
     parts = parts_of(option.annotation)
     if text.lower() in ("none", "null") and type(None) in parts:
         return None
     checker = adapter(option.annotation)
     try:
+        if str in parts and int in parts and re.fullmatch(r"[+-]?\d+", text.strip()):
+            return checker.validate_python(int(text))
         if text[:1] in ("[", "{") and str not in parts:
             return checker.validate_json(text)
         items = [item.strip() for item in text.split(",") if item.strip()]
@@ -228,8 +236,10 @@ def read_text(option: Option, text: str, flag: str) -> Any:
 
 
 @cache
-def adapter(annotation: Any) -> TypeAdapter[Any]:
+def adapter(annotation: Any) -> "TypeAdapter[Any]":
     """Return pydantic's strict checker of `annotation`; numbers must be finite."""
+    from pydantic import ConfigDict, TypeAdapter
+
     return TypeAdapter(annotation, config=ConfigDict(strict=True, allow_inf_nan=False))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from quintain.credit.gae import final_value, gae, placed_rewards, values_of, with_returns
+from quintain.credit.gae import final_value, gae, placed_rewards, realised, values_of, with_returns
 from quintain.credit.layout import Critic
 from quintain.types import Credit, Group, scored
 
@@ -33,6 +33,7 @@ def gae_bilevel(
     trajectories = scored(groups)
     values = values_of(trajectories, critic)
     advantages: list[list[NDArray[np.float64]]] = []
+    outcomes: list[list[NDArray[np.float64]]] = []
     for index, trajectory in enumerate(trajectories):
         arrays = values[index]
         acting = [k for k, array in enumerate(arrays) if len(array)]
@@ -40,10 +41,11 @@ def gae_bilevel(
             trajectory, None if critic.token_rewards is None else critic.token_rewards[index]
         )
         ends = [float(arrays[k][-1]) for k in acting]
+        paid, discounts = [rewards[k] for k in acting], [turn_discount] * len(acting)
         high = gae(
-            [rewards[k] for k in acting],
+            paid,
             ends,
-            discounts=[turn_discount] * len(acting),
+            discounts=discounts,
             gae_lambda=gae_lambda,
             final=final_value(critic, index, trajectory),
         )
@@ -51,7 +53,14 @@ def gae_bilevel(
         advantages.append(
             [_inside(array, targets.get(k, 0.0), discount, gae_lambda) for k, array in enumerate(arrays)]
         )
-    return with_returns(trajectories, advantages, values)
+        came = dict(zip(acting, realised(paid, discounts), strict=True))
+        outcomes.append(
+            [
+                came.get(k, 0.0) * np.power(discount, np.arange(len(array), dtype=np.float64)[::-1])
+                for k, array in enumerate(arrays)
+            ]
+        )
+    return with_returns(trajectories, advantages, values, outcomes)
 
 
 def _inside(

@@ -1,8 +1,9 @@
 """δ_t = r_t + gamma·V_{t+1} - V_t, A_t = δ_t + gamma·λ·A_{t+1}: generalised advantage estimation (arXiv 1506.02438).
 
 Over the tokens the policy sampled, or over turns as macro-actions. The value after a token is that of the next
-*policy* token, across whatever observation stands between. Beyond the end it is 0 where the environment ended the
-episode and the given final value where a limit did. λ = 1 is Monte Carlo. Rewards of a turn fall on its last token.
+*policy* token, across whatever observation stands between. Beyond the end it is 0 where the task was over, by its own
+limit of turns too, and the given final value where the trainer cut it. λ = 1 is Monte Carlo. Rewards of a turn fall on
+its last token. Every `Credit` made here says in `value/explained_variance` how well the values foretold what came.
 Unit: none, nothing is normalised; see `whiten`. Singleton rule: none needed. Observations are never a step of the
 chain.
 """
@@ -23,7 +24,7 @@ from quintain.credit.layout import (
     turn_rewards,
 )
 from quintain.errors import DataError
-from quintain.types import Credit, Group, Stop, Trajectory, Turn, scored
+from quintain.types import Credit, Group, Trajectory, Turn, is_constant, scored
 
 
 def gae(
@@ -64,6 +65,7 @@ def gae_tokens(
     trajectories = scored(groups)
     between = discount if turn_discount is None else turn_discount
     advantages: list[list[NDArray[np.float64]]] = []
+    outcomes: list[list[NDArray[np.float64]]] = []
     values = values_of(trajectories, critic)
     for index, trajectory in enumerate(trajectories):
         rewards = _token_rewards(
@@ -78,8 +80,10 @@ def gae_tokens(
             gae_lambda=gae_lambda(trajectory) if callable(gae_lambda) else gae_lambda,
             final=final_value(critic, index, trajectory),
         )
-        advantages.append(np.split(np.array(chain), np.cumsum(counts)[:-1]))
-    return with_returns(trajectories, advantages, values)
+        ends = np.cumsum(counts)[:-1]
+        advantages.append(np.split(np.array(chain), ends))
+        outcomes.append(np.split(np.array(realised(rewards, discounts)), ends))
+    return with_returns(trajectories, advantages, values, outcomes)
 
 
 def gae_turns(
@@ -100,25 +104,30 @@ def gae_turns(
     values = values_of(trajectories, critic)
     advantages: list[list[NDArray[np.float64]]] = []
     states: list[list[NDArray[np.float64]]] = []
+    outcomes: list[list[NDArray[np.float64]]] = []
     for index, trajectory in enumerate(trajectories):
         arrays = values[index]
         acting = [k for k, array in enumerate(arrays) if len(array)]
         rewards = placed_rewards(
             trajectory, None if critic.token_rewards is None else critic.token_rewards[index]
         )
+        paid = [rewards[k] for k in acting]
+        discounts = [
+            discount if duration is None else discount ** duration(trajectory.turns[k]) for k in acting
+        ]
         chain = gae(
-            [rewards[k] for k in acting],
+            paid,
             [float(arrays[k][0]) for k in acting],
-            discounts=[
-                discount if duration is None else discount ** duration(trajectory.turns[k]) for k in acting
-            ],
+            discounts=discounts,
             gae_lambda=gae_lambda,
             final=final_value(critic, index, trajectory),
         )
         of = dict(zip(acting, chain, strict=True))
+        came = dict(zip(acting, realised(paid, discounts), strict=True))
         advantages.append([np.full(len(array), of.get(k, 0.0)) for k, array in enumerate(arrays)])
+        outcomes.append([np.full(len(array), came.get(k, 0.0)) for k, array in enumerate(arrays)])
         states.append([np.full(len(array), array[0]) if len(array) else array for array in arrays])
-    return with_returns(trajectories, advantages, states)
+    return with_returns(trajectories, advantages, states, outcomes)
 
 
 def length_adaptive(alpha: float = 0.05) -> Callable[[Trajectory], float]:
@@ -139,19 +148,46 @@ def decoupled(policy: Credit, critic: Credit) -> Credit:
 
 
 def final_value(critic: Critic, index: int, trajectory: Trajectory) -> float:
-    """Return the value after the last token: 0 at the environment's own end, or where none was given."""
-    if critic.final is None or trajectory.stop is Stop.TERMINATED:
+    """Return the value after the last token: 0 where the task was over, or where none was given."""
+    if critic.final is None or not trajectory.stop.is_cut:
         return 0.0
     return float(critic.final[index])
 
 
-def with_returns(trajectories: Sequence[Trajectory], advantages: TokenArrays, values: TokenArrays) -> Credit:
-    """Return the `Credit` of `advantages`, whose returns are advantage + value."""
+def realised(rewards: Sequence[float], discounts: Sequence[float]) -> list[float]:
+    """Return the discounted sum of the rewards from each step of a chain on, as they came.
+
+    Example: rewards 0, 1 and discounts .5, 1 → .5, 1.
+    """
+    return gae(rewards, [0.0] * len(rewards), discounts=discounts, gae_lambda=1.0, final=0.0)
+
+
+def explained_variance(
+    trajectories: Sequence[Trajectory], values: TokenArrays, outcomes: TokenArrays
+) -> float:
+    """Return 1 - Σ(G - V)² / Σ(G - mean G)² over the sampled tokens of the episodes that were not cut.
+
+    `outcomes` are the realised returns G. 1: the values foretell them; 0: no better than their mean; below 0: worse.
+    Without episodes that came to their end, or where all of G is equal, it is 0.
+    """
+    whole = [index for index, trajectory in enumerate(trajectories) if not trajectory.stop.is_cut]
+    foretold = np.concatenate([np.zeros(0), *(array for index in whole for array in values[index])])
+    came = np.concatenate([np.zeros(0), *(array for index in whole for array in outcomes[index])])
+    if is_constant(came.tolist()):
+        return 0.0
+    return float(1 - ((came - foretold) ** 2).sum() / ((came - came.mean()) ** 2).sum())
+
+
+def with_returns(
+    trajectories: Sequence[Trajectory], advantages: TokenArrays, values: TokenArrays, outcomes: TokenArrays
+) -> Credit:
+    """Return the `Credit` of `advantages`, whose returns are advantage + value; `outcomes` are the realised ones."""
     returns = [
         [a + v for a, v in zip(own, array, strict=True)]
         for own, array in zip(advantages, values, strict=True)
     ]
     metrics = group_metrics(trajectories, outcome_of)
+    metrics["value/explained_variance"] = explained_variance(trajectories, values, outcomes)
     return credit_of(trajectories, advantages, returns=returns, metrics=metrics)
 
 

@@ -23,24 +23,24 @@ class Verifier:
 
     def __init__(
         self,
-        is_right: Callable[[Trajectory, int], bool],
+        is_right: Callable[[Trajectory, int], bool | None],
         *,
         size: int = 256,
         penalty: float = 0.01,
         rounds: int = 50,
     ) -> None:
-        """`is_right`(trajectory, turn number) labels what was seen; `penalty` is λ."""
+        """`is_right`(trajectory, turn number) labels what was seen, None what is no answer; `penalty` is λ."""
         self.is_right, self.size, self.penalty, self.rounds = is_right, size, penalty, rounds
         self._differences: list[NDArray[np.float64]] = []
         self._weights = np.zeros(size)
         self._places: dict[object, int] = {}
 
     def update(self, groups: Sequence[Group]) -> None:
-        """Make a pair of every wrong turn with a right one of its task, and fit anew."""
+        """Make a pair of every wrong answer with a right one of its task, and fit anew."""
         for group in groups:
             labelled = [(t.turns[k], self.is_right(t, k)) for t in group.scored for k in range(len(t.turns))]
             right = [self.features(turn) for turn, label in labelled if label]
-            wrong = [self.features(turn) for turn, label in labelled if not label]
+            wrong = [self.features(turn) for turn, label in labelled if label is False]
             self._differences += [
                 right[place % len(right)] - other for place, other in enumerate(wrong) if right
             ]

@@ -1,7 +1,7 @@
 """Gates: which tasks can still teach something, from recorded statistics.
 
 A group whose returns are all equal gives a group-relative method no gradient (dynamic sampling, DAPO, arXiv
-2503.14476; `quintain.data.filters.with_variance` drops it); a task that is always solved, or never, is expected to
+2503.14476); a task that is always solved, or never, is expected to
 give such groups. A failure of the machinery is no evidence about a task, and a gate always leaves tasks to train on.
 """
 

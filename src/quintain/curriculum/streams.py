@@ -45,14 +45,20 @@ class Curriculum:
 class TaskStream(Curriculum):
     """Fresh tasks: number n is the environment's task n of `split`.
 
-    With `num_tasks` there are only that many, and each pass over them has an order of its own.
+    With `num_tasks` there are only that many, and each pass over them has an order of its own. With `first` number n
+    is the environment's task first + n.
     """
 
     def __init__(
-        self, make_environment: Callable[[], TaskSource], split: Split = "train", num_tasks: int | None = None
+        self,
+        make_environment: Callable[[], TaskSource],
+        split: Split = "train",
+        num_tasks: int | None = None,
+        first: int = 0,
     ) -> None:
         """Number the tasks of one environment that `make_environment` returns."""
         check_size("num_tasks", num_tasks)
+        self.first = first
         self.source = make_environment()
         self.split: Split = split
         self.num_tasks = num_tasks
@@ -61,7 +67,7 @@ class TaskStream(Curriculum):
         """Return task number `index`."""
         if self.num_tasks is not None:
             index = shuffle_place(index, self.num_tasks)
-        return self.source.task(self.split, index)
+        return self.source.task(self.split, self.first + index)
 
 
 class Fixed(Curriculum):
@@ -101,9 +107,9 @@ class TaskMixture(Curriculum):
         return self.streams[stream].at(place)
 
 
-def draw_held_out(make_environment: Callable[[], TaskSource], count: int) -> tuple[Task, ...]:
-    """Return the first `count` tasks of the evaluation split; their seeds are disjoint from training's."""
-    return TaskStream(make_environment, "eval").draw(0, count)
+def draw_held_out(make_environment: Callable[[], TaskSource], count: int, first: int = 0) -> tuple[Task, ...]:
+    """Return `count` tasks of the evaluation split from number `first` on; their seeds are disjoint from training's."""
+    return TaskStream(make_environment, "eval", first=first).draw(0, count)
 
 
 def shuffle_place(index: int, size: int) -> int:

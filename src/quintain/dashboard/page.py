@@ -1,7 +1,7 @@
 """Text that is safe in a page, and the page itself.
 
-A policy forbids scripts and everything from outside; the only style allowed is ours, by its hash. The one
-rule: dynamic text reaches the page through `escape`, which also makes control and direction characters
+A policy forbids scripts and everything from outside; the only style allowed is ours, by its hash.
+Dynamic text reaches the page through `escape`, which also makes control and direction characters
 visible.
 """
 

@@ -1,7 +1,7 @@
 """The report of a run: one HTML file without scripts, to open, keep and send.
 
-It shows how success grew, what the policy does now and did before, and the configuration. The one rule: it is
-made of the run folder alone, so it can be made again at any time.
+It shows how success grew, what the policy does now and did before, and the configuration. It is made of the run folder
+alone, so it can be made again at any time.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Curves out of the rows of a run: points of (step, value), and the success that a curve shows.
 
-The one rule: a row without the metric, or with null, is no point; nothing is interpolated here.
+A row without the metric, or with null, is no point; nothing is interpolated here.
 """
 
 import re

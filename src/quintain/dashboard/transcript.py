@@ -1,7 +1,7 @@
 """Episodes as a person reads them: what the model was given in grey, what it sampled on yellow.
 
-Sampled tokens are underlined by how unlikely they were. The one rule: the text shown is the tokens that were
-stored, decoded; without a decoder it is the observation and the action.
+Sampled tokens are underlined by how unlikely they were. The text shown is the tokens that were stored, decoded; without
+a decoder it is the observation and the action.
 """
 
 import math

@@ -9,17 +9,12 @@ from dataclasses import replace
 from hashlib import blake2b
 
 from quintain.errors import UsageError
-from quintain.types import Group, Score, Trajectory, is_constant
+from quintain.types import Group, Score, Trajectory
 
 
 def successful(groups: Sequence[Group]) -> list[Group]:
     """Keep the trajectories that solved their task."""
     return _keep(groups, lambda trajectory, score: score.is_success)
-
-
-def at_least(groups: Sequence[Group], reward: float) -> list[Group]:
-    """Keep the trajectories with an outcome of at least `reward`."""
-    return _keep(groups, lambda trajectory, score: score.value >= reward)
 
 
 def best_of_group(groups: Sequence[Group], count: int = 1) -> list[Group]:
@@ -49,11 +44,6 @@ def distinct(groups: Sequence[Group]) -> list[Group]:
         return is_first
 
     return _keep(groups, is_new)
-
-
-def with_variance(groups: Sequence[Group]) -> list[Group]:
-    """Keep whole groups whose outcomes differ: the others teach nothing (DAPO, 2503.14476)."""
-    return [group for group in groups if not is_constant(group.returns)]
 
 
 def solved_between(groups: Sequence[Group], low: float, high: float) -> list[Group]:

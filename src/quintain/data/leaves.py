@@ -6,14 +6,14 @@ weight 0, and the reason why their leaf was left out is said. However many strea
 where `quintain.data.pack` aggregates with "sequence_mean".
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
-from quintain.errors import UsageError, suggestion
-from quintain.types import Forest, Node, Sample, Trajectory, make_forest
+from quintain.types import Sample, Trajectory, Turn
+from quintain.types.forest import find_parents
 
 LeafRule = Literal["all", "last", "longest", "root"]
 
@@ -23,33 +23,49 @@ class Leaves:
     """What a rule says of a forest: ``Leaves(trained=(4,), left_out={1: "not the last of 'agent', which is 4"})``."""
 
     trained: tuple[int, ...]
-    """leaves, by the number of their node"""
+    """leaves, by the number of their turn"""
     left_out: Mapping[int, str]
     """leaf → why it is not trained"""
+    turns: frozenset[int]
+    """the turns on the walks to the trained leaves"""
 
 
-def choose_leaves(forest: Forest, rule: LeafRule = "all") -> Leaves:
-    """Return which leaves of `forest` are trained.
+def choose_leaves(turns: Sequence[Turn], rule: LeafRule = "all") -> Leaves:
+    """Return which leaves of the forest of `turns` are trained.
 
     "all" trains every leaf; "last" the one that each speaker ended with; "longest" the one with the most tokens in its
     walk, the later one of equals; "root" the stream that each speaker began with, up to where it was left.
-    Raises `UsageError` for another rule.
     """
-    if rule not in get_args(LeafRule):
-        raise UsageError(f"leaves to train: got {rule!r}; {suggestion(rule, get_args(LeafRule))}")
-    leaves: dict[str, list[Node]] = {}
-    for leaf in forest.leaves():
-        leaves.setdefault(leaf.speaker, []).append(leaf)
-    if rule == "all":
-        return Leaves(trained=tuple(leaf.id for leaf in forest.leaves()), left_out={})
+    walks: list[tuple[int, ...]] = []
+    lengths: list[int] = []
+    inner: set[int] = set()
+    for number, (turn, (parent, num_shared)) in enumerate(zip(turns, find_parents(turns), strict=True)):
+        own = len(turn.prompt_ids) - num_shared + len(turn.completion.token_ids)
+        walks.append((number,) if parent is None else (*walks[parent], number))
+        lengths.append(own if parent is None else lengths[parent] + own)
+        inner |= set() if parent is None else {parent}
+    leaves: dict[str, list[int]] = {}
+    for number, turn in enumerate(turns):
+        if number not in inner:
+            leaves.setdefault(turn.speaker, []).append(number)
     trained: list[int] = []
     left_out: dict[int, str] = {}
     for speaker, own in leaves.items():
-        best = _RULES[rule](forest, own)
-        trained.append(best.id)
-        reason = f"not the {_WORDS[rule]} of {speaker!r}, which is {best.id}"
-        left_out |= {leaf.id: reason for leaf in own if leaf is not best}
-    return Leaves(trained=tuple(sorted(trained)), left_out=left_out)
+        if rule == "all":
+            trained += own
+            continue
+        if rule == "root":
+            begun = _first_stream(turns, speaker)
+            best, word = max(own, key=lambda leaf: (len(begun.intersection(walks[leaf])), -leaf)), "first"
+        else:
+            best, word = max(own, key=lambda leaf: (lengths[leaf] if rule == "longest" else 0, leaf)), rule
+        trained.append(best)
+        left_out |= {leaf: f"not the {word} of {speaker!r}, which is {best}" for leaf in own if leaf != best}
+    return Leaves(
+        trained=tuple(sorted(trained)),
+        left_out=left_out,
+        turns=frozenset(turn for leaf in trained for turn in walks[leaf]),
+    )
 
 
 def keep_leaves(
@@ -60,48 +76,24 @@ def keep_leaves(
     `Sample.trajectory` counts in `trajectories`. A turn is trained once, in the stream that it was sampled in, also
     where several trained walks share it. Samples without a trained token go.
     """
-    turns: list[list[int]] = []
-    reasons: dict[tuple[int, int], str] = {}
-    for index, trajectory in enumerate(trajectories):
-        forest = make_forest(trajectory)
-        leaves = choose_leaves(forest, rule)
-        turns.append(sorted({node.turn for leaf in leaves.trained for node in forest.walk(leaf)}))
-        reasons |= {(index, leaf): reason for leaf, reason in leaves.left_out.items()}
+    chosen = [choose_leaves(trajectory.turns, rule) for trajectory in trajectories]
     kept: list[Sample] = []
     for sample in samples:
-        is_trained = np.isin(sample.turn_id, turns[sample.trajectory])
+        is_trained = np.isin(sample.turn_id, [*chosen[sample.trajectory].turns])
         if not is_trained[sample.turn_id >= 0].all():
             sample = replace(sample, loss_weight=np.where(is_trained, sample.loss_weight, np.float32(0)))
         if sample.loss_weight.any():
             kept.append(sample)
+    reasons = {(at, leaf): why for at, leaves in enumerate(chosen) for leaf, why in leaves.left_out.items()}
     return kept, reasons
 
 
-def _last(_: Forest, leaves: Sequence[Node]) -> Node:
-    return leaves[-1]
-
-
-def _longest(forest: Forest, leaves: Sequence[Node]) -> Node:
-    return max(leaves, key=lambda leaf: (len(forest.tokens(leaf.id)), leaf.id))
-
-
-def _root(forest: Forest, leaves: Sequence[Node]) -> Node:
-    """Return the leaf whose walk agrees the longest with the stream that the speaker began with."""
-    begun = [node for node in forest.nodes if node.speaker == leaves[0].speaker]
-    turns = forest.trajectory.turns
-    first = [begun[0].id]
-    for node in begun[1:]:
-        if turns[node.turn].starts_segment:
-            break
-        first.append(node.id)
-    return max(
-        leaves, key=lambda leaf: (len({node.id for node in forest.walk(leaf.id)} & {*first}), -leaf.id)
-    )
-
-
-_RULES: dict[str, Callable[[Forest, Sequence[Node]], Node]] = {
-    "last": _last,
-    "longest": _longest,
-    "root": _root,
-}
-_WORDS = {"last": "last", "longest": "longest", "root": "first"}
+def _first_stream(turns: Sequence[Turn], speaker: str) -> set[int]:
+    """Return the turns of the stream that `speaker` began with."""
+    first: set[int] = set()
+    for number, turn in enumerate(turns):
+        if turn.speaker == speaker:
+            if first and turn.starts_segment:
+                break
+            first.add(number)
+    return first

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from quintain.data.messages import to_record
+from quintain.data.messages import Told, to_record
 from quintain.types import UNKNOWN_TOOL, Trajectory, Turn
 
 Kind = Literal["unreadable", "unknown_tool", "invalid_arguments"]
@@ -64,7 +64,7 @@ def write_negatives(
     """Yield a JSON line for each of `found`: messages up to the turn, `rejected`, `chosen` or null, `kind`, task."""
     for negative in found:
         turns = negative.trajectory.turns
-        before = to_record(negative.trajectory, decode, system=system)["messages"]
+        before = to_record(negative.trajectory, decode, told=Told(system=system or ""))["messages"]
         record: dict[str, Any] = {
             "messages": before[: 2 * negative.turn + 1 + bool(system)],
             "rejected": decode(turns[negative.turn].completion.token_ids),

@@ -1,8 +1,8 @@
 """Samples to batches: end to end without padding, weights normalised over the whole step.
 
-Because the weights of a step are fixed before it is cut into micro-batches, a loss is a plain sum of
-`loss_weight` · term, and the gradients of micro-batches add up to that of the step whatever the cut.
-The one rule: the normaliser belongs to the step, never to the micro-batch; pairs are never split.
+Because the weights of a step are fixed before it is cut into micro-batches, a loss is a plain sum of `loss_weight` ·
+term, and the gradients of micro-batches add up to that of the step whatever the cut. The normaliser belongs to the
+step, never to the micro-batch; pairs are never split.
 """
 
 from collections.abc import Callable, Sequence
@@ -119,6 +119,12 @@ def _normalised(
     return [(sample.loss_weight / divisors[sample.trajectory]).astype(np.float32) for sample in samples]
 
 
+def versions_of(sample: Sample) -> NDArray[np.int64]:
+    """Return the versions that the tokens of `sample` were sampled with; all samples of a step have them, or none."""
+    assert sample.versions is not None, "the first sample of the step has versions"
+    return sample.versions
+
+
 def _batch(
     samples: Sequence[Sample], weights: Sequence[NDArray[np.float32]], num_trained: int, num_pairs: int
 ) -> Batch:
@@ -135,6 +141,7 @@ def _batch(
         pair=torch.tensor([sample.pair for sample in samples]),
         is_chosen=torch.tensor([sample.is_chosen for sample in samples]),
         num_pairs=num_pairs,
+        versions=None if samples[0].versions is None else joined(versions_of),
     )
     return Batch(
         token_ids=joined(lambda sample: sample.token_ids),

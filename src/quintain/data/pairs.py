@@ -6,7 +6,6 @@ no side of a pair.
 """
 
 from collections.abc import Sequence
-from itertools import combinations
 
 from quintain.types import Group, Pair, Score, Trajectory
 
@@ -18,17 +17,6 @@ def best_and_worst(groups: Sequence[Group], *, margin: float = 0.0) -> list[Pair
         ranked = _rank(group)
         if ranked and (pair := _pair(ranked[0], ranked[-1], margin)):
             pairs.append(pair)
-    return pairs
-
-
-def all_pairs(groups: Sequence[Group], *, margin: float = 0.0, limit: int | None = None) -> list[Pair]:
-    """Return every pair of a group that differs by more than `margin`, widest first; at most `limit` per
-    group.
-    """
-    pairs: list[Pair] = []
-    for group in groups:
-        own = [p for better, worse in combinations(_rank(group), 2) if (p := _pair(better, worse, margin))]
-        pairs += sorted(own, key=lambda pair: -pair.margin)[:limit]
     return pairs
 
 

@@ -1,8 +1,8 @@
 """Trajectories to token streams: one `Sample` per segment, exactly as it was sampled.
 
 A turn with `starts_segment` begins a new stream; any other turn continues the stream of its seat's turn before. The
-prompt of a turn has loss weight 0, what the policy sampled has 1.
-The one rule: trained tokens = sampled tokens, asserted on every call.
+prompt of a turn has loss weight 0, what the policy sampled has 1. Trained tokens = sampled tokens, asserted on every
+call.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quintain.errors import DataError, InvariantError
-from quintain.types import Credit, Pair, Sample, Trajectory, Turn
+from quintain.types import Completion, Credit, Pair, Sample, Trajectory, Turn
 
 
 @dataclass(slots=True)
@@ -31,6 +31,9 @@ class _Tape:
     """place on the tape at which each stream begins"""
     owners: list[int] = field(default_factory=list[int])
     """trajectory of each stream"""
+    versions: list[int] = field(default_factory=list[int])
+    """of the weights that each sampled token was sampled with, where that is asked for"""
+    has_versions: bool = False
 
     def add(self, index: int, trajectory: Trajectory) -> None:
         for place, number in enumerate(in_streams(trajectory)):
@@ -54,6 +57,8 @@ class _Tape:
             self.runs += (len(turn.prompt_ids), num)
             self.run_ids += (-1, number)
             self.logprobs += completion.logprobs or (0.0,) * num
+            if self.has_versions:
+                self.versions += token_versions(completion)
 
     def samples(self, advantages: NDArray[np.float32], returns: NDArray[np.float32] | None) -> list[Sample]:
         """Return the streams in which something was sampled; the arrays hold the sampled tokens only."""
@@ -68,6 +73,10 @@ class _Tape:
             array[mask] = numbers
             return array
 
+        versions = None
+        if self.has_versions:
+            versions = np.zeros(len(mask), np.int64)
+            versions[mask] = self.versions
         whole = Sample(
             token_ids=np.array(self.token_ids, np.int64),
             loss_weight=mask.astype(np.float32),
@@ -77,6 +86,7 @@ class _Tape:
             turn_id=turn_id,
             turn_end=turn_end,
             trajectory=-1,
+            versions=versions,
         )
         ends = [*self.starts[1:], len(mask)]
         cuts = zip(self.owners, self.starts, ends, strict=True)
@@ -93,7 +103,16 @@ def _cut(whole: Sample, trajectory: int, place: slice) -> Sample:
         turn_id=whole.turn_id[place],
         turn_end=whole.turn_end[place],
         trajectory=trajectory,
+        versions=None if whole.versions is None else whole.versions[place],
     )
+
+
+def token_versions(completion: Completion) -> list[int]:
+    """Return for each sampled token the version of the weights that it was sampled with."""
+    num = len(completion.token_ids)
+    spans = completion.version_spans or ((0, completion.policy_version),)
+    ends = [first for first, _ in spans[1:]] + [num]
+    return [v for (first, v), end in zip(spans, ends, strict=True) for _ in range(first, end)]
 
 
 def in_streams(trajectory: Trajectory) -> Sequence[int]:
@@ -124,13 +143,14 @@ def whole_prompt(before: Sequence[Turn], turn: Turn) -> tuple[int, ...]:
     return (*stream, *turn.prompt_ids)
 
 
-def samples_from(credit: Credit) -> list[Sample]:
+def samples_from(credit: Credit, *, has_versions: bool = False) -> list[Sample]:
     """Return one `Sample` per token stream of `credit.trajectories`; streams in which nothing was sampled go.
 
+    `has_versions`: say of each token by which weights it was sampled, where they may differ.
     Raises `InvariantError` when credit and tokens do not fit, when a log-prob, advantage or return is not
     finite, or when the trained tokens are not exactly the sampled ones.
     """
-    tape = _Tape()
+    tape = _Tape(has_versions=has_versions)
     for index, trajectory in enumerate(credit.trajectories):
         tape.add(index, trajectory)
     advantages = _flat(credit, credit.advantages, "advantages")

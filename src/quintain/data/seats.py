@@ -10,8 +10,6 @@ from dataclasses import replace
 
 from quintain.types import ALONE, NOTHING, Group, Score, Trajectory, Turn
 
-"""The seat of an agent in an environment that knows of no seats."""
-
 
 def speakers(trajectory: Trajectory) -> tuple[str, ...]:
     """Return the seats that spoke, in order of their first turns."""

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 from quintain.engines.protocol import (
     Candidates,
@@ -26,8 +25,8 @@ from quintain.engines.protocol import (
 )
 from quintain.errors import EngineFault, QuintainError, UsageError
 from quintain.types import Completion, Failure
+from quintain.types.findings import Finding
 
-State = Literal["pass", "fail", "skip"]
 BROKEN = (
     QuintainError,
     LookupError,
@@ -52,19 +51,6 @@ SCHEMA = {
     "additionalProperties": False,
     "x-guidance": {"whitespace_flexible": False},
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """What one check says: ``Finding(name="seeds repeat", state="fail", detail="got …")``."""
-
-    name: str
-    state: State
-    detail: str = ""
-
-    def __str__(self) -> str:
-        """Return it as a line."""
-        return f"{self.state}  {self.name}{': ' if self.detail else ''}{self.detail}"
 
 
 class CheckFailed(Exception):

@@ -158,8 +158,9 @@ def check_grammar(grammar: Grammar) -> None:
         raise _refusal(problem)
 
 
+@lru_cache(maxsize=MOST_COMPILED)
 def tokens_of(grammar: Grammar, vocabulary: int | None) -> tuple[int, ...]:
-    """Return the token ids that a grammar of kind ``tokens`` admits.
+    """Return the token ids that a grammar of kind ``tokens`` admits; it is asked twice for each request.
 
     Raises:
         UsageError: its text is no JSON list of one or more token ids (of the `vocabulary`).

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from quintain import errors
 from quintain.engines.grammar import check_grammar
 from quintain.engines.protocol import (
     Capability,
@@ -31,10 +30,10 @@ from quintain.engines.protocol import (
     require,
 )
 from quintain.engines.settings import EngineSettings
-from quintain.engines.wire import Row, read_reply, read_stats, request_row, settings_row
-from quintain.errors import EngineFault, QuintainError
+from quintain.engines.wire import Row, from_row, to_row
+from quintain.errors import EngineFault, named_error
 from quintain.processes.child import PATIENCE, Child
-from quintain.processes.frames import Frames, UnreadableFrameError, framed
+from quintain.processes.frames import MOST_OUTPUT, Frames, UnreadableFrameError, framed
 from quintain.types import Completion, Failure
 
 SOURCES = Path(__file__).resolve().parents[2]
@@ -43,9 +42,6 @@ PROGRAM = "import sys; sys.path.insert(0, {!r}); from quintain.engines.process_h
 NAME = "the engine process"
 SLICE = 0.05
 """Seconds that `ProcessEngine.advance` waits for a reply."""
-MOST_OUTPUT = 4 << 20
-"""Bytes that the process may print between two frames."""
-LONGEST_TAIL = 300
 MOST_SCORED = 50_000
 """Tokens that one frame asks to score."""
 MOST_DEATHS = 3
@@ -231,7 +227,7 @@ class ProcessEngine:
     def stats(self) -> EngineStats:
         """See `Engine.stats`: what the process was doing when it was asked, and before."""
         if self._process is not None:
-            self._process.stats = read_stats(cast(Row, self._call("stats")))
+            self._process.stats = from_row(EngineStats, cast(Row, self._call("stats")))
         now = self._process.stats if self._process is not None else EngineStats()
         num_running = now.num_running
         total = _add(self._past, now)
@@ -282,7 +278,7 @@ class ProcessEngine:
         self._process = _Process(child, Frames(child.process), heard=time.monotonic())
         for stream in self._streams.values():
             stream.is_known = False
-        settings = settings_row(replace(self.settings, kind="local"))
+        settings = to_row(replace(self.settings, kind="local"))
         limit = self.settings.start_timeout
         told = cast(Row, self._call("open", str(self.folder.resolve()), settings, self.policy, seconds=limit))
         try:
@@ -307,9 +303,7 @@ class ProcessEngine:
             request = self._asked[number]
             stream = self._streams[request.session]
             unsent = () if stream.is_known else tuple(stream.ids)
-            self._tell(
-                "submit", number, request_row(replace(request, prompt_ids=unsent + request.prompt_ids))
-            )
+            self._tell("submit", number, to_row(replace(request, prompt_ids=unsent + request.prompt_ids)))
 
     def _tell(self, do: str, *arguments: object, number: int | None = None) -> None:
         """Send a frame; it gets an answer if it has a `number`."""
@@ -345,10 +339,7 @@ class ProcessEngine:
             if "fault" in frame:
                 if do == "open":
                     self._end()
-                kind = getattr(errors, str(frame.get("class")), None)
-                if isinstance(kind, type) and issubclass(kind, QuintainError):
-                    raise kind(str(frame["fault"]))
-                raise EngineFault(str(frame["fault"]))
+                raise (named_error(frame.get("class")) or EngineFault)(str(frame["fault"]))
             return frame.get("value")
 
     def _listen(self, seconds: float) -> None:
@@ -376,9 +367,9 @@ class ProcessEngine:
                 process.frames.output(MOST_OUTPUT)
                 process.heard = time.monotonic()
                 if "replies" in frame:
-                    process.stats = read_stats(frame["stats"])
+                    process.stats = from_row(EngineStats, frame["stats"])
                     for number, row in frame["replies"]:
-                        self._take(int(number), read_reply(row))
+                        self._take(int(number), from_row(Reply, row))
                 return frame
         except (UnreadableFrameError, *BROKEN) as error:
             return self._lose("protocol", f"said what is no reply ({error})")
@@ -404,12 +395,11 @@ class ProcessEngine:
         """End the process; every request that it had comes back as the failure that is returned."""
         process = self._process
         assert process is not None, "a process was started"
-        said = " ".join(process.frames.output(MOST_OUTPUT).split())[-LONGEST_TAIL:]
+        last = "" if kind == "output" else process.frames.last_words(MOST_OUTPUT)
         if not what:
             code = process.child.wait(PATIENCE)
             what = "closed its connection" if code is None else f"ended with status {code}"
-        tail = f"; it said last: {said}" if said and kind != "output" else ""
-        failure = Failure(owner="engine", kind=kind, message=f"{NAME} for {self.folder.name} {what}{tail}")
+        failure = Failure(owner="engine", kind=kind, message=f"{NAME} for {self.folder.name} {what}{last}")
         self._end()
         self._num_deaths += 1
         answered = {self._numbers[reply.session] for reply in self._ready}

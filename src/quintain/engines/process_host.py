@@ -67,9 +67,10 @@ class Host:
         """Load the model in `folder` and say what the engine can do."""
         # What takes long to import is imported in the process that needs it, not in its keeper.
         from quintain.engines.build import build_engine
-        from quintain.engines.wire import read_settings
+        from quintain.engines.settings import EngineSettings
+        from quintain.engines.wire import from_row
 
-        engine = self._engine = build_engine(read_settings(settings), folder, policy=policy)
+        engine = self._engine = build_engine(from_row(EngineSettings, settings), folder, policy=policy)
         return {
             "max_length": engine.max_length,
             "vocabulary": engine.vocabulary,
@@ -78,11 +79,11 @@ class Host:
 
     def on_submit(self, number: int, row: Row) -> None:
         """Take on a request; one that is refused is answered with a failure."""
-        from quintain.engines.protocol import Reply
-        from quintain.engines.wire import read_request
+        from quintain.engines.protocol import Reply, Request
+        from quintain.engines.wire import from_row
         from quintain.types import Failure
 
-        request = read_request(row)
+        request = from_row(Request, row)
         try:
             self.engine.submit(request)
             self._numbers[request.session] = number
@@ -120,9 +121,9 @@ class Host:
 
     def on_stats(self) -> Row:
         """Say what was done so far."""
-        from quintain.engines.wire import stats_row
+        from quintain.engines.wire import to_row
 
-        return stats_row(self.engine.stats())
+        return to_row(self.engine.stats())
 
     @property
     def engine(self) -> Engine:
@@ -141,10 +142,10 @@ class Host:
 
     def _reply(self, replies: list[tuple[int, Any]]) -> None:
         """Send numbered replies, and what was done so far."""
-        from quintain.engines.wire import reply_row, stats_row
+        from quintain.engines.wire import to_row
 
-        rows = [[number, reply_row(reply)] for number, reply in replies]
-        self._send({"replies": rows, "stats": stats_row(self.engine.stats())})
+        rows = [[number, to_row(reply)] for number, reply in replies]
+        self._send({"replies": rows, "stats": to_row(self.engine.stats())})
 
     def _send(self, frame: Row) -> None:
         """Write a frame."""

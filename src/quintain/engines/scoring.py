@@ -8,10 +8,11 @@ vocabulary, tempered as for any other completion: these are what a learner compu
 that ratios start at 1. They are not the log-prob of the action among the candidates, which is normalised over
 these: ∇log π(a) = ∇score(a) - Σ_b π(b) ∇score(b). The second term is the same for every action of a state, so
 it adds nothing to a policy gradient whose advantages have mean zero there, and little where the model writes
-hardly anything but candidates; with a length of 1 the first term is the gradient of the tokens' log-probs.
+hardly anything but candidates. The first term is the gradient of the tokens' log-probs over the length, so a learner
+divides the advantages of a turn by the length that divided its score.
 
-The one rule: a stream is read once, and stays in the decoder's cache from turn to turn; what candidates add to it is
-computed as branches that leave it as it is, and what they begin alike is computed once.
+A stream is read once, and stays in the decoder's cache from turn to turn; what candidates add to it is computed as
+branches that leave it as it is, and what they begin alike is computed once.
 """
 
 from __future__ import annotations

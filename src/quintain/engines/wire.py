@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -13,76 +14,38 @@ from quintain.errors import EngineFault
 
 Row = dict[str, Any]
 T = TypeVar("T")
-_REQUEST = TypeAdapter(Request)
-_REPLY = TypeAdapter(Reply)
-_STATS = TypeAdapter(EngineStats)
-_SETTINGS = TypeAdapter(EngineSettings)
+WORDS: dict[type[Any], str] = {
+    Request: "a request",
+    Reply: "a reply",
+    EngineStats: "statistics",
+    EngineSettings: "settings",
+}
+"""What goes between processes, and how an error calls it."""
 
 
-def request_row(request: Request) -> Row:
-    """Return `request` as a row."""
-    return _REQUEST.dump_python(request, mode="json")
+@cache
+def adapter(kind: type[T]) -> TypeAdapter[T]:
+    """Return what writes and reads `kind`."""
+    return TypeAdapter(kind)
 
 
-def read_request(row: Mapping[str, Any]) -> Request:
-    """Return the request of `row`.
-
-    Raises:
-        EngineFault: it is none.
-    """
-    return _read(_REQUEST, row, "a request")
+def to_row(value: Request | Reply | EngineStats | EngineSettings) -> Row:
+    """Return `value` as a row."""
+    return adapter(type(value)).dump_python(value, mode="json")
 
 
-def reply_row(reply: Reply) -> Row:
-    """Return `reply` as a row."""
-    return _REPLY.dump_python(reply, mode="json")
-
-
-def read_reply(row: Mapping[str, Any]) -> Reply:
-    """Return the reply of `row`.
+def from_row(kind: type[T], row: Mapping[str, Any]) -> T:
+    """Return the request, reply, statistics or settings of `row`, as `kind` says.
 
     Raises:
         EngineFault: it is none.
     """
-    return _read(_REPLY, row, "a reply")
-
-
-def stats_row(stats: EngineStats) -> Row:
-    """Return `stats` as a row."""
-    return _STATS.dump_python(stats, mode="json")
-
-
-def read_stats(row: Mapping[str, Any]) -> EngineStats:
-    """Return the statistics of `row`.
-
-    Raises:
-        EngineFault: they are none.
-    """
-    return _read(_STATS, row, "statistics")
-
-
-def settings_row(settings: EngineSettings) -> Row:
-    """Return `settings` as a row."""
-    return _SETTINGS.dump_python(settings, mode="json")
-
-
-def read_settings(row: Mapping[str, Any]) -> EngineSettings:
-    """Return the settings of `row`.
-
-    Raises:
-        EngineFault: they are none.
-    """
-    return _read(_SETTINGS, row, "settings")
-
-
-def _read(adapter: TypeAdapter[T], row: Mapping[str, Any], what: str) -> T:
-    """Return what `row` stands for."""
     try:
-        return adapter.validate_python(row)
+        return adapter(kind).validate_python(row)
     except ValidationError as error:
         found = error.errors()[0]
         place = ".".join(map(str, found["loc"]))
         raise EngineFault(
-            f"{what} between processes: got {place or 'a row'} that does not fit ({found['msg']}); "
+            f"{WORDS[kind]} between processes: got {place or 'a row'} that does not fit ({found['msg']}); "
             "use one version of quintain on both sides"
         ) from error

@@ -11,14 +11,13 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Literal
 
 from quintain.environments.catalog import find
 from quintain.environments.probes import PROBES, NotApplicableError, Subject
 from quintain.environments.protocol import Environment
 from quintain.errors import QuintainError
+from quintain.types.findings import Finding
 
-State = Literal["pass", "fail", "skip"]
 CALLS = (
     "reset",
     "step",
@@ -30,16 +29,7 @@ CALLS = (
     "state_key",
     "task",
 )
-MARKS: Mapping[State, str] = {"pass": "✓", "fail": "✗", "skip": "-"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """What a probe found: ``Finding(name="random play", state="fail", detail="reward: got nan")``."""
-
-    name: str
-    state: State
-    detail: str = ""
+MARKS = {"pass": "✓", "fail": "✗", "skip": "-"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,16 +58,6 @@ class CheckReport:
         skipped = sum(finding.state == "skip" for finding in self.findings)
         verdict = f"{failed} failed" if failed else "passed"
         yield f"{self.spec}: {verdict}; {len(self.findings)} probes, {skipped} skipped"
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the report as plain data."""
-        rows = [{"name": found.name, "state": found.state, "detail": found.detail} for found in self.findings]
-        return {
-            "spec": self.spec,
-            "has_passed": self.has_passed,
-            "findings": rows,
-            "measured": dict(self.measured),
-        }
 
 
 def check(spec: str | type[Environment], *, episodes: int = 20, deadline: float = 60.0) -> CheckReport:

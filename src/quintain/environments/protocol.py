@@ -158,6 +158,32 @@ class Expert(Protocol):
 
 
 @runtime_checkable
+class Led(Protocol):
+    """The environment knows the way to things, so that a script can act for whoever names them."""
+
+    def things(self) -> tuple[str, ...]:
+        """Return the names that can be followed here, at least one, in a fixed order."""
+        ...
+
+    def follow(self, thing: str) -> Action | None:
+        """Return the next action to walk to `thing`, take or open it; None where nothing is left or it is not here."""
+        ...
+
+    def expert_thing(self) -> str:
+        """Return the name that the expert would give now."""
+        ...
+
+
+@runtime_checkable
+class Pointed(Protocol):
+    """The environment knows where on a screen the expert would point, edges included."""
+
+    def expert_box(self) -> tuple[float, float, float, float] | None:
+        """Return left, top, right and bottom of the box that the expert's next action points into; None for none."""
+        ...
+
+
+@runtime_checkable
 class Legal(Protocol):
     """The legal actions can be listed as texts."""
 

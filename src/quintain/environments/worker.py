@@ -6,7 +6,6 @@ process is trusted until it fails once, and what failed has an owner: the enviro
 """
 
 import shutil
-import signal
 import sys
 import time
 import weakref
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 from urllib.parse import urlencode
 
-from quintain import errors
 from quintain.environments.protocol import Environment
 from quintain.environments.tools import OwnedFault
 from quintain.environments.wire import (
@@ -29,15 +27,12 @@ from quintain.environments.wire import (
     read_tool,
     task_row,
 )
-from quintain.errors import QuintainError, UsageError
-from quintain.processes.child import PATIENCE, Child
-from quintain.processes.frames import Frames, UnreadableFrameError, framed
+from quintain.errors import EnvironmentFault, MissingExtra, QuintainError, UsageError, named_error
+from quintain.processes.child import PATIENCE, Child, ending
+from quintain.processes.frames import MOST_OUTPUT, Frames, UnreadableFrameError, framed
 from quintain.types import Action, Observation, Owner, Split, StepResult, Task, ToolSpec
 
 PROGRAM = Path(__file__).with_name("worker_program.py")
-MOST_OUTPUT = 4 << 20
-"""Bytes that an environment may print while it answers one request."""
-LONGEST_TAIL = 300
 BROKEN = (KeyError, TypeError, ValueError, AttributeError)
 """What reading an answer of the wrong shape raises."""
 
@@ -202,23 +197,21 @@ class Worker(Environment):
     def _end_as_lost(self, kind: str, do: str, what: str) -> WorkerFault:
         """End a process that can no longer be trusted, and return the error that says why."""
         assert self._running is not None, "a process was started"
-        said = " ".join(self._running.frames.output(MOST_OUTPUT).split())[-LONGEST_TAIL:]
+        last = "" if kind == "output" else self._running.frames.last_words(MOST_OUTPUT)
         if not what:
             code = self._running.child.wait(PATIENCE)
             what = "closed its connection" if code is None else f"ended its process ({ending(code)})"
         self._end()
         who = f"tool {self._tool} of {self._spec}" if self._tool else f"environment {self._spec}: {do}"
-        last = f"; it said last: {said}" if said and kind != "output" else ""
-        message = f"{who} {what}{last}"
-        return WorkerFault.of("tool" if self._tool else "environment", kind, message)
+        return WorkerFault.of("tool" if self._tool else "environment", kind, f"{who} {what}{last}")
 
     def _rebuild_error(self, do: str, fault: Row) -> QuintainError:
         """Return what the environment raised; where it could not be built, the process is ended."""
         if do == "open":
             self._end()
-        kind = getattr(errors, str(fault["class"]), None)
-        if isinstance(kind, type) and issubclass(kind, QuintainError) and kind is not errors.EnvironmentFault:
-            there = f" (in the worker, by {self._python} -m pip)" if kind is errors.MissingExtra else ""
+        kind = named_error(fault["class"])
+        if kind is not None and kind is not EnvironmentFault:
+            there = f" (in the worker, by {self._python} -m pip)" if kind is MissingExtra else ""
             return kind(f"{fault['message']}{there}")
         return WorkerFault.of(fault["owner"], fault["kind"], fault["message"])
 
@@ -269,15 +262,3 @@ def interpreter(python: str) -> str:
             f"python of a worker: got {python!r}, which is no program; give the path of an interpreter"
         )
     return str(found)
-
-
-def ending(code: int) -> str:
-    """Return the exit `code` of a kept process in words: ``"signal SIGSEGV"``, ``"exit status 3"``."""
-    number = code - 128 if code > 128 else -code
-    if (
-        0 < number < signal.NSIG
-        and number in {each.value for each in signal.Signals}
-        and (code > 128 or code < 0)
-    ):
-        return f"signal {signal.Signals(number).name}"
-    return f"exit status {code}"

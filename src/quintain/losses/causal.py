@@ -8,6 +8,7 @@ it out. Weights are numbers without gradient, and a token that changes nothing h
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import groupby
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from quintain.types import Batch, Group, Turn
+from quintain.types import Batch, Group, Turn, derive_seed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -109,8 +110,12 @@ def action_name(turn: Turn) -> str:
     return turn.action.tool_calls[0].name if turn.action.tool_calls else turn.action.text
 
 
-def causal_weights(model: ActionModel) -> Callable[[Batch], Tensor]:
-    """Return the weights B [N] of the sampled tokens of a batch, 0 elsewhere, for `entropy_bonus`."""
+def causal_weights(model: ActionModel, *, is_permuted: bool = False) -> Callable[[Batch], Tensor]:
+    """Return the weights B [N] of the sampled tokens of a batch, 0 elsewhere, for `entropy_bonus`.
+
+    With `is_permuted` the tokens of a turn exchange their weights, each turn's tokens always in the same way: as much
+    weight in all, but no longer where the action is decided.
+    """
 
     def weights(batch: Batch) -> Tensor:
         ids, turns = batch.token_ids.tolist(), batch.turn_id.tolist()
@@ -119,7 +124,11 @@ def causal_weights(model: ActionModel) -> Callable[[Batch], Tensor]:
         sampled = (at for at, turn in enumerate(turns) if turn >= 0)
         for _, run in groupby(sampled, key=places.__getitem__):
             turn = list(run)
-            for at, weight in zip(turn, model.weights([ids[at] for at in turn]), strict=True):
+            tokens = [ids[at] for at in turn]
+            own = list(model.weights(tokens))
+            if is_permuted:
+                random.Random(derive_seed("permuted", *tokens)).shuffle(own)
+            for at, weight in zip(turn, own, strict=True):
                 found[at] = weight
         return batch.loss_weight.new_tensor(found)
 

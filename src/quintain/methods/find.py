@@ -12,20 +12,19 @@ import sys
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from quintain.environments.specs import import_file
 from quintain.errors import QuintainError, UsageError, suggestion
 from quintain.methods.method import Method, Offline, OnPolicy, Replay, Rounds
-from quintain.methods.table import MODULES
+from quintain.methods.table import MODULES, method_entry_points
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 KINDS = (OnPolicy, Offline, Rounds, Replay)
 """What a method may be."""
-GROUP = "quintain.methods"
-"""Entry points of packages that bring methods: each names a module, ``mine = "package.module"``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +70,6 @@ def find_method(spec: str | ModuleType | Callable[..., Method]) -> FoundMethod:
     raise UsageError(f"method: got {spec!r}; {suggestion(spec, [*MODULES, *found])}, or give a file.py")
 
 
-def method_entry_points() -> list[EntryPoint]:
-    """Return the methods that installed packages bring."""
-    return sorted(entry_points(group=GROUP), key=lambda point: point.name)
-
-
 def _load(point: EntryPoint) -> ModuleType:
     """Return the module that `point` names."""
     try:
@@ -104,6 +98,8 @@ def _import(name: str, spec: str) -> ModuleType:
 
 def _import_file(path: Path) -> ModuleType:
     """Return the module of the file at `path`; what stops its import is one line."""
+    from quintain.environments.specs import import_file
+
     if not path.is_file():
         raise UsageError(f"method: got {str(path)!r}, but there is no such file; check the path")
     try:

@@ -25,15 +25,10 @@ from quintain.training.update import Update
 from quintain.types import NOTHING, Credit, Group, Pair, Task, Trajectory, is_constant
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from quintain.agents.protocol import Agent
-    from quintain.credit.layout import Critic
+    from quintain.credit.layout import Critic, TokenArrays
     from quintain.rollout.replay import Walk
     from quintain.rollout.views import Prefix
-
-    TokenArrays = Sequence[Sequence[NDArray[np.floating]]]
 
 
 class Collector(Protocol):
@@ -58,8 +53,13 @@ class Collector(Protocol):
         size: int,
         max_turns: int | None = None,
         agent: Callable[[Agent], Agent] | None = None,
+        later_turns: Callable[[int], int | None] | None = None,
     ) -> list[Group]:
-        """Return `size` episodes of each of `tasks`; `agent` wraps the harness for these episodes alone."""
+        """Return `size` episodes of each of `tasks`; `agent` wraps the harness for these episodes alone.
+
+        `later_turns` says that later steps ask for the same of tasks of their own, as many, with so many turns at most:
+        an asynchronous rollout with a `max_staleness` then begins them while the last episodes of this step end.
+        """
         ...
 
     def continue_from(
@@ -80,7 +80,11 @@ class Collector(Protocol):
         ...
 
     def demonstrations(self) -> list[Trajectory]:
-        """Return the episodes of the teacher; a resumed run repeats them exactly."""
+        """Return what the job imitates: episodes of the teacher, or conversations; a resumed run repeats it exactly."""
+        ...
+
+    def preferences(self) -> list[Pair]:
+        """Return the preferences that the job names; a resumed run repeats them exactly."""
         ...
 
     def starting_groups(self, *, tasks: int, size: int) -> list[Group]:
@@ -108,6 +112,8 @@ class Needs:
     """an environment that can recognise its states"""
     turn_rewards: bool = False
     """rewards before the last turn"""
+    answers: bool = False
+    """turns that the environment calls answers, by the reward term ``answer``"""
     snapshots: bool = False
     """an environment that can be brought back to an earlier state"""
     expert: bool = False
@@ -247,6 +253,8 @@ class Offline:
     metrics: Callable[[Sequence[Trajectory] | Sequence[Pair]], Mapping[str, float]] = lambda _: NOTHING
     has_warm_start: bool = True
     """whether the demonstrations are imitated before training, where the configuration says so"""
+    held_out: float = 0.0
+    """share of the data that is not learned from; its loss is measured at every evaluation"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,7 +336,12 @@ def grouped(
     terminated.
     """
     return lambda collector, step: collector.sample(
-        step, collector.tasks(step, tasks), size=size, max_turns=max_turns(step), agent=agent
+        step,
+        collector.tasks(step, tasks),
+        size=size,
+        max_turns=max_turns(step),
+        agent=agent,
+        later_turns=max_turns,
     )
 
 

@@ -1,21 +1,32 @@
-"""The one table of methods: what they are called, how far each has come, where its code is, what it is compared with.
+"""The one table of methods: what they are called, where their code is, what they are compared with, what is shown.
 
 It makes the names that ``quintain train`` takes, the list of ``quintain methods``, and the tables of README, docs and
-navigation (`docs/tables.py`). ``works`` is earned by what CONTRIBUTING.md asks of a method (formula, values, traps, a
-measured result); ``partial`` has code that runs and lacks some of that; ``planned`` has no code of its own.
+navigation (`docs/tables.py`). What is shown of a method is computed from its results (`benchmarks.evidence.standing`):
+``python docs/tables.py`` writes it into ``shown.json``, and nobody writes it by hand.
 """
 
-from typing import Literal, NamedTuple
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-State = Literal["works", "partial", "planned"]
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+NOT_SHOWN, PLANNED = "not shown", "planned"
+SHOWN: dict[str, str] = json.loads(Path(__file__).with_name("shown.json").read_text(encoding="utf-8"))
+"""name → what its results show, ``works, better here``; the others are not shown"""
+
+
+GROUP = "quintain.methods"
+"""Entry points of packages that bring methods: each names a module, ``mine = "package.module"``."""
 
 
 class Entry(NamedTuple):
-    """A method: ``Entry("GiGPO", "rl", "works", name="gigpo", module="rl.gigpo", …)``."""
+    """A method: ``Entry("GiGPO", "rl", "written", name="gigpo", module="rl.gigpo", …)``."""
 
     title: str
     family: str
-    state: State
+    code: Literal["written", "planned"]
     name: str = ""
     """what ``quintain train`` takes; empty where there is no code of its own"""
     module: str = ""
@@ -29,6 +40,11 @@ class Entry(NamedTuple):
     """what it is compared with, in Markdown"""
     is_row: bool = True
     """whether it is one of the published systems that the project is to hold"""
+
+    @property
+    def state(self) -> str:
+        """Return what is shown of it: ``works, better here``, ``not shown``, or ``planned`` without code of its own."""
+        return PLANNED if self.code == PLANNED else SHOWN.get(self.name, NOT_SHOWN)
 
 
 TABLE: tuple[Entry, ...] = (
@@ -75,7 +91,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "DPO",
         "preference",
-        "partial",
+        "written",
         name="dpo",
         module="preference.dpo",
         page="Preference (dpo)",
@@ -97,7 +113,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "PG, PPO, GRPO, REINFORCE++",
         "rl",
-        "works",
+        "written",
         name="grpo",
         module="rl.grpo",
         page="GRPO",
@@ -108,7 +124,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "RAGEN / StarPO",
         "rl",
-        "partial",
+        "written",
         name="starpo",
         module="rl.starpo",
         page="RAGEN, StarPO-S",
@@ -119,7 +135,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "GiGPO",
         "rl",
-        "works",
+        "written",
         name="gigpo",
         module="rl.gigpo",
         page="GiGPO",
@@ -130,7 +146,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "MT-GRPO (turn-level credit)",
         "rl",
-        "works",
+        "written",
         name="mt_grpo",
         module="rl.mt_grpo",
         page="MT-GRPO",
@@ -141,7 +157,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "SPA-RL",
         "rl",
-        "partial",
+        "written",
         name="spa_rl",
         module="rl.spa_rl",
         page="SPA-RL",
@@ -152,7 +168,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "PAG",
         "rl",
-        "partial",
+        "written",
         name="pag",
         module="rl.pag",
         page="PAG",
@@ -163,7 +179,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "muCode",
         "rl",
-        "works",
+        "written",
         name="mucode",
         module="rl.mucode",
         page="muCode",
@@ -174,7 +190,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "EPO",
         "rl",
-        "works",
+        "written",
         name="epo",
         module="rl.epo",
         page="EPO",
@@ -185,7 +201,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "LOOP",
         "rl",
-        "works",
+        "written",
         name="loop",
         module="rl.loop",
         page="LOOP",
@@ -196,7 +212,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "UI-R1",
         "rl",
-        "partial",
+        "written",
         name="ui_r1",
         module="rl.ui_r1",
         page="UI-R1",
@@ -207,7 +223,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "CoSo",
         "rl",
-        "works",
+        "written",
         name="coso",
         module="rl.coso",
         page="CoSo",
@@ -218,7 +234,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "LLMs are Greedy Agents",
         "rl",
-        "works",
+        "written",
         name="greedy",
         module="rl.greedy",
         page="Greedy agents",
@@ -229,7 +245,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "GLAM",
         "rl",
-        "partial",
+        "written",
         name="glam",
         module="rl.glam",
         page="GLAM",
@@ -240,7 +256,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "TWOSOME",
         "rl",
-        "works",
+        "written",
         name="twosome",
         module="rl.twosome",
         page="TWOSOME",
@@ -251,7 +267,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "ToolRL",
         "rl",
-        "partial",
+        "written",
         name="toolrl",
         module="rl.toolrl",
         page="ToolRL",
@@ -262,7 +278,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "OTC",
         "rl",
-        "works",
+        "written",
         name="otc",
         module="rl.otc",
         page="OTC",
@@ -273,7 +289,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "Tricks or Traps / Lite PPO",
         "rl",
-        "partial",
+        "written",
         name="lite_ppo",
         module="rl.lite_ppo",
         page="Lite PPO",
@@ -284,7 +300,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "Demystifying agentic RL",
         "rl",
-        "works",
+        "written",
         name="grpo_tcr",
         module="rl.grpo_tcr",
         page="Demystifying, GRPO-TCR",
@@ -295,7 +311,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "RLSP",
         "rl",
-        "partial",
+        "written",
         name="rlsp",
         module="rl.rlsp",
         page="RLSP",
@@ -306,7 +322,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "UI-TARS-2",
         "rl",
-        "partial",
+        "written",
         name="ui_tars2",
         module="rl.ui_tars2",
         page="UI-TARS-2",
@@ -317,7 +333,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "AgentGym-RL / ScalingInter",
         "rl",
-        "partial",
+        "written",
         name="scaling_inter",
         module="rl.scaling_inter",
         page="ScalingInter-RL",
@@ -328,7 +344,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "OpenManus-RL",
         "rl",
-        "partial",
+        "written",
         name="openmanus",
         module="rl.openmanus",
         page="OpenManus-RL",
@@ -339,7 +355,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "MetaSpatial",
         "rl",
-        "works",
+        "written",
         name="metaspatial",
         module="rl.metaspatial",
         page="MetaSpatial",
@@ -350,7 +366,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "SWiRL",
         "rl",
-        "works",
+        "written",
         name="swirl",
         module="rl.swirl",
         page="SWiRL",
@@ -361,7 +377,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "Short thinking, more acting",
         "rl",
-        "works",
+        "written",
         name="act_more",
         module="rl.act_more",
         page="Short thinking, more acting",
@@ -388,14 +404,14 @@ TABLE: tuple[Entry, ...] = (
     Entry("Agent model / Deep Research", "toolrl", "planned"),
     Entry("DARE", "toolrl", "planned"),
     # horizon
-    Entry("MemAgent", "horizon", "partial"),
-    Entry("MEM1", "horizon", "partial"),
-    Entry("Plan-and-Act", "horizon", "partial"),
+    Entry("MemAgent", "horizon", "written"),
+    Entry("MEM1", "horizon", "written"),
+    Entry("Plan-and-Act", "horizon", "written"),
     Entry("PilotRL / AdaPlan", "horizon", "planned"),
     Entry("TTI (Thinking vs Doing)", "horizon", "planned"),
     Entry("AGILE", "horizon", "planned"),
     Entry("Memento (AgentFly)", "horizon", "planned"),
-    Entry("Reflexion", "horizon", "partial"),
+    Entry("Reflexion", "horizon", "written"),
     Entry("Trained planner / router", "horizon", "planned"),
     # multiagent
     Entry("MARFT", "multiagent", "planned"),
@@ -418,14 +434,14 @@ TABLE: tuple[Entry, ...] = (
     Entry("GuidNav", "search", "planned"),
     Entry("RLM blueprint / x1", "search", "planned"),
     # agents
-    Entry("ReAct", "agents", "partial"),
-    Entry("CodeAct", "agents", "partial"),
-    Entry("CaveAgent", "agents", "partial"),
-    Entry("DynaSaur", "agents", "partial"),
+    Entry("ReAct", "agents", "written"),
+    Entry("CodeAct", "agents", "written"),
+    Entry("CaveAgent", "agents", "written"),
+    Entry("DynaSaur", "agents", "written"),
     Entry("PoAct", "agents", "planned"),
-    Entry("AgentOccam", "agents", "partial"),
+    Entry("AgentOccam", "agents", "written"),
     Entry("ALIGN", "agents", "planned"),
-    Entry("RCI", "agents", "partial"),
+    Entry("RCI", "agents", "written"),
     Entry("Youtu-Agent (practice)", "agents", "planned"),
     Entry("AutoFlow", "agents", "planned"),
     Entry("text2api and Reflexion", "agents", "planned"),
@@ -464,7 +480,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "CISPO",
         "rl",
-        "partial",
+        "written",
         name="cispo",
         module="rl.cispo",
         page="CISPO",
@@ -476,7 +492,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "DAPO",
         "rl",
-        "partial",
+        "written",
         name="dapo",
         module="rl.dapo",
         page="DAPO",
@@ -488,7 +504,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "Dr. GRPO",
         "rl",
-        "partial",
+        "written",
         name="dr_grpo",
         module="rl.dr_grpo",
         page="Dr. GRPO",
@@ -500,7 +516,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "GSPO",
         "rl",
-        "partial",
+        "written",
         name="gspo",
         module="rl.gspo",
         page="GSPO",
@@ -512,7 +528,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "Any credit, any loss",
         "rl",
-        "partial",
+        "written",
         name="policy_gradient",
         module="rl.policy_gradient",
         page="Any credit, any loss",
@@ -524,7 +540,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "PPO",
         "rl",
-        "works",
+        "written",
         name="ppo",
         module="rl.ppo",
         page="PPO",
@@ -536,7 +552,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "REINFORCE",
         "rl",
-        "works",
+        "written",
         name="reinforce",
         module="rl.reinforce",
         page="REINFORCE",
@@ -548,7 +564,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "REINFORCE++",
         "rl",
-        "works",
+        "written",
         name="reinforce_plus_plus",
         module="rl.reinforce_plus_plus",
         page="REINFORCE++",
@@ -560,7 +576,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "Rejection sampling (rft)",
         "selftraining",
-        "partial",
+        "written",
         name="rft",
         module="selftraining.rft",
         page="Rejection sampling (rft)",
@@ -572,7 +588,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "RLOO",
         "rl",
-        "partial",
+        "written",
         name="rloo",
         module="rl.rloo",
         page="RLOO",
@@ -584,7 +600,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "Imitation (sft)",
         "imitation",
-        "partial",
+        "written",
         name="sft",
         module="imitation.sft",
         page="Imitation (sft)",
@@ -596,7 +612,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "VinePPO",
         "rl",
-        "partial",
+        "written",
         name="vine",
         module="rl.vine",
         page="VinePPO",
@@ -608,10 +624,19 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "Quickstart",
         "rl",
-        "works",
+        "written",
         name="quickstart",
         module="quickstart",
         about="GRPO with the settings of the first run",
+        is_row=False,
+    ),
+    Entry(
+        "Quickstart with a real model",
+        "rl",
+        "written",
+        name="quickstart-real",
+        module="quickstart_real",
+        about="GRPO with the settings of the first run of a pretrained model",
         is_row=False,
     ),
 )
@@ -621,3 +646,10 @@ MODULES: dict[str, str] = {
     if entry.name
 }
 """name → module"""
+
+
+def method_entry_points() -> "list[EntryPoint]":
+    """Return the methods that installed packages bring, by name."""
+    from importlib.metadata import entry_points
+
+    return sorted(entry_points(group=GROUP), key=lambda point: point.name)

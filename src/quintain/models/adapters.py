@@ -1,18 +1,14 @@
 """LoRA through the peft package: train a few small matrices in place of all weights (arXiv 2106.09685).
 
-The layers are put into the model itself, so that everything that runs a model runs an adapted one. The one
-rule: the weights the model came with are frozen, and a merge works on a copy.
+The layers are put into the model itself, so that everything that runs a model runs an adapted one.
+The weights the model came with are frozen, and a merge works on a copy.
 """
 
 import copy
 import warnings
-from collections.abc import Generator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from quintain.errors import MissingExtra, UsageError
-from quintain.models.load import quiet_transformers
 
 if TYPE_CHECKING:
     from torch import nn
@@ -27,7 +23,6 @@ def add_lora(
     alpha: float = 16.0,
     targets: tuple[str, ...] = (),
     *,
-    dropout: float = 0.0,
     name: str = "default",
 ) -> "PreTrainedModel":
     """Put LoRA layers of `rank`, scaled by alpha/rank, into `model`, freeze all else, and return it.
@@ -55,7 +50,6 @@ def add_lora(
         r=rank,
         lora_alpha=alpha,
         target_modules=list(targets) or ALL_LINEAR,
-        lora_dropout=dropout,
         task_type="CAUSAL_LM",
     )
     adapted = cast("Any", model)
@@ -77,17 +71,6 @@ def has_adapters(model: "nn.Module") -> bool:
     return any(hasattr(module, "lora_A") for module in model.modules())
 
 
-@contextmanager
-def without_adapters(model: "PreTrainedModel") -> Generator[None]:
-    """Run `model` as it was before `add_lora`, for the log-probs of the reference policy."""
-    adapted = cast("Any", model)
-    adapted.disable_adapters()
-    try:
-        yield
-    finally:
-        adapted.enable_adapters()
-
-
 def merged(model: "PreTrainedModel") -> "PreTrainedModel":
     """Return a copy of `model` whose LoRA layers are added into the weights they adapt."""
     plain = copy.deepcopy(model)
@@ -100,17 +83,9 @@ def merged(model: "PreTrainedModel") -> "PreTrainedModel":
     return plain.requires_grad_(True)
 
 
-def save_adapter(model: "PreTrainedModel", folder: str | Path) -> Path:
-    """Write the LoRA layers of `model` alone, as peft's own folder, and return it.
-
-    Raises:
-        UsageError: the model has none.
-    """
-    if not has_adapters(model):
-        raise UsageError("save an adapter: got a model without LoRA layers; add them with add_lora first")
-    with quiet_transformers():
-        model.save_pretrained(folder)
-    return Path(folder)
+def plain(model: "PreTrainedModel") -> "PreTrainedModel":
+    """Return `model` without LoRA layers: itself where it has none, else `merged`."""
+    return merged(model) if has_adapters(model) else model
 
 
 def _peft() -> Any:

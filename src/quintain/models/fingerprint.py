@@ -1,8 +1,8 @@
 """Name the weights of a model by their bytes, to prove that two places hold the same ones.
 
 The digest is 32 bytes of BLAKE2b, which is as strong as SHA-256 and twice as fast where the processor has no
-instructions for the latter (6 ms for a million float32 weights). The one rule: equal fingerprint, equal
-names, types, shapes and bytes.
+instructions for the latter (6 ms for a million float32 weights). Equal fingerprint, equal names, types, shapes and
+bytes.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Load a causal language model and its tokenizer from a folder or the Hugging Face hub.
+"""Load a causal language model and its tokenizer from a folder, a GGUF file or the Hugging Face hub.
 
 A folder is looked over before anything heavy happens, so that what is wrong with it is said in one line. The
 one rule: safetensors only, no pickle, and never the code that a repository brings along; a weight that the
@@ -6,9 +6,6 @@ file does not hold is an error, not a random number.
 """
 
 import json
-import logging
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -18,9 +15,10 @@ from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 from safetensors import SafetensorError, safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer
-from transformers.utils import logging as transformers_logging
 
 from quintain.errors import ModelError, UsageError, suggestion
+from quintain.models.gguf import SMOLLM2, Say, folder_of, gguf_in, silent, smollm2_file
+from quintain.models.quiet import quiet_transformers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -43,7 +41,7 @@ class LoadedModel:
 
 
 def load(path_or_id: str, *, dtype: str = "float32") -> LoadedModel:
-    """Load the causal LM in the folder, or with the hub id, `path_or_id`; the model is in evaluation mode.
+    """Load the causal LM that `path_or_id` names (`find_folder`); the model is in evaluation mode.
 
     `dtype` is float32, bfloat16 or float16.
 
@@ -79,17 +77,26 @@ def load_tokenizer(folder: str | Path) -> "PreTrainedTokenizerBase":
         return _read_tokenizer(Path(folder), str(folder))
 
 
-def find_folder(path_or_id: str) -> Path:
-    """Return the local folder of `path_or_id`, fetched from the hub if it is no folder but looks like an id.
+def find_folder(path_or_id: str, *, say: Say = silent) -> Path:
+    """Return the local folder of `path_or_id`: a folder itself, that of a GGUF file, or one fetched from the hub.
+
+    ``smollm2`` is the model that the package of that name brings. A GGUF file, or a folder with nothing but one, is
+    converted in the user's cache the first time; `say` is told of it.
 
     Raises:
-        ModelError: there is neither such a folder nor such an id within reach.
+        ModelError: there is neither such a folder nor such an id within reach, or the GGUF file is broken.
+        MissingExtra: a package is not installed that brings or reads the GGUF file.
+        StoreError: there is no place to convert it to.
     """
+    if path_or_id == SMOLLM2:
+        return folder_of(smollm2_file(), asked=path_or_id, say=say)
     path = Path(path_or_id).expanduser()
+    if (gguf := gguf_in(path, path_or_id)) is not None:
+        return folder_of(gguf, asked=path_or_id, say=say)
     if path.is_dir():
         return path
     if path.is_file():
-        raise _refusal(path_or_id, "a file", "give the folder that holds config.json")
+        raise _refusal(path_or_id, "a file", "give the folder that holds config.json, or a .gguf file")
     if not _reads_as_hub_id(path_or_id):
         raise _refusal(path_or_id, "no such folder", "check the path, or give a hub id such as owner/name")
     try:
@@ -124,21 +131,6 @@ def check_folder(folder: Path, asked: str) -> None:
             ) from error
     if not any((folder / name).is_file() for name in TOKENIZER_FILES):
         raise _refusal(asked, "a folder without a tokenizer", "save the tokenizer beside the model")
-
-
-@contextmanager
-def quiet_transformers() -> Generator[None]:
-    """Keep transformers from printing bars and advice; what goes wrong comes as an error instead."""
-    verbosity = transformers_logging.get_verbosity()
-    had_bars = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.set_verbosity(logging.CRITICAL)
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        transformers_logging.set_verbosity(verbosity)
-        if had_bars:
-            transformers_logging.enable_progress_bar()
 
 
 def _weight_files(folder: Path, asked: str) -> list[Path]:

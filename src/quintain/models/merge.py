@@ -1,6 +1,6 @@
 """θ = Σ_k w_k θ_k: one model of several specialists with the same ancestor (UI-TARS-2, arXiv 2509.02544).
 
-The one rule: the weights add up to 1, and every tensor is there in every model, in the same shape.
+The weights add up to 1, and every tensor is there in every model, in the same shape.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,9 @@
 """Forward pass over streams packed end to end, without padding, for the Llama family.
 
-Linear layers, norms and positions run on the packed tokens [N, D]. Only attention looks at streams: a `Plan`
-sorts them by length into buckets, and each bucket is one causal attention call. Streams that begin with the
-same tokens may share them: these are then a stream of their own, computed and stored once, which the others
-continue and attend to. The one rule: the result equals the plain padded forward of every stream.
+Linear layers, norms and positions run on the packed tokens [N, D]. Only attention looks at streams: a `Plan` sorts them
+by length into buckets, and each bucket is one causal attention call. Streams that begin with the same tokens may share
+them: these are then a stream of their own, computed and stored once, which the others continue and attend to. The
+result equals the plain padded forward of every stream.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from quintain.models.cpu import fused
 from quintain.models.cpu.fused import Families, Rotation, Sizes
 from quintain.models.cpu.native import fits
-from quintain.models.families import Backbone, Layer, Norm, backbone, head, head_sizes
+from quintain.models.families import Backbone, Layer, Norm, backbone, head_sizes
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -192,11 +192,6 @@ def _joined(modules: Sequence[nn.Module], inputs: Tensor) -> Tensor:
     if all(type(module) is nn.Linear and cast(Any, module).bias is None for module in modules):
         return F.linear(inputs, torch.cat([cast(Tensor, module.weight) for module in modules]))
     return torch.cat([module(inputs) for module in modules], dim=-1)
-
-
-def logits_of(model: PreTrainedModel, hidden: Tensor) -> Tensor:
-    """Return logits [..., V] of `hidden` [..., D]."""
-    return head(model)(hidden)
 
 
 def _attend(

@@ -1,8 +1,8 @@
 """Write a model as a plain Hugging Face folder that `transformers` loads alone.
 
-The folder is written under a temporary name beside its place, flushed to the disk and renamed, so that a
-reader finds the old folder or the new one and never half of either. The one rule: what is written needs
-nothing but transformers; adapters are merged into a copy on the way out.
+The folder is written under a temporary name beside its place, flushed to the disk and renamed, so that a reader finds
+the old folder or the new one and never half of either. What is written needs nothing but transformers; adapters are
+merged into a copy on the way out.
 """
 
 import os
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from safetensors import SafetensorError
 
 from quintain.errors import StoreError, UsageError
-from quintain.models.adapters import has_adapters, merged
-from quintain.models.load import quiet_transformers
+from quintain.models.adapters import plain
+from quintain.models.quiet import quiet_transformers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def save(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", folder: str | Path) -> Path:
     """Write `model` and `tokenizer` to `folder`, in place of a model that is there; return the folder.
 
-    LoRA layers are merged into a copy, `model` keeps them (`save_adapter` writes them alone).
+    LoRA layers are merged into a copy, `model` keeps them.
 
     Raises:
         UsageError: `folder` is there and holds something else than a model.
@@ -35,13 +35,13 @@ def save(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", folder:
         raise UsageError(
             f"save a model to {str(target)!r}: got a path that holds something else; name a new folder"
         )
-    plain = merged(model) if has_adapters(model) else model
+    whole = plain(model)
     temporary: Path | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
         with quiet_transformers():
-            plain.save_pretrained(temporary)
+            whole.save_pretrained(temporary)
             tokenizer.save_pretrained(str(temporary))
         _flush(temporary)
         _put(temporary, target)

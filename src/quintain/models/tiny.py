@@ -1,8 +1,8 @@
 """Build a tiny Qwen3 from nothing, small enough to train on a laptop's processor.
 
-The architecture is the field's own, so that the result is a plain Hugging Face folder: grouped-query
-attention, SwiGLU, RMSNorm, rotary positions, tied embeddings. The one rule: the weights are a function of the
-size, the vocabulary and the seed, and the global random state is left as it was.
+The architecture is the field's own, so that the result is a plain Hugging Face folder: grouped-query attention, SwiGLU,
+RMSNorm, rotary positions, tied embeddings. The weights are a function of the size, the vocabulary and the seed, and the
+global random state is left as it was.
 """
 
 import math

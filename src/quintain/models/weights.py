@@ -18,7 +18,7 @@ from safetensors.torch import save_model
 from torch import Tensor
 
 from quintain.errors import ModelError, StoreError
-from quintain.models.adapters import has_adapters, merged
+from quintain.models.adapters import plain
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -35,13 +35,13 @@ def write_weights(model: PreTrainedModel, folder: Path) -> Path:
     Raises:
         StoreError: the disk is full or cannot be written.
     """
-    plain = merged(model) if has_adapters(model) else model
+    whole = plain(model)
     temporary = ""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=".weights-", dir=folder)
         os.close(handle)
-        save_model(plain, temporary)
+        save_model(whole, temporary)
         os.replace(temporary, folder / FILE)
     except (OSError, SafetensorError) as error:
         if temporary:

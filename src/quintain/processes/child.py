@@ -1,7 +1,7 @@
 """A process that we started, with pipes to its three standard streams, ended as a whole.
 
-Its program is one that is `kept` (see `processes.keeper`): it ends with everything it started when we tell it to,
-and when we are gone. The one rule: `kill` may be called from any thread and at any time; `end` when nobody reads.
+Its program is one that is `kept` (see `processes.keeper`): it ends with everything it started when we tell it to, and
+when we are gone. `kill` may be called from any thread and at any time; `end` when nobody reads.
 """
 
 import os
@@ -108,3 +108,11 @@ def close_streams(process: subprocess.Popen[bytes]) -> None:
         if stream is not None:
             with suppress(OSError):
                 stream.close()
+
+
+def ending(code: int) -> str:
+    """Return the exit `code` of a kept process in words: ``"signal SIGSEGV"``, ``"exit status 3"``."""
+    number = code - 128 if code > 128 else -code
+    if number in {each.value for each in signal.Signals}:
+        return f"signal {signal.Signals(number).name}"
+    return f"exit status {code}"

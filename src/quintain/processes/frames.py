@@ -1,7 +1,7 @@
 """Frames of JSON between two processes, and the plain output beside them.
 
-A frame is four bytes of length and JSON. The one rule: nothing that comes from the other side is believed:
-frames have a largest size, JSON is plain data, output is counted, and every wait has a deadline.
+A frame is four bytes of length and JSON. Nothing that comes from the other side is believed: frames have a largest
+size, JSON is plain data, output is counted, and every wait has a deadline.
 """
 
 import json
@@ -15,6 +15,10 @@ from typing import Any, Literal, Protocol, TypeVar, cast
 
 R_co = TypeVar("R_co", bound=str, covariant=True)
 R = TypeVar("R", bound=str)
+MOST_OUTPUT = 4 << 20
+"""Bytes of plain output that a process may write between two frames, where nobody says otherwise."""
+LONGEST_TAIL = 300
+"""Characters of the output that an error quotes."""
 LARGEST = 8 << 20
 """Bytes of a frame from the other side."""
 CHUNK = 1 << 16
@@ -96,6 +100,11 @@ class Frames:
         said = bytes(self._said[:most])
         self._said.clear()
         return said.decode(errors="replace")
+
+    def last_words(self, most: int) -> str:
+        """Return how an error goes on with the end of what `output` returns, if that is anything."""
+        said = " ".join(self.output(most).split())[-LONGEST_TAIL:]
+        return f"; it said last: {said}" if said else ""
 
     def is_quiet(self) -> bool:
         """Whether nothing has come that was not read."""

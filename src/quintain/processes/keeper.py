@@ -1,9 +1,8 @@
 """A process that outlives the one that works, and then ends all that is left of it.
 
-It adopts every process whose parent dies, so that none escapes by forking twice, and buries the dead. It ends the
-tree when the working process ends, when it is told to (SIGTERM), and when its own standard input has no writer any
-more, which is so when the process that started it is gone. The one rule: it needs the standard library only, and no
-thread.
+It adopts every process whose parent dies, so that none escapes by forking twice, and buries the dead. It ends the tree
+when the working process ends, when it is told to (SIGTERM), and when its own standard input has no writer any more,
+which is so when the process that started it is gone. It needs the standard library only, and no thread.
 """
 
 import contextlib

@@ -22,8 +22,8 @@ def num_tokens(trajectory: Trajectory) -> int:
 
 
 def num_calls(trajectory: Trajectory) -> int:
-    """Count the tool calls."""
-    return sum(len(turn.action.tool_calls) for turn in trajectory.turns)
+    """Count the tool calls, but for those of turns that the environment calls answers: the reward term ``answer``."""
+    return sum(len(turn.action.tool_calls) for turn in trajectory.turns if "answer" not in turn.reward_terms)
 
 
 def num_turns(trajectory: Trajectory) -> int:

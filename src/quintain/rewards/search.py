@@ -1,7 +1,7 @@
 """Rewards for looking before answering: more thought, more turns, new information; with what keeps them honest.
 
-RLSP's exploration reward 1 - c^length (arXiv 2502.06773), the turn bonus of "Demystifying agentic RL" (2510.11701), a
-limit on the tokens of a turn (short thinking, more acting). Repeated text is no search.
+RLSP's exploration reward 1 - c^length of a turn (arXiv 2502.06773), the turn bonus of "Demystifying agentic RL"
+(2510.11701), a limit on the tokens of a turn (short thinking, more acting). Repeated text is no search.
 """
 
 from collections import Counter
@@ -25,18 +25,25 @@ def repetition(token_ids: Sequence[int], width: int = 4) -> float:
 def search_bonus(
     *, base: float = 0.98, max_repetition: float = 0.5, has_gate: bool = True, weight: float = 1.0
 ) -> Term:
-    """Return the term "search": 1 - `base`^tokens of the episode, right or wrong; 0 for text that repeats itself.
+    """Return the term "search": 1 - `base`^tokens of a turn, right or wrong; 0 for text that repeats itself.
 
-    Without `has_gate` repeated text counts too, which a policy finds out.
+    It is the mean over the turns in which something was done, each with the thoughts that lead to it: thinking longer
+    pays, going on for more turns does not. Without `has_gate` repeated text counts too, which a policy finds out.
     """
     if not 0 < base < 1:
         raise UsageError(f"base of the search bonus: got {base}; give a number between 0 and 1")
 
     def measure(trajectory: Trajectory) -> float:
+        counts = [0]
+        for turn in trajectory.turns:
+            counts[-1] += len(turn.completion.token_ids)
+            if not turn.is_internal:
+                counts.append(0)
         ids = [i for turn in trajectory.turns for i in turn.completion.token_ids]
         if has_gate and repetition(ids) > max_repetition:
             return 0.0
-        return 1 - base ** len(ids)
+        acted = counts[:-1] or counts
+        return sum(1 - base**count for count in acted) / len(acted)
 
     return Term(name="search", measure=measure, weight=weight)
 

@@ -126,7 +126,7 @@ class Rollout:
             UsageError: no policy plays a seat.
             DataError: a known episode is not of this seed.
         """
-        requests = self._requests(tasks, size, seed, options)
+        requests = self.requests(tasks, size, seed, options)
         return self._collected(tasks, requests, self._sampler(options), options, on_episode, Recorded(known))
 
     def demonstrations(
@@ -140,7 +140,7 @@ class Rollout:
     ) -> list[Group]:
         """Run each of `tasks` once with the actions of `demonstrator`, written as the policy's tokens."""
         sampler = DemonstratorSampler(demonstrator, self._pool.stepper)
-        requests = self._requests(tasks, 1, seed, options)
+        requests = self.requests(tasks, 1, seed, options)
         return self._collected(tasks, requests, sampler, options, on_episode, Recorded(()))
 
     def walks(self, trajectories: Sequence[Trajectory]) -> list[Walk]:
@@ -167,7 +167,7 @@ class Rollout:
         Seeds as in `groups`. The outcome is that of the whole episode.
         """
         tasks = [prefix.task for prefix in prefixes]
-        requests = self._requests(tasks, size, seed, options, prefixes)
+        requests = self.requests(tasks, size, seed, options, prefixes)
         return self._collected(tasks, requests, self._sampler(options), options, None, Recorded(()))
 
     def play(
@@ -185,7 +185,7 @@ class Rollout:
         """Close the idle environments and say what they leave behind."""
         self._pool.close()
 
-    def _requests(
+    def requests(
         self,
         tasks: Sequence[Task],
         size: int,

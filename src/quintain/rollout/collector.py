@@ -1,7 +1,7 @@
 """Spares the garbage collector what was there before a rollout.
 
 Episodes make many small objects, so it comes often, and each time it would look at all that torch and transformers hold
-as well. The one rule: whoever set objects aside already keeps them there.
+as well. Whoever set objects aside already keeps them there.
 """
 
 import gc

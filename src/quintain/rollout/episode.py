@@ -12,12 +12,13 @@ from functools import cache
 from typing import cast
 
 from quintain.agents.protocol import Brief, Deliberates, Prompt, Session
-from quintain.data.seats import ALONE
 from quintain.environments.protocol import Environment
 from quintain.errors import InvariantError
 from quintain.rollout.request import Cast, EpisodeRequest
+from quintain.rollout.staleness import versions_of
 from quintain.rollout.views import Answer, Start, View
 from quintain.types import (
+    ALONE,
     NOTHING,
     Action,
     Completion,
@@ -188,8 +189,7 @@ class LiveEpisode:
         voice = self.voices[seat]
         oldest = self.oldest.setdefault(voice.policy, completion.policy_version)
         if completion.policy_version < oldest or completion.version_spans:
-            spans = (version for _, version in completion.version_spans)
-            self.oldest[voice.policy] = min(oldest, completion.policy_version, *spans)
+            self.oldest[voice.policy] = min(oldest, *versions_of(completion))
         action = voice.read(completion)
         if voice.follow_up is None:
             voice.said = completion, action

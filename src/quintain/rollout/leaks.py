@@ -1,7 +1,7 @@
 """What environments leave behind when a rollout ends: threads, processes, calls that never returned.
 
-Said once, with the environment's name, in the log: a leak slows a long run down until it dies of something
-else. The one rule: only what appeared while environment code ran, and outlives `close`, is held against it.
+Said once, with the environment's name, in the log: a leak slows a long run down until it dies of something else. Only
+what appeared while environment code ran, and outlives `close`, is held against it.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """An environment under load: many instances at once, random play, and what broke, how long it took, what it weighs.
 
-The instances take a step together, each in a thread of its own, so that a step is timed while all others step, too.
-The one rule: a call that raises or does not return in time is a failure with an owner, as in a rollout.
+The instances take a step together, each in a thread of its own, so that a step is timed while all others step, too. A
+call that raises or does not return in time is a failure with an owner, as in a rollout.
 """
 
 import os

@@ -1,8 +1,8 @@
 """What went wrong, counted by tool and by cause, with its owner.
 
 Inside an episode a call fails for one of four causes: the policy wrote an invalid call, the tool broke, it
-took too long, or something around it did. An episode that could not go on is a `Failure` with an owner. The one
-rule: nothing is summed over owners, so a broken tool never looks like a bad policy.
+took too long, or something around it did. An episode that could not go on is a `Failure` with an owner.
+Nothing is summed over owners, so a broken tool never looks like a bad policy.
 """
 
 from __future__ import annotations

@@ -18,11 +18,12 @@ from quintain.engines.protocol import Engine
 from quintain.environments.protocol import Environment, Killable, SimultaneousSeats
 from quintain.errors import QuintainError
 from quintain.rollout.episode import LiveEpisode, Wait
-from quintain.rollout.failures import INFRASTRUCTURE, STALE
+from quintain.rollout.failures import INFRASTRUCTURE
 from quintain.rollout.pool import Pool
 from quintain.rollout.replay import bring_back
 from quintain.rollout.request import Cast, EpisodeRequest, Limits
 from quintain.rollout.samplers import Asked, Sampler
+from quintain.rollout.staleness import judged
 from quintain.rollout.stepper import Stepper
 from quintain.rollout.views import Answer, Looks, Start
 from quintain.types import Failure, Outcome, Stop, Trajectory
@@ -105,6 +106,8 @@ class Apart:
     def __init__(self, stepper: Stepper) -> None:
         self._stepper = stepper
         self._open: dict[int, tuple[Then, LiveEpisode | None]] = {}
+        self._back: list[tuple[int, Any]] = []
+        """calls that returned and were not answered yet, with their results"""
 
     def submit(self, call: Call, then: Then, episode: LiveEpisode | None = None) -> None:
         """See `Calls.submit`."""
@@ -112,7 +115,9 @@ class Apart:
 
     def settle(self, *, must_wait: bool) -> None:
         """See `Calls.settle`."""
-        for number, result in self._stepper.returned(must_wait=must_wait):
+        self._back += self._stepper.returned(must_wait=must_wait)
+        while self._back:  # an answer may raise: what came with it is still there for `cancel`
+            number, result = self._back.pop(0)
             then, _ = self._open.pop(number)
             then(result)
 
@@ -125,10 +130,14 @@ class Apart:
         """See `Calls.cancel`."""
         until = time.monotonic() + seconds
         made: list[Environment] = []
-        while self._open and time.monotonic() < until:
-            for number, result in self._stepper.returned(must_wait=True, seconds=0.05):
+        back, self._back = self._back, []
+        while True:
+            for number, result in back:
                 del self._open[number]
                 made += [result] if isinstance(result, Environment) else []
+            if not self._open or time.monotonic() >= until:
+                break
+            back = self._stepper.returned(must_wait=True, seconds=0.05)
         stuck = frozenset(id(episode) for _, episode in self._open.values() if episode is not None)
         self._stepper.give_up()
         self._open.clear()
@@ -320,11 +329,13 @@ class Play:
             return
         assert episode.environment is not None, "an episode that is played has an environment"
         episode.record(answer)
-        limit = episode.request.max_turns or self.stage.limits.max_turns or episode.environment.max_turns
+        own = episode.environment.max_turns
+        limit = episode.request.max_turns or self.stage.limits.max_turns or own
         if answer.result.is_terminated:
             self._end(episode, Stop.TERMINATED, episode.score())
         elif answer.result.is_truncated or episode.num_acted >= limit:
-            self._end(episode, Stop.MAX_TURNS, episode.score())
+            is_own = answer.result.is_truncated or episode.num_acted >= own
+            self._end(episode, Stop.MAX_TURNS if is_own else Stop.CUT, episode.score())
         else:
             episode.show(answer.views)
             self._ready += [(episode, seat) for seat in episode.acting]
@@ -364,12 +375,7 @@ class Play:
 
     def _judged(self, episode: LiveEpisode, trajectory: Trajectory) -> Trajectory:
         """Return `trajectory`, as a failure where the weights have moved on too far since it began."""
-        staleness, most = self.stage.sampler.staleness(episode.oldest), self.stage.max_staleness
-        if staleness <= most or isinstance(trajectory.outcome, Failure):
-            return trajectory
-        message = f"sampled with weights {staleness} versions old, {most} are allowed; raise max_staleness to keep it"
-        failure = Failure(owner="engine", kind=STALE, message=message)
-        return replace(trajectory, outcome=failure, stop=Stop.FAILURE)
+        return judged(trajectory, self.stage.sampler.staleness(episode.oldest), self.stage.max_staleness)
 
 
 def _nothing(_result: object) -> None:

@@ -141,7 +141,7 @@ class EngineSampler:
             if not waiting:
                 continue
             replies = engine.advance()
-            patience.listen(_most_tokens(waiting), is_reply=bool(replies))
+            patience.listen({} if replies else _most_tokens(waiting), is_reply=bool(replies))
             for reply in replies:
                 if reply.session not in waiting:
                     raise EngineFault(
@@ -155,7 +155,7 @@ class EngineSampler:
     def staleness(self, oldest: Mapping[str, int]) -> int:
         """See `Sampler.staleness`."""
         most = 0
-        for name, version in oldest.items():
+        for name, version in oldest.items():  # it is asked in every turn: no calls that can be left out
             most = max(most, self.engines[name].policy_version - version)
         return most
 

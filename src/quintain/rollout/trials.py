@@ -1,8 +1,8 @@
 """Rounds of attempts at the same tasks, with a lesson after every failed one: the loop of Reflexion.
 
-Each round attempts the tasks that are not solved yet, all with the lessons of the rounds before; then every
-scored attempt that failed is reflected on, in the order of the tasks. The one rule: a `Failure` is not the
-agent's, so it is attempted again without a lesson.
+Each round attempts the tasks that are not solved yet, all with the lessons of the rounds before; then every scored
+attempt that failed is reflected on, in the order of the tasks. A `Failure` is not the agent's, so it is attempted again
+without a lesson.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Trial:
     @property
     def solved(self) -> frozenset[str]:
         """The ids of the tasks that were solved in this round."""
-        return frozenset(t.task.id for t in self.trajectories if is_solved(t))
+        return frozenset(t.task.id for t in self.trajectories if t.is_success)
 
 
 def trials(
@@ -70,7 +70,7 @@ def trials(
         for task_id, turn in reflections.items():
             known = known.add(task_id, turn.action.text)
         done.append(Trial(trajectories=trial, reflections=reflections, lessons=known))
-        left = [task for task, attempt in zip(left, trial, strict=True) if not is_solved(attempt)]
+        left = [task for task, attempt in zip(left, trial, strict=True) if not attempt.is_success]
     return done
 
 
@@ -80,11 +80,6 @@ def _round(
     """Attempt each of `tasks` once."""
     groups = rollout.groups(tasks, size=1, seed=seed, options=Options(agent=Reflexion(agent, lessons)))
     return tuple(group.trajectories[0] for group in groups)
-
-
-def is_solved(trajectory: Trajectory) -> bool:
-    """Whether `trajectory` solved its task."""
-    return trajectory.is_success
 
 
 def reflect(
@@ -107,7 +102,7 @@ def reflect(
     sampling = Sampling(max_tokens=max_tokens, stop_ids=chat.stop_ids)
     asked: dict[str, tuple[Trajectory, Request]] = {}
     for trajectory in trajectories:
-        if isinstance(trajectory.outcome, Failure) or is_solved(trajectory):
+        if isinstance(trajectory.outcome, Failure) or trajectory.is_success:
             continue
         task_id = trajectory.task.id
         prompt = reflection_prompt(

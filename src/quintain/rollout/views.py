@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from quintain.agents.protocol import Brief
-from quintain.data.seats import ALONE
 from quintain.environments.boundary import check_instructions, check_tools
 from quintain.environments.protocol import (
     Environment,
@@ -24,7 +23,7 @@ from quintain.environments.protocol import (
     checked_observation,
 )
 from quintain.errors import EnvironmentFault
-from quintain.types import Action, Observation, StepResult, Task, Turn
+from quintain.types import ALONE, Action, Observation, StepResult, Task, Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Says what each live episode waits on, when one has waited for long: nothing hangs in silence.
 
-Every wait of a rollout has an owner and a deadline of its own (`Limits`); this is for the time until then. The one
-rule: it only looks and speaks, from a thread of its own, so that it works while the loop is stuck.
+Every wait of a rollout has an owner and a deadline of its own (`Limits`); this is for the time until then.
+It only looks and speaks, from a thread of its own, so that it works while the loop is stuck.
 """
 
 from __future__ import annotations

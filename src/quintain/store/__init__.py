@@ -1,8 +1,8 @@
 """The run folder: an append-only journal, verified checkpoints, one writer.
 
-``runs/NAME/`` holds ``run.db`` (the journal, which is the truth), ``metrics.jsonl`` (a view of it),
-``config.json`` (the effective recipe) and ``checkpoints/``. The one rule: whatever kills the process, the
-folder opens to the last state that was promised, never to a mixture.
+``runs/NAME/`` holds ``run.db`` (the journal, which is the truth), ``metrics.jsonl`` (a view of it), ``config.json``
+(the effective recipe) and ``checkpoints/``. Whatever kills the process, the folder opens to the last state that was
+promised, never to a mixture.
 """
 
 from quintain.store.checkpoints import Checkpoint

@@ -1,8 +1,8 @@
 """Checkpoints: folders that exist whole or not at all.
 
-A checkpoint is written under a temporary name; its files, its manifest (sizes and SHA-256) and the folder are
-synced, then it is renamed. The one rule: only a folder whose manifest fits to the last byte is loaded, older
-ones are deleted after a newer one was verified, and at least two stay.
+A checkpoint is written under a temporary name; its files, its manifest (sizes and SHA-256) and the folder are synced,
+then it is renamed. Only a folder whose manifest fits to the last byte is loaded, older ones are deleted after a newer
+one was verified, and at least two stay.
 """
 
 import contextlib

@@ -1,27 +1,33 @@
-"""Trajectories as bytes: JSON for the structure, little-endian arrays for ids, log-probs and pictures.
+"""Trajectories as bytes: MessagePack for the structure, little-endian arrays for ids, log-probs and pictures.
 
-The structure is what `quintain.types.rows` makes of the nouns, so a new field of a noun needs no line here. What is
-decoded equals what was encoded, bit for bit: ids are int32, log-probs are float32 where that loses nothing and float64
-otherwise. Mappings hold JSON data: a tuple inside `Task.data` comes back as a list. Duration, id and parent are no part
-of a record: the journal has them in columns.
+The structure is what `quintain.types.rows` makes of the nouns, with the turns as `quintain.types.columns`, so a new
+field of a noun needs no line here. It is JSON where a text has half of a surrogate pair, which only JSON can hold. What
+is decoded equals what was encoded, bit for bit: ids are int32, log-probs are float32 where that loses nothing and
+float64 otherwise. Mappings hold JSON data: a tuple inside `Task.data` comes back as a list. Duration, id and parent are
+no part of a record: the journal has them in columns.
 """
 
 import hashlib
 import json
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from typing import Any
+
+import msgspec
+import numpy as np
 
 from quintain.errors import DataError
 from quintain.store.codec_1 import as_present
 from quintain.types import Branch, Trajectory, Turn
+from quintain.types.columns import Arrays, from_columns, to_columns
 from quintain.types.forest import find_parents
-from quintain.types.rows import Arrays, from_row, plain, to_row
+from quintain.types.rows import noun_reader, noun_writer, plain
 
 CODEC = 2
-_COMPRESS_ABOVE = 640
+_COMPRESS_ABOVE = 1024
 _MAX_RECORD = 1 << 29
 _BROKEN = (
     KeyError,
@@ -33,18 +39,9 @@ _BROKEN = (
     struct.error,
     zlib.error,
 )
-_KNOWN = (
-    b'"reward_terms":{"tool_errors":[{"tool":","cause":"invalid_call"}],"is_valid":false,"starts_segment":true,'
-    b'"state_key":","rewards":{"stop":"length","policy":","version_spans":[["error":","tool_calls":[{"name":","arguments":{"'
-    b'],"outcome":{"owner":"environment","kind":"timeout","message":"stop":"max_turns","final_observation":["","tags":['
-    b'"data":{"prompt":"split":"eval","parents":{{"task":{"id":"/train/","environment":","seed":},"turns":[{'
-    b'"seat":"agent/plan","observation":[","prompt_ids":1,"completion":{"token_ids":1,"logprobs":1,"stop":"stop",'
-    b'"policy_version":1},"action":{"text":","reward":0.0},{"observation":["],"outcome":{"value":1.0,"is_success":true},'
-    b'"stop":"terminated","seed":1,"group":","index":1,"arrays":[1,"f",1]}'
-)
-"""What records have in common; each is compressed as if this stood before it. It belongs to the encoding for good."""
-_COLUMNS = ("seconds", "id", "parent")
-_COMPRESSED, _AS_IT_IS = b"\x01", b"{"
+_COMPRESSED = b"\x01"
+_PACKED = (_COMPRESSED, b"x")
+"""What compressed structures begin with: those of the present encoding, and those of the first, which are zlib's"""
 Row = dict[str, Any]
 
 
@@ -53,7 +50,7 @@ class Record:
     """A trajectory without its duration: ``Record(structure=b"{...", payload=b"...", digest=b"...")``."""
 
     structure: bytes
-    """JSON, compressed where it is long"""
+    """MessagePack or JSON, compressed where it is long"""
     payload: bytes
     """arrays and pictures in the order of the structure"""
     digest: bytes
@@ -70,17 +67,15 @@ def encode(trajectory: Trajectory, *, parent: bytes = b"") -> Record:
     first = 0 if trajectory.parent is None else trajectory.parent.turn
     try:
         parents, turns = _without_prefixes(trajectory.turns, first)
-        row: Row = to_row(
-            trajectory if turns is trajectory.turns else replace(trajectory, turns=turns), None, payload
-        )
-        for name in _COLUMNS:
-            row.pop(name, None)
+        columns = to_columns(Turn, turns, payload)
+        row: Row = _write(trajectory, payload)
+        row["turns"] = columns
         blob, row["arrays"] = payload.pack()
         if parents:
             row["parents"] = parents
         if parent:
             row["branch"] = [parent.hex(), first]
-        text = _JSON.encode(row).encode("ascii")
+        text = _text(row)
     except (TypeError, ValueError, RecursionError, struct.error) as error:
         raise DataError(
             f"recording an episode of task {trajectory.task.id!r}: got {error}; "
@@ -104,21 +99,20 @@ def decode(
     A `branch` follows on the turns `before` of the episode whose digest is `parent`; `id` is the name it is given.
     """
     try:
-        text = record.structure if record.structure[:1] == _AS_IT_IS else _decompress(record.structure)
+        text = record.structure if record.structure[:1] not in _PACKED else _decompress(record.structure)
         if _digest(text, record.payload) != record.digest:
             raise DataError("reading an episode: got other bytes than were written; it is left out")
-        row: Row = json.loads(text)
+        row: Row = json.loads(text) if text[:1] == b"{" else _DECODER.decode(text)
+        blob = record.payload
         if version == 1:
-            row = as_present(row)
-        arrays, parents = _Taken(record.payload, *row.pop("arrays")), row.pop("parents", {})
+            row, blob = as_present(row, blob)
+        payload, parents = _Taken(blob, *row.pop("arrays")), row.pop("parents", {})
         if row.pop("branch", None) != ([parent.hex(), len(before)] if parent else None):
             raise DataError("reading a branch: got another parent than it was played on from; it is left out")
-        row["seconds"], row["id"] = seconds, id
-        found = from_row(Trajectory, row, arrays)
-        if not (before or parents):
-            return found
-        turns = _with_prefixes([*before, *found.turns], {int(key): at for key, at in parents.items()})
-        return replace(found, turns=turns, parent=branch)
+        turns = (*before, *from_columns(Turn, row.pop("turns"), payload))
+        if parents:
+            turns = _with_prefixes(list(turns), {int(key): at for key, at in parents.items()})
+        return _read(row, payload, turns=turns, seconds=seconds, id=id, parent=branch)
     except _BROKEN as error:
         if isinstance(error, DataError):
             raise
@@ -128,6 +122,19 @@ def decode(
 _JSON = json.JSONEncoder(
     separators=(",", ":"), default=plain, check_circular=False
 )  # a circle is a RecursionError
+_ENCODER, _DECODER = msgspec.msgpack.Encoder(enc_hook=plain), msgspec.msgpack.Decoder()
+
+
+def _text(row: Row) -> bytes:
+    """Return `row` as MessagePack; as JSON, which begins otherwise, where it has what only that can hold."""
+    try:
+        return _ENCODER.encode(row)
+    except (UnicodeEncodeError, OverflowError):  # half of a surrogate pair, a number of more than 64 bits
+        return _JSON.encode(row).encode("ascii")
+
+
+_write = noun_writer(Trajectory, ("turns", "seconds", "id", "parent"))
+_read = noun_reader(Trajectory)
 
 
 def _without_prefixes(turns: tuple[Turn, ...], first: int) -> tuple[dict[int, int], tuple[Turn, ...]]:
@@ -173,18 +180,18 @@ def _digest(text: bytes, payload: bytes) -> bytes:
 def _compress(text: bytes) -> bytes:
     if len(text) <= _COMPRESS_ABOVE:
         return text
-    writer = zlib.compressobj(1, zlib.DEFLATED, -15, 8, zlib.Z_DEFAULT_STRATEGY, _KNOWN)
-    packed = writer.compress(text) + writer.flush()
+    packed = zlib.compress(text, 1)
     return _COMPRESSED + _checksum(packed) + packed
 
 
 def _decompress(blob: bytes) -> bytes:
     """Return the text of a structure: of the present encoding, or of the first one where it was long."""
-    reader, packed = zlib.decompressobj(), blob
+    packed = blob
     if blob[:1] == _COMPRESSED:
-        reader, packed = zlib.decompressobj(-15, _KNOWN), blob[5:]
+        packed = blob[5:]
         if blob[1:5] != _checksum(packed):
             raise ValueError("a record whose bytes were changed")
+    reader = zlib.decompressobj()
     text = reader.decompress(packed, _MAX_RECORD)
     if not reader.eof:
         raise ValueError("a record that is cut off or longer than 512 MiB")
@@ -204,38 +211,41 @@ class _Payload(Arrays):
         self._reals: list[float] = []
         self._blobs: list[bytes] = []
 
-    def put_ids(self, ids: tuple[int, ...]) -> int:
-        """Keep `ids` and return how many they are."""
-        self._ids += ids
-        return len(ids)
-
-    def put_reals(self, reals: tuple[float, ...]) -> int:
-        """Keep `reals` and return how many they are."""
-        self._reals += reals
-        return len(reals)
-
-    def put_bytes(self, blob: bytes) -> int:
+    def put(self, blob: bytes) -> int:
         """Keep `blob` and return its length."""
         self._blobs.append(blob)
         return len(blob)
 
+    def put_data(self, data: Mapping[str, Any]) -> str:
+        """Return `data` as JSON, which refuses what is none."""
+        return _JSON.encode(data)
+
+    def put_ids(self, column: Sequence[tuple[int, ...]]) -> None:
+        """Keep the ids of all of `column`."""
+        for ids in column:
+            self._ids += ids
+
+    def put_reals(self, column: Sequence[tuple[float, ...]]) -> None:
+        """Keep the numbers of all of `column`."""
+        for reals in column:
+            self._reals += reals
+
     def pack(self) -> tuple[bytes, list[int | str]]:
         """Return the bytes; and the number of ids, the struct letter of the numbers, and how many there are."""
-        letter, reals = _floats(self._reals)
         ids = struct.pack(f"<{len(self._ids)}i", *self._ids)
+        letter, reals = _floats(self._reals)
         return b"".join([ids, reals, *self._blobs]), [len(self._ids), letter, len(self._reals)]
 
 
 def _floats(values: Sequence[float]) -> tuple[str, bytes]:
     """Return `values` in the narrowest type that holds them exactly, after its struct letter."""
-    layout = f"<{len(values)}f"
+    wide = struct.pack(f"<{len(values)}d", *values)
     try:
-        packed = struct.pack(layout, *values)
-        if list(struct.unpack(layout, packed)) == values:
-            return "f", packed
-    except OverflowError:
-        pass  # too large for float32
-    return "d", struct.pack(f"<{len(values)}d", *values)
+        narrow = struct.pack(f"<{len(values)}f", *values)
+    except OverflowError:  # too large for float32
+        return "d", wide
+    is_exact = np.frombuffer(narrow, "<f4").astype("<f8").tobytes() == wide
+    return ("f", narrow) if is_exact else ("d", wide)
 
 
 class _Taken(Arrays):
@@ -247,23 +257,28 @@ class _Taken(Arrays):
         reals = f"<{num_reals}{letter}"
         self._ids = struct.unpack_from(f"<{num_ids}i", payload)
         self._reals = struct.unpack_from(reals, payload, 4 * num_ids)
-        self._blobs = payload[4 * num_ids + struct.calcsize(reals) :]
-        self._next_id = self._next_real = self._next_byte = 0
+        self._payload = payload
+        self._next_id = self._next_real = 0
+        self._next_byte = 4 * num_ids + struct.calcsize(reals)
 
-    def take_ids(self, row: int) -> tuple[int, ...]:
-        """Return the next `row` ids."""
-        start = self._next_id
-        self._next_id = start + row
-        return self._ids[start : self._next_id]
-
-    def take_reals(self, row: int) -> tuple[float, ...]:
-        """Return the next `row` numbers."""
-        start = self._next_real
-        self._next_real = start + row
-        return self._reals[start : self._next_real]
-
-    def take_bytes(self, row: int) -> bytes:
+    def take(self, row: int) -> bytes:
         """Return the next `row` bytes."""
         start = self._next_byte
         self._next_byte = start + row
-        return self._blobs[start : self._next_byte]
+        return self._payload[start : self._next_byte]
+
+    def take_data(self, row: str | dict[str, Any]) -> dict[str, Any]:
+        """Return the data of a text; the first encoding has the data itself."""
+        return super().take_data(row if isinstance(row, dict) else json.loads(row))
+
+    def take_ids(self, lengths: Sequence[int]) -> list[tuple[int, ...]]:
+        """Return the next ids, so many in each tuple."""
+        ends = [*accumulate(lengths, initial=self._next_id)]
+        self._next_id = ends[-1]
+        return [self._ids[start:end] for start, end in pairwise(ends)]
+
+    def take_reals(self, lengths: Sequence[int]) -> list[tuple[float, ...]]:
+        """Return the next numbers, so many in each tuple."""
+        ends = [*accumulate(lengths, initial=self._next_real)]
+        self._next_real = ends[-1]
+        return [self._reals[start:end] for start, end in pairwise(ends)]

@@ -1,45 +1,52 @@
 """Records of the first encoding, in journals of the formats 1 and 2, brought into the shape of the present one."""
 
+from itertools import accumulate, pairwise
 from typing import Any
 
 Row = dict[str, Any]
 _SAME = {
-    "seat": "seat",
-    "reward": "reward",
-    "terms": "reward_terms",
-    "state": "state_key",
+    "seat": ("seat", "agent"),
+    "terms": ("reward_terms", {}),
+    "state": ("state_key", None),
+    "error": ("action.error", None),
 }
+"""Name then → name of the column now, and the value where it was left out."""
 
 
-def as_present(old: Row) -> Row:
-    """Return the structure `old` as `quintain.store.codec` writes it now; arrays stay in the same order."""
+def as_present(old: Row, payload: bytes) -> tuple[Row, bytes]:
+    """Return the structure `old` and its arrays as `quintain.store.codec` writes them now."""
     turns: list[Row] = old.pop("turns")
-    final = _content(old.pop("final"))
-    num_ids = sum(turn["lengths"][0] + turn["lengths"][1] for turn in turns)
-    num_reals = sum(turn["lengths"][2] for turn in turns)
-    arrays = [num_ids, old.pop("logprobs"), num_reals]
-    return {**old, "turns": [_turn(turn) for turn in turns], "final_observation": final, "arrays": arrays}
-
-
-def _turn(old: Row) -> Row:
-    num_prompt, num_sampled, num_logprobs = old["lengths"]
-    calls = [{"name": name, "arguments": given} for name, given in old.get("calls", ())]
-    errors = [{"tool": tool, "cause": cause} for tool, cause in old.get("tool_errors", ())]
-    return {
-        "observation": _content(old["observation"]),
-        "prompt_ids": num_prompt,
-        "completion": {
-            "token_ids": num_sampled,
-            "logprobs": num_logprobs,
-            "stop": old["stop"],
-            "policy_version": old["version"],
-        },
-        "action": {"text": old["action"], "tool_calls": calls, "error": old.get("error")},
-        "is_valid": "invalid" not in old,
-        "starts_segment": "segment" in old,
-        "tool_errors": errors,
-        **{new: old[name] for name, new in _SAME.items() if name in old},
+    lengths: list[list[int]] = [turn["lengths"] for turn in turns]
+    counts = [count for turn in lengths for count in turn[:2]]
+    ends = [4 * end for end in accumulate(counts, initial=0)]
+    ids = [payload[start:end] for start, end in pairwise(ends)]  # turn by turn: given, sampled
+    columns = {
+        "observation": [_content(turn["observation"]) for turn in turns],
+        "prompt_ids": [turn[0] for turn in lengths],
+        "completion.token_ids": [turn[1] for turn in lengths],
+        "completion.logprobs": [turn[2] for turn in lengths],
+        "completion.stop": [turn["stop"] for turn in turns],
+        "completion.policy_version": [turn["version"] for turn in turns],
+        "action.text": [turn["action"] for turn in turns],
+        "action.tool_calls": [_named(turn, "calls", "name", "arguments") for turn in turns],
+        "reward": [turn["reward"] for turn in turns],
+        "is_valid": ["invalid" not in turn for turn in turns],
+        "starts_segment": ["segment" in turn for turn in turns],
+        "tool_errors": [_named(turn, "tool_errors", "tool", "cause") for turn in turns],
+        **{new: [turn.get(name, default) for turn in turns] for name, (new, default) in _SAME.items()},
     }
+    row = {
+        **old,
+        "final_observation": _content(old["final"]),
+        "arrays": [sum(counts), old["logprobs"], sum(turn[2] for turn in lengths)],
+        "turns": [len(turns), columns],
+    }
+    del row["final"], row["logprobs"]
+    return row, b"".join([*ids[::2], *ids[1::2], payload[ends[-1] :]])
+
+
+def _named(turn: Row, what: str, *names: str) -> list[Row]:
+    return [dict(zip(names, values, strict=True)) for values in turn.get(what, ())]
 
 
 def _content(old: str | list[Any]) -> list[Any]:

@@ -1,7 +1,6 @@
 """How a run folder comes into being: built under a temporary name and renamed, so it is whole or not there.
 
-The one rule: nothing is deleted that is not a run, and an existing run goes only after its replacement is
-ready.
+Nothing is deleted that is not a run, and an existing run goes only after its replacement is ready.
 """
 
 import json

@@ -1,12 +1,13 @@
 """The journal as a Parquet file, for notebooks and other frameworks.
 
-One row per trajectory with its turns as a list column: ids int32, log-probs float64, free-form mappings as
-JSON text. The one rule: the file appears under its name when it is complete.
+One row per trajectory with its turns as a list column: ids int32, log-probs float64, free-form mappings as JSON text.
+Where whoever exports can write an episode as chat messages, these and the tools stand beside, as JSON text, too.
+The file appears under its name when it is complete.
 """
 
 import importlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,18 @@ from quintain.errors import MissingExtra, QuintainError
 from quintain.store import files
 from quintain.store.rows import Recorded
 from quintain.store.run import Run
-from quintain.types import Failure, Image, Turn, as_text
+from quintain.types import Failure, Image, Trajectory, Turn, as_text
 from quintain.types.rows import plain
 
 ROWS_PER_GROUP = 1000
 
 
-def export_parquet(run: Run, file: Path) -> int:
+def export_parquet(
+    run: Run, file: Path, *, chat: Callable[[Trajectory], Mapping[str, Any]] = lambda _: {}
+) -> int:
     """Write the trajectories of `run` to `file` and return how many there are.
 
+    `chat` gives the messages and tools of an episode, if it has them.
     Superseded and unreadable rows are left out. Raises `MissingExtra` without pyarrow, `StoreError` when the
     disk fails.
     """
@@ -34,7 +38,9 @@ def export_parquet(run: Run, file: Path) -> int:
     try:
         with parquet.ParquetWriter(temporary, schema) as writer:
             recorded = run.recorded()
-            while chunk := [_row(each) for each in islice(recorded, ROWS_PER_GROUP)]:
+            while chunk := [
+                {**_row(each), **_chat(chat(each.trajectory))} for each in islice(recorded, ROWS_PER_GROUP)
+            ]:
                 writer.write_table(arrow.Table.from_pylist(chunk, schema=schema))
                 count += len(chunk)
         files.sync_file(temporary)
@@ -101,9 +107,15 @@ def _schema(arrow: Any) -> Any:
         "stop": text,
         "seconds": real,
         "final_observation": text,
+        "messages": text,
+        "tools": text,
         "turns": arrow.list_(arrow.struct(list(turn.items()))),
     }
     return arrow.schema(list(row.items()))
+
+
+def _chat(record: Mapping[str, Any]) -> dict[str, str]:
+    return {key: _json(record[key]) for key in ("messages", "tools") if key in record}
 
 
 def _row(recorded: Recorded) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """The fault shim: makes the N-th I/O operation of the store fail, so that anybody can run the crash tests.
 
-``QUINTAIN_FAULT=io:N:KIND`` lets operation number N (from 1) die (`exit` leaves like a kill, `kill` is a real
-SIGKILL) or fail (`ENOSPC`, `EIO`, `EMFILE`). The one rule: every operation of an append, a commit or a
-checkpoint passes through `point` just before it happens; without the variable `point` does nothing.
+``QUINTAIN_FAULT=io:N:KIND`` lets operation number N (from 1) die (`exit` leaves like a kill, `kill` is a real SIGKILL)
+or fail (`ENOSPC`, `EIO`, `EMFILE`). Every operation of an append, a commit or a checkpoint passes through `point` just
+before it happens; without the variable `point` does nothing.
 """
 
 import errno

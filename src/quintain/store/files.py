@@ -1,7 +1,6 @@
 """Files that survive a crash: sync, atomic replacement, and errors that name the disk's state.
 
-The one rule: what has a final name is complete. Everything is built under a temporary name, synced and
-renamed.
+What has a final name is complete. Everything is built under a temporary name, synced and renamed.
 """
 
 import os

@@ -21,8 +21,10 @@ from quintain.store.files import disk_error
 from quintain.store.rows import READ_FIELDS, Recorded, as_column, episode_id, read_row, write_row
 from quintain.store.schema import (
     APPLICATION,
+    INSERT_COLLECTED,
     INSERT_EPISODE,
     INSERT_STEP,
+    INSERT_USE,
     OF_STEP,
     TABLES,
     UPGRADES,
@@ -34,8 +36,13 @@ from quintain.types import Trajectory, Use
 from quintain.types.rows import plain
 
 Report = Callable[[str, str], None]
+SUPERSEDED, UNDECIDED = 1, 2
+"""What a row says that a resumed run has left behind, for good or until it says which episodes it takes back."""
 MAX_PARENTS = 64
 """Episodes that are kept while reading, because branches may follow that begin with their turns."""
+FETCHED = 16
+"""Rows that are fetched at once."""
+NOTHING_FETCHED: Mapping[int, tuple[Any, ...]] = {}
 
 
 def create_journal(file: Path, meta: Mapping[str, str]) -> None:
@@ -101,10 +108,14 @@ class Journal:
             is_committed = self._find_step(step, phase) is not None
             parents: dict[str, Recorded] = {}
             names: list[str] = []
+            waiting: list[dict[str, Any]] = []
             for trajectory, row in zip(trajectories, rows, strict=True):
-                written = row or self._write_branch(trajectory, step, phase, parents)
-                self._add(connection, written, is_committed)
-                names.append(written["id"].hex())
+                if row is None:  # its parent may be among those that wait
+                    self._add(connection, waiting, is_committed)
+                    waiting, row = [], self._write_branch(trajectory, step, phase, parents)
+                waiting.append(row)
+                names.append(row["id"].hex())
+            self._add(connection, waiting, is_committed)
         return tuple(names)
 
     def commit(
@@ -132,20 +143,52 @@ class Journal:
             step_row = connection.execute(INSERT_STEP, row).lastrowid or 0
             if self.machine and self.machine != self.machine_of(step_row):
                 connection.execute("INSERT INTO meta VALUES (?, ?)", (_machine_key(step_row), self.machine))
-            connection.executemany(
-                "INSERT INTO uses (step_row, place, episode, signals) VALUES (?, ?, ?, ?)",
-                [(step_row, place, episode, signals) for place, (episode, _, signals) in enumerate(used)],
-            )
+            if uses is None:  # in one statement, as there are no signals
+                episodes = json.dumps([episode for episode, _, _ in used])
+                connection.execute(INSERT_COLLECTED, (step_row, episodes))
+            else:
+                rows = [(step_row, place, episode, part) for place, (episode, _, part) in enumerate(used)]
+                connection.executemany(INSERT_USE, rows)
             return batch_hash
 
     def abandon(self, first_step: int) -> int:
-        """Mark everything from `first_step` on as superseded; return how many trajectories that are."""
+        """Mark everything from `first_step` on as superseded; return how many trajectories that are.
+
+        Until `take_back` is called, its episodes can be taken back.
+        """
         with self._transaction("resuming", is_durable=True) as connection:
-            for table in ("steps", "episodes"):
+            for table, mark in (("steps", SUPERSEDED), ("episodes", UNDECIDED)):
                 marked = connection.execute(
-                    f"UPDATE {table} SET is_abandoned = 1 WHERE step >= ? AND is_abandoned = 0", (first_step,)
+                    f"UPDATE {table} SET is_abandoned = ? WHERE step >= ? AND is_abandoned = 0",
+                    (mark, first_step),
                 )
             return marked.rowcount
+
+    def take_back(self, is_wanted: Callable[[Trajectory], bool], *, phase: str) -> int:
+        """Take back the episodes that the newest `abandon` marked, of `phase`, that are wanted; return how many.
+
+        The others, and branches, stay superseded for good. A row that cannot be read is reported and stays so, too.
+        """
+        query = (
+            "SELECT row FROM episodes WHERE is_abandoned = ? AND phase = ? AND parent IS NULL ORDER BY row"
+        )
+        wanted: list[int] = []
+        if self._one("SELECT EXISTS (SELECT 1 FROM episodes WHERE is_abandoned = ?)", (UNDECIDED,)) != (1,):
+            return 0
+        for (row_id,) in self._all(query, (UNDECIDED, phase)):
+            try:
+                if is_wanted(self._read(row_id).trajectory):
+                    wanted.append(row_id)
+            except (DataError, StoreError) as error:
+                self._report("quarantine", f"trajectory row {row_id} of {self.file}: {error}")
+        with self._transaction("taking episodes back", is_durable=True) as connection:
+            connection.executemany(
+                "UPDATE episodes SET is_abandoned = 0 WHERE row = ?", [(row,) for row in wanted]
+            )
+            connection.execute(
+                "UPDATE episodes SET is_abandoned = ? WHERE is_abandoned = ?", (SUPERSEDED, UNDECIDED)
+            )
+        return len(wanted)
 
     def abandoned_hashes(self, step: int, phase: str) -> tuple[str, str | None, str] | None:
         """Return hash of what the newest superseded commit of `step` used, weights and machine; None if there is none.
@@ -211,11 +254,15 @@ class Journal:
             "AND (:phase IS NULL OR phase = :phase) ORDER BY row"
         )
         parents: dict[int, Recorded] = {}
-        for (row_id,) in self._all(query, _range(step, phase)):
+        fetched: dict[int, tuple[Any, ...]] = {}
+        rows = [row_id for (row_id,) in self._all(query, _range(step, phase))]
+        for number, row_id in enumerate(rows):
+            if number % FETCHED == 0:
+                fetched = self._fetch(rows[number : number + FETCHED])
             if len(parents) > MAX_PARENTS:
                 parents.clear()
             try:
-                recorded = self._read(row_id, parents)
+                recorded = self._read(row_id, parents, fetched)
             except (DataError, StoreError) as error:
                 self._report("quarantine", f"trajectory row {row_id} of {self.file}: {error}")
                 continue
@@ -304,19 +351,24 @@ class Journal:
         """Return the id of an episode of this run."""
         return episode_id(self._run, phase, step, group, place)
 
-    def _add(self, connection: sqlite3.Connection, row: dict[str, Any], is_committed: bool) -> None:
-        if not is_committed and connection.execute(INSERT_EPISODE, tuple(row.values())).rowcount == 1:
-            return
+    def _add(
+        self, connection: sqlite3.Connection, rows: Sequence[dict[str, Any]], is_committed: bool
+    ) -> None:
+        """Insert `rows`; those that are there must be the same."""
+        if not is_committed:
+            values = (tuple(row.values()) for row in rows)
+            if connection.executemany(INSERT_EPISODE, values).rowcount == len(rows):
+                return
         query = "SELECT digest FROM episodes WHERE id = ? AND is_abandoned = 0"
-        found = connection.execute(query, (row["id"],)).fetchone()
-        if found is not None and found[0][:16] == row["digest"][:16]:
-            return
-        what = "a committed step" if is_committed else "another trajectory in that place"
-        raise DataError(
-            f"recording trajectory {row['place']} of group {row['group_id']!r} in step {row['step']} "
-            f"of phase {row['phase']!r}: got {what}; "
-            "give each trajectory of a step its own (group, index), before the step is committed"
-        )
+        for row in rows:
+            found = connection.execute(query, (row["id"],)).fetchone()
+            if found is None or found[0][:16] != row["digest"][:16]:
+                what = "a committed step" if is_committed else "another trajectory in that place"
+                raise DataError(
+                    f"recording trajectory {row['place']} of group {row['group_id']!r} in step {row['step']} "
+                    f"of phase {row['phase']!r}: got {what}; "
+                    "give each trajectory of a step its own (group, index), before the step is committed"
+                )
 
     def _write_branch(
         self, trajectory: Trajectory, step: int, phase: str, parents: dict[str, Recorded]
@@ -340,13 +392,29 @@ class Journal:
             )
         return write_row(trajectory, step, phase, run=self._run, parent=parent)
 
-    def _read(self, row_id: int, parents: dict[int, Recorded] | None = None) -> Recorded:
-        """Return the episode in the row, its parents put before it; `parents` keeps those that were read."""
+    def _fetch(self, rows: Sequence[int]) -> dict[int, tuple[Any, ...]]:
+        """Return the fields of `rows` at once; of none where one of them cannot be had."""
+        query = f"SELECT row, {READ_FIELDS} FROM episodes WHERE row IN (SELECT value FROM json_each(?))"
+        try:
+            return {row[0]: row[1:] for row in self._all(query, (json.dumps(rows),))}
+        except StoreError:
+            return {}
+
+    def _read(
+        self,
+        row_id: int,
+        parents: dict[int, Recorded] | None = None,
+        fetched: Mapping[int, tuple[Any, ...]] = NOTHING_FETCHED,
+    ) -> Recorded:
+        """Return the episode in the row, its parents put before it; `parents` keeps those that were read.
+
+        `fetched` has the fields of rows that were fetched before.
+        """
         known = {} if parents is None else parents
         chain: list[tuple[int, tuple[Any, ...] | None]] = []
         at: int | None = row_id
         while at is not None and at not in known:
-            row = self._one(f"SELECT {READ_FIELDS} FROM episodes WHERE row = ?", (at,))
+            row = fetched.get(at) or self._one(f"SELECT {READ_FIELDS} FROM episodes WHERE row = ?", (at,))
             chain.append((at, row))
             at = None if row is None or row[1] is None or row[1] >= at else row[1]
         for number, row in reversed(chain[1:]):

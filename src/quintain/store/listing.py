@@ -1,6 +1,6 @@
 """The list of runs in a folder, for people and dashboards.
 
-The one rule: a run that cannot be read is in the list too, with the status ``damaged``.
+A run that cannot be read is in the list too, with the status ``damaged``.
 """
 
 import logging

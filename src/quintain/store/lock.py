@@ -1,7 +1,7 @@
 """The writer's lock of a run folder: an advisory `flock` that the kernel releases when its process dies.
 
-``run.lock`` carries process id and host name for the message only. The one rule: the kernel's lock decides,
-so a lock file that a dead process left is no obstacle, and the file is never deleted.
+``run.lock`` carries process id and host name for the message only. The kernel's lock decides, so a lock file that a
+dead process left is no obstacle, and the file is never deleted.
 """
 
 import fcntl

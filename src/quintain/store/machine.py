@@ -1,7 +1,7 @@
 """The name of what computes here: two that are called the same give the same bits for the same step.
 
 Processors round differently, and so do the libraries that were built for them and sums over other numbers of threads.
-The one rule: what is not loaded has no part in it; torch is never loaded for its name.
+What is not loaded has no part in it; torch is never loaded for its name.
 """
 
 import platform

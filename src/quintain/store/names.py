@@ -1,8 +1,7 @@
 """Run names: what may become a folder, and nothing else.
 
-A name is a single, plain path component: letters, digits and ``. _ - + =``, starting with a letter or digit.
-The one rule: a name that could mean another place, a flag, a hidden file or a device is refused, never
-repaired.
+A name is a single, plain path component: letters, digits and ``. _ - + =``, starting with a letter or digit. A name
+that could mean another place, a flag, a hidden file or a device is refused, never repaired.
 """
 
 import re

@@ -75,6 +75,7 @@ def write_row(
         value, is_success, failure = float(outcome.value), bool(outcome.is_success), None
     name = episode_id(run, phase, step, trajectory.group, trajectory.index)
     done = [turn.completion for turn in trajectory.turns]
+    policies = {each.policy: None for each in done}
     return {
         "id": name,
         "parent": parent and parent.row,
@@ -91,10 +92,10 @@ def write_row(
         "failure": failure,
         "stop": trajectory.stop.value,
         "num_turns": len(trajectory.turns),
-        "num_sampled": trajectory.num_sampled,
+        "num_sampled": sum([len(each.token_ids) for each in done]),
         "seconds": seconds,
-        "policy": as_column(",".join(dict.fromkeys(each.policy for each in done))),
-        "version": min((each.policy_version for each in done), default=None),
+        "policy": as_column(",".join(policies)),
+        "version": min([each.policy_version for each in done], default=None),
         "codec": codec.CODEC,
         "digest": record.digest + _seal(phase, step, seconds, record.digest, name),
         "structure": record.structure,

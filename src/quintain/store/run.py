@@ -21,7 +21,7 @@ from quintain.store.journal import Journal
 from quintain.store.lock import WriterLock, is_locked
 from quintain.store.machine import machine
 from quintain.store.rows import Recorded, finite_metrics
-from quintain.types import Episode, Trajectory, Use, split_seats
+from quintain.types import Trajectory, Use
 
 Status = Literal["running", "done", "interrupted", "failed"]
 _STATUSES: tuple[Status, ...] = ("running", "done", "interrupted", "failed")
@@ -116,6 +116,14 @@ class Run:
         self._check_writable()
         return self._journal.append(trajectories, step=_natural(step), phase=phase)
 
+    def take_back(self, is_wanted: Callable[[Trajectory], bool], *, phase: str = "train") -> int:
+        """Take back the episodes of `phase` that were superseded when the run was opened and are wanted; count them.
+
+        They are there as if they had just been appended; the others stay superseded.
+        """
+        self._check_writable()
+        return self._journal.take_back(is_wanted, phase=phase)
+
     def commit(
         self,
         step: int,
@@ -205,10 +213,6 @@ class Run:
         Raises `DataError` when there is none, it was superseded, or it cannot be read.
         """
         return self._journal.episode(id)
-
-    def episodes(self, step: int | None = None, phase: str | None = None) -> Iterator[Episode]:
-        """Yield the same as `trajectories` with a trajectory for each seat that spoke."""
-        return (split_seats(trajectory) for trajectory in self.trajectories(step, phase))
 
     def uses(self, step: int | None = None, *, phase: str = "train") -> Iterator[tuple[int, Use]]:
         """Yield (step, use) for what the committed steps (or one) of `phase` learned from, in the order of learning.

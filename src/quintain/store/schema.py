@@ -95,6 +95,9 @@ INSERT INTO steps (step, phase, metrics, batch_hash, num_trajectories, seconds, 
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
+INSERT_USE = "INSERT INTO uses (step_row, place, episode, signals) VALUES (?, ?, ?, ?)"
+INSERT_COLLECTED = "INSERT INTO uses (step_row, place, episode) SELECT ?, key, value FROM json_each(?)"
+
 _EPISODES_BEFORE = """
 SELECT id AS row, episode_id(phase, step, group_id, place) AS id, NULL AS parent, NULL AS parent_turn, phase, step,
     group_id, place, task, environment, split, value, is_success, failure, stop, num_turns, num_sampled, seconds,

@@ -40,11 +40,7 @@ def encode_signals(signals: Signals, episode: bytes, num_sampled: int) -> bytes:
         raw = array.astype(_LETTERS[letter], copy=False).tobytes()
         packed = zlib.compress(raw, 1) if len(raw) > _COMPRESS_ABOVE else raw
         data = packed if len(packed) < 0.9 * len(raw) else raw
-        parts += [
-            _HEAD.pack(
-                number | (128 if data is packed and packed is not raw else 0), letter.encode(), len(data)
-            )
-        ]
+        parts += [_HEAD.pack(number | (128 if data is not raw else 0), letter.encode(), len(data))]
         parts.append(data)
     body = b"".join(parts)
     return _digest(body, episode) + body

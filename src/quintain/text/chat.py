@@ -98,6 +98,8 @@ class Conversation:
         self._tools = tools
         self._history: list[Entry] = []
         self._sampled: tuple[int, ...] | None = None
+        self._read: tuple[tuple[int, ...], str] = (), ""
+        """what was decoded last, since an answer is read when it comes and again when it becomes history"""
 
     def prompt(self, messages: Sequence[Message]) -> PromptIds:
         """Append `messages` and return the ids up to where the model answers.
@@ -141,7 +143,10 @@ class Conversation:
 
     def text(self, token_ids: Sequence[int]) -> str:
         """Return the text of a completion without the token that ended it."""
-        return self._chat.text(token_ids)
+        ids = tuple(token_ids)
+        if ids != self._read[0]:
+            self._read = ids, self._chat.text(ids)
+        return self._read[1]
 
     def _restart(self) -> PromptIds:
         text = self._chat.template.render_opening(self._history, self._tools)

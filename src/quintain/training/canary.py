@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from quintain.data.pack import pack
 from quintain.engines.protocol import Engine, Grammar, Request, Sampling
 from quintain.errors import EngineFault, InvariantError
+from quintain.models.adapters import plain
 from quintain.models.fingerprint import fingerprint
 from quintain.training import gap
 from quintain.training.learner import Learner
@@ -56,7 +57,7 @@ class Canary:
                 f"{version}; sync must take over the weights and their version"
             )
         if "fingerprint" in engine.capabilities and not engine.shares(self.learner.model):
-            _compare(engine.fingerprint(), fingerprint(self.learner.model))
+            _compare(engine.fingerprint(), fingerprint(plain(self.learner.model)))
         served = np.array(completion.logprobs, dtype=np.float32)
         now = self.learner.infer(self._batch).logprobs[NUM_PROMPT:].cpu().float().numpy()
         before, self._before = self._before, now

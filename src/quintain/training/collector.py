@@ -4,7 +4,7 @@ first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,12 @@ from quintain.curriculum.contamination import HeldOutTasks
 from quintain.curriculum.streams import TaskStream
 from quintain.rollout.collect import Rollout
 from quintain.rollout.replay import Walk
-from quintain.rollout.request import Options
+from quintain.rollout.request import EpisodeRequest, Options
 from quintain.rollout.views import Prefix
 from quintain.store.run import Run
+from quintain.training.ahead import Ahead
 from quintain.training.progress import Display
-from quintain.types import Group, Task, Trajectory, derive_seed
+from quintain.types import Group, Pair, Task, Trajectory, derive_seed
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -52,13 +53,17 @@ class Collector:
         environment: str,
         seed: int,
         teach: Callable[[], list[Trajectory]],
+        prefer: Callable[[], list[Pair]] = list,
+        ahead: Ahead | None = None,
+        is_lockstep: bool = True,
     ) -> None:
         self.run, self.rollout, self.curriculum, self.apart = run, rollout, curriculum, apart
         self.environment, self.display = environment, display
         self.spent = Spent()
         self.recorded: list[Trajectory] = []
         """Episodes of the step so far, as the journal has them: a method may turn them into others to learn from."""
-        self._tokenizer, self._seed, self._teach = tokenizer, seed, teach
+        self._tokenizer, self._seed, self._teach, self._prefer = tokenizer, seed, teach, prefer
+        self._ahead, self._is_lockstep = ahead, is_lockstep
 
     def seed(self, *parts: int | str) -> int:
         """Return the seed of the run that `parts` name."""
@@ -76,18 +81,37 @@ class Collector:
         size: int,
         max_turns: int | None = None,
         agent: Callable[[Agent], Agent] | None = None,
+        later_turns: Callable[[int], int | None] | None = None,
     ) -> list[Group]:
-        """Return `size` episodes of each of `tasks`, recorded in the journal of `step`."""
+        """Return `size` episodes of each of `tasks`, recorded in the journal of `step`.
+
+        In lockstep, which repeats them, they are recorded together; else each as soon as it ends, and what a run has
+        that was broken off in this step is not played again. See `Ahead` for `later_turns`.
+        """
         self.apart.check(tasks)
         self.display.phase("episodes", len(tasks) * size)
-        groups = self.rollout.groups(
-            tasks,
-            size=size,
-            seed=self.seed("step", step),
-            on_episode=lambda _: self.display.advance(),
-            options=self._options(max_turns, None if agent is None else agent(self.rollout.agent)),
-        )
-        return self._record(groups, step, "train")
+        acting = None if agent is None else agent(self.rollout.agent)
+        if self._is_lockstep:
+            groups = self.rollout.groups(
+                tasks,
+                size=size,
+                seed=self.seed("step", step),
+                on_episode=lambda _: self.display.advance(),
+                options=self._options(max_turns, acting),
+            )
+            return self._record(groups, step, "train")
+        if self._ahead is None or later_turns is None:
+            return self._sample_apart(step, tasks, size, self._options(max_turns, acting))
+
+        def requests(of: int) -> list[EpisodeRequest]:
+            drawn = tasks if of == step else self.tasks(of, len(tasks))
+            turns = max_turns if of == step else later_turns(of)
+            self.apart.check(drawn)
+            asked = self.rollout.requests(drawn, size, self.seed("step", of), Options(agent=acting))
+            return [replace(request, max_turns=turns) for request in asked]
+
+        found = self._ahead.collect(step, requests, known=self._known, on_episode=self._keep)
+        return self._take(tasks, requests(step), found, size)
 
     def continue_from(
         self,
@@ -114,8 +138,12 @@ class Collector:
         return self.rollout.walks(trajectories)
 
     def demonstrations(self) -> list[Trajectory]:
-        """Return the episodes of the teacher; a resumed run repeats them exactly."""
+        """Return what the job imitates: episodes of the teacher, or conversations; a resumed run repeats it exactly."""
         return self._teach()
+
+    def preferences(self) -> list[Pair]:
+        """Return the preferences that the job names; a resumed run repeats them exactly."""
+        return self._prefer()
 
     def starting_groups(self, *, tasks: int, size: int) -> list[Group]:
         """Return `size` episodes of each of `tasks` tasks by the starting policy; a resumed run reads its journal."""
@@ -127,6 +155,47 @@ class Collector:
     def decode(self, token_ids: Sequence[int]) -> str:
         """Return the text of `token_ids`."""
         return str(self._tokenizer.decode(list(token_ids)))
+
+    def _sample_apart(self, step: int, tasks: Sequence[Task], size: int, options: Options) -> list[Group]:
+        """Return `size` episodes of each of `tasks`, each recorded as soon as it ends."""
+        asked = self.rollout.requests(tasks, size, self.seed("step", step), options)
+        seeds = {(request.group, request.index): request.seed for request in asked}
+        known = [t for t in self._known(step) if seeds.get((t.group, t.index)) == t.seed]
+        found = {(t.group, t.index): t for t in known}
+
+        def keep(trajectory: Trajectory) -> None:
+            found[trajectory.group, trajectory.index] = self._keep(step, trajectory)
+
+        self.rollout.groups(
+            tasks, size=size, seed=self.seed("step", step), on_episode=keep, options=options, known=known
+        )
+        return self._take(tasks, asked, found, size)
+
+    def _known(self, step: int) -> list[Trajectory]:
+        """Return the episodes of `step` that the journal has: those that were taken back, or played ahead."""
+        return list(self.run.trajectories(step=step, phase="train"))
+
+    def _keep(self, step: int, trajectory: Trajectory) -> Trajectory:
+        """Record an episode of `step` that has just ended, and return it with the journal's name."""
+        self.display.advance()
+        (name,) = self.run.append([trajectory], step=step, phase="train")
+        return replace(trajectory, id=name)
+
+    def _take(
+        self,
+        tasks: Sequence[Task],
+        requests: Sequence[EpisodeRequest],
+        found: Mapping[tuple[str, int], Trajectory],
+        size: int,
+    ) -> list[Group]:
+        """Return the recorded episodes `found` as the groups of a step, and count what they cost."""
+        episodes = [found[request.group, request.index] for request in requests]
+        self.spent.count(episodes)
+        self.recorded += episodes
+        return [
+            Group(task=task, trajectories=tuple(episodes[place * size : (place + 1) * size]))
+            for place, task in enumerate(tasks)
+        ]
 
     def _options(self, max_turns: int | None, agent: Agent | None = None) -> Options:
         """Return how episodes are played otherwise than usual."""
@@ -151,8 +220,14 @@ class Collector:
 
 
 def recorded_groups(run: Run, step: int) -> list[Group]:
-    """Return the training groups of `step` as the journal has them."""
+    """Return the training groups of `step` as the journal has them.
+
+    Episodes that were recorded as they ended are put in order first: by number of the group and in it.
+    """
     members: dict[str, list[Trajectory]] = {}
-    for trajectory in run.trajectories(step=step, phase="train"):
+    found = list(run.trajectories(step=step, phase="train"))
+    if run.config.get("rollout") == "async":
+        found.sort(key=lambda t: (int(t.group.partition(":")[0]), t.group, t.index))
+    for trajectory in found:
         members.setdefault(trajectory.group, []).append(trajectory)
     return [Group(task=found[0].task, trajectories=tuple(found)) for found in members.values()]

@@ -7,20 +7,23 @@ plain view; `opened` sets it up and looks after its end. What is learned in a st
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from quintain.agents.catalog import engine_needs
 from quintain.curriculum.contamination import HeldOutTasks
 from quintain.curriculum.streams import TaskStream, draw_held_out
 from quintain.engines.build import build_engine, hand_over
+from quintain.engines.desk import Desk
 from quintain.engines.protocol import Engine
 from quintain.engines.settings import EngineSettings, check_settings
 from quintain.environments.boundary import ask, tasks_of, trainable_tools
 from quintain.environments.catalog import find
+from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import Factory
 from quintain.errors import ConfigError, InvariantError, StoreError
 from quintain.models.device import find_device
@@ -28,10 +31,13 @@ from quintain.models.fingerprint import fingerprint
 from quintain.models.save import save
 from quintain.rollout.collect import Rollout
 from quintain.rollout.request import Limits
+from quintain.rollout.staleness import newest_versions
 from quintain.rollout.views import seats_of
 from quintain.store.run import Run
+from quintain.training.ahead import Ahead
 from quintain.training.canary import Canary
 from quintain.training.collector import Collector
+from quintain.training.demonstrations import check_digest, load_data, texts_of
 from quintain.training.evaluator import checked_evaluation, make_evaluator
 from quintain.training.interrupt import Interruption
 from quintain.training.job import MAIN, Job, PolicySpec
@@ -41,9 +47,10 @@ from quintain.training.monitors.watch import Monitors
 from quintain.training.policies import Policy, build_policies, plan_policies
 from quintain.training.progress import Display
 from quintain.training.report import evaluation_metrics, report_metrics, rollout_metrics
-from quintain.training.start import harness, load_demonstrations, make_start, warm_start
+from quintain.training.start import LONGEST, harness, load_demonstrations, make_start, warm_start
 from quintain.training.thresholds import thresholds
-from quintain.types import NOTHING, Group, Trajectory, Use
+from quintain.training.untrained import evaluate_untrained
+from quintain.types import NOTHING, Group, Pair, Trajectory, Use
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -75,28 +82,51 @@ class TrainingContext:
             job, run.folder / START, policies, has_critic=has_critic, make_engine=make_engine
         )
         self.tokenizer = self.policies.main.tokenizer
-        self.agent = harness(job, self.tokenizer, self.make_environment)
+        seats = find_seats(job, self.make_environment)
+        self._limits = replace(limits, max_broken_share=job.max_broken, concurrency=job.concurrency)
         acting = self.policies.acting
-        self.rollout = Rollout(
-            {name: harness(job, policy.tokenizer, self.make_environment) for name, policy in acting.items()},
-            self.make_environment,
-            {name: policy.engine for name, policy in acting.items() if policy.engine is not None},
-            seats=find_seats(job, self.make_environment),
-            limits=replace(limits, max_broken_share=job.max_broken, concurrency=job.concurrency),
-            source=job.rollout,
-            max_staleness=job.max_staleness,
-        )
+
+        def make_rollout(engines: Mapping[str, Engine]) -> Rollout:
+            return Rollout(
+                {
+                    name: harness(job, policy.tokenizer, self.make_environment)
+                    for name, policy in acting.items()
+                },
+                self.make_environment,
+                engines,
+                seats=seats,
+                limits=self._limits,
+                source=job.rollout,
+                max_staleness=job.max_staleness,
+            )
+
+        engines: Mapping[str, Engine] = self.policies.engines
+        self.ahead: Ahead | None = None
+        if job.max_staleness:
+            desks = {name: Desk(engine) for name, engine in engines.items()}
+            engines = cast("dict[str, Engine]", desks)
+            for name, desk in engines.items():
+                acting[name].engine = desk
+            beside = make_rollout({name: cast(Engine, desk.beside()) for name, desk in desks.items()})
+            self.ahead = Ahead(beside, max_staleness=job.max_staleness, last_step=job.steps)
+        self.rollout = make_rollout(engines)
+        self.agent = self.rollout.agent
+        if self.ahead is not None:
+            self.ahead.rollout.retries = self.rollout.retries
         self.evaluator = make_evaluator(job, self.rollout, self.tokenizer)
-        self.held_out = draw_held_out(tasks_of(self.evaluator.make_environment), job.eval_episodes)
+        self.held_out = draw_held_out(
+            tasks_of(self.evaluator.make_environment), job.eval_episodes, job.first_task
+        )
         self.collector = Collector(
-            run, self.rollout, TaskStream(tasks_of(self.make_environment)), HeldOutTasks(self.held_out),
-            self.tokenizer, display,
-            environment=job.environment, seed=job.seed, teach=self._teach,
+            run, self.rollout, TaskStream(tasks_of(self.make_environment), first=job.first_task),
+            HeldOutTasks(self.held_out), self.tokenizer, display,
+            environment=job.environment, seed=job.seed, teach=self._teach, prefer=self._preferences,
+            ahead=self.ahead, is_lockstep=job.rollout == "lockstep",
         )  # fmt: skip
         self.canaries = {
-            name: Canary(policy.learner)
-            for name, policy in self.policies.acting.items()
-            if policy.learner is not None
+            name: Canary(learner)
+            for name, learner in self.policies.learners.items()
+            if name in self.policies.engines
         }
         rows = run.metrics()
         last = rows[-1] if rows else {}
@@ -105,6 +135,8 @@ class TrainingContext:
         self.collector.spent.env_steps = int(last.get("total/turns", 0))
         self.collector.spent.tokens = int(last.get("total/tokens", 0))
         self.num_parameters = sum(p.numel() for p in self.model.parameters())
+        self.beside: list[Callable[[], Mapping[str, float]]] = []
+        """what evaluations measure besides, such as the loss of data that is held out"""
         self.started = self._step_started = time.monotonic()
         self._seconds_before = float(last.get("time/seconds", 0.0))
         self._num_tokens = 0
@@ -160,12 +192,12 @@ class TrainingContext:
     def serve_weights(self) -> dict[str, float]:
         """Let every engine serve the weights of its learner, prove it, and return how far they are apart in nats."""
         found: dict[str, float] = {}
+        engines = self.policies.engines
         for name, canary in self.canaries.items():
             policy = self.policies[name]
-            assert policy.engine is not None, "canaries are sung to engines"
             policy.activate()
-            hand_over(policy.engine, policy.model, policy.version, self.run.folder / ENGINES / name)
-            gap = canary.check(policy.engine)
+            hand_over(engines[name], policy.model, policy.version, self.run.folder / ENGINES / name)
+            gap = canary.check(engines[name])
             found["gap/canary" if name == MAIN else f"gap/canary/{name}"] = gap
         return found
 
@@ -189,6 +221,9 @@ class TrainingContext:
 
         They are the same tasks and seeds at every step.
         """
+        beside = {name: value for measure in self.beside for name, value in measure().items()}
+        if self.job.environment == NO_ENVIRONMENT:
+            return beside
         self.display.phase("evaluation", len(self.held_out))
         groups = self.evaluator.groups(
             self.held_out, size=1, seed=self.seed("evaluation"), on_episode=lambda _: self.display.advance()
@@ -197,7 +232,8 @@ class TrainingContext:
         self.run.append(trajectories, step=step, phase="eval")
         found = evaluation_metrics(trajectories, self._tools)
         return (
-            found
+            beside
+            | found
             | canaries(self.evaluator.make_environment, self.held_out)
             | audited(self.evaluator.make_environment, trajectories)
         )
@@ -243,15 +279,30 @@ class TrainingContext:
         if checkpoint is not None:
             self.policies.load(Path(checkpoint.folder))
             check_weights(self.run, self.model)
+        self._take_back()
         self.serve_weights()
         self._note_finished(self.run.next_step - 1)
 
+    def _take_back(self) -> None:
+        """Use the episodes that a broken off asynchronous run had played with weights that are still there."""
+        now = {name: policy.version for name, policy in self.policies.acting.items()}
+
+        def is_known(trajectory: Trajectory) -> bool:
+            newest = newest_versions(trajectory)
+            return self.job.rollout == "async" and all(
+                version <= now.get(name, -1) for name, version in newest.items()
+            )
+
+        count = self.run.take_back(is_known)
+        if count:
+            self.run.event(
+                "taken back", f"{count} episodes that were played before the interruption", count=count
+            )
+
     def may_break(self) -> bool:
         """Return whether the weights are those of the last finished step, so that ending now tears nothing."""
-        learners = [policy.learner for policy in self.policies.trained.values()]
-        return not any(learner is not None and learner.is_updating for learner in learners) and (
-            self._mark == self._state
-        )
+        is_updating = any(learner.is_updating for learner in self.policies.learners.values())
+        return not is_updating and self._mark == self._state
 
     def save_broken_off(self) -> None:
         """Save the last finished step, if the one after it was broken off before anything was learned in it."""
@@ -269,12 +320,34 @@ class TrainingContext:
     @property
     def _state(self) -> tuple[tuple[int, int], ...]:
         """What is counted when weights are changed, or should have been."""
-        learners = [policy.learner for policy in self.policies.trained.values()]
-        return tuple((learner.version, learner.num_skipped) for learner in learners if learner is not None)
+        return tuple((learner.version, learner.num_skipped) for learner in self.policies.learners.values())
 
     def _teach(self) -> list[Trajectory]:
         """Return the demonstrations of the job."""
-        return load_demonstrations(self.job, self.make_environment, self.tokenizer, self.run, self.display)
+        return load_demonstrations(
+            self.job,
+            self.make_environment,
+            self.tokenizer,
+            self.run,
+            self.display,
+            max_length=longest_stream(self.model),
+        )
+
+    def _preferences(self) -> list[Pair]:
+        """Return the preferences that the job names."""
+        source = Path(str(getattr(self.job, "preferences", "")))
+        agent = None if self.job.environment == NO_ENVIRONMENT else self.agent
+        found = load_data(
+            source,
+            self.tokenizer,
+            self.job,
+            agent=agent,
+            max_length=longest_stream(self.model),
+            as_pairs=True,
+        )
+        if check_digest(self.run, "preferences", found):
+            self.display.say(f"preferences: {found.summary}")
+        return [each for each in found.data if isinstance(each, Pair)]
 
     def _note_finished(self, step: int) -> None:
         """Note that the weights are those after `step`."""
@@ -282,8 +355,7 @@ class TrainingContext:
 
     def _num_computed(self) -> int:
         """Return the tokens that the engines have read and sampled so far."""
-        engines = [policy.engine for policy in self.policies.acting.values()]
-        stats = [engine.stats() for engine in engines if engine is not None]
+        stats = [engine.stats() for engine in self.policies.engines.values()]
         return sum(each.num_prefilled + each.num_sampled for each in stats)
 
     def _stop_if_asked(self, step: int) -> None:
@@ -293,6 +365,11 @@ class TrainingContext:
         if self.run.next_step <= step:
             self.save(step)
         raise KeyboardInterrupt
+
+
+def longest_stream(model: PreTrainedModel) -> int:
+    """Return the tokens of the longest stream that `model` takes."""
+    return int(getattr(model.config, "max_position_embeddings", LONGEST))
 
 
 def make_engine(name: str, policy: Policy) -> Engine:
@@ -356,11 +433,12 @@ def opened(
             has_critic=has_critic, policies=policies, limits=limits or Limits(),
         )  # fmt: skip
         context.started = started
-        for policy in context.policies.acting.values():
-            if policy.engine is not None:
-                stack.callback(policy.engine.close)
+        for engine in context.policies.engines.values():
+            stack.callback(engine.close)
         for rollout in {context.rollout, context.evaluator}:
             stack.callback(rollout.close)
+        if context.ahead is not None:
+            stack.callback(context.ahead.close)
         context.take_up()
         interruption.defer(context.may_break)
         try:
@@ -409,10 +487,16 @@ def check_weights(run: Run, model: PreTrainedModel) -> None:
 def prepare_start(job: Job, run: Run, display: Display, *, has_warm_start: bool) -> None:
     """Make the policy that the run starts from and save it in the run."""
     make_environment: Factory = find(job.environment)
-    model, tokenizer = make_start(job.model, make_environment, seed=job.seed)
+    named = (job.demonstrations, getattr(job, "preferences", ""))
+    texts = chain.from_iterable(texts_of(Path(name)) for name in named if isinstance(name, str) and name)
+    model, tokenizer = make_start(job.model, make_environment, seed=job.seed, texts=texts)
     if job.eval_environment:
         checked_evaluation(job, tokenizer)
+    if job.eval_untrained:
+        evaluate_untrained(model, tokenizer, job, run, display)
     if has_warm_start and job.demonstrations:
-        trajectories = load_demonstrations(job, make_environment, tokenizer, run, display)
+        trajectories = load_demonstrations(
+            job, make_environment, tokenizer, run, display, max_length=longest_stream(model)
+        )
         warm_start(model, trajectories, job, display=display)
     save(model, tokenizer, run.folder / START)

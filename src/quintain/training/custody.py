@@ -1,7 +1,7 @@
 """Who looks after the folder of a run while it is written, and what becomes of it when that fails.
 
-A new run that fails before it holds anything to continue from is taken away again; any other stays, and the
-error says how to go on. The one rule: a full disk is an error of the store, whoever met it.
+A new run that fails before it holds anything to continue from is taken away again; any other stays, and the error says
+how to go on. A full disk is an error of the store, whoever met it.
 """
 
 import shutil

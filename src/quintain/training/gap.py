@@ -28,15 +28,25 @@ class Gap(NamedTuple):
     largest: float
     shifted: float
     """the total if each token had the engine's log-prob of the one before it"""
+    num_stale: int = 0
+    """trained tokens that were sampled with other weights, of which nothing is known"""
 
 
-def gap(outputs: Outputs, batch: Batch) -> Gap:
-    """Return how far the learner's `outputs` are from what `batch` was sampled with."""
-    is_trained = batch.turn_id >= 0
-    learned, sampled = outputs.logprobs.detach()[is_trained], batch.logprobs[is_trained]
+def gap(outputs: Outputs, batch: Batch, version: int | None = None) -> Gap:
+    """Return how far the learner's `outputs` are from what `batch` was sampled with.
+
+    Where the tokens of `batch` name the weights that they were sampled with, only those of `version` are compared.
+    """
+    is_compared = is_trained = batch.turn_id >= 0
+    if batch.extra.versions is not None and version is not None:
+        is_compared = is_trained & (batch.extra.versions == version)
+    num_stale = int(is_trained.sum()) - int(is_compared.sum())
+    learned, sampled = outputs.logprobs.detach()[is_compared], batch.logprobs[is_compared]
+    if not len(learned):
+        return Gap(0.0, 0.0, 0.0, num_stale)
     difference = (learned - sampled).abs()
     shifted = (learned - sampled.roll(1)).abs()
-    return Gap(float(difference.sum()), float(difference.max()), float(shifted.sum()))
+    return Gap(float(difference.sum()), float(difference.max()), float(shifted.sum()), num_stale)
 
 
 def check(mean: float, largest: float, shifted: float = inf) -> None:

@@ -2,8 +2,7 @@
 
 A thread hears of signals from the system itself, however busy the main thread is. It breaks off a step that goes on for
 long after the first signal, where nothing was learned in it yet, and leaves the process that has not come to its end
-soon after the second. The one rule: a run is never broken off between the weights that a step began with and those
-that it ends with.
+soon after the second. A run is never broken off between the weights that a step began with and those that it ends with.
 """
 
 import contextlib

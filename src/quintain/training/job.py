@@ -11,6 +11,8 @@ from typing import ClassVar, Literal
 from quintain.agents.catalog import check as check_agent
 from quintain.config import check_ranges
 from quintain.config.ranges import NonNegativeInt, PositiveFloat, PositiveInt, Share
+from quintain.data.leaves import LeafRule
+from quintain.data.records import Overlong, TrainOn
 from quintain.engines.settings import EngineKind
 from quintain.errors import ConfigError
 from quintain.training.thresholds import thresholds
@@ -88,15 +90,22 @@ class Job:
     environment: str = "babyai/GoToRedBallNoDists"
     """Name in the catalogue (with options: keydoor?rooms=3), or file.py:Class, or package.module:Class."""
     model: str = "tiny"
-    """A new one (micro, mini, tiny, small; mini?tokens=words), or a folder or hub id of a causal language model."""
+    """A new one (micro, mini, tiny, small; mini?tokens=words), smollm2, or a folder, GGUF file or hub id."""
     agent: str = "auto"
     """Harness the model acts through: tools, choice, react, text..., with wrappers in front: window+react."""
     seed: int = 0
     """Seed of the run; everything random is derived from it."""
+    first_task: NonNegativeInt = 0
+    """Number of the first task; runs whose numbers lie far apart train, imitate and are evaluated on other tasks."""
     steps: PositiveInt = 100
     """Steps of training; the evaluation before the first is step 0."""
-    demonstrations: NonNegativeInt = 48
-    """Episodes imitated before training (of the expert, or of random valid actions); 0 for none."""
+    demonstrations: NonNegativeInt | str = 48
+    """What is imitated before training: N episodes of the expert (or of random valid actions), 0 for none; or a file,
+    folder, run or data set of conversations (docs/data.md)."""
+    train_on: TrainOn = "all"
+    """Answers of conversations that are trained: all (but those with weight 0), last, or tagged (weight 1)."""
+    overlong: Overlong = "error"
+    """What becomes of conversations longer than the context: error, or drop (left out and counted)."""
     mistakes: Share = 0.0
     """Share of the expert's turns in demonstrations in which it does something else; it errs as the world's do."""
     imitation_rate: PositiveFloat = 2e-3
@@ -111,6 +120,8 @@ class Job:
     """Steps between evaluations; each also saves a checkpoint."""
     eval_episodes: PositiveInt = 128
     """Held-out tasks of an evaluation, one episode each."""
+    eval_untrained: bool = False
+    """Whether the model is also evaluated before it imitates demonstrations; step 0 is after that."""
     eval_environment: str = ""
     """Environment of the evaluations where it is another than that of training; empty for the same."""
     max_env_steps: PositiveInt | None = None
@@ -140,7 +151,7 @@ class Job:
     rollout: Literal["lockstep", "async"] = "lockstep"
     """How episodes are played: lockstep (repeats bit for bit), or async (a slow environment holds up only itself)."""
     max_staleness: NonNegativeInt = 0
-    """Versions that weights may move on while an episode is played; 0 is on-policy."""
+    """Versions that an episode may be behind the weights that learn from it; with 1 or more, async plays ahead."""
     concurrency: PositiveInt = 256
     """Episodes alive at once."""
     records_signals: bool = True
@@ -165,9 +176,19 @@ class Job:
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
         check_ranges(self)
+        if self.mistakes and isinstance(self.demonstrations, str):
+            raise ConfigError(
+                f"mistakes: got {self.mistakes} with the conversations {self.demonstrations}, in which no expert acts; "
+                "leave it at 0"
+            )
         if self.mistakes and not self.demonstrations:
             raise ConfigError(
                 f"mistakes: got {self.mistakes} without demonstrations, where nobody could err; raise demonstrations"
+            )
+        if self.max_staleness and self.rollout == "lockstep":
+            raise ConfigError(
+                f"max_staleness: got {self.max_staleness} in lockstep, where weights never move on while an episode is "
+                "played; use rollout=async, or leave it at 0"
             )
         check_agent(self.agent)
         thresholds(self.monitors)
@@ -181,6 +202,8 @@ class OnPolicyJob(Job):
     """Times that the episodes of a step are gone through."""
     num_minibatches: PositiveInt = 1
     """Optimizer steps of an epoch, each on its share of the episodes, drawn anew."""
+    leaves: LeafRule = "all"
+    """Streams of an episode to train, where its history was rewritten: all, last, longest, or root (the first)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

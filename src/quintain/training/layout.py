@@ -1,8 +1,8 @@
 """How a packed batch is laid out for the forward pass: shared tokens once, logits only where there is a loss.
 
-Streams that begin alike (the members of a group share the prompt, and often the first turns) form a tree: what
-they share is computed once and attended to by all that continue it, and their gradients add up by themselves.
-The one rule: outputs and gradients equal those of the plain batch.
+Streams that begin alike (the members of a group share the prompt, and often the first turns) form a tree: what they
+share is computed once and attended to by all that continue it, and their gradients add up by themselves. Outputs and
+gradients equal those of the plain batch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The learner: packed batches and a loss in, an optimizer step and new weights out. It knows no method.
 
-Micro-batches are exact: a loss is a sum whose weights were normalised over the whole step, so gradients of any
-split add up to the same. The one rule: weights only change when loss and gradient are finite.
+Micro-batches are exact: a loss is a sum whose weights were normalised over the whole step, so gradients of any split
+add up to the same. Weights only change when loss and gradient are finite.
 """
 
 from __future__ import annotations
@@ -187,7 +187,8 @@ class Learner:
             batches: micro-batches whose loss weights are normalised over all of them.
             loss: additive over micro-batches.
             rate_scale: factor on the learning rate, from a schedule that is a function of the step.
-            is_on_policy: the batch was sampled with the current weights, so that the log-probs must agree.
+            is_on_policy: the batch was sampled with the current weights, so that the log-probs must agree; of a batch
+                that says which weights its tokens were sampled with, those of the current ones.
             observe: is called with each batch and what the learner says of it.
 
         Raises:
@@ -202,7 +203,7 @@ class Learner:
         for batch in (moved(batch, self.model.device) for batch in batches):
             outputs = self.forward(batch)
             if is_on_policy:
-                gaps.append(gap.gap(outputs, batch))
+                gaps.append(gap.gap(outputs, batch, self.version))
             if observe is not None:
                 observe(batch, outputs)
             report = loss(outputs, batch)
@@ -211,7 +212,10 @@ class Learner:
             for name, value in report.metrics.items():
                 metrics[name] = metrics.get(name, 0.0) + float(value)
         if gaps:
-            num = batches[0].extra.num_trained
+            num_stale, num = sum(part.num_stale for part in gaps), batches[0].extra.num_trained
+            if batches[0].extra.versions is not None:
+                metrics["gap/stale_fraction"] = num_stale / num
+                num = max(num - num_stale, 1)
             metrics["gap/mean"] = sum(part.total for part in gaps) / num
             metrics["gap/max"] = max(part.largest for part in gaps)
             gap.check(metrics["gap/mean"], metrics["gap/max"], sum(part.shifted for part in gaps) / num)

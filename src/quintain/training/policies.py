@@ -9,6 +9,8 @@ samples, scores or learns.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,8 +22,8 @@ from torch import Tensor, nn
 
 from quintain.credit.layout import Critic
 from quintain.data.pack import micro_batches
-from quintain.data.samples import imitation_samples
-from quintain.engines.protocol import Engine, Reply, Request
+from quintain.data.samples import imitation_samples, in_streams
+from quintain.engines.protocol import Engine, Reply
 from quintain.errors import ConfigError, UsageError, suggestion
 from quintain.models.adapters import add_lora
 from quintain.models.device import find_device
@@ -29,7 +31,7 @@ from quintain.models.heads import ValueHead
 from quintain.models.load import load
 from quintain.training.job import MAIN, Job, PolicySettings, PolicySpec
 from quintain.training.learner import Forward, Learner, Optimization
-from quintain.types import Batch, Group, Outputs, Trajectory
+from quintain.types import Action, Batch, Completion, Group, Outputs, Trajectory, Turn
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -88,9 +90,10 @@ class Switching:
         self._activate()
         return self._engine.advance()
 
-    def submit(self, request: Request) -> None:
-        """See `Engine.submit`."""
-        self._engine.submit(request)
+    def score(self, token_ids: Sequence[Sequence[int]], temperature: float = 1.0) -> list[tuple[float, ...]]:
+        """See `Engine.score`."""
+        self._activate()
+        return self._engine.score(token_ids, temperature)
 
     def load_weights(self, version: int, source: Path | None) -> None:
         """See `Engine.load_weights`."""
@@ -154,18 +157,37 @@ class Policy:
         return self._over_tokens(trajectories, lambda outputs: outputs.logprobs)
 
     def token_values(self, trajectories: Sequence[Trajectory]) -> Critic:
-        """Return the values of the sampled tokens, and one per trajectory for the state after a truncation.
+        """Return the values of the sampled tokens, and one per trajectory for the state after it was cut.
 
-        A token's value is that of the state before it is sampled. The state after the last turn has no token; the
-        value before the last sampled one stands for it.
+        A token's value is that of the state before it is sampled. The state after a cut is that of the token that
+        would follow the last one; where the model has no room for it, the value before the last token stands for it.
 
         Raises:
             UsageError: the policy has no value head.
         """
         if self.forward.value_head is None:
             raise UsageError(f"values of the policy {self.name}: got one without a value head; give it one")
-        values = self._over_tokens(trajectories, lambda outputs: cast(Tensor, outputs.values))
-        return Critic(values=values, final=[float(np.concatenate(turns)[-1]) for turns in values])
+        longer = [self._continued(trajectory) for trajectory in trajectories]
+        values = self._over_tokens(longer, lambda outputs: cast(Tensor, outputs.values))
+        return Critic(
+            values=[own[: len(t.turns)] for own, t in zip(values, trajectories, strict=True)],
+            final=[float(np.concatenate(own)[-1]) for own in values],
+        )
+
+    def _continued(self, trajectory: Trajectory) -> Trajectory:
+        """Return `trajectory` with a turn of one token after its last, where it was cut and the model has room."""
+        if not trajectory.stop.is_cut:
+            return trajectory
+        room = int(getattr(self.model.config, "max_position_embeddings", 1 << 20))
+        streams = in_streams(trajectory)
+        begins = [place for place in streams if trajectory.turns[place].starts_segment]
+        stream = streams[streams.index(begins[-1]) if begins else 0 :]
+        turns = [trajectory.turns[place] for place in stream]
+        if sum(len(turn.prompt_ids) + len(turn.completion.token_ids) for turn in turns) >= room:
+            return trajectory
+        following = Completion(token_ids=(0,), logprobs=(), stop="length")
+        turn = Turn(seat=turns[-1].seat, observation=(), prompt_ids=(), completion=following, action=Action())
+        return replace(trajectory, turns=(*trajectory.turns, turn))
 
     def _over_tokens(
         self, trajectories: Sequence[Trajectory], number: Callable[[Outputs], Tensor]
@@ -264,6 +286,16 @@ class Policies(Mapping[str, Policy]):
     def trained(self) -> dict[str, Policy]:
         """The policies that have an optimizer."""
         return {name: policy for name, policy in self._policies.items() if policy.learner is not None}
+
+    @property
+    def engines(self) -> dict[str, Engine]:
+        """The engines of the policies that act."""
+        return {name: policy.engine for name, policy in self.items() if policy.engine is not None}
+
+    @property
+    def learners(self) -> dict[str, Learner]:
+        """The learners of the policies that are trained."""
+        return {name: policy.learner for name, policy in self.items() if policy.learner is not None}
 
     def follow(self, leader: str) -> None:
         """Move the policies that follow `leader`."""
@@ -371,11 +403,16 @@ def build_policies(
         policy = _build(name, spec, settings, start, policies, job, has_head, _learns(spec, settings))
         policies[name] = policy
         if name in acting:
-            engine = make_engine(name, policy)
-            policy.engine = (
-                engine if policy.adapter is None else cast(Engine, Switching(engine, policy.activate))
-            )
+            policy.engine = cast(Engine, Switching(make_engine(name, policy), policy.activate))
     return Policies(policies)
+
+
+def load_main(model: PreTrainedModel, config: Mapping[str, Any], checkpoint: Path) -> None:
+    """Put the main policy's weights of `checkpoint` into `model`, which a run with `config` started from."""
+    shared, rank = SharedModel(model), int(config.get("lora_rank", 0))
+    if rank:
+        shared.add(MAIN, PolicySettings(lora_rank=rank, lora_alpha=float(config["lora_alpha"])))
+    Learner(model, trained=shared.trained(MAIN if rank else None)).load(checkpoint)
 
 
 def _build(
@@ -406,11 +443,7 @@ def _build(
     head = ValueHead(shared.model.config.hidden_size).to(shared.model.device) if has_head else None
     if not is_trained and adapter is None and not shared.adapters:
         shared.model.requires_grad_(False).eval()
-    activate = (
-        (lambda: shared.activate(adapter))
-        if shared.adapters or settings.shares or settings.lora_rank
-        else None
-    )
+    activate = partial(shared.activate, adapter)  # also without adapters: another policy may add one later
     learner = None
     if is_trained:
         optimization = Optimization(

@@ -1,7 +1,7 @@
 """Looks at what a method would train on, before it trains: a few episodes with its own model and environment.
 
-A tiny model goes through a short warm-up first. Each probe is a function of the recorded episodes. The one rule:
-nothing is updated and nothing stays behind but the findings.
+A tiny model goes through a short warm-up first. Each probe is a function of the recorded episodes. Nothing is updated
+and nothing stays behind but the findings.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from quintain.training.job import Job
 from quintain.training.monitors.held_out import canaries
 from quintain.training.start import new_model
 from quintain.types import Batch, Failure, Group, Sample, Score, Trajectory
+from quintain.types.findings import Finding
 
 NUM_TASKS, GROUP_SIZE, NUM_SHOWN = 8, 4, 3
 MOST_DEMONSTRATIONS, MOST_EPOCHS = 32, 4
@@ -35,14 +36,6 @@ MOST_DEMONSTRATIONS, MOST_EPOCHS = 32, 4
 MOST_FAILURES, MOST_TOOL_FAILURES = 0.05, 0.1
 NOT_THE_POLICY = ("tool_error", "timeout", "infrastructure")
 Kind = Literal["prompt", "masked", "trained"]
-
-
-class Finding(NamedTuple):
-    """What one probe says; `state` is pass, fail or skip."""
-
-    name: str
-    state: str
-    detail: str
 
 
 class Piece(NamedTuple):
@@ -64,7 +57,11 @@ def preflight(job: Job) -> Preflight:
     """Return what is found of `job`; takes a minute on a processor with a tiny model."""
     small = replace(
         job,
-        demonstrations=min(job.demonstrations, MOST_DEMONSTRATIONS),
+        demonstrations=(
+            job.demonstrations
+            if isinstance(job.demonstrations, str)
+            else min(job.demonstrations, MOST_DEMONSTRATIONS)
+        ),
         imitation_epochs=min(job.imitation_epochs, MOST_EPOCHS),
         steps=1,
         max_broken=1.0,

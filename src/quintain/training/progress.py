@@ -1,7 +1,7 @@
 """What a person sees while a run trains: bars with success, reward, tokens per second and time left.
 
-On a terminal two bars move, the steps of the run and the episodes of the step; elsewhere a line is printed now
-and then. The one rule: what is shown is read from the metrics that are stored.
+On a terminal two bars move, the steps of the run and the episodes of the step; elsewhere a line is printed now and
+then. What is shown is read from the metrics that are stored.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ SHOWN = {
     "train/reward": "reward {:.2f}",
     "train/loss": "loss {:.3f}",
     "eval/success": "held-out {:.0%}",
+    "eval/loss": "held-out loss {:.3f}",
     "tokens_per_second": "{:,.0f} tok/s",
 }
 """Metrics on the bar and how they are written."""
@@ -72,9 +73,9 @@ class Display:
         """Stop drawing."""
         self._bars.stop()
 
-    def phase(self, name: str, total: int) -> None:
-        """Show the inner bar for `total` units of `name`."""
-        self._bars.reset(self._inner, total=total, description=name, visible=True, shown="")
+    def phase(self, name: str, total: int, done: int = 0) -> None:
+        """Show the inner bar for `total` units of `name`, of which `done` are done."""
+        self._bars.reset(self._inner, total=total, completed=done, description=name, visible=True, shown="")
 
     def advance(self) -> None:
         """Move the inner bar by one."""
@@ -87,7 +88,11 @@ class Display:
         self._bars.update(self._steps, completed=step, shown=text)
         self._bars.update(self._inner, visible=False)
         now = time.monotonic()
-        is_due = now - self._last_line >= LINE_SECONDS or "eval/success" in metrics or step == self._total
+        is_due = (
+            now - self._last_line >= LINE_SECONDS
+            or not metrics.keys().isdisjoint(("eval/success", "eval/loss"))
+            or step == self._total
+        )
         if not self.console.is_terminal and is_due:
             self._last_line = now
             self.say(f"{self._title}: step {step}/{self._total}  {text}")

@@ -10,8 +10,10 @@ nothing from outside.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl
@@ -24,6 +26,7 @@ from quintain.data.samples import imitation_samples
 from quintain.environments.baselines import find_range_text, random_action
 from quintain.environments.boundary import ask, spec_of, tasks_of
 from quintain.environments.noisy import noisy
+from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import Environment, Expert, Factory
 from quintain.errors import ConfigError, UsageError, suggestion
 from quintain.losses.imitation import imitation
@@ -37,6 +40,7 @@ from quintain.text.chat import Chat
 from quintain.text.parse import write_tool_calls
 from quintain.text.tokenizer import SPANS, train_tokenizer
 from quintain.training.corpus import corpus
+from quintain.training.demonstrations import check_digest, load_data
 from quintain.training.job import Job
 from quintain.training.learner import Learner, Optimization
 from quintain.training.progress import Display
@@ -47,6 +51,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 
+LONGEST = 1 << 20
+"""Tokens of a stream of a model that sets no limit."""
 FUMBLES = 0.15
 """Share of a form teacher's tool calls that cannot be read."""
 DEMONSTRATIONS_PER_UPDATE = 8
@@ -82,21 +88,24 @@ def new_model(spec: str) -> NewModel | None:
 
 
 def make_start(
-    model: str, make_environment: Factory, *, seed: int
+    model: str, make_environment: Factory, *, seed: int, texts: Iterable[str] = ()
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Return the model and tokenizer that `model` names: a new one (`new_model`), a folder or a hub id."""
+    """Return the model and tokenizer that `model` names: a new one (`new_model`), a folder or a hub id.
+
+    The tokenizer of a new one is trained on what the environment writes, and on `texts`.
+    """
     if (new := new_model(model)) is not None:
-        tokenizer = new_tokenizer(make_environment, seed=seed, tokens=new.tokens)
+        tokenizer = new_tokenizer(make_environment, seed=seed, tokens=new.tokens, texts=texts)
         return build_tiny(tokenizer, size=new.size, seed=seed), tokenizer
     loaded = load(model)
     return loaded.model, loaded.tokenizer
 
 
 def new_tokenizer(
-    make_environment: Factory, *, seed: int, tokens: str = "phrases"
+    make_environment: Factory, *, seed: int, tokens: str = "phrases", texts: Iterable[str] = ()
 ) -> PreTrainedTokenizerFast:
-    """Return a tokenizer trained on what the environment writes; `tokens` as in `SPANS`."""
-    return train_tokenizer(corpus(make_environment, seed), tokens=tokens)
+    """Return a tokenizer trained on what the environment writes and on `texts`; `tokens` as in `SPANS`."""
+    return train_tokenizer(chain(corpus(make_environment, seed), texts), tokens=tokens)
 
 
 def build_agent(
@@ -176,13 +185,14 @@ def demonstrate(
     count: int,
     seed: int,
     mistakes: float = 0.0,
+    first_task: int = 0,
     on_episode: OnEpisode | None = None,
 ) -> list[Trajectory]:
     """Return the scored ones of `count` episodes of the teacher on training tasks, as the policy's tokens."""
     demonstrator = teacher(make_environment, mistakes=mistakes)
     rollout = Rollout(agent, make_environment, None, limits=Limits(max_failure_share=0.5))
     try:
-        tasks = TaskStream(tasks_of(make_environment)).draw(0, count)
+        tasks = TaskStream(tasks_of(make_environment), first=first_task).draw(0, count)
         groups = rollout.demonstrations(
             tasks, demonstrator, seed=derive_seed(seed, "demonstrations"), on_episode=on_episode
         )
@@ -192,9 +202,32 @@ def demonstrate(
 
 
 def load_demonstrations(
-    job: Job, make_environment: Factory, tokenizer: PreTrainedTokenizerBase, run: Run, display: Display
+    job: Job,
+    make_environment: Factory,
+    tokenizer: PreTrainedTokenizerBase,
+    run: Run,
+    display: Display,
+    *,
+    max_length: int = LONGEST,
 ) -> list[Trajectory]:
-    """Return the episodes of the teacher, recorded in the journal by a new run; a resumed one repeats them exactly."""
+    """Return what the job imitates, recorded in the journal by a new run; a resumed one repeats it exactly.
+
+    That is episodes of the teacher, or the conversations that `job` names, none of which is longer than `max_length`.
+
+    Raises:
+        DataError: the conversations cannot be read, or have changed since the run began.
+    """
+    if isinstance(job.demonstrations, str):
+        display.phase("reading demonstrations", 1)
+        agent = None if job.environment == NO_ENVIRONMENT else harness(job, tokenizer, make_environment)
+        found = load_data(Path(job.demonstrations), tokenizer, job, agent=agent, max_length=max_length)
+        if check_digest(run, "demonstrations", found):
+            display.say(f"demonstrations: {found.summary}")
+        conversations = [each for each in found.data if isinstance(each, Trajectory)]
+        if run.next_step == 0:
+            names = run.append(conversations, step=0, phase="demonstrations")
+            conversations = [replace(t, id=name) for t, name in zip(conversations, names, strict=True)]
+        return conversations
     display.phase("demonstrations", job.demonstrations)
     trajectories = demonstrate(
         harness(job, tokenizer, make_environment),
@@ -202,6 +235,7 @@ def load_demonstrations(
         count=job.demonstrations,
         seed=job.seed,
         mistakes=job.mistakes,
+        first_task=job.first_task,
         on_episode=lambda _: display.advance(),
     )
     if run.next_step == 0:

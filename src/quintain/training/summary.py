@@ -6,11 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from quintain.store.run import Run
+from quintain.training.untrained import UNTRAINED
 
 
 def evaluations(run: Run) -> list[dict[str, Any]]:
     """Return the rows of the run's curve that hold an evaluation."""
     return [row for row in run.metrics() if row.get("eval/success") is not None]
+
+
+def losses(run: Run) -> list[dict[str, Any]]:
+    """Return the rows of the run's curve that hold the loss of data which is held out."""
+    return [row for row in run.metrics() if row.get("eval/loss") is not None]
 
 
 def rate(row: Mapping[str, Any]) -> str:
@@ -22,13 +28,35 @@ def rate(row: Mapping[str, Any]) -> str:
 def summary(run: Run) -> str:
     """Return the lines printed at the end of a run."""
     rows = evaluations(run)
-    if not rows:
+    measured = losses(run)
+    if not rows and not measured:
         return f"run {run.name}: no evaluation was made"
-    first, last = rows[0], rows[-1]
+    untrained = [event["data"] for event in run.events() if event["kind"] == UNTRAINED]
     lines = [
-        f"held-out success  before {rate(first)}   after {rate(last)}   (95 % intervals, "
-        f"{int(last['eval/episodes'])} unseen tasks)",
-        f"time              {float(last['time/seconds']):.0f} s of training",
+        f"untrained model   {rate(each)}   (the same tasks, before the demonstrations)"
+        for each in untrained[-1:]
+    ]
+    if rows:
+        lines.append(
+            f"held-out success  before {rate(rows[0])}   after {rate(rows[-1])}   (95 % intervals, "
+            f"{int(rows[-1]['eval/episodes'])} unseen tasks)"
+        )
+    if measured:
+        before, after = (float(row["eval/loss"]) for row in (measured[0], measured[-1]))
+        lines.append(
+            f"held-out loss     before {before:.3f}   after {after:.3f}   (of data that was not trained on)"
+        )
+    if not rows:
+        return "\n".join([
+            *lines,
+            f"time              {float(measured[-1]['time/seconds']):.0f} s of training",
+            f"run               {run.folder}   (report.html, metrics.jsonl, model/)",
+            f"next              quintain view {run.folder}",
+            f"                  quintain eval {run.folder} --environment NAME",
+            f"                  quintain train grpo --model {run.folder}/model --environment NAME",
+        ])  # fmt: skip
+    lines += [
+        f"time              {float(rows[-1]['time/seconds']):.0f} s of training",
         f"run               {run.folder}   (curve.png, report.html, metrics.jsonl, model/)",
         f"next              quintain view {run.folder}",
         f"                  quintain eval {run.folder} --episodes 512",

@@ -1,7 +1,7 @@
 """When the monitors raise an alarm; what differs from the defaults is written as ``entropy=0.5,window=10``.
 
-Levels are means over the last `window` training steps; falls and rises compare these with the first `window`.
-The one rule: an unknown name is an error.
+Levels are means over the last `window` training steps; falls and rises compare these with the first `window`. An
+unknown name is an error.
 """
 
 from dataclasses import dataclass, fields, replace

@@ -34,6 +34,8 @@ class Update:
     """the tokens were sampled by the policy as it is; False for data that was edited or chosen from elsewhere"""
     target_kl: float | None = None
     """stop updating a step once the mean KL estimate of the policy from the sampler is above this"""
+    target_kl_unit: Literal["token", "episode"] = "token"
+    """what `target_kl` is the KL of (nats); that of an episode is the mean of its tokens times their number"""
     lr_warmup: int = 10
     """steps over which the learning rate rises: the first ones of a fresh Adam are the least informed"""
     critic_steps: int = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from statistics import fmean
 
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor
 
 from quintain.curriculum.schedules import linear
+from quintain.data.leaves import keep_leaves
 from quintain.data.pack import micro_batches
 from quintain.data.samples import samples_from
 from quintain.training.job import MAIN, Job, OnPolicyJob
@@ -130,16 +132,19 @@ def learn(
 
     `signals` takes in what the tokens are trained with.
     """
-
-    def observe(chosen: Sequence[Sample], batch: Batch, outputs: Outputs) -> None:
-        if signals is not None:
-            signals.observe(credit.trajectories, chosen, batch, outputs)
-
     keeps = update.keeps_zeros or step <= update.critic_steps
-    samples = [sample for sample in samples_from(credit) if keeps or sample.advantages.any()]
-    return learn_in_epochs(
+    samples = samples_from(credit, has_versions=job.max_staleness > 0)
+    left_out: Mapping[tuple[int, int], str] = {}
+    if isinstance(job, OnPolicyJob) and job.leaves != "all":
+        samples, left_out = keep_leaves(samples, credit.trajectories, job.leaves)
+    samples = [sample for sample in samples if keeps or sample.advantages.any()]
+    observe = None if signals is None else partial(signals.observe, credit.trajectories)
+    report = learn_in_epochs(
         policies, samples, update, job, step=step, seed=seed, policy=policy, observe=observe
     )
+    if report is None or not left_out:
+        return report
+    return replace(report, metrics={**report.metrics, "data/streams_left_out": float(len(left_out))})
 
 
 def learn_in_epochs(
@@ -175,28 +180,38 @@ def learn_in_epochs(
             streams = iter([prepared.samples[i] for i in chosen])
 
             def watch(batch: Batch, outputs: Outputs, streams: Iterator[Sample] = streams) -> None:
-                if observe is not None:
-                    observe(list(islice(streams, len(batch.lengths))), batch, outputs)
+                assert observe is not None
+                observe(list(islice(streams, len(batch.lengths))), batch, outputs)
 
             report = learner.step(
                 prepared.batches(chosen, update, own.settings.micro_tokens),
                 update.loss,
-                observe=watch if epoch == 0 else None,
+                observe=watch if observe is not None and epoch == 0 else None,
                 rate_scale=linear(step, first=(0, 0.0), last=(max(update.lr_warmup, 1), 1.0)),
                 is_on_policy=update.is_on_policy and epoch == number == 0,
             )
             policies.follow(policy)
             reports.append(report)
-            if (
-                update.target_kl is not None
-                and report.metrics.get("policy/approx_kl", 0.0) > update.target_kl
-            ):
+            if update.target_kl is not None and moved(report, prepared, chosen, update) > update.target_kl:
                 return mean_report(reports)
     return mean_report(reports)
 
 
+def moved(report: StepReport, prepared: Prepared, chosen: Sequence[int], update: Update) -> float:
+    """Return the KL estimate of `report` in the unit of ``update.target_kl``; its step trained on the `chosen` streams.
+
+    That of an episode is the mean over tokens times the sampled tokens of the mean episode.
+    """
+    per_token = report.metrics.get("policy/approx_kl", 0.0)
+    if update.target_kl_unit == "token":
+        return per_token
+    streams = [prepared.samples[i] for i in chosen]
+    tokens = sum(int((stream.turn_id >= 0).sum()) for stream in streams)
+    return per_token * tokens / len({stream.trajectory for stream in streams})
+
+
 def learn_from(
-    policies: Policies, samples: Sequence[Sample], update: Update, *, step: int, rate_scale: float
+    policies: Policies, samples: Sequence[Sample], update: Update, *, rate_scale: float
 ) -> StepReport:
     """Take one optimizer step of the main policy on `samples`."""
     own = policies.main

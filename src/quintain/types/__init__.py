@@ -12,7 +12,6 @@ from quintain.types.episodes import (
     Branch,
     Completion,
     Content,
-    Episode,
     Failure,
     Group,
     Image,
@@ -38,13 +37,6 @@ from quintain.types.episodes import (
     derive_seed,
     is_constant,
     scored,
-    split_seats,
-)
-from quintain.types.forest import (
-    Forest,
-    Node,
-    join_forest,
-    make_forest,
 )
 from quintain.types.learning import (
     Batch,
@@ -70,15 +62,12 @@ __all__ = [
     "Completion",
     "Content",
     "Credit",
-    "Episode",
     "Failure",
-    "Forest",
     "Group",
     "Image",
     "Loss",
     "LossReport",
     "Message",
-    "Node",
     "Nothing",
     "Observation",
     "Outcome",
@@ -104,8 +93,5 @@ __all__ = [
     "as_text",
     "derive_seed",
     "is_constant",
-    "join_forest",
-    "make_forest",
     "scored",
-    "split_seats",
 ]

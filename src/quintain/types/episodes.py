@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -52,18 +52,29 @@ def is_constant(values: Sequence[float]) -> bool:
 
 
 class Stop(StrEnum):
-    """Why an episode ended. Only `terminated` is the environment's own end; the limits are truncations."""
+    """Why an episode ended.
+
+    `terminated` and `max_turns` are the task's own end: it was decided, or its own limit of turns was reached. `cut`,
+    `max_tokens` and `timeout` are limits of whoever trains, after which the task would have gone on.
+    """
 
     TERMINATED = "terminated"
     MAX_TURNS = "max_turns"
+    CUT = "cut"
+    """Fewer turns were asked for than the task allows."""
     MAX_TOKENS = "max_tokens"
     TIMEOUT = "timeout"
     FAILURE = "failure"
 
     @property
     def is_truncation(self) -> bool:
-        """Whether a limit cut the episode, so that value may be left beyond its last turn."""
-        return self in (Stop.MAX_TURNS, Stop.MAX_TOKENS, Stop.TIMEOUT)
+        """Whether a limit ended the episode, the task's own or another."""
+        return self is Stop.MAX_TURNS or self.is_cut
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the task would have gone on, so that value is left beyond the last turn."""
+        return self in (Stop.CUT, Stop.MAX_TOKENS, Stop.TIMEOUT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,44 +329,6 @@ class Trajectory:
     def num_sampled(self) -> int:
         """Number of tokens the policy sampled."""
         return sum(len(turn.completion.token_ids) for turn in self.turns)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Episode:
-    """One play of an environment, with what each seat lived through.
-
-    Example: a game of A and B is ``Episode(id="9f3c…", task=task, trajectories=(of_a, of_b), …)``; an agent has one.
-    """
-
-    id: str
-    task: Task
-    trajectories: tuple[Trajectory, ...]
-    """one per seat, in the order of their first turns, each with the turns of that seat only"""
-    parent: Branch | None
-    outcome: Outcome
-
-    @property
-    def seats(self) -> tuple[str, ...]:
-        """The seats in the order of `trajectories`."""
-        return tuple(trajectory.turns[0].speaker for trajectory in self.trajectories if trajectory.turns)
-
-
-def split_seats(trajectory: Trajectory) -> Episode:
-    """Return the episode that `trajectory` records, with a trajectory for each seat that spoke.
-
-    Rewards and outcome stay those of the whole play; `quintain.data.seats` says what each seat earned.
-    """
-    turns: dict[str, list[Turn]] = {}
-    for turn in trajectory.turns:
-        turns.setdefault(turn.speaker, []).append(turn)
-    parts = tuple(replace(trajectory, turns=tuple(own)) for own in turns.values())
-    return Episode(
-        id=trajectory.id,
-        task=trajectory.task,
-        trajectories=parts or (trajectory,),
-        parent=trajectory.parent,
-        outcome=trajectory.outcome,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,6 +75,8 @@ class Sample:
     pair: int = -1
     """Index of the preference pair; -1 outside of pairs."""
     is_chosen: bool = False
+    versions: NDArray[np.int64] | None = None
+    """Version of the weights that each token was sampled with; None where that is the same for all that is trained."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +128,8 @@ class BatchExtra:
     """float [N], under the frozen reference policy"""
     values: Tensor | None = None
     """float [N], critic's values when the batch was collected"""
+    versions: Tensor | None = None
+    """int64 [N], of the weights that a token was sampled with; None where that is the same for all"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

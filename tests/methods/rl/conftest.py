@@ -28,6 +28,7 @@ SMALL: dict[str, Any] = {
     "eval_every": 5,
     "eval_episodes": 2,
     "learning_rate": 3e-3,
+    "max_turn_tokens": 16,
 }
 CLOCKS = ("time/", "tokens_per_second")
 

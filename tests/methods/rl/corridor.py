@@ -26,6 +26,7 @@ class Corridor(Environment):
             is_terminated=is_done,
             is_success=True if is_done else None,
             is_valid=is_valid,
+            reward_terms={"answer": float(is_done)},
         )
 
     def legal_actions(self) -> tuple[str, ...]:
@@ -48,6 +49,30 @@ class Long(Corridor):
     """The same with more time."""
 
     max_turns = 4
+
+
+class Lottery(Environment):
+    """Whatever is said, one task in five is solved at once; in the others nothing happens until time is up."""
+
+    max_turns = 1
+
+    def reset(self, task: Task) -> str:
+        self.is_lucky = task.rng.random() < 0.2
+        return "Draw."
+
+    def step(self, action: Action) -> StepResult:
+        return StepResult(
+            observation="Draw.",
+            reward=float(self.is_lucky),
+            is_terminated=self.is_lucky,
+            is_success=True if self.is_lucky else None,
+        )
+
+    def legal_actions(self) -> tuple[str, ...]:
+        return ("left", "right")
+
+    def expert_action(self) -> Action:
+        return Action(text="left")
 
 
 class Plain(Environment):

@@ -73,7 +73,7 @@ class Seen:
     def tasks(self, step: int, count: int) -> list[Task]:
         return []
 
-    def sample(self, step: int, tasks: list[Task], *, size: int, max_turns: None, agent: Any) -> list[Any]:
+    def sample(self, step: int, tasks: list[Task], *, agent: Any, **limits: object) -> list[Any]:
         self.agents.append(self.plain if agent is None else agent(self.plain))
         return []
 

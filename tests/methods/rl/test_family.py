@@ -1,6 +1,6 @@
 """What the methods share: refusals, signals of collapse, shares by task, limits by step."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -167,6 +167,8 @@ def test_what_the_environment_lacks_is_refused_at_the_start(runner: Any) -> None
         runner.train("gigpo", environment=plain)
     with pytest.raises(ConfigError, match="episodes without a reward before their last turn"):
         runner.train("mt_grpo", environment=plain, executed=0.0)
+    with pytest.raises(ConfigError, match="episodes without a turn that is called an answer"):
+        runner.train("mucode", environment=plain)
 
 
 def test_the_clip_of_loop_is_symmetric_in_the_logarithm() -> None:
@@ -211,16 +213,24 @@ def test_a_mixed_step_says_what_each_kind_of_task_contributes() -> None:
 
 
 def test_a_limit_by_step_is_asked_for_with_the_episodes() -> None:
-    asked: list[tuple[int, int, int | None]] = []
+    asked: list[tuple[int, int, int | None, int | None]] = []
 
-    def sample(step: int, tasks: list[int], *, size: int, max_turns: int | None, agent: None) -> list[Group]:
-        asked.append((step, size, max_turns))
+    def sample(
+        step: int,
+        tasks: list[int],
+        *,
+        size: int,
+        max_turns: int | None,
+        agent: None,
+        later_turns: Callable[[int], int | None],
+    ) -> list[Group]:
+        asked.append((step, size, max_turns, later_turns(step + 1)))
         return []
 
     collector = cast(Collector, SimpleNamespace(sample=sample, tasks=lambda step, count: [0] * count))
     grouped(2, 3)(collector, 5)
     grouped(2, 3, max_turns=lambda step: step + 1)(collector, 9)
-    assert asked == [(5, 3, None), (9, 3, 10)]
+    assert asked == [(5, 3, None, None), (9, 3, 10, 11)]
 
 
 def test_what_the_horizon_cut_can_be_left_out() -> None:
@@ -298,6 +308,16 @@ def test_knowing_and_doing_are_compared_where_a_rationale_names_an_option() -> N
     hidden = probe_greediness([group(acted(*keys))], lambda ids: "b, so a" if len(ids) == 1 else "")
     assert (hidden["greedy/known"], hidden["greedy/gap"]) == (0, 0)
     assert name_options(acted(*keys), ["a", "b"], silent) == [None] * 3
+
+
+def test_a_reason_before_an_action_names_an_option_by_its_last_word() -> None:
+    told = acted(("best: gold; pull red", "s", 2), ("pull gold", "s", 2))
+
+    def decode(ids: Sequence[int]) -> str:
+        return "best: gold; pull red"
+
+    options = ["pull gold", "pull red"]
+    assert name_options(replace(told, turns=told.turns[:1]), options, decode) == ["pull gold"]
 
 
 def test_a_macro_action_lasts_as_long_as_it_says() -> None:

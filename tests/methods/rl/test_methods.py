@@ -8,11 +8,20 @@ import pytest
 
 from quintain.data.samples import since_segment
 from quintain.environments.catalog import find
+from quintain.environments.protocol import Environment, advance, begin
 from quintain.errors import ConfigError
 from quintain.methods.find import find_method
-from quintain.methods.rl import epo, metaspatial, pag, toolrl, ui_r1
-from quintain.methods.rl.parts.contexts import ExpertLabels, Keep, agreement, calls_of, is_kept, single
-from quintain.methods.rl.parts.relabelling import best_answer, is_last_of_solved, relabelled
+from quintain.methods.rl import epo, metaspatial, mucode, openmanus, pag, toolrl, ui_r1
+from quintain.methods.rl.parts.contexts import (
+    ExpertLabels,
+    Keep,
+    agreement,
+    ask_expert,
+    calls_of,
+    is_kept,
+    single,
+)
+from quintain.methods.rl.parts.relabelling import best_answer, is_right_answer, relabelled
 from quintain.methods.rl.ui_r1 import hard_and_diverse
 from quintain.rewards.terms import Term, apply
 from quintain.types import (
@@ -28,6 +37,7 @@ from quintain.types import (
     Turn,
     as_content,
 )
+from quintain.worlds.screen.game import Screen
 
 FAILURE = Failure(owner="judge", kind="k", message="m")
 
@@ -76,36 +86,65 @@ def test_roles_are_read_from_what_a_turn_was_paid_for() -> None:
     spoiled = episode(told[2], told[3], told[0])
     found = pag.verification([group(mended, spoiled)], str)
     assert found == {"pag/true_verdicts": pytest.approx(1 / 3), "pag/mended": 0.5, "pag/spoiled": 0.5}
+    (paid,) = pag.paid_by_role([group(episode(*(replace(t, reward=0.0) for t in told), turn(reward=0.25)))])
+    assert [t.reward for t in paid.trajectories[0].turns] == [0, 1, 1, 0, 0.25]
     assert pag.verification([], str) == {"pag/true_verdicts": 0, "pag/mended": 0, "pag/spoiled": 0}
 
 
 # mucode
 
 
-def test_the_best_answer_stands_in_every_last_state_that_failed() -> None:
-    short = episode(turn("x", ids=(5,), reward=1.0), value=1)
-    long = episode(turn("y", ids=(5, 6), reward=1.0), value=1)
+def answering(text: str, *, pays: float = 0.0, **fields: Any) -> Turn:
+    """A turn that the world calls an answer."""
+    return turn(text, reward=pays, reward_terms={"answer": pays}, **fields)
+
+
+def judging(text: str, *, pays: float = 0.0, **fields: Any) -> Turn:
+    """A turn that judges an answer."""
+    return turn(text, reward=pays, reward_terms={"verdict": pays}, **fields)
+
+
+def test_the_best_answer_stands_in_place_of_the_last_answer_that_failed() -> None:
+    short = episode(answering("x", ids=(5,), pays=1.0), judging("right", ids=(8,), pays=1.0), value=2)
+    long = episode(answering("y", ids=(5, 6), pays=1.0), judging("right", ids=(8,), pays=1.0), value=2)
     lost = episode(
-        turn("a", ids=(2,), prompt=(10,), starts_segment=True),
-        turn("b", ids=(3,), prompt=(11,)),
-        turn("c", ids=(4,), prompt=(12,)),
+        answering("a", ids=(2,), prompt=(10,), starts_segment=True),
+        judging("wrong", ids=(3,), prompt=(11,), pays=1.0),
+        answering("c", ids=(4,), prompt=(12,)),
+        judging("right", ids=(9,), prompt=(13,)),
     )
-    assert is_last_of_solved(short, 0) and not is_last_of_solved(lost, 2)
     whole = group(short, long, lost)
-    assert best_answer(whole, None) == short.turns[-1]
-    favourite: dict[tuple[int, ...], float] = {(5, 6): 1.0}
+    assert best_answer(whole, None) == short.turns[0]
+    favourite: dict[tuple[int, ...], float] = {(5, 6): 1.0, (8,): 2.0}
     by_length = best_answer(whole, lambda t: favourite.get(t.completion.token_ids, 0.0))
-    assert by_length == long.turns[-1]
+    assert by_length == long.turns[0]
     (found,) = relabelled([whole, group(lost)], None, count=1)
     assert found.trajectories[:2] == (short, long)
     (last,) = found.trajectories[2].turns
     assert last.prompt_ids == (10, 2, 11, 3, 12)
     assert (last.completion.token_ids, last.completion.logprobs, last.starts_segment) == ((5,), (), True)
-    assert last.action.text == "x"
+    assert last.action.text == "x" and last.reward_terms == {"answer": 1.0}
     (alone,) = relabelled([whole], None, count=0)
     assert alone.trajectories == (short, long)
+    silent = group(short, episode(judging("wrong")))
+    assert relabelled([silent], None, count=3)[0].trajectories == (short,)
     cut = (lost.turns[0], replace(lost.turns[1], starts_segment=True), lost.turns[2])
     assert list(since_segment(cut)) == list(cut[1:])
+
+
+def test_only_answers_are_labelled() -> None:
+    mended = episode(
+        answering("a"), judging("wrong", pays=1.0), answering("b", pays=1.0), judging("right", pays=1.0)
+    )
+    assert [is_right_answer(mended, number) for number in range(4)] == [False, None, True, None]
+    partly = episode(answering("a", pays=0.5))
+    assert is_right_answer(partly, 0) is False
+    verifier = mucode.method(mucode.Config(environment="sums")).state
+    told = [answering("no", ids=(1,)), judging("wrong", ids=(2,)), answering("yes", ids=(3,), pays=1.0)]
+    verifier.update([group(episode(*told, value=1.0))])
+    (only,) = verifier.parts  # type: ignore[attr-defined] # pyright: ignore
+    no, verdict, yes = map(only.score, told)
+    assert yes > 0.3 > -0.3 > no and abs(verdict) < 0.2
 
 
 # swirl
@@ -154,7 +193,7 @@ CORRIDOR = f"{Path(__file__).with_name('corridor.py')}:Corridor"
 
 
 def test_the_expert_is_asked_in_the_states_of_the_episode() -> None:
-    labels = ExpertLabels(CORRIDOR)
+    labels = ExpertLabels(CORRIDOR, ask_expert)
     environment = find(CORRIDOR)()
     task = environment.task("train", 0)
     shown = [environment.reset(task), environment.step(Action(text="left")).observation]
@@ -162,17 +201,17 @@ def test_the_expert_is_asked_in_the_states_of_the_episode() -> None:
         turn(said, observation=as_content(seen)) for said, seen in zip(("left", "right"), shown, strict=True)
     ]
     walked = replace(episode(*turns), task=task)
-    assert labels.actions(walked) == [Action(text="right")] * 2
+    assert labels.labels(walked) == [Action(text="right")] * 2
     term = Term(name="same", measure=labels.measure(lambda did, wanted: float(did == wanted)))
     rewarded = apply(walked, [term])
     assert [t.reward for t in rewarded.turns] == [0, 0.5]
     lost = replace(walked, task=replace(task, data={}), turns=())
-    assert labels.actions(lost) == []
+    assert labels.labels(lost) == []
 
 
 def test_where_the_expert_gives_up_the_judge_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    labels = ExpertLabels(CORRIDOR)
-    monkeypatch.setattr(labels, "actions", lambda _: [None])
+    labels = ExpertLabels(CORRIDOR, ask_expert)
+    monkeypatch.setattr(labels, "labels", lambda _: [None])
     outcome = apply(
         episode(turn("left")), [Term(name="same", measure=labels.measure(lambda *_: 1.0))]
     ).outcome
@@ -199,15 +238,56 @@ def test_format_and_fields_of_a_call_add_up(said: dict[str, int] | None, fine: f
     assert toolrl.score(action, wanted, is_fine=False, format_weight=1.0) == coarse
 
 
-def test_a_point_is_inside_the_box_around_the_experts() -> None:
-    def click(x: float, y: float) -> Action:
-        return Action(tool_calls=(ToolCall(name="click", arguments={"x": x, "y": y}),))
+def click(x: float, y: float) -> Action:
+    return Action(tool_calls=(ToolCall(name="click", arguments={"x": x, "y": y}),))
 
-    assert ui_r1.score(click(3, 4), click(4, 4), tolerance=1) == 1
-    assert ui_r1.score(click(2, 4), click(4, 4), tolerance=1) == pytest.approx(2 / 3)
-    assert ui_r1.score(Action(text="back"), Action(text="back"), tolerance=0) == 1
-    assert ui_r1.score(Action(text="on"), Action(text="back"), tolerance=0) == 0.5
-    assert ui_r1.score(Action(error="?"), Action(text="back"), tolerance=0) == 0
+
+class Expected(Environment):
+    """An expert that does what it was told to."""
+
+    wanted: Action
+
+    def expert_action(self) -> Action:
+        return self.wanted
+
+
+def test_a_point_is_inside_the_box_around_the_experts() -> None:
+    world = Expected()
+
+    def score(action: Action, wanted: Action, tolerance: float) -> float:
+        world.wanted = wanted
+        target = ui_r1.ask_target(world, tolerance=tolerance)
+        assert target is not None
+        return ui_r1.score(action, target)
+
+    assert score(click(3, 4), click(4, 4), tolerance=1) == 1
+    assert score(click(2, 4), click(4, 4), tolerance=1) == pytest.approx(2 / 3)
+    assert score(Action(text="back"), Action(text="back"), tolerance=0) == 1
+    assert score(Action(text="on"), Action(text="back"), tolerance=0) == 0.5
+    assert score(Action(error="?"), Action(text="back"), tolerance=0) == 0
+
+
+def test_the_box_is_the_worlds_where_it_knows_one() -> None:
+    world = Screen(goal="form", buttons=1)
+    begin(world, world.task("train", 0))
+    kinds: list[str] = []
+    for _ in range(world.max_turns):
+        target = ui_r1.ask_target(world, tolerance=0)
+        assert target is not None
+        kinds.append(target.kind)
+        if target.kind == "type":
+            assert target.box is None
+        else:
+            assert target.box is not None
+            left, top, right, bottom = map(int, target.box)
+            assert right > left
+            for x, y in ((left, top), (right, bottom), ((left + right) // 2, top)):
+                assert ui_r1.score(click(x, y), target) == 1
+            for x, y in ((left - 1, top), (right, bottom + 1)):
+                assert ui_r1.score(click(x, y), target) == pytest.approx(2 / 3)
+        if advance(world, world.expert_action()).is_terminated:
+            break
+    assert set(kinds) == {"click", "type"}
 
 
 def test_hard_tasks_of_every_kind_come_first() -> None:
@@ -232,6 +312,20 @@ def test_attempts_are_discounted_and_a_broken_judge_is_no_grade() -> None:
     assert isinstance(outcome, Score) and outcome.value == pytest.approx(0.5 + 0.9)
     broken = replace(attempts, outcome=FAILURE)
     assert metaspatial.discounted(broken, 0.9) is broken
+
+
+def test_only_groups_that_the_environment_paid_differently_are_left() -> None:
+    config = openmanus.Config(environment="w", invalid_penalty=0.25)
+    made = openmanus.method(config)
+    lost, bad = episode(turn()), episode(turn(is_valid=False))
+    won = episode(turn(reward=1.0), value=1.0)
+    equal, differing = group(lost, bad), group(lost, won)
+    rewarded = made.reward([equal, differing, group(won, won)])
+    assert [t.outcome for t in rewarded[0].trajectories] == [
+        Score(value=0.0, is_success=False),
+        Score(value=-0.25, is_success=False),
+    ]
+    assert list(made.keep(rewarded)) == [rewarded[1]]
 
 
 def test_key_turns_are_those_that_led_to_something_new() -> None:

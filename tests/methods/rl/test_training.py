@@ -98,7 +98,7 @@ def test_what_a_method_remembers_is_told_again(
     whole = rows(runner.train("spa_rl", **METHODS["spa_rl"]))
     interrupt(1)
     stopped = runner.train("spa_rl", **METHODS["spa_rl"])
-    monkeypatch.setattr("quintain.methods.loops.on_policy.recall", lambda *_: iter(()))
+    monkeypatch.setattr("quintain.methods.loops.recall.recall", lambda *_: iter(()))
     runner.resume(stopped)
     assert rows(stopped)[-1]["spa/error"] != whole[-1]["spa/error"]
 
@@ -106,6 +106,40 @@ def test_what_a_method_remembers_is_told_again(
 def test_the_critic_learns_first_and_the_policy_waits(runner: Any, weights: Callable[[Path], str]) -> None:
     folder = runner.train("ui_tars2", episodes=3, critic_steps=2)
     assert weights(folder / START) == weights(folder / "model")
+
+
+def test_a_critic_does_not_believe_in_what_time_ran_out_on(runner: Any, rows: Rows) -> None:
+    lottery = str(Path(__file__).with_name("corridor.py")) + ":Lottery"
+    found = rows(
+        runner.train(
+            "ui_tars2",
+            environment=lottery,
+            episodes=64,
+            critic_steps=10,
+            steps=10,
+            learning_rate=0.05,
+            eval_every=20,
+        )
+    )[-3:]
+    assert 0.1 < sum(row["train/success"] for row in found) / 3 < 0.35
+    assert sum(row["value/mean"] for row in found) / 3 <= 0.5
+    assert sum(row["value/explained_variance"] for row in found) / 3 > -0.5
+
+
+def test_epo_trains_a_strategist_for_a_frozen_actor(
+    runner_in: Callable[[Path], Any], tmp_path: Path, rows: Rows
+) -> None:
+    given: dict[str, Any] = {
+        "environment": "keydoor?rooms=2&distractors=1", "agent": "plan?actor=scripted", "demonstrations": 48,
+        "mistakes": 0.3, "imitation_epochs": 12, "imitation_rate": 1e-2, "episodes": 16, "steps": 2,
+    }  # fmt: skip
+    folder = runner_in(tmp_path).train("epo", **given)
+    last = rows(folder)[-1]
+    assert last["train/success"] > 0 and last["train/loss"] > 0
+    with Run.open(folder) as run:
+        episodes = list(run.trajectories(step=1, phase="train"))
+    assert {turn.seat for t in episodes for turn in t.turns} == {"agent"}
+    assert any(turn.action.text == "flag" and turn.is_valid for t in episodes for turn in t.turns)
 
 
 def test_answers_and_verdicts_have_statistics_of_their_own_in_training(

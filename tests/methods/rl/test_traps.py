@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import pytest
@@ -111,12 +111,19 @@ def test_groups_without_a_difference_do_not_count_in_the_mean(
     assert [each["streams"] for each in steps] == [2, 4]
 
 
-@pytest.mark.parametrize(("most", "taken"), [(None, 3), (1.0, 3), (0.3, 1)])
+@pytest.mark.parametrize(
+    ("most", "unit", "taken"),
+    [(None, "token", 3), (1.0, "token", 3), (0.3, "token", 1), (0.9, "episode", 1), (1.1, "episode", 3)],
+)
 def test_updates_of_a_step_end_when_the_policy_went_too_far(
-    most: float | None, taken: int, context: TrainingContext, steps: list[dict[str, Any]]
+    most: float | None,
+    unit: Literal["token", "episode"],
+    taken: int,
+    context: TrainingContext,
+    steps: list[dict[str, Any]],
 ) -> None:
-    """TWOSOME and LOOP: the update that went too far is kept, the ones after it are not made."""
-    update = Update(loss=clipped(), num_epochs=3, target_kl=most)
+    """TWOSOME by token, LOOP by episode of 2 tokens: the update that went too far is kept, those after are not made."""
+    update = Update(loss=clipped(), num_epochs=3, target_kl=most, target_kl_unit=unit)
     found = learn(context.policies, group_relative([group(1, 0)]), update, GroupJob(), step=2, seed=0)
     assert found is not None and found.metrics["policy/approx_kl"] == 0.5
     assert [each["is_on_policy"] for each in steps] == [True, False, False][:taken]

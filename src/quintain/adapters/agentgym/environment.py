@@ -2,7 +2,7 @@
 
 The servers of AgentGym differ in what they call things; `world` names whose words are spoken. A task is a number:
 training task k is ``data_idx`` 2 k, evaluation task k is 2 k + 1, so they never meet (this is not AgentGym's own
-split). The one rule: a step is sent once, since it would be carried out twice; create and reset are repeated.
+split). A step is sent once, since it would be carried out twice; create and reset are repeated.
 """
 
 from collections.abc import Mapping

@@ -171,8 +171,9 @@ class BfclTurns(Bfcl):
         """Return the functions of the systems that the question involves."""
         names = file_names()
         hidden = set(self._row.get("excluded_function", ()))
-        rows = [row for each in self._row["involved_classes"] for row in functions(names[each])]
-        return tuple(spec_of_function(row) for row in rows if row["name"] not in hidden)
+        folder = data_folder() / "multi_turn_func_doc"
+        specs = [spec for each in self._row["involved_classes"] for spec in specs_in(folder / names[each])]
+        return tuple(spec for spec in specs if spec.name not in hidden)
 
     def expert_action(self) -> Action:
         """Return the next call of the package's own solution; without one left, end the turn."""
@@ -284,7 +285,7 @@ def read(text: str, specs: tuple[ToolSpec, ...]) -> ToolCall:
     return ToolCall(name=tree.func.id, arguments=given)
 
 
-def functions(file: str) -> list[dict[str, Any]]:
-    """Return the functions that `file` of the package describes."""
-    path = data_folder() / "multi_turn_func_doc" / file
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+@cache
+def specs_in(file: Path) -> tuple[ToolSpec, ...]:
+    """Return the functions that `file` of the package describes; it is asked for them in every turn."""
+    return tuple(spec_of_function(json.loads(line)) for line in file.read_text("utf-8").splitlines())

@@ -1,8 +1,8 @@
 """Tools and a grader behind plain HTTP endpoints, joined by a rollout id, as an environment.
 
 ``http-tools/shop.json`` names a file with the tools' endpoints, the grader's, and the tasks. Every call of an episode,
-and its grading, carry the same ``rollout_id``, so that a server can keep a state for it. The one rule: an endpoint
-that fails after all attempts is a `Failure` of the tool or the judge, never a score.
+and its grading, carry the same ``rollout_id``, so that a server can keep a state for it. An endpoint that fails after
+all attempts is a `Failure` of the tool or the judge, never a score.
 """
 
 import uuid

@@ -1,8 +1,8 @@
 """The tools of any MCP server as an environment; the user brings the tasks and the grader.
 
 ``mcp/shop.json`` names a file with the server (a command or a URL), the tasks and a grade function; a class with
-``server``, ``rows`` and ``grade`` does the same in Python. The one rule: an episode never sees what another left in
-the server: unless a reset tool is named, each gets a server process (or session) of its own.
+``server``, ``rows`` and ``grade`` does the same in Python. An episode never sees what another left in the server:
+unless a reset tool is named, each gets a server process (or session) of its own.
 """
 
 from collections.abc import Mapping

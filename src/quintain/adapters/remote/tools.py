@@ -1,8 +1,8 @@
 """Tools that live elsewhere as an environment: tasks and a grader of the user's, the tools of a server.
 
-A task is a row: ``{"prompt": "What is 17 + 25?", "answer": "42"}``, and whatever else the grader reads. The agent
-calls tools; a reply without a call is its answer, which is graded and ends the episode. The one rule: only the grader
-gives a reward; a tool, server or grader that breaks is a `Failure` of its own and never a score.
+A task is a row: ``{"prompt": "What is 17 + 25?", "answer": "42"}``, and whatever else the grader reads. The agent calls
+tools; a reply without a call is its answer, which is graded and ends the episode. Only the grader gives a reward; a
+tool, server or grader that breaks is a `Failure` of its own and never a score.
 """
 
 import json

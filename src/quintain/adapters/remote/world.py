@@ -1,8 +1,8 @@
 """A world that a server elsewhere plays: what the clients of both protocols share.
 
 A server of ours tells the whole result under the key ``quintain``: tools, legal actions, ends and reward terms come
-through as they are. The one rule: a server that is gone, late or speaks otherwise is the environment's failure, and
-what breaks inside a world of ours keeps its owner.
+through as they are. A server that is gone, late or speaks otherwise is the environment's failure, and what breaks
+inside a world of ours keeps its owner.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """Environments of verifiers (its API of version 0.1), played by their own loop and graded by their own rubrics.
 
 The package takes over the signals of its process, so it runs in a worker: ``worker/verifiers/NAME?python=…``. NAME is
-an installed environment or a file with a `load_environment`. The one rule: a reward function that raises is the
-judge's failure, where the package itself would go on with 0.
+an installed environment or a file with a `load_environment`. A reward function that raises is the judge's failure,
+where the package itself would go on with 0.
 """
 
 import json

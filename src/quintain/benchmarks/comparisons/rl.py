@@ -1,7 +1,7 @@
 """What each method of the family is to show, against what, and on which world (`worlds`).
 
-The one rule: both arms have the same budget of environment steps and of sampled tokens, the same tasks and the same
-starting policy; what is not said to differ is equal.
+Both arms have the same budget of environment steps and of sampled tokens, the same tasks and the same starting policy;
+what is not said to differ is equal.
 """
 
 from quintain.benchmarks.comparisons.actions import ACTIONS

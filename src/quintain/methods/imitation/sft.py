@@ -3,14 +3,15 @@
 Prompts, observations and tool results are context and carry no loss (the mask is 1 on sampled tokens only).
 This is the supervised step of FireAct (arXiv 2310.05915) and AgentTuning (2310.12823).
 
-Differences to these papers: the teacher is the environment's expert, not a larger model; its failed episodes
-are left out unless they are asked for; loss is the mean over the tokens of a step; the learning rate falls
-linearly to 0.
+Differences to these papers: the teacher is the environment's expert unless conversations of others are given
+(``demonstrations=chats.jsonl``); failed episodes are left out unless they are asked for; loss is the mean over the
+tokens of a step; the learning rate falls linearly to 0.
 """
 
+import math
 from dataclasses import dataclass
 
-from quintain.config.ranges import PositiveInt
+from quintain.config.ranges import PositiveInt, Share
 from quintain.errors import ConfigError, DataError
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Offline, Update
@@ -22,14 +23,18 @@ from quintain.types import Trajectory
 class Config(Job):
     """Configuration of supervised fine-tuning."""
 
+    environment: str = ""
+    """Where it acts: a name, as for all methods; none, or empty with conversations of a file, for the loss alone."""
     steps: int = 200
     learning_rate: float = 1e-3
-    demonstrations: int = 400
-    """Episodes of the expert to imitate."""
+    demonstrations: int | str = 400
+    """What is imitated: N episodes of the expert, or a file, folder, run or data set of conversations."""
     examples: int | None = None
     """How many of them are imitated, the first ones; none for all."""
     failures: bool = False
     """Whether episodes that failed are imitated, too."""
+    held_out: Share = 0.1
+    """Share of conversations that is not imitated; their loss is measured at every evaluation. Not of the expert's."""
     eval_every: int = 50
     batch_size: PositiveInt = 32
     """Episodes of a step."""
@@ -39,7 +44,8 @@ class Config(Job):
         Job.check(self)
         if not self.demonstrations:
             raise ConfigError("demonstrations: got 0, which leaves nothing to imitate; give 1 or more")
-        if self.examples is not None and not 1 <= self.examples <= self.demonstrations:
+        most = math.inf if isinstance(self.demonstrations, str) else self.demonstrations
+        if self.examples is not None and not 1 <= self.examples <= most:
             raise ConfigError(
                 f"examples: got {self.examples} of {self.demonstrations} demonstrations; give 1 or more, or none"
             )
@@ -48,13 +54,20 @@ class Config(Job):
 def method(config: Config) -> Offline:
     """Return supervised fine-tuning as `config` describes it."""
 
+    is_taught = not isinstance(config.demonstrations, str)
+
     def demonstrations(collector: Collector) -> list[Trajectory]:
         shown = collector.demonstrations()[: config.examples]
         kept = [trajectory for trajectory in shown if config.failures or trajectory.is_success]
         if not kept:
+            what = "demonstrations" if is_taught else f"conversations of {config.demonstrations}"
             raise DataError(
-                f"imitating {config.demonstrations} demonstrations: got none that solved its task; "
-                "raise demonstrations, or give the environment an expert_action"
+                f"imitating {len(shown)} {what}: got none that solved its task; "
+                + (
+                    "raise demonstrations, or give the environment an expert_action"
+                    if is_taught
+                    else "set failures"
+                )
             )
         return kept
 
@@ -64,4 +77,5 @@ def method(config: Config) -> Offline:
         batch_size=config.batch_size,
         lr_schedule=lambda step: 1 - (step - 1) / config.steps,
         has_warm_start=False,
+        held_out=0.0 if is_taught else config.held_out,
     )

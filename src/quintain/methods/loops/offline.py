@@ -1,34 +1,39 @@
 """The offline loop: a data set of episodes or preference pairs that is there before the first step → updates."""
 
+import hashlib
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 
 from quintain.data.samples import imitation_samples, pair_samples
-from quintain.methods.loops.requirements import refuse_environment
+from quintain.errors import DataError
+from quintain.methods.loops.requirements import begun
 from quintain.methods.method import Offline
 from quintain.store.run import Run
-from quintain.training.context import opened
 from quintain.training.job import Job
-from quintain.training.updating import epoch_batch, learn_from
+from quintain.training.policies import Policies
+from quintain.training.update import Update
+from quintain.training.updating import epoch_batch, learn_from, prepare
 from quintain.types import Pair, Sample, Trajectory
 
 
 def train_offline(method: Offline, job: Job, run: Run) -> None:
     """Train by `method` until ``job.steps``, continuing where `run` was left."""
-    needs = method.needs
-    refuse_environment(job, needs)
-    with opened(
-        job, run, has_warm_start=method.has_warm_start, has_critic=needs.critic, policies=needs.policies
-    ) as context:
-        data = method.data(context.collector)
+    with begun(method.needs, job, run, has_warm_start=method.has_warm_start) as context:
+        data, held_out = split(method.data(context.collector), method.held_out)
         samples = make_samples(data)
+        if held_out:
+            beside = [sample for streams in make_samples(held_out) for sample in streams]
+            context.beside.append(lambda: held_out_loss(context.policies, beside, method.update))
         for step in context.steps():
             chosen = choose(method, len(samples), step, context.seed("pairs", step), context.seed("order"))
             report = learn_from(
-                context.policies, [s for i in chosen for s in samples[i]], method.update,
-                step=step, rate_scale=method.lr_schedule(step),
-            )  # fmt: skip
+                context.policies,
+                [s for i in chosen for s in samples[i]],
+                method.update,
+                rate_scale=method.lr_schedule(step),
+            )
             row = context.measure((), report, method.metrics(data))
             row |= context.serve_weights()
             row |= context.clock()
@@ -38,6 +43,58 @@ def train_offline(method: Offline, job: Job, run: Run) -> None:
             if context.is_due(step):
                 context.save(step)
             context.show(step, row)
+
+
+def split(
+    data: Sequence[Trajectory] | Sequence[Pair], share: float
+) -> tuple[Sequence[Trajectory] | Sequence[Pair], Sequence[Trajectory] | Sequence[Pair]]:
+    """Return what of `data` is learned from, and the `share` of it that is held out, at least one conversation.
+
+    Which ones is a matter of what they say: the same conversation, or the same prompt of preferences, is on one side
+    however often and wherever it stands.
+
+    Raises:
+        DataError: there are not two different ones.
+    """
+    if not share:
+        return data, ()
+    keys = [beginning(each) for each in data]
+    order = sorted(set(keys))
+    if len(order) < 2:
+        raise DataError(
+            f"holding out {share:.0%} of the data: got {len(data)} conversations that are all the same; give more, or "
+            "set held_out to 0"
+        )
+    apart = set(order[: min(max(1, round(share * len(order))), len(order) - 1)])
+    return (
+        cast(
+            "Sequence[Trajectory]", [each for each, key in zip(data, keys, strict=True) if key not in apart]
+        ),
+        cast("Sequence[Trajectory]", [each for each, key in zip(data, keys, strict=True) if key in apart]),
+    )
+
+
+def beginning(each: Trajectory | Pair) -> str:
+    """Return a digest of a conversation's tokens; of a pair's, up to the first trained one."""
+    if isinstance(each, Pair):
+        ids = each.chosen.turns[0].prompt_ids
+    else:
+        ids = tuple(i for turn in each.turns for i in (*turn.prompt_ids, *turn.completion.token_ids))
+    return hashlib.sha256(np.array(ids, np.int64).tobytes()).hexdigest()
+
+
+def held_out_loss(policies: Policies, samples: Sequence[Sample], update: Update) -> dict[str, float]:
+    """Return ``eval/loss`` of `samples` that are not learned from, and what the loss says beside it, as ``eval/…``."""
+    policy = policies.main
+    policy.activate()
+    prepared = prepare(policies, policy, samples, update)
+    found: dict[str, float] = {}
+    for batch in prepared.batches(range(len(prepared.samples)), update, policy.settings.micro_tokens):
+        report = update.loss(policy.infer(batch), batch)
+        found["eval/loss"] = found.get("eval/loss", 0.0) + float(report.loss)
+        for name, value in report.metrics.items():
+            found[f"eval/{name}"] = found.get(f"eval/{name}", 0.0) + value
+    return found
 
 
 def make_samples(data: Sequence[Trajectory] | Sequence[Pair]) -> list[list[Sample]]:

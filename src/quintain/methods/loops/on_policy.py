@@ -6,17 +6,15 @@ What is a method's own is in its file, as the fields of `OnPolicy`. Nothing here
 from collections.abc import Sequence
 
 from quintain.data.seats import separated
-from quintain.methods.loops.recall import recall, tell
+from quintain.methods.loops.recall import remember, tell
 from quintain.methods.loops.requirements import (
+    begun,
     refuse_credit_without_critic,
-    refuse_environment,
     refuse_without_turn_rewards,
 )
 from quintain.methods.loops.statistics import measure_rewards, measure_task_kinds
 from quintain.methods.method import Branches, Estimates, Needs, OnPolicy
-from quintain.rollout.collect import Limits
 from quintain.store.run import Run
-from quintain.training.context import opened
 from quintain.training.job import Job
 from quintain.training.policies import Policies, scored
 from quintain.training.signals import SignalRecorder
@@ -27,14 +25,11 @@ from quintain.types import Group
 def train_on_policy(method: OnPolicy, job: Job, run: Run) -> None:
     """Train by `method` until ``job.steps``, continuing where `run` was left."""
     needs = method.needs
-    refuse_environment(job, needs)
-    limits = Limits(has_state_keys=needs.state_keys)
-    with opened(job, run, has_critic=needs.critic, policies=needs.policies, limits=limits) as context:
+    with begun(needs, job, run) as context:
         refuse_without_turn_rewards(context, needs, method.reward)
         method.prepare(context.collector)
         refuse_credit_without_critic(method)
-        for _ in recall(run, method.state):
-            pass
+        remember(run, method.state)
         for step in context.steps():
             groups = method.collect(context.collector, step)
             method.state.update(groups)

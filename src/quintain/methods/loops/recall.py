@@ -4,10 +4,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
-from quintain.methods.method import State
+from quintain.methods.method import Folds, State
 from quintain.store.run import Run
 from quintain.training.collector import recorded_groups
 from quintain.types import Group
+
+
+def remember(run: Run, state: State) -> None:
+    """Tell `state` of every step that is done; the journal is not read for one that remembers nothing."""
+    if isinstance(state, Folds) and not state.parts:
+        return
+    for _ in recall(run, state):
+        pass
 
 
 def recall(run: Run, state: State) -> Iterator[tuple[int, Sequence[Group]]]:

@@ -11,11 +11,9 @@ import numpy as np
 from quintain.credit.layout import Critic
 from quintain.data.seats import separated
 from quintain.methods.loops.recall import recall, tell
-from quintain.methods.loops.requirements import refuse_environment
+from quintain.methods.loops.requirements import begun
 from quintain.methods.method import CriticUpdate, Replay, ReplayBuffer
-from quintain.rollout.collect import Limits
 from quintain.store.run import Run
-from quintain.training.context import opened
 from quintain.training.job import MAIN, Job
 from quintain.training.learner import StepReport
 from quintain.training.policies import Policies, scored
@@ -46,7 +44,8 @@ class Buffer:
         newest = self._episodes[-1][0]
         fresh = [i for i, (step, _) in enumerate(self._episodes) if step == newest]
         first = rng.permutation(fresh)[: round(size * self.settings.fresh_share)].tolist()
-        others = [i for i in rng.permutation(len(self._episodes)).tolist() if i not in set(first)]
+        taken = set(first)
+        others = [i for i in rng.permutation(len(self._episodes)).tolist() if i not in taken]
         chosen = [*first, *others][:size]
         return [Group(task=t.task, trajectories=(t,)) for t in (self._episodes[i][1] for i in chosen)]
 
@@ -58,10 +57,7 @@ class Buffer:
 
 def train_by_replay(method: Replay, job: Job, run: Run) -> None:
     """Train by `method` until ``job.steps``, continuing where `run` was left."""
-    needs = method.needs
-    refuse_environment(job, needs)
-    limits = Limits(has_state_keys=needs.state_keys)
-    with opened(job, run, has_critic=needs.critic, policies=needs.policies, limits=limits) as context:
+    with begun(method.needs, job, run) as context:
         buffer = Buffer(method.buffer)
         for past, played in recall(run, method.state):
             buffer.add(past, method.reward(separated(played)))

@@ -1,6 +1,7 @@
 """What cannot work is refused before the first episode, with what to change."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 from quintain.credit.layout import Critic
 from quintain.environments.boundary import call_within, spec_of
@@ -8,13 +9,35 @@ from quintain.environments.catalog import find
 from quintain.environments.protocol import Expert, Legal, Snapshot, StateKey
 from quintain.errors import ConfigError
 from quintain.methods.method import Estimates, Needs, OnPolicy
-from quintain.training.context import TrainingContext
+from quintain.rollout.collect import Limits
+from quintain.store.run import Run
+from quintain.training.context import TrainingContext, opened
 from quintain.training.job import Job
 from quintain.training.start import demonstrate
 from quintain.types import Group
 
 NUM_REHEARSED = 8
 """Episodes that turn rewards are looked for in."""
+
+
+def begun(
+    needs: Needs, job: Job, run: Run, *, has_warm_start: bool = True
+) -> AbstractContextManager[TrainingContext]:
+    """Return the parts of a run of `job` with what `needs` asks for, to be entered; see `opened`.
+
+    Raises:
+        ConfigError: the environment has not what `needs` names.
+    """
+    refuse_environment(job, needs)
+    limits = Limits(has_state_keys=needs.state_keys)
+    return opened(
+        job,
+        run,
+        has_warm_start=has_warm_start,
+        has_critic=needs.critic,
+        policies=needs.policies,
+        limits=limits,
+    )
 
 
 def refuse_environment(job: Job, needs: Needs) -> None:
@@ -54,17 +77,24 @@ def refuse_environment(job: Job, needs: Needs) -> None:
 def refuse_without_turn_rewards(
     context: TrainingContext, needs: Needs, reward: Callable[[Sequence[Group]], Sequence[Group]]
 ) -> None:
-    """Raise a `ConfigError` when turn rewards are needed and a few episodes of the teacher have none.
+    """Raise a `ConfigError` when turn rewards or answers are needed and a few episodes of the teacher have none.
 
     The rewards are those that the method's own terms, `reward`, leave.
     """
-    if not needs.turn_rewards:
+    if not (needs.turn_rewards or needs.answers):
         return
     episodes = demonstrate(
         context.agent, context.make_environment, count=NUM_REHEARSED, seed=context.seed("rehearsal")
     )
+    if needs.answers and not any("answer" in turn.reward_terms for t in episodes for turn in t.turns):
+        raise ConfigError(
+            f"environment {context.job.environment}: got {len(episodes)} episodes without a turn that is called an "
+            "answer, which this method imitates; pay answers as the reward term answer, or use grpo"
+        )
     groups = reward([Group(task=episode.task, trajectories=(episode,)) for episode in episodes])
-    if not any(turn.reward for group in groups for t in group.trajectories for turn in t.turns[:-1]):
+    if needs.turn_rewards and not any(
+        turn.reward for group in groups for t in group.trajectories for turn in t.turns[:-1]
+    ):
         raise ConfigError(
             f"environment {context.job.environment}: got {len(episodes)} episodes without a reward before their last "
             "turn, which this credit is made of; reward turns in its step(), add a reward term, or use grpo"

@@ -6,12 +6,10 @@ far, which a resumed run builds again from its journal.
 
 from quintain.data.samples import imitation_samples
 from quintain.data.seats import separated
-from quintain.methods.loops.recall import recall, tell
-from quintain.methods.loops.requirements import refuse_environment
+from quintain.methods.loops.recall import recall, remember, tell
+from quintain.methods.loops.requirements import begun
 from quintain.methods.method import Rounds
-from quintain.rollout.collect import Limits
 from quintain.store.run import Run
-from quintain.training.context import opened
 from quintain.training.job import Job
 from quintain.training.updating import learn_in_epochs
 from quintain.types import Trajectory
@@ -19,21 +17,22 @@ from quintain.types import Trajectory
 
 def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
     """Train by `method` for ``job.steps`` rounds, continuing where `run` was left."""
-    needs = method.needs
-    refuse_environment(job, needs)
-    limits = Limits(has_state_keys=needs.state_keys)
-    with opened(job, run, has_critic=needs.critic, policies=needs.policies, limits=limits) as context:
+    with begun(method.needs, job, run) as context:
         built: list[Trajectory] = []
-        for _, past in recall(run, method.state):
-            built += method.build(method.reward(separated(past)))
+        if method.starts_over:
+            for _, past in recall(run, method.state):
+                built += method.build(method.reward(separated(past)))
+        else:
+            remember(run, method.state)
         for step in context.steps():
             groups = method.collect(context.collector, step)
             method.state.update(groups)
             chosen = list(method.build(method.reward(separated(groups))))
-            built += chosen
+            data = chosen
             if method.starts_over:
                 context.policies.main.start_over()
-            data = built if method.starts_over else chosen
+                built += chosen
+                data = built
             report = (
                 learn_in_epochs(
                     context.policies, imitation_samples(data), method.update, job,

@@ -1,8 +1,8 @@
 """L = -log σ(β [(log π/π_ref)(won) - (log π/π_ref)(lost)]): direct preference optimization (arXiv 2305.18290).
 
-Pairs are made from rollouts: of the episodes that the starting policy makes of one task, the best against the
-worst, where they differ. Log-ratios are summed over all tokens the policy sampled in an episode, as in the
-paper; prompts and observations are masked on both sides.
+Pairs are read from a file (``preferences=pairs.jsonl``), or made from rollouts: of the episodes that the starting
+policy makes of one task, the best against the worst, where they differ. Log-ratios are summed over all tokens the
+policy sampled in an episode, as in the paper; prompts and observations are masked on both sides.
 
 Differences to the paper: the preference is the environment's outcome, not a person's; episodes have many turns
 (the trajectory-level pairs of ETO, 2403.02502); AdamW instead of RMSprop. The better side is imitated as well (RPO,
@@ -11,7 +11,7 @@ Differences to the paper: the preference is the environment's outcome, not a per
 
 from dataclasses import dataclass
 
-from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
+from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from quintain.data.pairs import best_and_worst
 from quintain.errors import DataError
 from quintain.losses.preference import dpo, rpo
@@ -24,6 +24,12 @@ from quintain.types import Pair
 class Config(Job):
     """Configuration of direct preference optimization."""
 
+    environment: str = ""
+    """Where it acts: a name, as for all methods; none, or empty with preferences of a file, for the loss alone."""
+    preferences: str = ""
+    """File, folder or data set of preferences (chosen and rejected); empty: they are made from rollouts."""
+    held_out: Share = 0.1
+    """Share of a file's preferences that is not learned from; their loss is measured at every evaluation."""
     steps: int = 60
     learning_rate: float = 1e-4
     eval_every: int = 20
@@ -44,6 +50,8 @@ def method(config: Config) -> Offline:
     loss = rpo(config.beta, alpha=config.imitation_weight) if config.imitation_weight else dpo(config.beta)
 
     def preferences(collector: Collector) -> list[Pair]:
+        if config.preferences:
+            return collector.preferences()
         groups = collector.starting_groups(tasks=config.tasks, size=config.group_size)
         pairs = best_and_worst(groups)
         if not pairs:
@@ -59,5 +67,6 @@ def method(config: Config) -> Offline:
         batch_size=config.batch_size,
         draws_anew=True,
         needs=Needs(reference=True),
+        held_out=config.held_out if config.preferences else 0.0,
         metrics=lambda pairs: {"dpo/pairs": float(len(pairs))},
     )

@@ -32,6 +32,8 @@ class Config(GroupJob):
     """α, weight of the entropy (the paper: 1, with weights scaled to 1)."""
     is_causal: bool = True
     """Weigh the entropy of tokens by their effect; else all tokens count the same."""
+    is_permuted: bool = False
+    """Exchange the weights among the tokens of a turn: a control with as much weight, elsewhere."""
     window: PositiveInt = 1
     """Tokens that are left out together; the official code: 4."""
     actions: PositiveInt = 32
@@ -43,7 +45,8 @@ class Config(GroupJob):
 def method(config: Config) -> OnPolicy:
     """Return CoSo as `config` describes it."""
     surrogate = ActionModel(window=config.window, max_actions=config.actions)
-    bonus = entropy_bonus(causal_weights(surrogate) if config.is_causal else None)
+    weights = causal_weights(surrogate, is_permuted=config.is_permuted) if config.is_causal else None
+    bonus = entropy_bonus(weights)
     loss = combine((clipped(0.2, config.clip_high), 1.0), (bonus, config.entropy_coef))
     return OnPolicy(
         collect=grouped(config.tasks, config.group_size),

@@ -4,10 +4,14 @@ Explicit policy optimisation: what an agent means to do, turn by turn, is imitat
 worth. In episodes that succeed a judge pays the key turns; their discounted sums, over the largest, are the
 scores. No baseline, no ratio, no clip. Scores are never below 0, so nothing is pushed away.
 
-Differences to the paper: one policy states and acts, where the paper trains a strategist for a frozen actor; the
-judge is a rule: a turn is key if it was carried out and led to a state that is new in its episode; data is
-collected by the running policy. The sum over episodes is a mean, and each step is trained on once. Measured on
-`collab`, where a simulated user is asked for a hidden specification; the paper has SOTOPIA, WebShop and ALFWorld.
+With ``agent="plan?actor=scripted"`` the policy is a strategist for an actor that is frozen: it names one thing in each
+turn, and a script goes for that. No token of the actor is trained on, for it has none.
+
+Differences to the paper: the frozen actor is a script, not a language model, and with any other agent one policy
+states and acts; the judge is a rule: a turn is key if it was carried out and led to a state that is new in its episode;
+data is collected by the running policy. The sum over episodes is a mean, and each step is trained on once. Measured on
+`collab`, without a frozen actor, where a simulated user is asked for a hidden specification; the paper has SOTOPIA,
+WebShop and ALFWorld.
 """
 
 from collections.abc import Sequence

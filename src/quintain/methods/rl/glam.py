@@ -5,8 +5,9 @@ every action is legal from the first step on. A value head and generalised advan
 value are clipped.
 
 Differences to the official code: log-probs are summed, not raw logits, and padding adds nothing; the gradient is
-that of the chosen action's tokens (see `quintain.engines.scoring`); the value is read at the last prompt token of a
-turn. Advantages are whitened over the tokens of a step, which the code does not; the prompt holds the whole episode
+that of the chosen action's tokens, which in expectation is that of the policy over actions (see
+`quintain.engines.scoring`); the value is read at the last prompt token of a turn. Advantages are whitened over the
+turns of a step, which the code does not; the prompt holds the whole episode
 instead of the last three observations; the model is a small decoder that imitated before, not Flan-T5. Measured on
 one small room of BabyAI and on keys and doors (`keydoor`), where the paper has a mixture of its tasks.
 """
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from quintain.config.ranges import PositiveFloat, PositiveInt, Share
-from quintain.credit.gae import gae_tokens
+from quintain.credit.gae import gae_turns
 from quintain.credit.whiten import whiten
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
@@ -39,9 +40,9 @@ class Config(OnPolicyJob):
     """Episodes of a step, each of another task."""
     num_epochs: int = 4
     discount: Share = 0.99
-    """γ between turns; 1 between the tokens of an action."""
+    """γ per turn."""
     gae_lambda: Share = 0.99
-    """λ of generalised advantage estimation."""
+    """λ of generalised advantage estimation, per turn."""
     reward_scale: PositiveFloat = 1.0
     """What rewards are multiplied by; the paper has 20."""
 
@@ -50,8 +51,10 @@ def method(config: Config) -> OnPolicy:
     """Return GLAM as `config` describes it."""
 
     def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
-        values = estimates.critic
-        return whiten(gae_tokens(groups, values, turn_discount=config.discount, gae_lambda=config.gae_lambda))
+        advantages = gae_turns(
+            groups, estimates.critic, discount=config.discount, gae_lambda=config.gae_lambda
+        )
+        return whiten(advantages, unit="turn")
 
     loss = combine((clipped(), 1.0), (value(clip=0.2), 0.5), (entropy_bonus(), 0.01))
     return OnPolicy(

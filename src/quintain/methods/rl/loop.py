@@ -2,7 +2,7 @@
 
 PPO for stateful digital worlds with neither critic nor reference: one model in memory. The clip is symmetric in
 the logarithm, so for A < 0 its bound is .909 and not .9. Episodes with |A| < .01 are dropped, and the epochs of
-a step end when the KL to the sampler passes `most_kl`.
+a step end when the KL to the sampler passes `target_kl` nats an episode.
 
 Differences to the paper: the mean inside an episode and then over episodes is over those that are kept, so dropping
 does not shrink the step. Log-probs of the sampler
@@ -34,7 +34,7 @@ class Config(GroupJob):
     min_advantage: NonNegativeFloat = 0.01
     """Episodes with a smaller advantage are left out."""
     target_kl: PositiveFloat = 20.0
-    """No further update of a step once the KL estimate per token is above this."""
+    """No further update of a step once the KL estimate of a mean episode is above this (nats)."""
 
 
 def bounds(clip: float) -> tuple[float, float]:
@@ -53,5 +53,6 @@ def method(config: Config) -> OnPolicy:
             aggregation="sequence_mean",
             num_epochs=config.num_epochs,
             target_kl=config.target_kl,
+            target_kl_unit="episode",
         ),
     )

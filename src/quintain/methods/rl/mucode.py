@@ -1,8 +1,9 @@
 """Imitate, in every state that was visited, the best answer any episode of the task gave: muCode (arXiv 2502.20380).
 
 Where one turn can solve a task from any state, a single-step reward is enough. A verifier learns to tell right
-answers from wrong ones; the best answer of a task (right first, then the verifier) stands in for what was said
-in the last states of episodes that failed; episodes that succeeded are imitated as they are.
+answers from wrong ones; the best answer of a task (right first, then the verifier) stands in for the last answer
+of episodes that failed; episodes that succeeded are imitated as they are. Which turns answer says the environment,
+by the reward term ``answer``.
 
 Differences to the paper: the running policy is trained a little at every step, not the base model anew at each of
 two iterations; the verifier is linear in hashed tokens; a task that nothing solved teaches nothing (the code
@@ -19,8 +20,8 @@ from quintain.config.ranges import NonNegativeInt
 from quintain.credit.outcome import outcome_return
 from quintain.credit.verifier import Verifier
 from quintain.losses.imitation import imitation
-from quintain.methods.method import Folds, OnPolicy, Update, grouped
-from quintain.methods.rl.parts.relabelling import is_last_of_solved, relabelled
+from quintain.methods.method import Folds, Needs, OnPolicy, Update, grouped
+from quintain.methods.rl.parts.relabelling import is_right_answer, relabelled
 from quintain.training.job import GroupJob
 from quintain.types import Group
 
@@ -37,7 +38,7 @@ class Config(GroupJob):
 
 def method(config: Config) -> OnPolicy:
     """Return muCode as `config` describes it."""
-    verifier = Verifier(is_last_of_solved)
+    verifier = Verifier(is_right_answer)
 
     def chosen(groups: Sequence[Group]) -> Sequence[Group]:
         return relabelled(groups, verifier.score if config.has_verifier else None, count=config.relabel)
@@ -47,5 +48,6 @@ def method(config: Config) -> OnPolicy:
         keep=chosen,
         credit=lambda groups, _: outcome_return(groups),
         update=Update(loss=imitation(), keeps_zeros=True, is_on_policy=False),
+        needs=Needs(answers=True),
         state=Folds(verifier),
     )

@@ -5,11 +5,12 @@ episode, invalid actions cost, and groups without a difference are sampled again
 sampling).
 
 Differences to the code: episodes that ended are not stepped on; a group is the episodes of one task, never all
-rows; the reward of an episode is counted once; groups without a difference stay, for what their states tell. No
-headline number of theirs could be verified. Its scripts of PPO with a critic, its data, and the tree search and
-process rewards of its plans are left out. Measured on BabyAI, where it names ALFWorld, WebShop and others.
+rows; the reward of an episode is counted once. No headline number of theirs could be verified. Its scripts of PPO
+with a critic, its data, and the tree search and process rewards of its plans are left out. Measured on BabyAI, where
+it names ALFWorld, WebShop and others.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,6 +23,7 @@ from quintain.methods.method import Needs, OnPolicy, Update, differing
 from quintain.rewards.conduct import environment_reward, invalid_action_penalty
 from quintain.rewards.terms import apply_all
 from quintain.training.job import GroupJob
+from quintain.types import Group, is_constant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,16 @@ def method(config: Config) -> OnPolicy:
     return OnPolicy(
         collect=differing(config.tasks, config.group_size, attempts=config.attempts),
         reward=partial(apply_all, terms=terms),
+        keep=mixed,
         credit=lambda groups, _: state_anchored(groups, weight=config.step_weight),
         update=Update(loss=loss, keeps_zeros=has_kl, has_reference=has_kl),
         needs=Needs(reference=has_kl, state_keys=True),
     )
+
+
+def mixed(groups: Sequence[Group]) -> list[Group]:
+    """Return those of `groups` whose episodes differ in what the environment paid, before what invalid actions cost."""
+    paid = [
+        [sum(turn.reward_terms["environment"] for turn in t.turns) for t in group.scored] for group in groups
+    ]
+    return [group for group, own in zip(groups, paid, strict=True) if not is_constant(own)]

@@ -1,7 +1,7 @@
 """R = right · economy(m, n): few calls count only where the answer is right: OTC-GRPO (arXiv 2504.14870).
 
-m is the calls of the episode, n the fewest of any right answer to the task that the run has seen, this step
-included. The factor is highest at m = n. A wrong answer gains nothing by calling less.
+m is the calls of the episode but for its answer, n the fewest of any right answer to the task that the run has seen,
+this step included. The factor is highest at m = n. A wrong answer gains nothing by calling less.
 
 Differences to the paper: right is the environment's success; with `--count turns` turns are counted, and without it
 an environment that has no tools is refused. Tool productivity, right answers per call, is logged. OTC-PPO's factor,

@@ -4,13 +4,13 @@ One model answers, judges its own answer, and answers again only if it judged th
 optimised apart: the estimate is cut at the end of a turn (γ = 0 between turns), and advantages of answers and
 of verdicts have statistics of their own, so that neither role drowns the other.
 
-Differences to the paper: the roles' rewards, and the bonus for mending an answer, are the environment's ("sums"); a
-role is read from the reward terms of a turn; no data of single attempts is mixed in. Measured on sums of single
-digits, where the paper has competition mathematics.
+Differences to the paper: the roles' rewards, and the bonus for mending an answer, are the environment's ("sums"): the
+reward term answer or verdict of a turn, which also names its role; no data of single attempts is mixed in. Measured on
+sums of single digits, where the paper has competition mathematics.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from quintain.config.ranges import PositiveInt, Share
@@ -50,6 +50,7 @@ def method(config: Config) -> OnPolicy:
     loss = combine((clipped(), 1.0), (value(), 0.5))
     return OnPolicy(
         collect=grouped(config.episodes, 1),
+        reward=paid_by_role,
         credit=credit,
         update=Update(loss=loss, keeps_zeros=True),
         needs=Needs(critic=True, turn_rewards=True),
@@ -62,11 +63,32 @@ def role(_: Trajectory, turn: Turn) -> str:
     return "verifier" if "verdict" in turn.reward_terms else "policy"
 
 
+def paid_by_role(groups: Sequence[Group]) -> list[Group]:
+    """Return `groups` with each turn paid for its own job: its reward term answer or verdict; outcomes stay."""
+
+    def paid(turn: Turn) -> Turn:
+        terms = turn.reward_terms
+        return replace(turn, reward=terms.get("verdict", terms.get("answer", turn.reward)))
+
+    return [
+        replace(
+            group,
+            trajectories=tuple(replace(t, turns=tuple(map(paid, t.turns))) for t in group.trajectories),
+        )
+        for group in groups
+    ]
+
+
 def verification(groups: Sequence[Group], _: Decode) -> dict[str, float]:
     """Return how often verdicts were true, how often an answer was mended, and how often a right one was spoiled."""
     episodes = [t for group in groups for t in group.scored]
-    verdicts = [turn.reward for t in episodes for turn in t.turns if role(t, turn) == "verifier"]
-    answers = [[turn.reward > 0 for turn in t.turns if "answer" in turn.reward_terms] for t in episodes]
+    verdicts = [
+        turn.reward_terms["verdict"] for t in episodes for turn in t.turns if role(t, turn) == "verifier"
+    ]
+    answers = [
+        [turn.reward_terms["answer"] > 0 for turn in t.turns if "answer" in turn.reward_terms]
+        for t in episodes
+    ]
     pairs = [pair for own in answers for pair in pairwise(own)]
     num = max(len(episodes), 1)
     return {

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
-from quintain.credit.decomposition import Contributions
+from quintain.credit.decomposition import Contributions, Earlier
 from quintain.credit.group import Std
 from quintain.errors import ConfigError, suggestion
 from quintain.losses.compose import combine
@@ -102,12 +102,18 @@ def refuse_parts(config: Config) -> None:
             raise ConfigError(
                 f"{name}: got {getattr(config, name)}, which credit {config.credit} does not read; leave it out"
             )
-    if config.loss in NEEDS_UPDATES and config.num_epochs * config.num_minibatches < 2:
+    num_updates = config.num_epochs * config.num_minibatches
+    if config.loss in NEEDS_UPDATES and num_updates < 2 and not config.max_staleness:
         raise ConfigError(
             f"num_epochs: got 1 with loss {config.loss}, with which every ratio is 1 and nothing is clipped; give 2 or "
             "more, or use loss reinforce"
         )
-    if config.loss == "reinforce" and config.num_epochs * config.num_minibatches > 1:
+    if config.loss == "reinforce" and config.max_staleness:
+        raise ConfigError(
+            f"max_staleness: got {config.max_staleness} with loss reinforce, which assumes tokens of the policy as it "
+            "is; give 0, or use loss truncated or another with a ratio"
+        )
+    if config.loss == "reinforce" and num_updates > 1:
         raise ConfigError(
             f"num_epochs: got {config.num_epochs}, in {config.num_minibatches} minibatches, with loss reinforce, which "
             "assumes tokens of the policy as it is; give 1 and 1, or use a loss with a ratio"
@@ -163,5 +169,5 @@ def method(config: Config) -> OnPolicy:
             is_on_policy=config.credit not in SELECTING,
         ),
         needs=needs,
-        state=Folds(contributions if idea.is_fitted else None, None if is_plain else visits, anchor),
+        state=Folds(Earlier(contributions) if idea.is_fitted else None, None if is_plain else visits, anchor),
     )

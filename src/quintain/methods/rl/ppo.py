@@ -5,9 +5,9 @@ A value head on the policy predicts the return before every sampled token; gener
 token the policy sampled. A turn's reward belongs to its last token.
 
 Differences to the papers: policy and critic share the model and one loss; advantages are whitened over the tokens
-of the step; after a truncation the value of the last sampled token's state stands for that of the state after it.
-There is neither an entropy bonus nor a clip of the value, and the episodes of a step are one batch. Measured on
-BabyAI, where the paper has robots and Atari.
+of the step; the task's own limit of turns is an end, after which nothing is expected. There is neither an entropy
+bonus nor a clip of the value, and the episodes of a step are one batch. Measured on BabyAI, where the paper has
+robots and Atari.
 """
 
 from collections.abc import Sequence

@@ -1,12 +1,12 @@
-"""R = α·right + (1 - α)·(1 - c^tokens), PPO with the KL in the reward: RLSP (arXiv 2502.06773).
+"""R = α·right + (1 - α)·(1 - c^tokens of a turn), PPO with the KL in the reward: RLSP (arXiv 2502.06773).
 
 Two signals that are kept apart: the verifier's for the outcome, and one for searching, paid whether or not the
 answer is right, unless the text repeats itself. With α = 1 it is plain reinforcement learning from verifiable
 rewards.
 
 Differences to the paper: constants are ours (it gives none); no supervised stage on search traces of its own; the
-two signals are logged as ``reward/success`` and ``reward/search``. Measured on Sokoban, where search is more moves
-and not more thought, and on sums of single digits that may be mended, where it is judging and answering again; the
+two signals are logged as ``reward/success`` and ``reward/search``. The search term is the mean over turns: thinking
+longer in a turn pays, more turns do not. Measured on Sokoban and on sums of single digits that may be mended; the
 paper has mathematics.
 """
 
@@ -38,7 +38,7 @@ class Config(OnPolicyJob):
     outcome_share: Share = 0.8
     """α, share of the outcome in the reward."""
     base: float = 0.98
-    """c of the search reward: 1 - c^tokens."""
+    """c of the search reward: the mean over turns of 1 - c^tokens."""
     has_gate: bool = True
     """No search reward for text that repeats itself."""
     kl_coef: NonNegativeFloat = 0.01

@@ -4,18 +4,20 @@ A predictor learns from outcomes alone what each turn contributes; what its cont
 shared equally, so that they sum to it. g_k is 1 where the action could be carried out. The fused turn rewards
 go through generalised advantage estimation over tokens.
 
-Differences to the paper: the predictor is linear in hashed features of the turn's tokens, not a layer on the hidden
-state of the policy, and is refitted exactly at every step instead of trained beforehand. To the official code:
-contributions are the predicted ones (not a constant per episode), and nothing multiplies them by their place. There
-is no KL to a reference in the rewards, and the critic learns beside the policy. Measured on BabyAI, without
-grounding, and on chores in a house (`house`), where the paper has WebShop, ALFWorld and VirtualHome.
+Differences to the paper: the predictor is linear in hashed features of tokens, not a layer on the hidden state of the
+policy; a contribution is how much more of the outcome is to be expected after a turn than before it, because sums
+alone tell too little of long episodes; it is refitted at every step, on the episodes of earlier steps, instead of
+trained beforehand. To the official code: contributions are the predicted ones (not a constant per episode), and
+nothing multiplies them by their place. There is no KL to a reference in the rewards, and the critic learns beside the
+policy. Measured on BabyAI, without grounding, and on chores in a house (`house`), where the paper has WebShop, ALFWorld
+and VirtualHome.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from quintain.config.ranges import NonNegativeFloat, PositiveInt, Share
-from quintain.credit.decomposition import Contributions
+from quintain.credit.decomposition import Contributions, Earlier
 from quintain.credit.gae import gae_tokens
 from quintain.credit.progress import progress_rewards
 from quintain.credit.whiten import whiten
@@ -65,6 +67,6 @@ def method(config: Config) -> OnPolicy:
         credit=credit,
         update=Update(loss=loss, keeps_zeros=True),
         needs=Needs(critic=True),
-        state=Folds(estimator),
+        state=Folds(Earlier(estimator)),
         measure=error,
     )

@@ -20,7 +20,7 @@ from quintain.credit.group import group_relative
 from quintain.errors import ConfigError
 from quintain.losses.policy import clipped
 from quintain.methods.method import Needs, OnPolicy, Update, grouped, no_preparation
-from quintain.methods.rl.parts.contexts import Contexts, ExpertLabels, calls_of
+from quintain.methods.rl.parts.contexts import Contexts, ExpertLabels, ask_expert, calls_of
 from quintain.rewards.terms import Term, apply_all
 from quintain.rewards.tool_match import match_score
 from quintain.training.job import GroupJob
@@ -60,7 +60,7 @@ def method(config: Config) -> OnPolicy:
         )
         measure = contexts.measure(scored)
     else:
-        prepare, measure = no_preparation, ExpertLabels(config.environment).measure(scored)
+        prepare, measure = no_preparation, ExpertLabels(config.environment, ask_expert).measure(scored)
         collect = grouped(config.tasks, config.group_size, max_turns=lambda step: config.turns)
     return OnPolicy(
         prepare=prepare,

@@ -2,19 +2,20 @@
 
 Scores are means over the words (or tokens) of an action, so that a long action does not lose for being long.
 Advantages are over turns; a turn that takes several steps of the world is discounted as many times (its
-"duration" reward term, 1 where there is none). The updates of a step end when the KL to the sampler passes
-`target_kl`.
+"duration" reward term, 1 where there is none). What a score is divided by, the turn's advantage is, too: that is the
+gradient of the policy that is drawn from. The updates of a step end when the KL to the sampler passes `target_kl`.
 
 Differences to the official code: the critic shares the model instead of reading a frozen copy; the whole model is
 trained, where the paper trains an adapter; advantages are whitened over the turns of the step, not of a mini-batch
-of four. The ratio that is clipped is of an action's tokens, not of the action among the legal ones; with scores per
-word that is another distribution than the one that is drawn from (see `quintain.engines.scoring`). Measured on
-`craft`, whose turns all last one step, where the paper has Overcooked and VirtualHome.
+of four. The ratio that is clipped is of an action's tokens, not of the action among the legal ones (see
+`quintain.engines.scoring`). Measured on `craft`, whose turns all last one step, where the paper has Overcooked and
+VirtualHome.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
+from quintain.agents.catalog import score_length
 from quintain.config.ranges import PositiveFloat, PositiveInt, Share
 from quintain.credit.gae import gae_turns
 from quintain.credit.whiten import whiten
@@ -24,7 +25,7 @@ from quintain.losses.policy import clipped
 from quintain.losses.value import value
 from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
 from quintain.training.job import OnPolicyJob
-from quintain.types import Credit, Group, Turn
+from quintain.types import Credit, Group, Task, Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,7 @@ class Config(OnPolicyJob):
 
 def method(config: Config) -> OnPolicy:
     """Return TWOSOME as `config` describes it."""
+    length = score_length(config.agent)
 
     def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
         advantages = gae_turns(
@@ -55,7 +57,7 @@ def method(config: Config) -> OnPolicy:
             gae_lambda=config.gae_lambda,
             duration=duration,
         )
-        return whiten(advantages, unit="turn")
+        return per_length(whiten(advantages, unit="turn"), length)
 
     loss = combine((clipped(), 1.0), (value(), 0.5), (entropy_bonus(), 0.01))
     return OnPolicy(
@@ -64,6 +66,21 @@ def method(config: Config) -> OnPolicy:
         update=Update(loss=loss, keeps_zeros=True, target_kl=config.target_kl),
         needs=Needs(critic=True),
     )
+
+
+def per_length(credit: Credit, length: Callable[[Task, str, Sequence[int]], float]) -> Credit:
+    """Return `credit` with each turn's advantages divided by what the score of its action was divided by.
+
+    π(a) = softmax(Σ log p / |a|), so ∇log π(a) = Σ ∇log p / |a| but for what is the same for all actions of a state.
+    """
+    advantages = tuple(
+        tuple(
+            (array / length(t.task, turn.action.text, turn.completion.token_ids)).astype(array.dtype)
+            for array, turn in zip(own, t.turns, strict=True)
+        )
+        for own, t in zip(credit.advantages, credit.trajectories, strict=True)
+    )
+    return replace(credit, advantages=advantages)
 
 
 def duration(turn: Turn) -> float:

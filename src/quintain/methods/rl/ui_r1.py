@@ -4,10 +4,10 @@ Of a pool of tasks, those are taken that the starting policy mostly fails, as di
 One action each: the right kind of action, inside the right box, readable (`quintain.rewards.pointing`). Actions
 that do not point are not marked down for it.
 
-Differences to the paper: what is wanted is the expert's action, and the box lies `tolerance` around its point; the
-length reward of its later, "efficient" variant is left out. Readable stands for the paper's tags around thought and
-answer. Measured on smaller boxes of text (`screen`) than those of the 128 tasks it learned from, where the paper has
-screenshots.
+Differences to the paper: what is wanted is the expert's action, and the box is the environment's, or where it knows
+none, what lies `tolerance` around the expert's point; the length reward of its later, "efficient" variant is left
+out. Readable stands for the paper's tags around thought and answer. Measured on smaller boxes of text (`screen`) than
+those of the 128 tasks it learned from, where the paper has screenshots.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -20,11 +20,12 @@ from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.credit.layout import outcome_of
 from quintain.curriculum.streams import Fixed
+from quintain.environments.protocol import Environment, Pointed
 from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clipped
 from quintain.methods.method import Collector, Needs, OnPolicy, Update
-from quintain.methods.rl.parts.contexts import ExpertLabels
+from quintain.methods.rl.parts.contexts import ExpertLabels, ask_expert
 from quintain.rewards.pointing import Box, Target, as_call, pointing_score
 from quintain.rewards.terms import Term, apply_all
 from quintain.training.job import GroupJob
@@ -40,15 +41,15 @@ class Config(GroupJob):
     chosen: PositiveInt = 32
     """Hard and different ones of them that are trained on; as many as the pool for all, and none is tried."""
     tolerance: NonNegativeFloat = 0.0
-    """How far from the expert's point still counts as inside, in both directions."""
+    """How far from the expert's point still counts as inside, both ways, where the environment knows no box."""
     kl_coef: NonNegativeFloat = 0.01
     """Weight of the KL (k3) to the starting policy in the loss."""
 
 
 def method(config: Config) -> OnPolicy:
     """Return UI-R1 as `config` describes it."""
-    gold = ExpertLabels(config.environment)
-    term = Term(name="action", measure=gold.measure(partial(score, tolerance=config.tolerance)))
+    gold = ExpertLabels(config.environment, partial(ask_target, tolerance=config.tolerance))
+    term = Term(name="action", measure=gold.measure(score))
     reward = partial(apply_all, terms=(term,))
     chosen: list[Fixed] = []
 
@@ -60,8 +61,8 @@ def method(config: Config) -> OnPolicy:
         chosen.append(Fixed(hard_and_diverse(groups, kind, count=config.chosen), shuffle=True))
 
     def kind(group: Group) -> str:
-        wanted = gold.actions(group.scored[0])[0]
-        return as_call(wanted).tool_calls[0].name if wanted is not None else ""
+        wanted = gold.labels(group.scored[0])[0]
+        return wanted.kind if wanted is not None else ""
 
     def collect(collector: Collector, step: int) -> list[Group]:
         tasks = chosen[-1].draw(step, config.tasks)
@@ -78,14 +79,26 @@ def method(config: Config) -> OnPolicy:
     )
 
 
-def score(action: Action, wanted: Action, *, tolerance: float) -> float:
-    """Return the points of `action` where the expert's is `wanted`, whose point is in the middle of the box."""
+def ask_target(environment: Environment, *, tolerance: float) -> Target | None:
+    """Return what the expert would do and where it points: into the environment's own box, where it knows one.
+
+    Else the box lies `tolerance` around the expert's point. None where the expert gives up.
+    """
+    wanted = ask_expert(environment)
+    if wanted is None:
+        return None
     call = as_call(wanted).tool_calls[0]
     x, y = call.arguments.get("x"), call.arguments.get("y")
     box: Box | None = None
     if isinstance(x, int | float) and isinstance(y, int | float):
-        box = (x - tolerance, y - tolerance, x + tolerance, y + tolerance)
-    return pointing_score(as_call(action), Target(kind=call.name, box=box))
+        own = environment.expert_box() if isinstance(environment, Pointed) else None
+        box = own or (x - tolerance, y - tolerance, x + tolerance, y + tolerance)
+    return Target(kind=call.name, box=box)
+
+
+def score(action: Action, wanted: Target) -> float:
+    """Return the share of the points of `wanted` that `action` earns; see `pointing_score`."""
+    return pointing_score(as_call(action), wanted)
 
 
 def hard_and_diverse(

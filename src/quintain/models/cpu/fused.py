@@ -1,7 +1,7 @@
 """The kernels of `models.native` as differentiable functions, for the packed forward pass.
 
-Each equals what torch computes in several steps (`models.packed` holds those), forward and backward. The one
-rule: call them only where `native.fits` says yes.
+Each equals what torch computes in several steps (`models.packed` holds those), forward and backward.
+Call them only where `native.fits` says yes.
 """
 
 from __future__ import annotations

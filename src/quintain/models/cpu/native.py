@@ -1,9 +1,9 @@
 """Kernels in C for the processor, compiled on this machine the first time they are needed.
 
-Between matrix products, a small model spends its time on norms, rotations and attention that torch runs as many
-passes over memory; these kernels take one. The system's C compiler makes a library for this very processor and
-keeps it in the user's cache. The one rule: without a compiler, or off the processor, everything works the same,
-only slower, and `unavailable` says why.
+Between matrix products, a small model spends its time on norms, rotations and attention that torch runs as many passes
+over memory; these kernels take one. The system's C compiler makes a library for this very processor and keeps it in the
+user's cache. Without a compiler, or off the processor, everything works the same, only slower, and `unavailable` says
+why.
 """
 
 from __future__ import annotations

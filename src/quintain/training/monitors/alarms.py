@@ -2,7 +2,7 @@
 
 A rule looks at the training rows (those with ``monitor/failures``) or at the evaluations and yields an alarm for
 whatever is beyond its threshold. What falls or grows is only alarming while success does not rise with it: a policy
-that learns its task becomes surer and shorter. The one rule: nothing is read but rows, and no clock is in them.
+that learns its task becomes surer and shorter. Nothing is read but rows, and no clock is in them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What rewards never see: canary answers that must earn nothing, and a second grader of held-out episodes.
 
 A canary gives the same worthless answer to a few held-out tasks: nothing, "N/A", and words to whoever judges it. An
-environment with a method ``audit(trajectory) -> float`` has its held-out episodes graded by it; it should look at
-them in another way than the reward does. The one rule: neither is ever trained on, and what breaks is left out.
+environment with a method ``audit(trajectory) -> float`` has its held-out episodes graded by it; it should look at them
+in another way than the reward does. Neither is ever trained on, and what breaks is left out.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What the episodes of a step say of the health of a run, as metrics under ``monitor/``.
 
 Signs of collapse follow RAGEN (arXiv 2504.20073) and RAGEN-2 (2604.06268): entropy may stay where it was while the
-episodes of different tasks become the same. The one rule: everything is measured on the recorded episodes, before
-any filter, and what cannot be measured is left out rather than 0.
+episodes of different tasks become the same. Everything is measured on the recorded episodes, before any filter, and
+what cannot be measured is left out rather than 0.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The monitors of one run: they measure each step, and say once when an alarm begins.
 
-The one rule: there is no state but the rows of the curve; a resumed run takes them from its journal.
+There is no state but the rows of the curve; a resumed run takes them from its journal.
 """
 
 from collections.abc import Collection, Mapping, Sequence

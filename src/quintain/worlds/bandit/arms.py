@@ -38,6 +38,12 @@ class Arms:
         return max(range(len(self.rates)), key=lambda arm: self.rates[arm])
 
     @property
+    def favourite(self) -> int:
+        """The arm with the highest mean so far, of equals the one that was pulled most; untried ones have 0."""
+        shares = [self.won(arm) / max(n, 1) for arm, n in enumerate(self.pulled)]
+        return max(range(len(shares)), key=lambda arm: (shares[arm], self.pulled[arm]))
+
+    @property
     def regret(self) -> float:
         """What the pulls cost on average, against pulling the best arm each time."""
         return sum(n * (self.rates[self.best] - self.rates[arm]) for arm, n in enumerate(self.pulled))
@@ -85,10 +91,7 @@ class Arms:
         that it pulled most.
         """
         if self.is_greedy:
-            shares = [self.won(arm) / max(n, 1) for arm, n in enumerate(self.pulled)]
-            return (
-                f"pull {self.names[max(range(len(shares)), key=lambda arm: (shares[arm], self.pulled[arm]))]}"
-            )
+            return f"pull {self.names[self.favourite]}"
         total = sum(self.pulled)
 
         def bound(arm: int) -> float:

@@ -4,6 +4,7 @@ Families it stands for: the bandits and board games in which exploration and the
 are measured. All chance of an episode is in its task, so that equal moves have equal results.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import ClassVar, Literal
@@ -13,7 +14,7 @@ from quintain.environments.protocol import Environment
 from quintain.environments.splitting import split_draw
 from quintain.environments.tictactoe import EMPTY
 from quintain.errors import UsageError
-from quintain.types import NOTHING, Action, StepResult, Task
+from quintain.types import NOTHING, Action, StepResult, Task, derive_seed
 from quintain.worlds.bandit.arms import NAMES, Arms, draw_arms
 from quintain.worlds.bandit.mastermind import draw_mastermind
 from quintain.worlds.bandit.rules import Game
@@ -25,6 +26,7 @@ INSTRUCTIONS: Mapping[Mode, str] = {
     "mastermind": "Find the hidden colors, in their order. Act: as many colors as there are pegs.",
     "tictactoe": "You are x. Get three in a row; cells are 1 to 9, row by row. Act: the number of a free cell.",
 }
+RATIONALE = re.compile(r"^best: \w+; ")
 State = tuple[Game, int, int]
 
 
@@ -47,6 +49,8 @@ class Bandit(Environment):
         skill: float = 0.5,
         reward: Literal["sparse", "dense"] = "dense",
         noise: int = 0,
+        rationale: bool = False,
+        otherwise: float = 0.0,
     ) -> None:
         """Play `mode`: `arms` arms for `pulls` pulls, the best better by `gap`, with an `expert` that is to be
         imitated or one that settles on what paid first; a row of `pegs` pegs of `colors`
@@ -57,6 +61,9 @@ class Bandit(Environment):
         What a pull added to coverage and to regret stands in `reward_terms`, a turn without one as a pull that pays
         nothing; it is not paid.
         `noise` sentences that mean nothing follow every observation.
+        With `rationale` the expert says before it pulls which arm paid best so far, ``best: gold; pull gold``, and
+        in the share `otherwise` of its turns pulls another one than it named. Anybody may say so; such moves are no
+        legal actions, so take a harness that writes freely (``--agent text``).
 
         Raises:
             UsageError: there is no such game.
@@ -72,6 +79,12 @@ class Bandit(Environment):
                 "6 colors, a skill from 0 to 1 and no negative noise"
             )
         self.max_turns = {"arms": pulls, "mastermind": pegs + colors, "tictactoe": 5}[mode]
+        if not 0 <= otherwise <= 1 or (otherwise and not rationale) or (rationale and mode != "arms"):
+            raise UsageError(
+                f"bandit: got rationale={rationale}, otherwise={otherwise} in the mode {mode}; rationales are of arms, "
+                "and a share from 0 to 1 of them is not acted on"
+            )
+        self._has_rationale, self._otherwise = rationale, otherwise
         self._mode: Mode = mode
         self._is_dense, self._noise = reward == "dense", noise
         draws: dict[Mode, Callable[[Random], Game]] = {
@@ -103,6 +116,7 @@ class Bandit(Environment):
         self._turn += 1
         noise = chatter(self._noise, self._seed, self._turn)
         move = " ".join(action.text.lower().split())
+        move = RATIONALE.sub("", move) if self._has_rationale else move
         if action.error is not None or move not in self._game.legal():
             said = f"Error: {action.error}" if action.error is not None else "Nothing happens."
             lost = {"regret": max(self._game.rates)} if isinstance(self._game, Arms) else NOTHING
@@ -125,7 +139,14 @@ class Bandit(Environment):
 
     def expert_action(self) -> Action:
         """Return the expert's move: UCB1 or what paid best, the first consistent code, or the safest cell."""
-        return Action(text=self._game.expert() if self._game.legal() else "pass")
+        move = self._game.expert() if self._game.legal() else "pass"
+        if not self._has_rationale or not isinstance(self._game, Arms) or not self._game.legal():
+            return Action(text=move)
+        named = self._game.names[self._game.favourite]
+        draw = Random(derive_seed("otherwise", self._seed, self._turn))
+        if draw.random() < self._otherwise:
+            move = f"pull {draw.choice([name for name in self._game.names if name != named])}"
+        return Action(text=f"best: {named}; {move}")
 
     def snapshot(self) -> State:
         """Return the game as it stands."""

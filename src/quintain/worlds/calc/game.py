@@ -190,7 +190,8 @@ class Calc(Environment):
         """Give the answer."""
         is_right = number == self._problem.answer
         share = 0.5 if self._is_dense and self._results() else 1.0
-        return self.finish("right" if is_right else "wrong", reward=share * is_right, success=is_right)
+        self.reward(share * is_right, answer=share * is_right)
+        return self.finish("right" if is_right else "wrong", reward=0.0, success=is_right)
 
     def solution(self) -> tuple[ToolCall, ...]:
         """Return the calls that solve the problem, the answer last; without a calculator, only its look-ups."""

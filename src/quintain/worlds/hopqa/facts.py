@@ -70,6 +70,8 @@ class QuestionShape(NamedTuple):
     is_article: bool
     """Whether a paragraph tells all facts of a thing, not one."""
     has_made_names: bool
+    decoys: bool = False
+    """Whether an open question is told with as many paragraphs as a closed one, of which none is needed."""
 
 
 def draw_question(shape: QuestionShape, rng: random.Random) -> Question:
@@ -92,7 +94,9 @@ def draw_question(shape: QuestionShape, rng: random.Random) -> Question:
     is_closed = rng.random() < shape.closed
     needed = tuple(source[fact] for fact in chain)
     extra = [number for number in range(len(paragraphs)) if number not in needed]
-    told = sorted({*needed, *rng.sample(extra, min(2, len(extra)))}) if is_closed else ()
+    told = sorted({*needed, *rng.sample(extra, min(2, len(extra)))}) if is_closed else []
+    if shape.decoys and not is_closed:
+        told = sorted(rng.sample(extra, min(len(set(needed)) + 2, len(extra))))
     return Question(
         chain=chain,
         paragraphs=paragraphs,

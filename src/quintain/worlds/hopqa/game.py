@@ -45,6 +45,7 @@ class HopQA(Environment):
         least_hops: int = 1,
         distractors: int = 12,
         closed: float = 0.25,
+        decoys: int = 0,
         top: int = 1,
         failures: float = 0.0,
         cost: float = 0.0,
@@ -57,7 +58,8 @@ class HopQA(Environment):
     ) -> None:
         """Ask questions of `least_hops` to `hops` facts over a corpus with `distractors` other facts.
 
-        With probability `closed` the facts are told with the question. A search returns the `top` best
+        With probability `closed` the facts are told with the question; with `decoys` 1 the other questions come with
+        as many paragraphs that do not answer them. A search returns the `top` best
         paragraphs, takes `cost` off the reward, and fails with probability `failures`. The share `hits` of the
         reward is paid for needed facts when they are first found, the rest for the answer by `grading`.
         The share `early` of typical mistakes are answers given too early, the others searches. `noise` sentences
@@ -78,9 +80,11 @@ class HopQA(Environment):
                 f"hopqa: got closed={closed}, hits={hits}, early={early}, failures={failures}, cost={cost}, "
                 f"noise={noise}; give shares from 0 to 1, failures below 1 and no negative number"
             )
+        if decoys not in (0, 1):
+            raise UsageError(f"hopqa: got decoys={decoys}; give 0 or 1")
         package()
         self._shape = QuestionShape(
-            hops, least_hops, distractors, closed, paragraphs == "article", names == "made"
+            hops, least_hops, distractors, closed, paragraphs == "article", names == "made", decoys == 1
         )
         self._top, self._failures, self._cost, self._hits = top, failures, cost, hits
         self._grading, self._noise, self._early = grading, noise, early

@@ -35,6 +35,10 @@ def minutes(action: Action) -> int:
     return MINUTES.get(action.text.strip().partition(" ")[0].lower(), 1)
 
 
+LEADING = ("go to ", "walk to ", "take ", "")
+"""How actions begin that lead to a thing; what is left are those without one."""
+
+
 class House(Environment):
     """Bring the thing, in its condition, to the place.
 
@@ -145,6 +149,26 @@ class House(Environment):
     def expert_action(self) -> Action:
         """Return the next action of one who searches place after place; `look` in a dead end."""
         return Action(text=expert_words(self._house, self._scene, is_irreversible=self._is_irreversible))
+
+    def things(self) -> tuple[str, ...]:
+        """Return the rooms, the places and things here, and what can be done with what is held; see `Led`."""
+        names = {words.removeprefix(verb) for words in self.legal_actions() for verb in LEADING}
+        here = (self._scene.place,) if self._scene.place else ()
+        return tuple(sorted((names | set(here)) - {"open", "close", "look"}))
+
+    def follow(self, thing: str) -> Action | None:
+        """Return the next action that goes to, opens or takes `thing`, or does what it says; see `Led`."""
+        wanted = [f"{verb}{thing}" for verb in LEADING]
+        wanted += ["open"] if thing == self._scene.place else []
+        legal = self.legal_actions()
+        return next((Action(text=words) for words in wanted if words in legal and words != "close"), None)
+
+    def expert_thing(self) -> str:
+        """Return what the expert goes to, opens, takes or does next; see `Led`."""
+        words = self.expert_action().text
+        if words == "open":
+            return self._scene.place
+        return next((words.removeprefix(verb) for verb in LEADING if verb and words.startswith(verb)), words)
 
     def snapshot(self) -> State:
         """Return the house as it is."""

@@ -120,6 +120,66 @@ class KeyDoor(Environment):
         """
         return Action(text=self._next_word() or "wait")
 
+    def things(self) -> tuple[str, ...]:
+        """Return what is seen here, and what is held; see `Led`."""
+        names = [" ".join(item) for place, item in self._items.items() if self._map.sees(self._place, place)]
+        names += [f"{self._map.doors[number][1]} door" for number in self._doors_seen()]
+        names += ["flag"] if self._map.sees(self._place, self._map.flag) else []
+        names += [" ".join(self._held)] if self._held is not None else []
+        return tuple(sorted(set(names)))
+
+    def follow(self, thing: str) -> Action | None:
+        """Return the next step to `thing`, which is taken or opened there; see `Led`.
+
+        What is held is put down for another thing. An open door is walked into: from there both rooms are seen.
+        """
+        word = self._word_to(thing)
+        return Action(text=word) if word in self.legal_actions() else None
+
+    def expert_thing(self) -> str:
+        """Return the key of the next door, that door, or the flag; or the door that leads to where it is."""
+        world, num_open = self._map, self._num_open
+        if num_open == len(world.doors):
+            name, place = "flag", world.flag
+        else:
+            color = world.doors[num_open][1]
+            has_key = self._held == (color, "key")
+            name = f"{color} door" if has_key else f"{color} key"
+            lying = [place for place, item in self._items.items() if item == (color, "key")]
+            place = world.door(num_open) if has_key or not lying else lying[0]
+        if name in self.things():
+            return name
+        room, there = world.room(self._place[0]), world.room(place[0])
+        return f"{world.doors[room if there > room else room - 1][1]} door"
+
+    def _doors_seen(self) -> set[int]:
+        """Return the doors of the room the agent is in, or of both where it stands between two."""
+        x, y = self._place
+        beyond = self._map.near_doors((x + 1, y)) if self._map.is_wall_column(x) else ()
+        return {*self._map.near_doors(self._place), *beyond}
+
+    def _word_to(self, thing: str) -> str | None:
+        """Return the verb that comes next on the way to `thing`; None where there is none."""
+        world = self._map
+        if thing not in self.things():
+            return None
+        if thing == "flag":
+            return first_move(world, self._num_open, self._place, [world.flag])
+        color, _, kind = thing.partition(" ")
+        if kind == "door":
+            number = next(n for n in self._doors_seen() if world.doors[n][1] == color)
+            x, y = world.door(number)
+            if number < self._num_open:
+                return first_move(world, self._num_open, self._place, [(x, y)])
+            return first_move(world, self._num_open, self._place, [(x - 1, y)]) or "open"
+        if self._held is not None:
+            if self._held == (color, kind):
+                return None
+            free = [place for place in self._floor() if place not in self._items]
+            return first_move(world, self._num_open, self._place, free) or "drop"
+        places = [place for place, item in self._items.items() if item == (color, kind)]
+        return first_move(world, self._num_open, self._place, places) or "take"
+
     def snapshot(self) -> State:
         """Return the world as it is."""
         return (

@@ -178,13 +178,17 @@ class Screen(Environment):
 
     def expert_action(self) -> Action:
         """Return a click into the middle of the next box, or the text for the field that has the focus."""
-        wanted = dict(self._layout.goal.texts).get(self._focus)
-        if wanted is not None and self._texts.get(self._focus) != wanted:
+        wanted = self._wanted_text()
+        if wanted is not None:
             action = tool_action("type", text=wanted)
         else:
             x, y = self._next_target().center
             action = tool_action("click", x=x, y=y)
         return action if self._has_tools else write_command(action)
+
+    def expert_box(self) -> tuple[float, float, float, float] | None:
+        """Return the box that the expert clicks next, with its edges; None where it types."""
+        return None if self._wanted_text() is not None else self._next_target()[1:]
 
     def snapshot(self) -> State:
         """Return the screen as it is."""
@@ -227,6 +231,11 @@ class Screen(Environment):
     def _box(self, label: str) -> Box:
         """Return the box `label`, whether it is visible or not."""
         return next(box for box in (*self._layout.boxes, *self._layout.items) if box.label == label)
+
+    def _wanted_text(self) -> str | None:
+        """Return the text that the field with the focus still wants."""
+        wanted = dict(self._layout.goal.texts).get(self._focus)
+        return wanted if self._texts.get(self._focus) != wanted else None
 
     def _is_filled(self) -> bool:
         """Whether all texts are typed."""

@@ -63,6 +63,8 @@ class Stream(Environment):
     """share of facts that are corrected further on"""
     closed_book: float = 0.2
     """share of tasks whose question says all that is needed"""
+    decoys: int = 0
+    """facts about other keys that are told with an open question, for each that a closed one tells"""
     cut: bool = False
     """whether pages may end within a fact"""
     reminder: bool = True
@@ -86,6 +88,11 @@ class Stream(Environment):
             raise UsageError(
                 f"stream: got {self.pages * self.facts} facts for questions that need up to {needed}; "
                 "write more pages or ask for less"
+            )
+        if not 0 <= self.decoys * asked <= self.pages * self.facts - needed:
+            raise UsageError(
+                f"stream: got decoys={self.decoys} for each of {asked} facts, and {self.pages * self.facts - needed} "
+                "other ones; give 0 or more, and more pages or facts"
             )
         if not asked + 2 <= self.keys <= len(KEYS):
             raise UsageError(
@@ -124,6 +131,7 @@ class Stream(Environment):
             closed_book=self.closed_book,
             is_cut=self.cut,
             keys=self.keys,
+            decoys=self.decoys,
         )
 
     def reset(self, task: Task) -> str:

@@ -37,6 +37,8 @@ class Shape:
     """whether pages may end within a fact"""
     keys: int
     """different keys that facts are about"""
+    decoys: int = 0
+    """facts told with an open question, which do not answer it, for each that a closed one tells"""
 
     @property
     def most_needed(self) -> int:
@@ -86,7 +88,11 @@ def draw_book(rng: Random, shape: Shape) -> Book:
     sentences, places = _sentences(rng, shape, [] if is_closed else chains, keys)
     pages, page_of = _split_pages(sentences, shape)
     needed = {sentence: page_of[place] for sentence, place in places.items()}
-    known = " ".join(group[-1] for chain in chains for group in chain.sentences) if is_closed else ""
+    told = [group[-1] for chain in chains for group in chain.sentences]
+    if not is_closed:
+        others = [sentence for sentence in sentences if "=" in sentence and sentence not in needed]
+        told = [others.pop(rng.randrange(len(others))) for _ in range(shape.decoys * len(told))]
+    known = " ".join(told)
     return Book(known=known, pages=pages, questions=tuple(_question(chains, needed) for chains in asked))
 
 

@@ -1,8 +1,9 @@
 """Add numbers, then judge your own answer, then mend it: self-verification in turns (PAG, SCoRe).
 
 Two roles take turns in one conversation: an answer, then the verdict "right" or "wrong" on it, and after "wrong" one
-more answer. Legal actions are not listed: numbers are written. Each turn is paid for its own job alone, an answer for
-being right and a verdict for being true.
+more answer. Legal actions are not listed: numbers are written. An episode earns 1 if its last answer is right, and
+nothing else: whoever were paid by the turn would earn more by erring and saying so. What each turn did for its own job,
+an answer for being right and a verdict for being true, stands in the reward terms ``answer`` and ``verdict``.
 """
 
 import re
@@ -41,8 +42,8 @@ class Sums(Environment):
     ) -> None:
         """Draw `terms` numbers of up to `digits` digits; an answer may be mended `revisions` times.
 
-        `bonus` is paid for turning a wrong answer right, and taken for the reverse. The expert's first answer is
-        wrong at the rate `slips`, so that it shows how a wrong one is found.
+        `bonus` is added to the term of an answer that turns a wrong one right, and taken for the reverse. The expert's
+        first answer is wrong at the rate `slips`, so that it shows how a wrong one is found.
 
         Raises:
             UsageError: a number is out of range.
@@ -91,8 +92,7 @@ class Sums(Environment):
         change = 0.0 if sheet.was_right is None else self.bonus * (is_right - sheet.was_right)
         self._sheet = replace(sheet, answer=number)
         observation = f"{' + '.join(map(str, sheet.numbers))} = {number}. Right or wrong?"
-        reward = float(is_right) + change
-        return StepResult(observation=observation, reward=reward, reward_terms={"answer": reward})
+        return StepResult(observation=observation, reward_terms={"answer": float(is_right) + change})
 
     def _take_verdict(self, text: str) -> StepResult:
         """Take `text` as the verdict on the answer."""
@@ -101,22 +101,21 @@ class Sums(Environment):
             return self._unread("Write right or wrong.")
         sheet = self._sheet
         is_right = sheet.answer == sum(sheet.numbers)
-        reward = float((verdict == "right") == is_right)
-        terms = {"verdict": reward}
+        terms = {"verdict": float((verdict == "right") == is_right)}
         if verdict == "right" or not sheet.revisions_left:
             return StepResult(
                 observation="Done.",
-                reward=reward,
+                reward=float(is_right),
                 is_terminated=True,
                 is_success=is_right,
                 reward_terms=terms,
             )
         self._sheet = replace(sheet, answer=None, was_right=is_right, revisions_left=sheet.revisions_left - 1)
         observation = f"{' + '.join(map(str, sheet.numbers))} = ? Answer again."
-        return StepResult(observation=observation, reward=reward, reward_terms=terms)
+        return StepResult(observation=observation, reward_terms=terms)
 
     def _unread(self, observation: str) -> StepResult:
-        """Return what an action that cannot be read gets; it is paid as the job it should have done."""
+        """Return what an action that cannot be read gets; its term is that of the job it should have done."""
         job = "answer" if self._sheet.answer is None else "verdict"
         return StepResult(observation=observation, is_valid=False, reward_terms={job: 0.0})
 

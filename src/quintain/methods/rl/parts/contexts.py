@@ -9,7 +9,7 @@ expert gives up, there is no answer, which is not the same as a wrong one.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
 
@@ -43,10 +43,10 @@ class Contexts:
         Raises:
             DataError: none of their steps is kept.
         """
-        labels = ExpertLabels(collector.environment)
+        labels = ExpertLabels(collector.environment, ask_expert)
         episodes = [t for t in collector.demonstrations() if t.turns]
         prefixes = every_turn(collector.walks(episodes))
-        steps = [(t, number, right) for t in episodes for number, right in enumerate(labels.actions(t))]
+        steps = [(t, number, right) for t in episodes for number, right in enumerate(labels.labels(t))]
         for (episode, number, right), prefix in zip(steps, prefixes, strict=True):
             if right is not None and is_kept(episode, number, right, self.keep):
                 name = f"{episode.task.id}@{number}"
@@ -105,31 +105,35 @@ def single(trajectory: Trajectory, number: int) -> Trajectory:
     return replace(trajectory, turns=(whole,))
 
 
+Label = TypeVar("Label")
 TIMEOUT = 60.0
 """Seconds that carrying out an episode may take."""
 
 
-class ExpertLabels:
-    """The expert's actions: ``ExpertLabels("guess").actions(trajectory)``; None for turns in which it gave up."""
+class ExpertLabels(Generic[Label]):
+    """What the expert wanted: ``ExpertLabels("guess", ask_expert).labels(trajectory)``; None where it gave up."""
 
-    def __init__(self, environment: str) -> None:
-        self.make_environment = find(environment)
+    def __init__(self, environment: str, ask: Callable[[Environment], Label | None]) -> None:
+        """Label the turns of episodes in `environment` with what `ask` reads from it in the state before each."""
+        self.make_environment, self.ask = find(environment), ask
         self._stepper = Stepper(timeout=TIMEOUT)
         self._looks = Looks(has_state_keys=False)
         self._environment: Environment | None = None
 
-    def actions(self, trajectory: Trajectory) -> list[Action | None]:
-        """Return what the expert would have done before each turn of `trajectory`."""
+    def labels(self, trajectory: Trajectory) -> list[Label | None]:
+        """Return what was wanted before each turn of `trajectory`."""
         if self._environment is None:
             self._environment = self.make_environment()
-        (found,) = self._stepper.run([partial(expert_actions, self._looks, self._environment, trajectory)])
+        (found,) = self._stepper.run(
+            [partial(expert_labels, self._looks, self._environment, trajectory, self.ask)]
+        )
         if isinstance(found, Failure):
             self._environment = None
             return [None] * len(trajectory.turns)
         return found
 
-    def measure(self, score: Callable[[Action, Action], float]) -> Measure:
-        """Return the measure of the mean `score`(action, the expert's) over the turns, each at its turn.
+    def measure(self, score: Callable[[Action, Label], float]) -> Measure:
+        """Return the measure of the mean `score`(action, what was wanted) over the turns, each at its turn.
 
         A turn without an answer of the expert is a failure of the judge.
         """
@@ -138,21 +142,26 @@ class ExpertLabels:
             num = max(len(trajectory.turns), 1)
             return [
                 score(turn.action, gold) / num if gold is not None else float("nan")
-                for turn, gold in zip(trajectory.turns, self.actions(trajectory), strict=True)
+                for turn, gold in zip(trajectory.turns, self.labels(trajectory), strict=True)
             ]
 
         return measured
 
 
-def expert_actions(looks: Looks, environment: Environment, trajectory: Trajectory) -> list[Action | None]:
-    """Return the expert's action before each turn of `trajectory`, which is carried out in `environment`.
+def expert_labels(
+    looks: Looks,
+    environment: Environment,
+    trajectory: Trajectory,
+    ask: Callable[[Environment], Label | None],
+) -> list[Label | None]:
+    """Return what `ask` reads before each turn of `trajectory`, which is carried out in `environment`.
 
     Rewards may be others than the environment's, since methods replace them.
 
     Raises:
         EnvironmentFault: the environment shows something else than was recorded.
     """
-    return [ask_expert(environment) for _ in replayed(looks, environment, trajectory, checks_rewards=False)]
+    return [ask(environment) for _ in replayed(looks, environment, trajectory, checks_rewards=False)]
 
 
 def ask_expert(environment: Environment) -> Action | None:

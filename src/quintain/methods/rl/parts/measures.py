@@ -3,6 +3,7 @@
 Each measure reads the recorded episodes of a step, before any filter, and some the words in them.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
@@ -14,6 +15,7 @@ from quintain.rewards.terms import mean_terms
 from quintain.types import Group, Trajectory, Turn
 
 Decode = Callable[[Sequence[int]], str]
+REASON = re.compile(r"^best: \w+; ")
 
 
 class CollapseSigns:
@@ -103,18 +105,24 @@ def probe_greediness(groups: Sequence[Group], decode: Decode) -> Mapping[str, fl
 
 
 def name_options(trajectory: Trajectory, options: Sequence[str], decode: Decode) -> list[str | None]:
-    """Return for each turn the option that stands last in what was sampled before the action, None without one."""
+    """Return for each turn the option that stands last in what was sampled before the action, None without one.
+
+    An option is named by all its words, or by its last: ``best: gold`` names "pull gold".
+    """
     found: list[str | None] = []
     for turn in trajectory.turns:
         thought = decode(turn.completion.token_ids).rpartition(choice(turn))[0]
         places = {option: thought.rfind(option) for option in options if option in thought}
+        if not places:
+            words = {option: option.rpartition(" ")[2] for option in options}
+            places = {option: thought.rfind(word) for option, word in words.items() if word in thought}
         found.append(max(places, key=lambda option: (places[option], len(option))) if places else None)
     return found
 
 
 def choice(turn: Turn) -> str:
-    """Return what was done in `turn`, as a text."""
-    return turn.action.text or repr(turn.action.tool_calls)
+    """Return what was done in `turn`, as a text; a reason that stands before it, ``best: gold; ``, is left out."""
+    return REASON.sub("", turn.action.text) or repr(turn.action.tool_calls)
 
 
 def bias(histories: Sequence[Sequence[str]]) -> float:

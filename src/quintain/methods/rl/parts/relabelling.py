@@ -1,7 +1,8 @@
-"""The best answer of a task, put in the place of what failed episodes of it said last.
+"""The best answer of a task, put in the place of what failed episodes of it answered last.
 
-The relabelling of muCode (arXiv 2502.20380). The one rule: only answers that were right are imitated, and
-log-probs of what was not sampled there are left empty.
+The relabelling of muCode (arXiv 2502.20380). What an answer is says the environment: a turn with the reward term
+``answer``, which is above 0 where the answer was right. Only answers that were right are imitated, and log-probs of
+what was not sampled there are left empty.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,18 +11,33 @@ from dataclasses import replace
 from quintain.data.samples import whole_prompt
 from quintain.types import Group, Score, Trajectory, Turn
 
+ANSWER = "answer"
+"""Reward term of the turns that answer."""
 
-def is_last_of_solved(trajectory: Trajectory, number: int) -> bool:
-    """Return whether turn `number` is the one that solved the task."""
-    return trajectory.is_success and number == len(trajectory.turns) - 1
+
+def answers(trajectory: Trajectory) -> list[int]:
+    """Return the numbers of the turns that answer."""
+    return [number for number, turn in enumerate(trajectory.turns) if ANSWER in turn.reward_terms]
+
+
+def is_right_answer(trajectory: Trajectory, number: int) -> bool | None:
+    """Return whether turn `number` is a right answer; None where it is none.
+
+    A last answer is right where it also solved the task: one that is paid in part is not.
+    """
+    turn = trajectory.turns[number]
+    if ANSWER not in turn.reward_terms:
+        return None
+    is_last = number == len(trajectory.turns) - 1
+    return turn.reward_terms[ANSWER] > 0 and (trajectory.is_success or not is_last)
 
 
 def best_answer(group: Group, score: Callable[[Turn], float] | None) -> Turn | None:
     """Return the right answer with the highest `score`; without one, or among equals, the shortest and earliest.
 
-    None where no episode of `group` solved the task.
+    None where no episode of `group` has a right answer.
     """
-    right = [t.turns[-1] for t in group.scored if t.turns and is_last_of_solved(t, len(t.turns) - 1)]
+    right = [t.turns[k] for t in group.scored for k in answers(t) if is_right_answer(t, k)]
     if not right:
         return None
     return min(
@@ -30,27 +46,35 @@ def best_answer(group: Group, score: Callable[[Turn], float] | None) -> Turn | N
 
 
 def relabelled(groups: Sequence[Group], score: Callable[[Turn], float] | None, *, count: int) -> list[Group]:
-    """Return for each solved task its solved episodes, and up to `count` failed ones that end with its best answer.
+    """Return for each task with a right answer its solved episodes, and up to `count` failed ones that end with it.
 
-    Failed episodes are taken worst first: those whose last answer has the highest `score` though it is wrong.
+    A failed episode ends with its last answer, which the best one of the task replaces. They are taken worst first:
+    those whose last answer has the highest `score` though it is wrong. Episodes without an answer are left out.
     """
     found: list[Group] = []
     for group in groups:
         best = best_answer(group, score)
         if best is None:
             continue
-        solved = [t for t in group.scored if is_last_of_solved(t, len(t.turns) - 1)]
-        failed = [t for t in group.scored if t not in solved and t.turns]
-        failed.sort(key=lambda t: 0.0 if score is None else -score(t.turns[-1]))
-        replaced = [with_last(t, best) for t in failed[:count]]
+        solved = [t for t in group.scored if t.is_success]
+        failed = [t for t in group.scored if not t.is_success and answers(t)]
+        failed.sort(key=lambda t: 0.0 if score is None else -score(t.turns[answers(t)[-1]]))
+        replaced = [with_answer(t, best) for t in failed[:count]]
         found.append(replace(group, trajectories=(*solved, *replaced)))
     return found
 
 
-def with_last(trajectory: Trajectory, answer: Turn) -> Trajectory:
-    """Return `trajectory` with what was said last replaced by `answer`; nothing before it is trained on."""
-    *before, last = trajectory.turns
+def with_answer(trajectory: Trajectory, answer: Turn) -> Trajectory:
+    """Return `trajectory` up to its last answer, which `answer` replaces; nothing before it is trained on."""
+    place = answers(trajectory)[-1]
+    before, last = trajectory.turns[:place], trajectory.turns[place]
     completion = replace(answer.completion, logprobs=())
-    turn = replace(last, completion=completion, action=answer.action, reward=answer.reward)
+    turn = replace(
+        last,
+        completion=completion,
+        action=answer.action,
+        reward=answer.reward,
+        reward_terms=answer.reward_terms,
+    )
     whole = replace(turn, prompt_ids=whole_prompt(before, last), starts_segment=True)
     return replace(trajectory, turns=(whole,), outcome=Score(value=answer.reward, is_success=True))

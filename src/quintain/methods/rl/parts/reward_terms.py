@@ -1,8 +1,8 @@
 """What turns are paid for, by name: ``policy_gradient --rewards "environment, format=0.1, economy@success"``.
 
 A reward is a list of terms, each ``name``, ``name=weight``, with ``<=most`` for the most that it may pay or take in an
-episode, and ``@earlier`` for a term that must be above 0 for it to count. The one rule: what is not listed does not
-count, the environment's own reward included.
+episode, and ``@earlier`` for a term that must be above 0 for it to count. What is not listed does not count, the
+environment's own reward included.
 """
 
 import re

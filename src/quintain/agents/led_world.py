@@ -1,0 +1,126 @@
+"""A world in which another acts: the policy names a thing, and a script walks to it, takes it or opens it.
+
+This is what `PlanAndAct` with ``actor="scripted"`` puts around an environment: the policy is a strategist for an actor
+that has no weights and cannot change (EPO, arXiv 2502.12486). Every turn is one strategy; rewards of what the actor did
+meanwhile add up in it. A deaf actor goes to some thing of its own choice, whatever it is told: no strategy helps it.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, cast
+
+from quintain.environments.protocol import (
+    Environment,
+    Led,
+    Snapshot,
+    StateKey,
+    advance,
+    begin,
+    environment_name,
+)
+from quintain.errors import UsageError
+from quintain.types import Action, StepResult, derive_seed
+
+if TYPE_CHECKING:
+    from quintain.types import Observation, Split, Task
+
+STRATEGIST = "Another acts for you: name one thing, and it is gone to, taken or opened."
+
+
+class LedWorld(Environment):
+    """`inner`, whose actions a script takes: ``LedWorld(KeyDoor())``; made by `PlanAndAct.equip`."""
+
+    def __init__(self, inner: Environment, *, is_deaf: bool = False) -> None:
+        """Let a script act in `inner`; one that `is_deaf` chooses where to go by task and turn alone.
+
+        Raises:
+            UsageError: `inner` does not know how to get to a thing.
+        """
+        if not isinstance(inner, Led) or not isinstance(inner, StateKey):
+            raise UsageError(
+                f"an actor that follows hints: got {environment_name(inner)}, which does not know the way to a thing; "
+                "take keydoor or house, or let the policy act (actor=policy)"
+            )
+        self.inner, self._is_deaf = inner, is_deaf
+        self.name = environment_name(inner)
+        self.max_turns, self.return_range = inner.max_turns, inner.return_range
+        self._seed, self._num_turns, self._num_acted = 0, 0, 0
+
+    def reset(self, task: Task) -> Observation:
+        """Begin the episode inside."""
+        self._seed, self._num_turns, self._num_acted = task.seed, 0, 0
+        return begin(self.inner, task)
+
+    def step(self, action: Action) -> StepResult:
+        """Let the actor do what the named thing takes; a name that it can do nothing with costs a turn."""
+        world = cast(Led, self.inner)
+        states = cast(StateKey, self.inner)
+        thing = self._heard(action)
+        total, terms = 0.0, dict[str, float]()
+        last: StepResult | None = None
+        while (following := world.follow(thing)) is not None and self._num_acted < self.max_turns:
+            before = states.state_key()
+            last = advance(self.inner, following)
+            self._num_acted += 1
+            total += last.reward
+            for name, value in last.reward_terms.items():
+                terms[name] = terms.get(name, 0.0) + value
+            if last.is_terminated or last.is_truncated or states.state_key() == before:
+                break
+        if last is None:
+            self._num_acted += 1
+            said = (
+                f"Error: {action.error}" if action.error is not None else f"Nothing is done about {thing!r}."
+            )
+            last = StepResult(observation=f"{said} Things here: {', '.join(world.things())}", is_valid=False)
+        return StepResult(
+            observation=last.observation,
+            reward=total,
+            reward_terms=terms,
+            is_terminated=last.is_terminated,
+            is_truncated=not last.is_terminated and self._num_acted >= self.max_turns,
+            is_success=bool(last.is_success),
+            is_valid=last.is_valid,
+        )
+
+    def _heard(self, action: Action) -> str:
+        """Return the thing that the actor goes for."""
+        self._num_turns += 1
+        if self._is_deaf:
+            things = cast(Led, self.inner).things()
+            return random.Random(derive_seed("deaf", self._seed, self._num_turns)).choice(things)
+        return "" if action.error is not None else " ".join(action.text.lower().split())
+
+    def close(self) -> None:
+        """Close the environment."""
+        self.inner.close()
+
+    def instructions(self) -> str:
+        """Return the instructions of the environment, and what is asked of the policy."""
+        return "\n".join(part for part in (self.inner.instructions(), STRATEGIST) if part)
+
+    def task(self, split: Split, index: int) -> Task:
+        """Return the task of the environment."""
+        return self.inner.task(split, index)
+
+    def expert_action(self) -> Action:
+        """Return the name of the thing that comes next."""
+        return Action(text=cast(Led, self.inner).expert_thing())
+
+    def mistaken_action(self, rng: random.Random) -> Action:
+        """Return the name of some thing that is here; see `noisy.Fallible`."""
+        return Action(text=rng.choice(cast(Led, self.inner).things()))
+
+    def snapshot(self) -> tuple[object, int, int, int]:
+        """Return the world as it is, and how long it was acted in."""
+        return cast(Snapshot, self.inner).snapshot(), self._seed, self._num_turns, self._num_acted
+
+    def restore(self, state: tuple[object, int, int, int]) -> None:
+        """Continue from a snapshot."""
+        inner, self._seed, self._num_turns, self._num_acted = state
+        cast(Snapshot, self.inner).restore(inner)
+
+    def state_key(self) -> str:
+        """Return the state of the environment."""
+        return cast(StateKey, self.inner).state_key()

@@ -1,0 +1,471 @@
+"""Layer 3: is a method better here, at equal budget? Runs of `quintain.benchmarks.trials`, seed by seed, and a verdict.
+
+A seed draws its own training and held-out tasks. Both arms learn at one rate, the best for the baseline over tuning
+seeds. Arms with the same baseline are one comparison: an additive model of arm and seed with one residual, and bounds
+that hold for all of them at once. Seeds come in a sequence (6, 10, 16), and each look spends its share of the error.
+"""
+
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import as_completed
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from quintain.benchmarks.comparisons.worlds import ON
+from quintain.benchmarks.evidence.inference import (
+    LOOKS,
+    Bound,
+    Estimate,
+    Look,
+    dunnett_bounds,
+    estimate,
+    looks,
+)
+from quintain.benchmarks.evidence.objective import REFUSING
+from quintain.benchmarks.evidence.records import append, lines, provenance, version_of
+from quintain.benchmarks.evidence.spec import League, Signature
+from quintain.benchmarks.sweep import workers
+from quintain.benchmarks.trials import Arm, Benchmark, Trial, arm_of, is_done, perform, trial, warm
+from quintain.errors import UsageError, suggestion
+from quintain.types import NOTHING
+
+LAYER = "league"
+HELD_OUT = 512
+"""Held-out episodes of an evaluation."""
+TASKS_APART = 100_000
+"""Tasks between those of one seed and of the next."""
+TUNING = (1000, 1001, 1002)
+"""Seeds, and with them tasks, on which the learning rate is chosen and tried at half and double."""
+AGAIN = 500
+"""What is added to a seed where the baseline runs against itself: same start and tasks, other samples."""
+FACTORS = (0.5, 2.0)
+MARGIN = 0.05
+HEADROOM = (0.25, 0.75)
+"""Where the baseline must end for its world to tell methods apart."""
+METHOD, BASELINE, REPEAT = "method", "baseline", "again"
+VERDICTS = ("better", "not worse", "unresolved", "worse", "refused", "unfinished")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A comparison of the league: ``Entry(row="gigpo", benchmark=Benchmark(…), seeds=10)``."""
+
+    row: str
+    benchmark: Benchmark
+    seeds: int = 10
+    """most seeds of its sequence"""
+    axis: str = "steps"
+    is_primary: bool = False
+    """whether it is what its row is called by; the others are exploratory"""
+    reward: str = ""
+    """what the method's reward adds, where that is the idea"""
+    settings: Mapping[str, Any] = NOTHING
+    """settings of both arms over those of the comparison"""
+
+    @property
+    def margin(self) -> float:
+        """Return how much less is still "not worse"."""
+        found = self.benchmark.no_worse_by
+        return MARGIN if found is None else found
+
+    def digest(self) -> str:
+        """Return the SHA-256 of what is compared; what was tried and the wording of the claim are no part of it."""
+        told = {**asdict(self), "row": "", "reward": "", "is_primary": False}
+        compared = asdict(self.benchmark)
+        told["benchmark"] = {k: v for k, v in compared.items() if k not in ("name", "claim", "tried")}
+        return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
+
+    def baseline_key(self) -> str:
+        """Return what entries share that are compared with the same runs."""
+        b = self.benchmark
+        told = (
+            b.baseline,
+            b.environment,
+            dict(b.shared),
+            dict(b.baseline_settings),
+            b.measure,
+            b.at,
+            b.rates,
+        )
+        return json.dumps([told, dict(self.settings)], sort_keys=True, default=str)
+
+    def trial(self, arm: str, seed: int, rate: float | None) -> Trial:
+        """Return the run of an arm; the one of `REPEAT` is the baseline's with other samples."""
+        chosen = {} if rate is None else {"learning_rate": rate}
+        values = {
+            "eval_episodes": HELD_OUT,
+            "first_task": seed * TASKS_APART,
+            **self.settings,
+            **chosen,
+        }
+        if arm != REPEAT:
+            return trial(self.benchmark, arm, seed=seed, overrides=values)
+        found = trial(self.benchmark, BASELINE, seed=seed + AGAIN, overrides=values)
+        return Trial(recipe=found.recipe, given=found.given, config=found.config, start_seed=seed)
+
+
+def entry_of(signature: Signature) -> Entry | None:
+    """Return the comparison that a registered row names; None where it names none.
+
+    Settings of the world are those of `comparisons.worlds`, where it stands there.
+    """
+    if signature.league is None:
+        return None
+    league, budget = signature.league, budget_of(signature.league)
+    return Entry(
+        row=signature.row,
+        benchmark=Benchmark(
+            name=signature.row,
+            recipe=league.recipe or signature.method,
+            baseline=league.baseline,
+            environment=league.world,
+            claim=league.claim or signature.number,
+            shared={**ON.get(league.world, {}), **budget, **league.shared},
+            settings=league.settings,
+            baseline_settings=league.baseline_settings,
+            measure=league.measure,
+            at=league.at,
+            is_lower_better=league.direction == "lower",
+            no_worse_by=league.margin,
+            rates=league.rates,
+        ),
+        seeds=league.seeds,
+        axis=league.axis,
+        is_primary=True,
+        reward=league.reward,
+    )
+
+
+def budget_of(league: League) -> dict[str, Any]:
+    """Return the settings that end a run when its budget is spent."""
+    none = {"max_env_steps": None, "max_sampled_tokens": None}
+    if league.axis == "tokens":
+        return {**none, "max_sampled_tokens": league.budget}
+    if league.axis == "updates":
+        return {**none, "steps": league.budget}
+    return {**none, "max_env_steps": league.budget}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What the league says of a row: ``Outcome(row="gigpo", verdict="better", bound=Bound(…), …)``."""
+
+    row: str
+    verdict: str
+    """one of `VERDICTS`"""
+    bound: Bound | None = None
+    look: Look | None = None
+    arms: Mapping[str, Estimate] = NOTHING  # type: ignore[assignment] # pyright: ignore[reportAssignmentType]
+    """mean of each arm with its 95 % t interval"""
+    used: Mapping[str, Mapping[str, float]] = NOTHING  # type: ignore[assignment] # pyright: ignore[reportAssignmentType]
+    """what each arm used on average: environment steps, sampled tokens, updates, seconds"""
+    rate: float | None = None
+    signs: Mapping[float, float] = NOTHING  # type: ignore[assignment] # pyright: ignore[reportAssignmentType]
+    """factor on the rate → mean difference on tuning tasks, in favour of the method"""
+    again: Estimate | None = None
+    """the baseline against itself"""
+    has_headroom: bool = True
+    refused: tuple[str, ...] = ()
+    """alarms that refuse an arm"""
+    version: int = 1
+    command: str = ""
+    is_futile: bool = False
+
+
+Values = dict[tuple[str, float, int], dict[str, Any]]
+"""(arm, factor on the rate, seed) → line"""
+
+
+def known(entry: Entry, folder: Path) -> Values:
+    """Return the lines of the entry as it is now, by what they are of."""
+    spec = entry.digest()
+    return {
+        (line["arm"], line["factor"], line["seed"]): line
+        for line in lines(folder, entry.row, LAYER)
+        if line["spec"] == spec
+    }
+
+
+def value_of(entry: Entry, line: Mapping[str, Any]) -> float:
+    """Return what is compared of a run, turned so that more is better."""
+    sign = -1.0 if entry.benchmark.is_lower_better else 1.0
+    return sign * float(line["value" if entry.benchmark.at == "end" else "area"])
+
+
+def outcome_of(entry: Entry, rivals: Sequence[Entry], folder: Path) -> Outcome:
+    """Return what the results in `folder` say of `entry`; `rivals` are all registered entries, itself among them."""
+    key = entry.baseline_key()
+    group = {
+        found.row: (found, known(found, folder))
+        for found in rivals
+        if found.baseline_key() == key and (found.is_primary or not entry.is_primary)
+    }
+    own = group[entry.row][1]
+    bound: Bound | None = None
+    verdict, stopped, is_futile = "unfinished", None, False
+    for look in looks(entry.seeds):
+        table = {
+            row: values
+            for row, (found, have) in group.items()
+            if (values := column(found, have, METHOD, look.num)) is not None
+        }
+        base = column(entry, own, BASELINE, look.num)
+        if base is None or entry.row not in table:
+            break
+        found = dunnett_bounds({**table, "": base}, "", 1 - look.alpha, len(group))[entry.row]
+        bound, stopped = found, look
+        is_last = look.num == entry.seeds
+        is_futile = look is LOOKS[0] and found.mean <= 0
+        if found.low > 0 or found.high < 0:
+            verdict = "better" if found.low > 0 else "worse"
+            break
+        if is_last or is_futile:
+            verdict = "not worse" if found.low > -entry.margin else "unresolved"
+            break
+    raised = sorted(
+        {
+            f"{arm}: {name}"
+            for (arm, factor, _), line in own.items()
+            if factor == 1.0 and arm != REPEAT
+            for name in line["alarms"]
+            if name in REFUSING
+        }
+    )
+    if raised and verdict != "unfinished":
+        verdict = "refused"
+    return described(entry, own, verdict, bound, stopped, tuple(raised), folder, is_futile)
+
+
+def described(
+    entry: Entry,
+    own: Values,
+    verdict: str,
+    bound: Bound | None,
+    look: Look | None,
+    raised: tuple[str, ...],
+    folder: Path,
+    is_futile: bool,
+) -> Outcome:
+    """Return the outcome with means, budgets, signs at other rates, and the baseline against itself."""
+    sign = -1.0 if entry.benchmark.is_lower_better else 1.0
+    num = look.num if look else 0
+    arms, used = dict[str, Estimate](), dict[str, Mapping[str, float]]()
+    for arm in (METHOD, BASELINE):
+        if (values := column(entry, own, arm, num)) and num > 1:
+            arms[arm] = estimate([[sign * value for value in values]])
+            seen = [own[arm, 1.0, seed] for seed in range(num)]
+            used[arm] = {
+                name: sum(float(line[name]) for line in seen) / num
+                for name in ("turns", "tokens", "updates", "seconds")
+            }
+    signs: dict[float, float] = {}
+    for factor in FACTORS:
+        pairs = [
+            value_of(entry, own[METHOD, factor, seed]) - value_of(entry, own[BASELINE, factor, seed])
+            for seed in TUNING
+            if (METHOD, factor, seed) in own and (BASELINE, factor, seed) in own
+        ]
+        if pairs:
+            signs[factor] = sum(pairs) / len(pairs)
+    repeats = [
+        value_of(entry, own[REPEAT, 1.0, seed]) - value_of(entry, own[BASELINE, 1.0, seed])
+        for seed in range(LOOKS[0].num)
+        if (REPEAT, 1.0, seed) in own and (BASELINE, 1.0, seed) in own
+    ]
+    centre = arms[BASELINE].mean if BASELINE in arms else None
+    is_rate = entry.benchmark.measure == "eval/success" and entry.benchmark.at == "end"
+    some = next(iter(own.values()), None)
+    return Outcome(
+        row=entry.row,
+        verdict=verdict,
+        bound=bound,
+        look=look,
+        arms=arms,
+        used=used,
+        rate=own[METHOD, 1.0, 0]["rate"] if (METHOD, 1.0, 0) in own else None,
+        signs=signs,
+        again=estimate([repeats]) if len(repeats) > 1 else None,
+        has_headroom=not is_rate or centre is None or HEADROOM[0] <= centre <= HEADROOM[1],
+        refused=raised,
+        version=version_of(lines(folder, entry.row, LAYER), entry.digest()),
+        command=some["command"] if some else "",
+        is_futile=is_futile,
+    )
+
+
+def column(entry: Entry, have: Values, arm: str, num: int) -> list[float] | None:
+    """Return the values of an arm on the first `num` seeds, or None where one is missing."""
+    if any((arm, 1.0, seed) not in have for seed in range(num)):
+        return None
+    return [value_of(entry, have[arm, 1.0, seed]) for seed in range(num)]
+
+
+class Season:
+    """Runs what the verdicts of entries lack, and appends each run to the results."""
+
+    def __init__(
+        self, root: Path, folder: Path, jobs: int, command: Callable[[str], str], registered: Sequence[Entry]
+    ) -> None:
+        """Runs are kept under `root`, results in `folder`; `registered` are all entries of the league."""
+        self.root, self.folder, self.jobs, self.command = root, folder, jobs, command
+        self.registered = registered
+        root.mkdir(parents=True, exist_ok=True)
+
+    def __call__(self, chosen: Sequence[Entry]) -> dict[str, Outcome]:
+        """Run what is missing and return the outcomes of `chosen`, by row."""
+        rates = self._tuned(chosen)
+        while wanted := [
+            (entry, arm, seed) for entry in chosen for arm, seed in self._missing(entry, self.outcome(entry))
+        ]:
+            self._run([(entry, arm, seed, 1.0, rates[entry.row]) for entry, arm, seed in wanted], "runs")
+        others = [
+            (entry, arm, seed, factor, rate * factor)
+            for entry in chosen
+            if (rate := rates[entry.row]) is not None
+            for arm in (METHOD, BASELINE)
+            for seed in TUNING
+            for factor in FACTORS
+        ]
+        repeats = [
+            (entry, REPEAT, seed, 1.0, rates[entry.row]) for entry in chosen for seed in range(LOOKS[0].num)
+        ]
+        self._run([*others, *repeats], "runs at other rates and of baselines against themselves")
+        return {entry.row: self.outcome(entry) for entry in chosen}
+
+    def outcome(self, entry: Entry) -> Outcome:
+        """Return what is known of `entry`."""
+        return outcome_of(entry, self.registered, self.folder)
+
+    def _missing(self, entry: Entry, outcome: Outcome) -> list[tuple[str, int]]:
+        """Return the runs up to the next look of an unfinished sequence."""
+        if outcome.verdict != "unfinished":
+            return []
+        have = known(entry, self.folder)
+        for look in looks(entry.seeds):
+            if found := [
+                (arm, seed)
+                for arm in (METHOD, BASELINE)
+                for seed in range(look.num)
+                if (arm, 1.0, seed) not in have
+            ]:
+                return found
+        return []
+
+    def _tuned(self, chosen: Sequence[Entry]) -> dict[str, float | None]:
+        """Return the rate of each entry: the baseline's best over the tuning seeds; None: that of its settings."""
+        plans = {
+            entry.row: {
+                rate: [entry.trial(BASELINE, seed, rate) for seed in TUNING] for rate in entry.benchmark.rates
+            }
+            for entry in chosen
+            if "learning_rate" not in entry.settings and len(entry.benchmark.rates) > 1
+        }
+        every = [found for rates in plans.values() for trials in rates.values() for found in trials]
+        for _ in self._performed(every, "runs for learning rates"):
+            pass
+        rates: dict[str, float | None] = {}
+        for entry in chosen:
+            if entry.row not in plans:
+                rates[entry.row] = entry.benchmark.rates[0] if entry.benchmark.rates else None
+                continue
+            means = {
+                rate: sum(
+                    value_of(entry, asdict(arm_of(entry.benchmark, self.root / t.name))) for t in trials
+                )
+                for rate, trials in plans[entry.row].items()
+            }
+            rates[entry.row] = max(means, key=lambda rate: means[rate])
+        return rates
+
+    def _run(self, plan: Sequence[tuple[Entry, str, int, float, float | None]], what: str) -> None:
+        """Run the trials of `plan` (entry, arm, seed, factor, rate) and record those that are not recorded yet."""
+        trials = {
+            (entry.row, arm, factor, seed): (entry, entry.trial(arm, seed, rate), rate)
+            for entry, arm, seed, factor, rate in plan
+            if (arm, factor, seed) not in known(entry, self.folder)
+        }
+        by_name: dict[str, list[tuple[str, str, float, int]]] = {}
+        for key, (_, found, _) in trials.items():
+            by_name.setdefault(found.name, []).append(key)
+        for name in self._performed([found for _, found, _ in trials.values()], what):
+            for key in by_name[name]:
+                row, arm, factor, seed = key
+                entry, found, rate = trials[key]
+                result = arm_of(entry.benchmark, self.root / found.name)
+                append(self.folder, row, self._line(entry, arm, factor, seed, rate, result))
+
+    def _line(
+        self, entry: Entry, arm: str, factor: float, seed: int, rate: float | None, result: Arm
+    ) -> dict[str, Any]:
+        """Return how a run is recorded."""
+        spec = entry.digest()
+        return {
+            "layer": LAYER,
+            "row": entry.row,
+            "spec": spec,
+            "version": version_of(lines(self.folder, entry.row, LAYER), spec),
+            "arm": arm,
+            "factor": factor,
+            "seed": seed,
+            "rate": rate,
+            **asdict(result),
+            **provenance(self.command(entry.row)),
+        }
+
+    def _performed(self, trials: Sequence[Trial], what: str) -> Iterator[str]:
+        """Yield the names of trials, each once, as they are done; policies to start from are made before."""
+        every = {found.name: found for found in trials}
+        left = [found for found in every.values() if not is_done(found, self.root)]
+        yield from every.keys() - {found.name for found in left}
+        started = time.monotonic()
+        for number, name in enumerate(self._played(left), 1):
+            minutes = (time.monotonic() - started) / number * (len(left) - number) / 60
+            told = f"{name}: {number}/{len(left)} {what} done, about {minutes:.0f} min left"
+            print(told, file=sys.stderr, flush=True)
+            yield name
+
+    def _played(self, left: Sequence[Trial]) -> Iterator[str]:
+        """Run the trials `left`, in this process or in several."""
+        if self.jobs == 1 or len(left) < 2:
+            for found in left:
+                yield perform(found, self.root).name
+            return
+        with workers(self.jobs) as pool:
+            starts = {found.start: found for found in left}
+            for _ in as_completed([pool.submit(warm, found, self.root) for found in starts.values()]):
+                pass
+            for future in as_completed([pool.submit(perform, found, self.root) for found in left]):
+                yield future.result(timeout=0).name
+
+
+def entries(
+    family: str, signatures: Mapping[str, Signature], comparisons: Sequence[Benchmark]
+) -> list[Entry]:
+    """Return the league of a family: rows that are registered with one, then `comparisons` of other names."""
+    own = [entry for found in signatures.values() if found.family == family and (entry := entry_of(found))]
+    names = {entry.row for entry in own}
+    return [
+        *own,
+        *(Entry(row=found.name, benchmark=found) for found in comparisons if found.name not in names),
+    ]
+
+
+def chosen_entries(registered: Sequence[Entry], only: str | None, settings: Mapping[str, Any]) -> list[Entry]:
+    """Return the entries that `only` names (all without), with `settings` of both arms over theirs.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    every = (
+        [replace(found, settings=dict(settings)) for found in registered] if settings else list(registered)
+    )
+    names = [name.strip() for name in (only or "").split(",") if name.strip()]
+    known_names = {found.row for found in every}
+    for name in names:
+        if name not in known_names:
+            raise UsageError(f"--only: got {name!r}; {suggestion(name, known_names)}")
+    return [found for found in every if not names or found.row in names]

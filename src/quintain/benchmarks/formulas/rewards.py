@@ -1,0 +1,161 @@
+"""Rewards, each beside a plain second version."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import permutations
+from types import ModuleType
+from typing import Any
+
+from quintain.benchmarks.formulas.formula import Formula, Rng, flatten
+from quintain.types import ToolCall
+
+
+def economy(case: Sequence[tuple[int, int | None]]) -> list[float]:
+    """Return OTC's factors from the table of its cases."""
+    found: list[float] = []
+    for num, fewest in case:
+        if fewest == 0 and num == 0:
+            found.append(1.0)
+        elif fewest:
+            found.append(math.sin(math.pi * num / (num + fewest)))
+        else:
+            found.append(math.cos(math.pi / 2 * num / (num + 2.0)))
+    return found
+
+
+def calls(rng: Rng) -> list[tuple[int, int | None]]:
+    """Return numbers of calls and the fewest known; None where none is known."""
+    return [(int(rng.integers(0, 9)), [None, *range(6)][int(rng.integers(0, 7))]) for _ in range(30)]
+
+
+def repeated(case: Sequence[Sequence[int]]) -> list[float]:
+    """Return the share of windows of three tokens that stand in the text earlier."""
+    found: list[float] = []
+    for ids in case:
+        windows = [tuple(ids[k : k + 3]) for k in range(len(ids) - 2)]
+        again = sum(window in windows[:k] for k, window in enumerate(windows))
+        found.append(again / len(windows) if windows else 0.0)
+    return found
+
+
+def texts(rng: Rng) -> list[list[int]]:
+    """Return texts of up to 12 tokens out of three."""
+    return [rng.integers(0, 3, int(rng.integers(0, 13))).tolist() for _ in range(20)]
+
+
+def shaped(case: Sequence[tuple[bool, int]]) -> list[float]:
+    """Return 1 where right, else -1 and .05 for each turn over two, up to -.6."""
+    return [1.0 if right else min(-0.6, -1.1 + 0.05 * turns) for right, turns in case]
+
+
+def ends(rng: Rng) -> list[tuple[bool, int]]:
+    """Return outcomes and numbers of turns."""
+    return [(bool(rng.random() < 0.3), int(rng.integers(1, 20))) for _ in range(30)]
+
+
+def overlap(case: Sequence[tuple[list[str], list[list[str]]]]) -> list[float]:
+    """Return F1 of words, counted as often as they stand, with the gold that fits best."""
+    found: list[float] = []
+    for words, golds in case:
+        every = [0.0]
+        for gold in golds:
+            common = sum((Counter(words) & Counter(gold)).values())
+            precision, recall = common / len(words), common / len(gold)
+            every.append(2 * precision * recall / (precision + recall) if common else 0.0)
+        found.append(max(every))
+    return found
+
+
+def answers(rng: Rng) -> list[tuple[list[str], list[list[str]]]]:
+    """Return answers and two golds each, of one to four words out of five."""
+    words = ["red", "house", "moon", "river", "stone"]
+
+    def some() -> list[str]:
+        return [words[k] for k in rng.integers(0, 5, int(rng.integers(1, 5)))]
+
+    return [(some(), [some(), some()]) for _ in range(20)]
+
+
+def matched(case: Sequence[tuple[list[ToolCall], list[ToolCall]]]) -> list[float]:
+    """Return ToolRL's correctness, 6 S / S_max - 3, with the best of all ways to pair calls."""
+    found: list[float] = []
+    for predicted, wanted in case:
+        names = [call.name for call in predicted], [call.name for call in wanted]
+        union = Counter(names[0]) | Counter(names[1])
+        share = sum((Counter(names[0]) & Counter(names[1])).values()) / union.total() if union else 1.0
+        best = 0.0
+        longer = max(len(predicted), len(wanted))
+        for order in permutations(range(longer)):
+            total = sum(
+                alike(predicted[i], wanted[j])
+                for i, j in enumerate(order)
+                if i < len(predicted) and j < len(wanted)
+            )
+            best = max(best, total)
+        most = 1 + sum(1 + len(call.arguments) for call in wanted)
+        found.append(6 * (share + best) / most - 3)
+    return found
+
+
+def alike(first: ToolCall, second: ToolCall) -> float:
+    """Return how alike two calls are: shared names of arguments over all, and values that are equal; 0 for others."""
+    if first.name != second.name:
+        return 0.0
+    union = set(first.arguments) | set(second.arguments)
+    names = len(set(first.arguments) & set(second.arguments)) / len(union) if union else 1.0
+    return names + sum(first.arguments.get(key, None) == value for key, value in second.arguments.items())
+
+
+def requests(rng: Rng) -> list[tuple[list[ToolCall], list[ToolCall]]]:
+    """Return calls that were made and wanted, up to three, of two tools with up to three arguments."""
+
+    def some() -> list[ToolCall]:
+        return [
+            ToolCall(
+                name=["a", "b"][int(rng.integers(0, 2))],
+                arguments={key: int(rng.integers(0, 2)) for key in "xyz" if rng.random() < 0.6},
+            )
+            for _ in range(int(rng.integers(1, 4)))
+        ]
+
+    return [(some(), some()) for _ in range(8)]
+
+
+def each(
+    name: str,
+    place: str,
+    function: str,
+    call: Callable[[Callable[..., Any], Any], float],
+    draw: Callable[[Rng], Sequence[Any]],
+    reference: Callable[[Any], Sequence[float]],
+) -> Formula:
+    """Return the formula of a function of single cases; `call` applies it to one."""
+
+    def ours(module: ModuleType, cases: Sequence[Any]) -> list[float]:
+        return flatten([call(vars(module)[function], case) for case in cases])
+
+    return Formula(
+        name=f"rewards.{name}",
+        module=f"quintain.rewards.{place}",
+        functions=(function,),
+        draw=draw,
+        ours=ours,
+        reference=reference,
+    )
+
+
+FORMULAS: tuple[Formula, ...] = (
+    each("tool_economy", "efficiency", "tool_economy", lambda f, c: f(*c), calls, economy),
+    each("repetition", "search", "repetition", lambda f, c: f(c, 3), texts, repeated),
+    each("turn_shaped", "search", "turn_shaped", lambda f, c: f(*c), ends, shaped),
+    each(
+        "token_f1",
+        "answers",
+        "token_f1",
+        lambda f, c: f(" ".join(c[0]), [" ".join(g) for g in c[1]]),
+        answers,
+        overlap,
+    ),
+    each("match_score", "tool_match", "match_score", lambda f, c: f(*c), requests, matched),
+)

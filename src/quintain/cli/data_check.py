@@ -1,0 +1,201 @@
+"""``quintain check DATA``: what would be trained of these conversations, and what is wrong with them?
+
+Every record is looked at: one that cannot be read is a finding with its line, not the end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from quintain.data.files import Found, read_objects
+from quintain.data.records import Overlong, Record, TrainOn, as_object, read_preferences, read_records
+from quintain.errors import DataError
+from quintain.types import Trajectory
+from quintain.types.findings import Finding
+
+if TYPE_CHECKING:
+    from quintain.agents.transcripts import Transcriber
+    from quintain.text.chat import Chat
+    from quintain.training.preflight import Piece
+
+NUM_NAMED = 3
+"""Lines that are named of each kind of problem."""
+
+
+@dataclass(slots=True)
+class Survey:
+    """What is in the files."""
+
+    num: int = 0
+    num_preferences: int = 0
+    roles: Counter[str] = field(default_factory=Counter[str])
+    num_calls: int = 0
+    num_with_tools: int = 0
+    lengths: list[int] = field(default_factory=list[int])
+    """tokens of each conversation that could be written"""
+    num_trained: int = 0
+    """tokens"""
+    broken: list[str] = field(default_factory=list[str])
+    """a line for each record that cannot be used"""
+    shown: list[tuple[str, list[Piece]]] = field(default_factory=list["tuple[str, list[Piece]]"])
+
+
+def check_data(
+    source: Path,
+    *,
+    model: str | None,
+    environment: str | None,
+    agent: str,
+    train_on: TrainOn,
+    max_context: int | None,
+    num_shown: int,
+    is_json: bool,
+) -> int:
+    """Read all of `source`, print its first conversations and what was found, and return the exit status."""
+    from quintain.cli.findings import report
+    from quintain.cli.preflight import show_stream
+
+    chat, limit = chat_of(source, model)
+    limits = [each for each in (limit, max_context) if each is not None]
+    transcriber = make_transcriber(chat, environment, agent, train_on)
+    survey = look(source, transcriber, num_shown)
+    if not is_json:
+        for title, pieces in survey.shown:
+            show_stream(title, pieces)
+    findings = list(findings_of(survey, transcriber, min(limits, default=None), is_counted=model is not None))
+    measured = {
+        "records": float(survey.num),
+        "unusable": float(len(survey.broken)),
+        "tokens": float(sum(survey.lengths)),
+        "trained_tokens": float(survey.num_trained),
+    }
+    return report(str(source), findings, is_json, DataError, measured)
+
+
+def chat_of(source: Path, model: str | None) -> tuple[Chat, int | None]:
+    """Return the chat format of `model` and its context; of no model, a small one trained on the data itself."""
+    import json
+
+    from quintain.models.load import find_folder, load_tokenizer
+    from quintain.text.chat import Chat
+    from quintain.text.tokenizer import train_tokenizer
+    from quintain.training.demonstrations import texts_of
+
+    if model is None:
+        return Chat(train_tokenizer(readable(texts_of, source))), None
+    folder = find_folder(model)
+    config = folder / "config.json"
+    known = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
+    limit = known.get("max_position_embeddings")
+    return Chat(load_tokenizer(folder)), limit if isinstance(limit, int) else None
+
+
+def readable(texts: Callable[[Path], Iterator[str]], source: Path) -> Iterator[str]:
+    """Yield the texts of `source` up to the first record that cannot be read."""
+    yield "User Assistant"
+    try:
+        yield from texts(source)
+    except DataError:
+        return
+
+
+def make_transcriber(chat: Chat, environment: str | None, agent: str, train_on: TrainOn) -> Transcriber:
+    """Return what writes the conversations as a rollout in `environment` would show them."""
+    from quintain.agents.transcripts import Rules, Transcriber
+    from quintain.environments.rehearsal import find_or_blame
+    from quintain.training.demonstrations import place_of
+    from quintain.training.start import build_agent
+
+    place = None
+    if environment is not None:
+        harness = build_agent(chat.tokenizer, find_or_blame(environment), temperature=1.0, agent=agent)
+        place = place_of(environment, harness)
+    overlong: Overlong = "drop"
+    return Transcriber(chat, Rules(train_on=train_on, overlong=overlong), place=place)
+
+
+def look(source: Path, transcriber: Transcriber, num_shown: int) -> Survey:
+    """Return what is in the files of `source`, one record at a time."""
+    survey = Survey()
+    try:
+        for found in read_objects(source):
+            survey.num += 1
+            try:
+                look_at(found, survey, transcriber, num_shown)
+            except DataError as error:
+                survey.broken.append(str(error))
+    except DataError as error:
+        survey.num += not survey.num
+        survey.broken.append(str(error))
+    return survey
+
+
+def look_at(found: Found, survey: Survey, transcriber: Transcriber, num_shown: int) -> None:
+    """Count the record `found`, and keep its pieces if it is one of the first."""
+    from quintain.data.samples import imitation_samples
+    from quintain.training.preflight import pieces
+
+    value = as_object(found.value, found.place)
+    is_preference = "chosen" in value
+    sides: Sequence[tuple[str, Record]]
+    if is_preference:
+        preference = next(read_preferences([found]))
+        sides = (("chosen", preference.chosen), ("rejected", preference.rejected))
+    else:
+        sides = (("", next(read_records([found]))),)
+    survey.num_preferences += is_preference
+    for name, record in sides:
+        survey.roles.update(message.role for message in record.messages)
+        survey.num_calls += sum(len(message.tool_calls) for message in record.messages)
+        survey.num_with_tools += bool(record.tools)
+        trajectory: Trajectory | None = transcriber.trajectory(record)
+        if trajectory is None:
+            transcriber.notes.num_untrained += 1
+            continue
+        streams = imitation_samples([trajectory])
+        survey.lengths.append(max(len(stream.token_ids) for stream in streams))
+        survey.num_trained += trajectory.num_sampled
+        if len(survey.shown) < num_shown * len(sides):
+            for stream in streams:
+                survey.shown.append(
+                    (f"{record.place} {name}".strip(), list(pieces(stream, transcriber.chat)))
+                )
+
+
+def findings_of(
+    survey: Survey, transcriber: Transcriber, limit: int | None, *, is_counted: bool
+) -> Iterator[Finding]:
+    """Yield what was found; `is_counted` says that lengths are in the tokens of a model."""
+    kind = f", {survey.num_preferences} preferences" if survey.num_preferences else ""
+    yield Finding("records", "pass" if survey.num else "fail", f"{survey.num:,}{kind}")
+    if survey.broken:
+        more = f" (and {len(survey.broken) - NUM_NAMED} more)" if len(survey.broken) > NUM_NAMED else ""
+        yield Finding("unusable", "fail", "; ".join(survey.broken[:NUM_NAMED]) + more)
+    roles = ", ".join(f"{role} {num:,}" for role, num in survey.roles.most_common())
+    yield Finding("messages", "pass" if survey.roles else "skip", roles or "none could be read")
+    calls = f"{survey.num_calls:,} calls, {survey.num_with_tools:,} records with tool schemas"
+    yield Finding("tools", "pass" if survey.num_calls else "skip", calls)
+    notes = transcriber.notes
+    if notes.other_tools:
+        first = ", ".join(list(notes.other_tools)[:NUM_NAMED])
+        yield Finding(
+            "other tools",
+            "skip",
+            f"{len(notes.other_tools)} records list other tools than the environment, whose own are shown: {first}",
+        )
+    if survey.lengths:
+        ordered = sorted(survey.lengths)
+        middle, late = ordered[len(ordered) // 2], ordered[-1 - len(ordered) // 20]
+        unit = "tokens" if is_counted else "tokens of a small tokenizer (name yours with --model)"
+        detail = f"median {middle:,}, p95 {late:,}, longest {ordered[-1]:,} {unit}"
+        num_long = 0 if limit is None else sum(length > limit for length in ordered)
+        detail += "" if limit is None else f"; {num_long:,} longer than the context of {limit:,}"
+        yield Finding("lengths", "fail" if num_long else "pass", detail)
+        share = survey.num_trained / max(sum(ordered), 1)
+        yield Finding("trained", "pass", f"{survey.num_trained:,} tokens, {share:.0%} of all")
+    if notes.num_untrained:
+        yield Finding("nothing to train", "skip", f"{notes.num_untrained:,} without an answer to train")

@@ -1,0 +1,337 @@
+"""Demonstrations that a configuration names: a file or folder of conversations, a data set of the hub, or a run.
+
+A run's episodes are taken token by token where its tokenizer, harness and environment are those of the policy, and
+written anew where they are not. Everything else is written by `quintain.agents.transcripts`. What was read is named by
+a digest, so that a run which continues can refuse data that has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+from quintain.agents.harness import system_text
+from quintain.agents.protocol import Agent, Brief
+from quintain.agents.transcripts import Notes, Place, Rules, Transcriber, train_only
+from quintain.data.files import Found, data_files, digest, is_data, read_objects
+from quintain.data.messages import Told, to_record
+from quintain.data.records import Preference, Record, read_preferences, read_record, read_records
+from quintain.data.seats import by_seat
+from quintain.environments.boundary import ask, check_instructions, check_tools
+from quintain.environments.catalog import find
+from quintain.environments.mixture import MixedEnvironment
+from quintain.environments.nothing import NO_ENVIRONMENT, NONE
+from quintain.environments.protocol import Environment
+from quintain.errors import DataError, suggestion
+from quintain.models.load import load_tokenizer
+from quintain.store.creation import JOURNAL
+from quintain.store.run import Run
+from quintain.text.chat import Chat
+from quintain.text.parse import write_tool_calls
+from quintain.training.job import Job
+from quintain.types import Pair, Score, Trajectory, as_text
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+TOKENIZERS = ("tokenizer", "model", "start")
+"""Folders of a run that may hold its tokenizer, first to last."""
+PATTERNS = ("*.jsonl", "*.json", "*.ndjson", "*.parquet")
+EVENT = "data"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where conversations come from: ``Source(name="chats.jsonl", path=Path("/data/chats.jsonl"))``."""
+
+    name: str
+    """as the configuration has it"""
+    path: Path
+    """a file or folder of records, or the folder of a run"""
+
+    @property
+    def is_run(self) -> bool:
+        """Whether it is a run's folder."""
+        return (self.path / JOURNAL).is_file()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demonstrations:
+    """What was read: ``Demonstrations(data=[…], digest="9f3c…", summary="120 conversations of chats.jsonl")``."""
+
+    data: Sequence[Trajectory] | Sequence[Pair]
+    digest: str
+    summary: str
+    """a line for people"""
+
+
+def find_source(name: str, root: Path | None = None) -> Source:
+    """Return the data that `name` is: a path, a run's folder, a run under `root`, or a data set of the hub.
+
+    A data set comes from the copy on this machine, or from the hub.
+
+    Raises:
+        DataError: there is no such thing.
+    """
+    places = [Path(name).expanduser(), *([root / name] if root is not None else [])]
+    for place in places:
+        if (place / JOURNAL).is_file() or is_data(place):
+            return Source(name=name, path=place)
+    if places[0].exists():
+        data_files(places[0])
+    looks_like_id = name.count("/") == 1 and not name.startswith((".", "/", "~")) and not Path(name).suffix
+    if not looks_like_id:
+        near = [*(p.name for p in places[0].parent.glob("*")), *(p.name for p in (root or Path()).glob("*"))]
+        hint = suggestion(Path(name).name, near) if near else ""
+        raise DataError(
+            f"demonstrations: got {name!r}, and there is no such file, folder or run; "
+            f"{hint if hint.startswith('did') else 'check the path'}"
+        )
+    try:
+        folder = snapshot_download(name, repo_type="dataset", allow_patterns=list(PATTERNS))
+    except (LocalEntryNotFoundError, HFValidationError, HfHubHTTPError, OSError, ValueError) as error:
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise DataError(
+            f"demonstrations: got {name!r}, and there is no such file, and the hub gave {first}; check the name and "
+            "the connection, or give the path of a file"
+        ) from error
+    return Source(name=name, path=Path(folder))
+
+
+def place_data(job: Job, root: Path | None = None) -> Job:
+    """Return `job` with paths that hold wherever it is continued, and with an environment.
+
+    Where it names none, that is the run's whose episodes are imitated, nothing at all for other data, and the usual
+    one where neither is given.
+
+    Raises:
+        DataError: its data is not there.
+    """
+    named = {"demonstrations": job.demonstrations, "preferences": getattr(job, "preferences", "")}
+    found = {
+        key: find_source(value, root) for key, value in named.items() if isinstance(value, str) and value
+    }
+    changes: dict[str, Any] = {key: str(source.path.absolute()) for key, source in found.items()}
+    environment = job.environment
+    if environment == NONE or (not environment and found):
+        environment = NO_ENVIRONMENT
+    run = next((source for source in found.values() if source.is_run), None)
+    if not job.environment and run is not None:
+        with Run.open(run.path, writable=False) as opened:
+            environment = str(opened.config["environment"])
+    if environment == NO_ENVIRONMENT and not isinstance(job.demonstrations, str):
+        changes["demonstrations"] = 0  # nobody is there to teach
+    return replace(job, environment=environment or Job.environment, **changes)
+
+
+def load_data(
+    source: Path,
+    tokenizer: PreTrainedTokenizerBase,
+    job: Job,
+    *,
+    agent: Agent | None,
+    max_length: int,
+    as_pairs: bool = False,
+) -> Demonstrations:
+    """Return the conversations, or with `as_pairs` the preferences, of `source` as the policy's tokens.
+
+    Args:
+        source: a file or folder of records, or a run's folder.
+        tokenizer: the policy's.
+        job: names the environment, and says which answers are trained and how long a conversation may be.
+        agent: the policy's harness in the environment; None where there is none.
+        max_length: longest stream of the model.
+        as_pairs: read preferences.
+
+    Raises:
+        DataError: it cannot be read, a record does not fit, or nothing is left.
+    """
+    place = place_of(job.environment, agent)
+    transcriber = Transcriber(Chat(tokenizer), rules_of(job, max_length), place=place)
+    is_run = (source / JOURNAL).is_file()
+    if as_pairs:
+        found, name = digest(source), source.name
+        data: list[Trajectory] | list[Pair] = list(transcriber.pairs(read_preferences(read_objects(source))))
+    elif is_run:
+        name = f"the run {source.name}"
+        data, found = read_run(source, tokenizer, job, transcriber)
+    else:
+        found, name = digest(source), source.name
+        data = list(transcriber.trajectories(read_records(read_objects(source))))
+    said = notes_in_words(transcriber.notes)
+    if not data:
+        raise DataError(
+            f"{name}: got nothing to imitate{said and f' ({said})'}; check it with: quintain check {source}"
+        )
+    what = "preferences" if as_pairs else "episodes" if is_run else "conversations"
+    summary = f"{len(data):,} {what} of {name}{said and f'; {said}'}"
+    return Demonstrations(data=data, digest=found, summary=summary)
+
+
+def rules_of(job: Job, max_length: int) -> Rules:
+    """Return which answers are trained and how long a conversation may be, and what says so."""
+    limits = {"micro_tokens": job.micro_tokens, "the model's context": max_length}
+    if job.max_context is not None:
+        limits["max_context"] = job.max_context
+    limit = min(limits, key=lambda name: limits[name])
+    return Rules(train_on=job.train_on, max_tokens=limits[limit], limit=limit, overlong=job.overlong)
+
+
+def place_of(environment: str, agent: Agent | None) -> Place | None:
+    """Return what a rollout of `agent` in `environment` shows; None without an environment."""
+    if environment == NO_ENVIRONMENT or agent is None:
+        return None
+    told = ask(find(environment), told_by)
+    return Place(name=environment, told=tuple(told.values()), agent=agent)
+
+
+def told_by(environment: Environment) -> dict[str, Told]:
+    """Return what `environment` tells an agent before a task is known; of a mixture, what each part does, by name."""
+    parts = environment.parts() if isinstance(environment, MixedEnvironment) else {"": environment}
+    return {
+        name: Told(system=check_instructions(part), tools=check_tools(part)) for name, part in parts.items()
+    }
+
+
+def teller(environment: str) -> Callable[[Trajectory], Told]:
+    """Return what an episode of `environment` was begun with: its instructions and prompt, and its tools."""
+
+    known = ask(find(environment), told_by)
+
+    def told(trajectory: Trajectory) -> Told:
+        own = known.get(trajectory.task.environment, next(iter(known.values())))
+        brief = Brief(task=trajectory.task, instructions=own.system)
+        return replace(own, system=system_text(brief))
+
+    return told
+
+
+def read_run(
+    folder: Path, tokenizer: PreTrainedTokenizerBase, job: Job, transcriber: Transcriber
+) -> tuple[list[Trajectory], str]:
+    """Return the training episodes that were solved in the run `folder`, with a digest of all of them.
+
+    Held-out tasks, failures and what was not solved are left out.
+
+    Raises:
+        DataError: there is no such episode.
+    """
+    own = tokenizer_of(folder)
+    total = hashlib.sha256()
+    found: list[Trajectory] = []
+    with Run.open(folder, writable=False) as run:
+        environment, agent = str(run.config["environment"]), str(run.config.get("agent", "auto"))
+        is_same = agent == job.agent and environment == job.environment and same_tokens(own, tokenizer)
+        told, decode = (None if is_same else teller(environment)), Chat(own).text
+        for trajectory in run.trajectories():
+            if trajectory.task.split == "eval" or not isinstance(trajectory.outcome, Score):
+                continue
+            total.update(f"{trajectory.id}\0{trajectory.num_sampled}\n".encode())
+            if not trajectory.is_success:
+                continue
+            for number, part in enumerate(by_seat(trajectory)):
+                name = f"{folder.name}:{trajectory.id or len(found)}{f'/{number}' if number else ''}"
+                kept = (
+                    train_only(part, job.train_on)
+                    if told is None
+                    else rewritten(part, decode, told(part), transcriber, name)
+                )
+                if kept is not None:
+                    found.append(replace(kept, group=name, index=0, parent=None))
+    if not found:
+        raise DataError(
+            f"demonstrations of the run {folder}: got no solved episode of a training task; name a run that has some"
+        )
+    return found, total.hexdigest()
+
+
+def rewritten(
+    trajectory: Trajectory,
+    decode: Callable[[Sequence[int]], str],
+    told: Told,
+    transcriber: Transcriber,
+    name: str,
+) -> Trajectory | None:
+    """Return an episode as the policy would have lived through it, in tokens of its own."""
+    run, _, episode = name.partition(":")
+    found = Found(file=run, line=0, value=None)
+    record = read_record(to_record(trajectory, decode, told=told), found)
+    record = replace(record, place=f"episode {episode} of the run {run}")
+    written = next(iter(transcriber.trajectories([record])), None)
+    return None if written is None else replace(written, task=trajectory.task, outcome=trajectory.outcome)
+
+
+def same_tokens(left: PreTrainedTokenizerBase, right: PreTrainedTokenizerBase) -> bool:
+    """Whether two tokenizers give the same ids in the same chat template."""
+    return left.get_vocab() == right.get_vocab() and left.chat_template == right.chat_template
+
+
+def tokenizer_of(folder: Path) -> PreTrainedTokenizerBase:
+    """Return the tokenizer that the ids in the run `folder` are of.
+
+    Raises:
+        DataError: it has none.
+    """
+    for name in TOKENIZERS:
+        if (folder / name).is_dir():
+            return load_tokenizer(folder / name)
+    raise DataError(f"tokenizer of the run {folder}: got a run without one; take another run")
+
+
+def check_digest(run: Run, role: str, found: Demonstrations) -> bool:
+    """Record what was read as `role` in the journal of `run`; return whether that is new.
+
+    Raises:
+        DataError: the run began with other data.
+    """
+    known = [
+        event["data"] for event in run.events() if event["kind"] == EVENT and event["data"]["role"] == role
+    ]
+    if not known:
+        run.event(EVENT, found.summary, role=role, digest=found.digest)
+        return True
+    if known[0]["digest"] != found.digest:
+        raise DataError(
+            f"{role} of the run {run.folder}: got data with the digest {found.digest[:12]}, and the run began with "
+            f"{known[0]['digest'][:12]}; bring the file back as it was, or start a new run"
+        )
+    return False
+
+
+def texts_of(source: Path) -> Iterator[str]:
+    """Yield the texts of the records of `source`, which a new tokenizer is trained on; none for a run."""
+    if (source / JOURNAL).is_file():
+        return
+    for found in read_objects(source):
+        value = found.value
+        records: Sequence[Record]
+        if isinstance(value, dict) and "chosen" in value:
+            preference: Preference = next(read_preferences([found]))
+            records = (preference.chosen, preference.rejected)
+        else:
+            records = tuple(read_records([found]))
+        for record in records:
+            for message in record.messages:
+                yield as_text(message.content)
+                yield from (write_tool_calls([call]) for call in message.tool_calls)
+
+
+def notes_in_words(notes: Notes) -> str:
+    """Return what was left out, in words; empty where nothing was."""
+    parts: list[str] = []
+    if notes.num_long:
+        parts.append(f"{notes.num_long} longer than the context left out")
+    if notes.num_untrained:
+        parts.append(f"{notes.num_untrained} without an answer to train left out")
+    if notes.other_tools:
+        first = next(iter(notes.other_tools))
+        parts.append(
+            f"{len(notes.other_tools)} with other tools than the environment (first {first}), whose own are shown"
+        )
+    return ", ".join(parts)

@@ -1,0 +1,108 @@
+"""A script acts for a strategist: it goes for what is named, and for nothing else."""
+
+import random
+from typing import Any
+
+import pytest
+
+from quintain.agents.catalog import build
+from quintain.agents.led_world import LedWorld
+from quintain.agents.plan import PlanAndAct
+from quintain.agents.protocol import Brief, equip
+from quintain.engines.local import Local
+from quintain.engines.protocol import Engine
+from quintain.environments.baselines import expert, noop, play
+from quintain.environments.catalog import find
+from quintain.environments.noisy import noisy
+from quintain.environments.protocol import Environment, Led, advance, begin
+from quintain.errors import UsageError
+from quintain.rollout.collect import Rollout
+from quintain.text.chat import Chat
+from quintain.training.start import make_start
+from quintain.types import Action
+
+SPECS = ("keydoor?rooms=2&distractors=3", "keydoor?rooms=3", "house", "house?rooms=2&things=2")
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_few_strategies_solve_what_takes_many_actions(spec: str) -> None:
+    plain, led, deaf = find(spec)(), LedWorld(find(spec)()), LedWorld(find(spec)(), is_deaf=True)
+    tasks = [led.task("train", index) for index in range(12)]
+    told = [play(led, task, expert) for task in tasks]
+    assert all(episode.is_success for episode in told)
+    acted = [play(plain, task, expert) for task in tasks]
+    assert sum(len(e.rewards) for e in told) < 0.9 * sum(len(e.rewards) for e in acted)
+    assert not any(play(led, task, noop).is_success for task in tasks)
+    by_expert = [play(deaf, task, expert) for task in tasks]
+    by_nobody = [play(deaf, task, noop) for task in tasks]
+    assert [e.observations for e in by_expert] == [e.observations for e in by_nobody]
+    assert sum(e.is_success for e in by_expert) < len(tasks)
+
+
+def test_what_is_not_named_is_not_done() -> None:
+    world = LedWorld(find(SPECS[0])())
+    begin(world, world.task("train", 1))
+    inner: Any = world.inner
+    before = world.state_key()
+    result = advance(world, Action(text="the moon"))
+    assert not result.is_valid and "Things here: blue door, blue key, red ball" in str(result.observation)
+    assert world.state_key() == before
+    assert not advance(world, Action(error="no text")).is_valid
+    taken = advance(world, Action(text=" Blue  key "))
+    assert taken.is_valid and "holding blue key" in str(taken.observation)
+    state = world.snapshot()
+    swapped = advance(world, Action(text="red ball"))
+    assert "holding red ball" in str(swapped.observation) and "blue key" in str(swapped.observation)
+    world.restore(state)
+    assert not advance(world, Action(text="blue key")).is_valid, "it is held already"
+    assert inner.expert_thing() == "blue door"
+    assert world.mistaken_action(random.Random(0)).text in inner.things()
+
+
+def test_what_the_actor_did_adds_up_and_its_actions_are_the_limit() -> None:
+    world = LedWorld(find("keydoor?dense=true&distractors=3")())
+    for index in range(6):
+        episode = play(world, world.task("train", index), expert)
+        assert sum(episode.rewards) == pytest.approx(1.0) and min(episode.rewards) > 0
+    begin(world, world.task("train", 0))
+    ends = [advance(world, Action(text="?")).is_truncated for _ in range(world.max_turns)]
+    assert ends == [*[False] * (world.max_turns - 1), True]
+
+
+def test_the_policy_speaks_to_the_actor_and_nobody_else_has_tokens() -> None:
+    make = find(SPECS[0])
+    model, tokenizer = make_start("micro", make, seed=0)
+    agent = build("plan?actor=scripted", Chat(tokenizer), make(), max_tokens=8)
+    assert isinstance(agent, PlanAndAct)
+    engine: Engine = Local(model)
+    rollout = Rollout(agent, make, engine)
+    try:
+        world = LedWorld(make())
+        tasks = [world.task("train", index) for index in range(3)]
+        shown = [t for g in rollout.demonstrations(tasks, noisy(0.0), seed=0) for t in g.trajectories]
+        sampled = [t for g in rollout.groups(tasks, size=1, seed=0) for t in g.trajectories]
+    finally:
+        rollout.close()
+    assert [t.is_success for t in shown] == [True] * 3
+    for t in shown:
+        names = [turn.action.text for turn in t.turns]
+        assert names[-1] == "flag" and names[0].endswith("key") and len(names) <= 4
+    assert all(not turn.is_internal for t in (*shown, *sampled) for turn in t.turns)
+
+
+def test_a_world_that_does_not_know_the_way_is_refused(small_chat: Chat, brief_of: Any) -> None:
+    def world(name: str) -> Environment:
+        return find(name)()
+
+    with pytest.raises(UsageError, match=r"got guess, which does not know the way.*take keydoor or house"):
+        equip(build("plan?actor=deaf", small_chat, world("guess")), world("guess"))
+    plain = build("plan", small_chat, world("keydoor"))
+    assert not isinstance(equip(plain, world("keydoor")), LedWorld)
+    assert isinstance(world("keydoor"), Led) and not isinstance(world("guess"), Led)
+    brief: Brief = brief_of()
+    prompt = (
+        PlanAndAct(plain, small_chat, actor="scripted", temperature=0.5, max_tokens=4)
+        .open(brief)
+        .observe("A.")
+    )
+    assert (prompt.sampling.temperature, prompt.sampling.max_tokens, prompt.role) == (0.5, 4, "")

@@ -1,0 +1,70 @@
+"""Formulas agree with their second versions, and the harness tells a wrong one."""
+
+import importlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from quintain.benchmarks.evidence.formulas import (
+    answer,
+    check_formulas,
+    checks_of,
+    error,
+    hunted,
+    known_formulas,
+)
+from quintain.benchmarks.formulas.mutants import mutant, num_mutants
+from quintain.errors import UsageError
+
+
+@pytest.mark.parametrize("name", sorted(known_formulas()))
+def test_a_formula_is_equal_to_its_second_version(name: str) -> None:
+    formula = known_formulas()[name]
+    module = importlib.import_module(formula.module)
+    assert max(error(formula, module, answer(formula, seed)) for seed in range(6)) < 1e-6
+    assert formula.exact is None or formula.exact(module) > 0.999
+
+
+@pytest.mark.parametrize("name", ["credit.leave_one_out", "rewards.turn_shaped"])
+def test_mutants_are_found(name: str) -> None:
+    assert [check.detail for check in check_formulas([name]) if not check.has_passed] == []
+
+
+def test_a_wrong_formula_and_a_check_that_sees_nothing_fail() -> None:
+    formula = known_formulas()["rewards.turn_shaped"]
+    wrong = replace(formula, reference=lambda case: [1.0 for _ in case])
+    assert not checks_of(wrong)[0].has_passed
+    blind = replace(formula, ours=lambda _m, case: formula.reference(case))
+    module = importlib.import_module(formula.module)
+    assert not hunted(blind, module, [answer(blind, 0)]).has_passed
+    missing = replace(formula, ours=lambda _m, _c: [float("nan")] * 30)
+    assert error(missing, module, answer(formula, 0)) == float("inf")
+    short = replace(formula, ours=lambda _m, _c: [])
+    assert error(short, module, answer(formula, 0)) == float("inf")
+
+
+def test_a_mutant_is_a_copy_and_the_module_stays() -> None:
+    module = importlib.import_module("quintain.rewards.search")
+    before = module.turn_shaped(False, 6)
+    told = set[str]()
+    for number in range(num_mutants(module, ("turn_shaped",))):
+        with mutant(module, ("turn_shaped",), number) as (made, what):
+            assert made.__name__ != module.__name__
+            told.add(what)
+    assert module.turn_shaped(False, 6) == before
+    assert {"minus dropped", "min taken for max"} <= {what.split(": ", 1)[1] for what in told}
+
+
+def test_rows_name_formulas_that_exist() -> None:
+    assert check_formulas([])[0].has_passed is False
+    with pytest.raises(UsageError, match=r"formula: got 'credit\.leave_one'; did you mean"):
+        check_formulas(["credit.leave_one"])
+
+
+def test_random_batches_are_ragged() -> None:
+    draw = known_formulas()["credit.leave_one_out"].draw
+    cases = [draw(np.random.default_rng(seed)) for seed in range(20)]
+    sizes = {len(group.trajectories) for case in cases for group in case.groups}
+    assert 1 in sizes and len(sizes) > 3
+    assert any(len(case.plays) < sum(len(g.trajectories) for g in case.groups) for case in cases), "failures"

@@ -1,0 +1,199 @@
+"""Asynchronous training: tokens say by which weights they were sampled, and what has ended is never played twice."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import asdict, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from quintain.data.samples import token_versions
+from quintain.environments.protocol import Environment
+from quintain.errors import ConfigError
+from quintain.methods.loops import train_by
+from quintain.methods.rl import policy_gradient
+from quintain.rollout.staleness import oldest_versions
+from quintain.store.run import Run
+from quintain.training.collector import Collector, recorded_groups
+from quintain.training.learner import Learner
+from quintain.types import Action, Failure, StepResult, Task, Trajectory
+
+STEPS, TASKS, SIZE = 4, 2, 4
+
+
+class Count(Environment):
+    """Say anything, two to five times; by chance it is right."""
+
+    max_turns = 5
+
+    def reset(self, task: Task) -> str:
+        self.chance = Random(task.seed)
+        self.last, self.turn = self.chance.randint(2, 5), 0
+        return "Go on."
+
+    def step(self, action: Action) -> StepResult:
+        self.turn += 1
+        is_over = self.turn == self.last
+        reward = float(is_over and sum(map(ord, action.text)) % 2)
+        return StepResult(observation="Go on.", reward=reward, is_terminated=is_over)
+
+    def legal_actions(self) -> tuple[str, ...]:
+        return ("on", "off")
+
+    def expert_action(self) -> Action:
+        return Action(text="on")
+
+
+CONFIG = policy_gradient.Config(
+    environment=f"{Path(__file__)}:Count",
+    model="micro",
+    demonstrations=0,
+    steps=STEPS,
+    eval_every=2,
+    eval_episodes=2,
+    tasks=TASKS,
+    group_size=SIZE,
+    learning_rate=1e-2,
+    agent="text",
+    max_turn_tokens=16,
+    rollout="async",
+    concurrency=6,
+    max_staleness=1,
+)
+
+
+def train(folder: Path, config: policy_gradient.Config) -> None:
+    """Start the run in `folder`, or continue it."""
+    method = policy_gradient.method(config)
+    if (folder / "run.db").exists():
+        with Run.open(folder) as run:
+            train_by(method, config, run)
+    else:
+        with Run.create(folder, recipe="policy_gradient", config=asdict(config)) as run:
+            train_by(method, config, run)
+
+
+def by_step(run: Run) -> dict[int, list[Trajectory]]:
+    return {step: list(run.trajectories(step, "train")) for step in range(1, STEPS + 1)}
+
+
+def test_weights_that_change_under_an_episode_are_named_by_token(tmp_path: Path) -> None:
+    seen: list[float] = []
+    train(tmp_path / "run", replace(CONFIG, loss="truncated"))
+    with Run.open(tmp_path / "run", writable=False) as run:
+        found, rows = by_step(run), {row["step"]: row for row in run.metrics("train")}
+        groups = recorded_groups(run, 3)
+    assert {step: len(each) for step, each in found.items()} == dict.fromkeys(
+        range(1, STEPS + 1), TASKS * SIZE
+    )
+    assert [[t.index for t in group.trajectories] for group in groups] == [list(range(SIZE))] * TASKS
+    assert [t.group.partition(":")[0] for group in groups for t in group.trajectories[:1]] == ["0", "1"]
+    num_mixed = 0
+    for step, trajectories in found.items():
+        now = step - 1  # a step takes one version
+        for trajectory in trajectories:
+            assert not isinstance(trajectory.outcome, Failure)
+            assert now - min(oldest_versions(trajectory).values()) <= 1
+            for turn in trajectory.turns:
+                versions = token_versions(turn.completion)
+                assert versions == sorted(versions) and set(versions) <= {now - 1, now}
+                num_mixed += len(set(versions)) == 2
+        seen.append(rows[step]["gap/stale_fraction"])
+        assert rows[step]["gap/mean"] < 0.01, "log-probs of the tokens of the newest weights agree"
+    assert num_mixed, "some completion was under way while weights were updated"
+    assert seen[0] == seen[1] == 0 and all(0 < share < 1 for share in seen[2:])
+    assert abs(rows[1]["importance/weight"] - 1) < 1e-4 < abs(rows[3]["importance/weight"] - 1)
+
+
+def test_on_policy_nothing_is_played_ahead(tmp_path: Path) -> None:
+    train(tmp_path / "run", replace(CONFIG, max_staleness=0, steps=2, eval_every=1))
+    with Run.open(tmp_path / "run", writable=False) as run:
+        for step, trajectories in by_step(run).items():
+            turns = [turn for trajectory in trajectories for turn in trajectory.turns]
+            assert {v for turn in turns for v in token_versions(turn.completion)} <= {step - 1}
+    with pytest.raises(ConfigError, match="max_staleness: got 1 in lockstep"):
+        replace(CONFIG, rollout="lockstep").check()
+    with pytest.raises(ConfigError, match="max_staleness: got 1 with loss reinforce"):
+        replace(CONFIG, loss="reinforce").check()
+
+
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, {root!r})
+from pathlib import Path
+from dataclasses import replace
+from tests.training.test_ahead import CONFIG, train
+from quintain.store.journal import Journal
+append, left = Journal.append, [{count}]
+def dying(self, trajectories, *, step, phase):
+    if phase == "train":
+        if not left[0]:
+            os.kill(os.getpid(), 9)
+        left[0] -= 1
+    return append(self, trajectories, step=step, phase=phase)
+Journal.append = dying
+train(Path({folder!r}), replace(CONFIG, max_staleness={most}))
+"""
+
+
+@pytest.mark.parametrize(("most", "count"), [(0, 11), (1, 19)])
+def test_a_kill_between_two_episodes_loses_none_of_those_that_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, count: int
+) -> None:
+    folder = tmp_path / "run"
+    program = KILLED.format(root=str(Path(__file__).parents[2]), count=count, folder=str(folder), most=most)
+    child = subprocess.run([sys.executable, "-c", program], timeout=300, check=False, env=dict(os.environ))  # noqa: TID251 - a child like this
+    assert child.returncode == -signal.SIGKILL
+    with Run.open(folder, writable=False) as run:
+        before = by_step(run)
+        num_ended = sum(map(len, before.values()))
+    assert num_ended == count, "every episode was in the journal before the next one ended"
+    played: Counter[int] = Counter()
+    keep = Collector._keep  # pyright: ignore[reportPrivateUsage]
+
+    def counted(self: Any, step: int, trajectory: Trajectory) -> Trajectory:
+        played[step] += 1
+        return keep(self, step, trajectory)
+
+    monkeypatch.setattr(Collector, "_keep", counted)
+    train(folder, replace(CONFIG, max_staleness=most))
+    with Run.open(folder, writable=False) as run:
+        after = by_step(run)
+        said = [event for event in run.events() if event["kind"] == "taken back"]
+        used = Counter(step for step, _ in run.uses())
+    # The checkpoint is that of step 0 or 2: what was sampled with its weights or older ones is there and was used.
+    first = 1 if most == 0 else 3
+    kept = [t for t in before[first] if max(oldest_versions(t).values()) <= first - 1]
+    assert kept and len(before[first]) == len(kept)
+    assert all(t in after[first] for t in kept)
+    assert {step: len(each) for step, each in after.items()} == dict.fromkeys(after, TASKS * SIZE)
+    assert played[first] == TASKS * SIZE - len(kept)
+    assert said and said[0]["data"]["count"] >= len(kept)
+    assert used[first] <= TASKS * SIZE
+
+
+def test_weights_that_were_lost_take_their_episodes_along(tmp_path: Path) -> None:
+    """Episodes of a step whose weights no checkpoint has are played again."""
+    folder = tmp_path / "run"
+    config = replace(CONFIG, max_staleness=0, eval_every=4, steps=4)
+    step = Learner.step
+
+    def broken(self: Learner, *args: Any, **fields: Any) -> Any:
+        if self.version == 1:
+            raise RuntimeError("enough")
+        return step(self, *args, **fields)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Learner, "step", broken)
+        with pytest.raises(RuntimeError, match="enough"):
+            train(folder, config)
+    with Run.open(folder) as run:
+        assert run.next_step == 1
+        assert run.take_back(lambda t: max(oldest_versions(t).values()) < 1) == TASKS * SIZE
+        assert [len(each) for each in by_step(run).values()] == [TASKS * SIZE, 0, 0, 0]
+        assert run.take_back(lambda _: True) == 0, "it was decided"

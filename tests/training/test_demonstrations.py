@@ -1,0 +1,230 @@
+"""Conversations as demonstrations: runs that learn from files and runs, with an environment and without."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quintain import api
+from quintain.cli.episodes import write_messages, write_run
+from quintain.environments.nothing import NO_ENVIRONMENT, Nothing
+from quintain.environments.protocol import advance, begin
+from quintain.errors import ConfigError, DataError, UsageError
+from quintain.methods.imitation import sft
+from quintain.methods.preference import dpo
+from quintain.models.save import save
+from quintain.models.tiny import build_tiny
+from quintain.store import Run
+from quintain.training.demonstrations import find_source, load_data, place_data, rules_of
+from quintain.training.job import Job
+from quintain.types import Action, Trajectory
+
+QUICK: dict[str, Any] = {
+    "steps": 2,
+    "eval_every": 1,
+    "eval_episodes": 2,
+    "batch_size": 4,
+    "max_turn_tokens": 8,
+}
+
+
+def quick(place: Path, **more: Any) -> dict[str, Any]:
+    """Return settings of a run of a second, with the model that `place` has unless `more` names another."""
+    return {**QUICK, "model": str(place / "model"), **more}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with expert episodes of guess, as a file and as the run ``runs/taught``, and a model for them."""
+    root = tmp_path_factory.mktemp("data")
+    episodes, tokenizer = api.collect("guess", "expert", episodes=12)
+    write_messages(episodes, tokenizer, root / "guess.jsonl", "guess")
+    write_run(episodes, tokenizer, root / "runs" / "taught", {"environment": "guess", "agent": "auto"})
+    save(build_tiny(tokenizer, size="micro"), tokenizer, root / "model")
+    return root
+
+
+def imitated(folder: Path) -> list[Trajectory]:
+    """Return the demonstrations that the journal of the run `folder` has."""
+    with Run.open(folder, writable=False) as run:
+        return list(run.trajectories(phase="demonstrations"))
+
+
+def rows(folder: Path) -> Sequence[dict[str, Any]]:
+    with Run.open(folder, writable=False) as run:
+        return run.metrics()
+
+
+def test_a_file_without_an_environment_is_judged_by_held_out_loss(place: Path, capsys: Any) -> None:
+    folder = api.train(
+        "sft",
+        demonstrations=str(place / "guess.jsonl"),
+        run="alone",
+        root=place / "runs",
+        **quick(place, model="micro"),
+    )
+    found = imitated(folder)
+    assert [t.task.id for t in found[:2]] == ["guess.jsonl:1", "guess.jsonl:2"]
+    assert found[2].task.data == {"file": "guess.jsonl", "line": 3, "task": "guess/train/2"}
+    losses = [row["eval/loss"] for row in rows(folder)]
+    assert len(losses) == 3 and losses[2] < losses[0]
+    assert "eval/success" not in rows(folder)[0]
+    assert "held-out loss" in capsys.readouterr().out
+
+
+def test_with_an_environment_the_tokens_are_those_of_a_rollout(place: Path) -> None:
+    settings = quick(place, steps=1, environment="guess")
+    read = api.train(
+        "sft", demonstrations=str(place / "guess.jsonl"), run="read", root=place / "runs", **settings
+    )
+    known = {t.task.id: t for t in _episodes(place / "runs" / "taught")}
+    for trajectory in imitated(read):
+        played = known[str(trajectory.task.data["task"])]
+        assert [t.observation for t in trajectory.turns] == [t.observation for t in played.turns]
+        assert [t.action.tool_calls for t in trajectory.turns] == [t.action.tool_calls for t in played.turns]
+    assert "eval/success" in rows(read)[-1] and "eval/loss" in rows(read)[-1]
+
+
+def _episodes(folder: Path) -> list[Trajectory]:
+    with Run.open(folder, writable=False) as run:
+        return list(run.trajectories())
+
+
+def test_a_run_is_taken_token_by_token_and_names_its_episodes(place: Path) -> None:
+    folder = api.train(
+        "sft", demonstrations="taught", run="again", root=place / "runs", **quick(place, steps=1)
+    )
+    with Run.open(folder, writable=False) as run:
+        assert run.config["environment"] == "guess"
+    taught = _episodes(place / "runs" / "taught")
+    found = imitated(folder)
+    assert [t.group for t in found] == [f"taught:{t.id}" for t in taught]
+    assert [[(x.prompt_ids, x.completion.token_ids) for x in t.turns] for t in found] == [
+        [(x.prompt_ids, x.completion.token_ids) for x in t.turns] for t in taught
+    ]
+
+
+def test_a_run_of_another_harness_is_written_anew(place: Path) -> None:
+    _, tokenizer = api.collect("guess", "expert", episodes=1)
+    job = Job(environment="guess", agent="react", demonstrations="x")
+    from quintain.environments.catalog import find
+    from quintain.training.start import build_agent
+
+    agent = build_agent(tokenizer, find("guess"), temperature=1.0, agent="react")
+    found = load_data(place / "runs" / "taught", tokenizer, job, agent=agent, max_length=4096)
+    first = found.data[0]
+    assert isinstance(first, Trajectory)
+    text = str(tokenizer.decode(list(first.turns[0].completion.token_ids)))
+    assert text.startswith("Action: guess[") and first.task.id == "guess/train/0"
+    assert found.summary == "12 episodes of the run taught"
+
+
+def test_every_method_starts_from_a_file(place: Path) -> None:
+    folder = api.train(
+        "grpo", environment="guess", demonstrations=str(place / "guess.jsonl"), model=str(place / "model"),
+        imitation_epochs=1, max_turn_tokens=8,
+        steps=1, tasks=2, group_size=2, eval_episodes=2, train_on="last", run="warm", root=place / "runs",
+    )  # fmt: skip
+    assert all(len(t.turns) == 1 for t in imitated(folder))
+
+
+def test_data_that_changed_is_refused_by_resume(place: Path) -> None:
+    file = place / "changing.jsonl"
+    file.write_text((place / "guess.jsonl").read_text())
+    folder = api.train(
+        "sft", demonstrations=str(file), run="changes", root=place / "runs", **quick(place, steps=1)
+    )
+    api.resume(folder)
+    file.write_text(file.read_text() + file.read_text().splitlines()[0])
+    with pytest.raises(DataError, match=r"digest .* began with .*bring the file back as it was") as raised:
+        api.resume(folder)
+    assert "\n" not in str(raised.value)
+
+
+def test_preferences_of_a_file(place: Path) -> None:
+    file = place / "pairs.jsonl"
+    lines = [{"prompt": f"Say {n}.", "chosen": f"{n}!", "rejected": "no"} for n in range(8)]
+    file.write_text("\n".join(map(json.dumps, lines)))
+    folder = api.train("dpo", preferences=str(file), run="pairs", root=place / "runs", **quick(place))
+    last = rows(folder)[-1]
+    assert last["dpo/pairs"] == 7 and "eval/loss" in last
+    with pytest.raises(
+        DataError, match=r"got nothing to imitate .8 without an answer to train left out.; check it with"
+    ):
+        api.train(
+            "dpo", preferences=str(file), train_on="tagged", run="none", root=place / "runs", **quick(place)
+        )
+
+
+@pytest.mark.parametrize(
+    ("line", "settings", "error"),
+    [
+        ('{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": [{"name": "fly"}]}]}', {},
+         "bad.jsonl line 2: got a call of the tool 'fly', and the tools of the environment guess are guess; call"),
+        ("{", {}, "bad.jsonl line 2: got no JSON"),
+        ('{"messages": [{"role": "assistant", "content": "b"}], "is_success": false}', {"max_context": 20},
+         r"bad.jsonl line 1: got a conversation of \d+ tokens, and max_context is 20; raise that, .*--overlong drop"),
+        ("", {"overlong": "drop", "max_context": 40}, "nothing to imitate .12 longer than the context left out"),
+    ],
+)  # fmt: skip
+def test_a_record_that_cannot_be_used_is_named(place: Path, line: str, settings: Any, error: str) -> None:
+    file = place / "bad.jsonl"
+    first, *rest = (place / "guess.jsonl").read_text().splitlines()
+    file.write_text("\n".join([first, line, *rest]))
+    with pytest.raises(DataError, match=error) as raised:
+        api.train(
+            "sft", environment="guess", demonstrations=str(file), run="bad", root=place / "runs", replace=True,
+            **quick(place), **settings,
+        )  # fmt: skip
+    assert "\n" not in str(raised.value)
+
+
+def test_where_data_is_looked_for(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = place / "runs"
+    assert find_source("taught", runs).is_run and not find_source(str(place / "guess.jsonl")).is_run
+    with pytest.raises(DataError, match="no such file, folder or run; did you mean 'taught'"):
+        find_source("tought", runs)
+    with pytest.raises(DataError, match="no such file, folder or run; check the path"):
+        find_source("./zzz.jsonl", runs)
+    empty = place / "empty"
+    empty.mkdir()
+    with pytest.raises(DataError, match="a folder without"):
+        find_source(str(empty))
+
+    def refuse(*_: object, **__: object) -> str:
+        raise OSError("offline\nmore")
+
+    monkeypatch.setattr("quintain.training.demonstrations.snapshot_download", refuse)
+    with pytest.raises(DataError, match="the hub gave offline; check the name"):
+        find_source("somebody/chats")
+    monkeypatch.setattr("quintain.training.demonstrations.snapshot_download", lambda *_, **__: str(place))
+    assert find_source("somebody/chats").path == place
+
+
+def test_the_environment_of_data(place: Path) -> None:
+    file, runs = str(place / "guess.jsonl"), place / "runs"
+    assert place_data(sft.Config()).environment == Job.environment
+    assert place_data(sft.Config(demonstrations=file)).environment == NO_ENVIRONMENT
+    assert place_data(sft.Config(demonstrations=file, environment="guess")).environment == "guess"
+    assert place_data(sft.Config(demonstrations="taught"), runs).environment == "guess"
+    alone = place_data(sft.Config(demonstrations="taught", environment="none"), runs)
+    assert (alone.environment, alone.demonstrations) == (NO_ENVIRONMENT, str(runs / "taught"))
+    assert place_data(dpo.Config(preferences=file)).demonstrations == 0
+    with pytest.raises(
+        UsageError, match="got none for grpo, which learns from episodes; name one, or use sft or dpo"
+    ):
+        api.train("grpo", environment="none", run="x", root=runs)
+    world = Nothing()
+    assert begin(world, world.task("train", 0)) == "" and advance(world, Action()).is_terminated
+
+
+def test_settings_that_contradict_each_other() -> None:
+    with pytest.raises(
+        ConfigError, match=r"mistakes: got 0.5 with the conversations x.jsonl, in which no expert acts"
+    ):
+        Job(demonstrations="x.jsonl", mistakes=0.5).check()
+    assert rules_of(Job(), 100).limit == "the model's context"
+    assert rules_of(replace(Job(), micro_tokens=9), 100).limit == "micro_tokens"
