@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -186,6 +187,20 @@ def test_every_method_has_its_page() -> None:
     for name in {module.rpartition(".")[2] for name, module in MODULES.items() if name not in QUICKSTARTS}:
         assert f"methods/{name}.md" in navigation
         assert (ROOT / "docs" / "methods" / f"{name}.md").is_file()
+
+
+def test_pages_of_methods_name_options_that_the_methods_have() -> None:
+    for name, module in MODULES.items():
+        page = ROOT / "docs" / "methods" / f"{name}.md"
+        if page.is_file():
+            known = {option.name for option in options(import_module(module).Config)}
+            told = re.findall(r"`--([a-z][a-z0-9_-]*)", page.read_text(encoding="utf-8"))
+            assert {flag for flag in told if flag.replace("-", "_") not in known} == set(), page.name
+
+
+def test_no_page_has_marks_of_a_merge() -> None:
+    for page in PAGES:
+        assert not re.search(r"^(<{7}|>{7}) ", page.read_text(encoding="utf-8"), re.MULTILINE), page.name
 
 
 def test_every_room_has_a_floor_and_a_line_in_the_map() -> None:

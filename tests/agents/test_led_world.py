@@ -19,7 +19,7 @@ from quintain.errors import UsageError
 from quintain.rollout.collect import Rollout
 from quintain.text.chat import Chat
 from quintain.training.start import make_start
-from quintain.types import Action
+from quintain.types import Action, StepResult, Task, ToolError
 
 SPECS = ("keydoor?rooms=2&distractors=3", "keydoor?rooms=3", "house", "house?rooms=2&things=2")
 
@@ -88,6 +88,62 @@ def test_the_policy_speaks_to_the_actor_and_nobody_else_has_tokens() -> None:
         names = [turn.action.text for turn in t.turns]
         assert names[-1] == "flag" and names[0].endswith("key") and len(names) <= 4
     assert all(not turn.is_internal for t in (*shown, *sampled) for turn in t.turns)
+
+
+def test_what_the_world_says_of_an_end_and_of_failed_calls_is_handed_on() -> None:
+    class Walk(Environment):
+        """A thing that is three steps away."""
+
+        max_turns = 9
+
+        def __init__(self) -> None:
+            self.at = 0
+
+        def reset(self, task: Task) -> str:
+            self.at = 0
+            return "go"
+
+        def step(self, action: Action) -> StepResult:
+            self.at += 1
+            return StepResult(
+                observation=str(self.at),
+                reward=0.25,
+                reward_terms={"step": 0.25},
+                is_truncated=self.at == 3,
+                is_success=True if self.at == 2 else None,
+                tool_errors=(ToolError(tool="walk", cause="tool_error"),),
+            )
+
+        def things(self) -> tuple[str, ...]:
+            return ("flag",)
+
+        def follow(self, thing: str) -> Action | None:
+            return Action(text="step") if thing == "flag" else None
+
+        def expert_thing(self) -> str:
+            return "flag"
+
+        def state_key(self) -> str:
+            return str(self.at)
+
+        def snapshot(self) -> object:
+            return self.at
+
+        def restore(self, state: object) -> None:
+            self.at = int(str(state))
+
+    world = LedWorld(Walk())
+    begin(world, Task(id="t", environment="walk", seed=0))
+    lost = world.step(Action(text="nothing"))
+    assert (lost.is_success, lost.is_valid, lost.reward) == (False, False, 0.0)
+    result = world.step(Action(text="flag"))
+    assert (result.is_truncated, result.is_terminated, result.is_success) == (True, False, True)
+    assert (result.reward, dict(result.reward_terms), len(result.tool_errors)) == (0.75, {"step": 0.75}, 3)
+
+
+def test_a_scripted_actor_has_no_plan_to_revise(small_chat: Chat) -> None:
+    with pytest.raises(UsageError, match=r"replan_every=4 with actor=deaf.*leave replan_every out"):
+        build("plan?actor=deaf&replan_every=4", small_chat, find(SPECS[0])())
 
 
 def test_a_world_that_does_not_know_the_way_is_refused(small_chat: Chat, brief_of: Any) -> None:

@@ -103,6 +103,8 @@ def test_best_against_worst(some: Callable[..., Group]) -> None:
 def test_what_a_limit_cut_is_left_out(some: Callable[..., Group]) -> None:
     group = some(1, 0, 0, None)
     first, cut, *rest = group.trajectories
-    given = replace(group, trajectories=(first, replace(cut, stop=Stop.MAX_TURNS), *rest))
+    given = replace(group, trajectories=(first, replace(cut, stop=Stop.CUT), *rest))
     assert values(without_truncated([given])) == [[1, 0]]
+    out_of_turns = replace(group, trajectories=(first, replace(cut, stop=Stop.MAX_TURNS), *rest))
+    assert values(without_truncated([out_of_turns])) == [[1, 0, 0]]
     assert without_truncated([replace(group, trajectories=(given.trajectories[1],))]) == []

@@ -76,10 +76,10 @@ def test_a_process_is_given_a_model_as_a_folder_of_its_own(
     engine.close()
     assert not engine.folder.exists()
     monkeypatch.setattr(process, "PROGRAM", "raise SystemExit(4)")
-    with pytest.raises(EngineFault, match="ended with status 4"):
+    with pytest.raises(EngineFault, match="ended with exit status 4"):
         build_engine(EngineSettings(kind="process"), model, tokenizer)
     assert list(tmp_path.glob("quintain-engine-*")) == []
-    with pytest.raises(EngineFault, match="ended with status 4"):
+    with pytest.raises(EngineFault, match="ended with exit status 4"):
         build_engine(EngineSettings(kind="process"), tmp_path)
 
 

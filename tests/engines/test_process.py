@@ -109,7 +109,9 @@ def test_a_paused_engine_is_started_again_paused(start: Start) -> None:
     engine = start()
     engine.pause()
     kill(engine)
-    with pytest.raises(EngineFault, match=r"ended with status .*; it is started again when it is used next"):
+    with pytest.raises(
+        EngineFault, match=r"ended with signal SIGKILL; it is started again when it is used next"
+    ):
         engine.score([[1, 2]])
     assert engine.score([[1, 2]]) == [(0.0, -1.0)]
     ask(engine, "a")
@@ -124,7 +126,7 @@ def test_a_paused_engine_is_started_again_paused(start: Start) -> None:
         ("babbles", "protocol", "said what is no reply (a frame of 4294967295 bytes)"),
         ("floods", "output", "printed more than 4 MiB"),
         ("freezes", "timeout", "gave no sign of life for"),
-        ("raises", "crash", "ended with status 1; it said last: "),
+        ("raises", "crash", "ended with exit status 1; it said last: "),
     ],
 )
 def test_a_process_that_goes_wrong_is_a_failure(start: Start, wrong: str, kind: str, message: str) -> None:
@@ -146,7 +148,7 @@ def test_a_process_that_goes_wrong_is_a_failure(start: Start, wrong: str, kind: 
     ("wrong", "kind", "message"),
     [
         ("broken", ModelError, "model 'broken': got no weights; give some"),
-        ("dies", EngineFault, "ended with status 3; it said last: out of memory"),
+        ("dies", EngineFault, "ended with exit status 3; it said last: out of memory"),
         ("hangs", EngineFault, "open took longer than 0.5 s"),
         ("odd", EngineFault, "got no answer to open that fits"),
     ],

@@ -58,3 +58,23 @@ def test_the_model_is_measured_before_it_imitates(tmp_path: Path, monkeypatch: p
     assert found["data"] == {key: value for key, value in plain[0].items() if key in found["data"]}
     assert found["data"]["eval/success"] < taught[0]["eval/success"]
     assert len(played) == 16 and played.count("up") == 16 * found["data"]["eval/success"]
+
+
+def test_the_model_is_measured_on_the_tasks_of_every_later_evaluation(tmp_path: Path) -> None:
+    config = grpo.Config(
+        environment=f"{__file__}:Lever",
+        model="micro",
+        steps=1,
+        eval_episodes=4,
+        eval_untrained=True,
+        first_task=1_000,
+        tasks=1,
+        group_size=2,
+    )
+    with Run.create(tmp_path / "run", recipe="grpo", config=asdict(config)) as run:
+        train_by(grpo.method(config), config, run)
+        asked = [
+            [t.task.id for t in run.trajectories(phase=phase) if t.task.split == "eval"]
+            for phase in ("untrained", "eval")
+        ]
+    assert asked[0] and asked[0] == asked[1][:4]

@@ -155,9 +155,16 @@ def score_length(spec: str) -> Callable[[Task, str, Sequence[int]], float]:
         return lambda task, action, token_ids: 1.0
     from quintain.agents.scored import Scored, length, padded
 
-    values = {**PRESETS.get(layer.name, ("", {}))[1], **_values(spec, layer, Scored)}
-    normalization, pad = values.get("normalization", "token"), values.get("pad", 0)
-    return lambda task, action, token_ids: length(padded(action, task, pad), token_ids, normalization)
+    defaults = {field.name: field.default for field in dataclasses.fields(Scored)}
+    values: dict[str, Any] = defaults | _settings(spec, layer, Scored)
+    return lambda task, action, token_ids: length(
+        padded(action, task, values["pad"]), token_ids, values["normalization"]
+    )
+
+
+def _settings(spec: str, layer: Layer, kind: type) -> dict[str, Any]:
+    """Return what the preset and the options of `layer` set of `kind`."""
+    return {**PRESETS.get(layer.name, ("", {}))[1], **_values(spec, layer, kind)}
 
 
 def _harness(
@@ -174,8 +181,7 @@ def _harness(
         who = type(environment).__name__
         raise UsageError(f"agent {name!r} needs {needed}: got {who}, which has none; take {instead}, or auto")
     kind = _class(_place(name))
-    values: dict[str, Any] = {"max_tokens": max_tokens, **PRESETS.get(name, ("", {}))[1]}
-    values |= _values(spec, layer, kind)
+    values = {"max_tokens": max_tokens, **_settings(spec, layer, kind)}
     return cast("Agent", kind(chat=chat, temperature=temperature, **values))
 
 

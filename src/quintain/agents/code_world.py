@@ -15,7 +15,15 @@ from typing import Any, Protocol, cast, runtime_checkable
 from quintain.agents.library import ActionLibrary
 from quintain.environments.baselines import random_action
 from quintain.environments.noisy import Fallible
-from quintain.environments.protocol import Environment, Expert, Legal, advance, begin, environment_name
+from quintain.environments.protocol import (
+    Environment,
+    Expert,
+    Legal,
+    advance,
+    begin,
+    environment_name,
+    joined,
+)
 from quintain.errors import DataError
 from quintain.safety.limits import Limits
 from quintain.safety.python import Cell, PythonProcess, Served
@@ -27,7 +35,6 @@ from quintain.types import (
     StepResult,
     Task,
     ToolCall,
-    ToolError,
     ToolSpec,
     as_text,
 )
@@ -79,26 +86,13 @@ class TakesObjects(Protocol):
 class _Turn:
     """What the calls of one turn came to."""
 
-    reward: float = 0.0
-    terms: dict[str, float] = field(default_factory=dict[str, float])
-    last: StepResult | None = None
-    """The result that ended the episode."""
-    is_success: bool | None = None
+    results: list[StepResult] = field(default_factory=list[StepResult])
     num_calls: int = 0
-    num_valid: int = 0
-    errors: list[ToolError] = field(default_factory=list[ToolError])
 
-    def add(self, result: StepResult) -> None:
-        """Count `result`."""
-        self.reward += result.reward
-        for name, value in result.reward_terms.items():
-            self.terms[name] = self.terms.get(name, 0.0) + value
-        self.num_valid += result.is_valid
-        self.errors += result.tool_errors
-        if result.is_success is not None:
-            self.is_success = result.is_success
-        if result.is_terminated or result.is_truncated:
-            self.last = result
+    @property
+    def is_over(self) -> bool:
+        """Whether a call ended the episode."""
+        return bool(self.results) and (self.results[-1].is_terminated or self.results[-1].is_truncated)
 
 
 class InCode(Environment):
@@ -148,12 +142,13 @@ class InCode(Environment):
         cell = self._python.run(code, lambda name, arguments: self._serve(turn, name, arguments))
         if not cell.error and not cell.reason:
             self._cells.append(code)
-        if turn.last is None and not cell.reason:
+        if not turn.is_over and not cell.reason:
             self._hand_over(turn, cell)
-        self._total += turn.reward
-        if turn.last is not None:
-            self._learn(turn)
-        return self._result(turn, cell)
+        total = joined(turn.results)
+        self._total += total.reward
+        if turn.is_over:
+            self._learn(total)
+        return self._result(turn, total, cell)
 
     def close(self) -> None:
         """End the Python and the environment."""
@@ -215,12 +210,12 @@ class InCode(Environment):
         else:
             action = Action(text=str(arguments.get("action", "")))
         result = advance(self.inner, action)
-        turn.add(result)
+        turn.results.append(result)
         is_refused = not result.is_valid and bool(self.inner.tools())
         return Served(
             text=as_text(result.observation).removeprefix("Error: " if is_refused else ""),
             is_error=is_refused,
-            is_over=turn.last is not None,
+            is_over=turn.is_over,
         )
 
     def _hand_over(self, turn: _Turn, cell: Cell) -> None:
@@ -236,17 +231,17 @@ class InCode(Environment):
                     continue  # no plain data: nothing that could be handed over
         if objects:
             result = self.inner.take(objects)
-            turn.add(result)
+            turn.results.append(result)
             self._taken = as_text(result.observation)
 
-    def _learn(self, turn: _Turn) -> None:
+    def _learn(self, total: StepResult) -> None:
         """Keep the functions of an episode that was solved."""
         self.close_python()
-        is_solved = self._total > 0 if turn.is_success is None else turn.is_success
+        is_solved = self._total > 0 if total.is_success is None else total.is_success
         if self._library is not None and is_solved:
             self._library.learn(self._cells, {tool.name for tool in self.tools()})
 
-    def _result(self, turn: _Turn, cell: Cell) -> StepResult:
+    def _result(self, turn: _Turn, total: StepResult, cell: Cell) -> StepResult:
         """Return what the agent is told of its turn, and what it is worth."""
         taken, self._taken = self._taken, ""
         parts = [
@@ -255,8 +250,8 @@ class InCode(Environment):
         ]
         if cell.reason:
             parts.append(f"The code was stopped: {KILLED[cell.reason]}. Its variables are lost.")
-        if turn.last is not None and as_text(turn.last.observation) not in (taken,):
-            parts.append(as_text(turn.last.observation))
+        if turn.is_over and as_text(total.observation) != taken:
+            parts.append(as_text(total.observation))
         parts.append(taken)
         new = {name: kind for name, kind in cell.state.items() if self._state.get(name) != kind}
         self._state = cell.state
@@ -264,13 +259,9 @@ class InCode(Environment):
             parts.append(f"Variables: {', '.join(f'{name}: {kind}' for name, kind in new.items())}")
         has_failed = bool(cell.error or cell.reason)
         return replace(
-            turn.last or StepResult(observation=""),
+            total,
             observation="\n".join(filter(None, parts)) or "(no output)",
-            reward=turn.reward,
-            reward_terms=turn.terms,
-            is_success=turn.is_success,
-            tool_errors=tuple(turn.errors),
-            is_valid=bool(turn.num_valid) or not (has_failed or turn.num_calls),
+            is_valid=any(result.is_valid for result in turn.results) or not (has_failed or turn.num_calls),
         )
 
 

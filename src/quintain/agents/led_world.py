@@ -8,6 +8,7 @@ meanwhile add up in it. A deaf actor goes to some thing of its own choice, whate
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from quintain.environments.protocol import (
@@ -18,6 +19,7 @@ from quintain.environments.protocol import (
     advance,
     begin,
     environment_name,
+    joined,
 )
 from quintain.errors import UsageError
 from quintain.types import Action, StepResult, derive_seed
@@ -37,7 +39,7 @@ class LedWorld(Environment):
         Raises:
             UsageError: `inner` does not know how to get to a thing.
         """
-        if not isinstance(inner, Led) or not isinstance(inner, StateKey):
+        if not (isinstance(inner, Led) and isinstance(inner, StateKey) and isinstance(inner, Snapshot)):
             raise UsageError(
                 f"an actor that follows hints: got {environment_name(inner)}, which does not know the way to a thing; "
                 "take keydoor or house, or let the policy act (actor=policy)"
@@ -57,32 +59,23 @@ class LedWorld(Environment):
         world = cast(Led, self.inner)
         states = cast(StateKey, self.inner)
         thing = self._heard(action)
-        total, terms = 0.0, dict[str, float]()
-        last: StepResult | None = None
+        done: list[StepResult] = []
         while (following := world.follow(thing)) is not None and self._num_acted < self.max_turns:
             before = states.state_key()
-            last = advance(self.inner, following)
+            done.append(advance(self.inner, following))
             self._num_acted += 1
-            total += last.reward
-            for name, value in last.reward_terms.items():
-                terms[name] = terms.get(name, 0.0) + value
-            if last.is_terminated or last.is_truncated or states.state_key() == before:
+            if done[-1].is_terminated or done[-1].is_truncated or states.state_key() == before:
                 break
-        if last is None:
+        if not done:
             self._num_acted += 1
             said = (
                 f"Error: {action.error}" if action.error is not None else f"Nothing is done about {thing!r}."
             )
-            last = StepResult(observation=f"{said} Things here: {', '.join(world.things())}", is_valid=False)
-        return StepResult(
-            observation=last.observation,
-            reward=total,
-            reward_terms=terms,
-            is_terminated=last.is_terminated,
-            is_truncated=not last.is_terminated and self._num_acted >= self.max_turns,
-            is_success=bool(last.is_success),
-            is_valid=last.is_valid,
-        )
+            there = f"{said} Things here: {', '.join(world.things())}"
+            done.append(StepResult(observation=there, is_success=False, is_valid=False))
+        result = joined(done)
+        is_over = not result.is_terminated and self._num_acted >= self.max_turns
+        return replace(result, is_truncated=result.is_truncated or is_over)
 
     def _heard(self, action: Action) -> str:
         """Return the thing that the actor goes for."""

@@ -24,6 +24,7 @@ from quintain.agents.harness import PlainText, system_text
 from quintain.agents.led_world import LedWorld
 from quintain.agents.protocol import Agent, Brief, Prompt, Session, equip
 from quintain.environments.protocol import Environment
+from quintain.errors import UsageError
 from quintain.text.chat import Chat
 from quintain.types import Action, Completion, Message, Observation, as_content
 
@@ -103,9 +104,17 @@ class PlanAndAct:
     """Tokens of a plan."""
     actor: Literal["policy", "scripted", "deaf"] = "policy"
     """Who acts on a plan: the policy itself through `agent`; or a script that goes for the one thing that the policy
-    names in each turn, where the environment knows the way; or one that does not listen."""
+    names in each turn, where the environment knows the way; or one that does not listen. Neither uses `agent`."""
     temperature: float = 1.0
     """Of what is said to a scripted actor; the policy as its own actor has that of `agent`."""
+
+    def __post_init__(self) -> None:
+        """Refuse settings that nothing would read."""
+        if self.actor != "policy" and self.replan_every:
+            raise UsageError(
+                f"plan: got replan_every={self.replan_every} with actor={self.actor}, which is told one thing in each "
+                "turn and has no plan; leave replan_every out, or let the policy act (actor=policy)"
+            )
 
     def open(self, brief: Brief) -> Session:
         """See `Agent.open`."""

@@ -219,7 +219,7 @@ def section(name: str, row: Row, family: str) -> str:
     lines = [
         f"**Earlier, exploratory:** {row['date']}, {where} with the model `{model}`, {len(row['seeds'])} seeds, the "
         f"same held-out tasks for all of them{rates(row)}; intervals are t intervals over seeds. Too few seeds for a "
-        f"verdict. The paper says: {row['claim']} {row['tried']}".rstrip(),
+        f"verdict. Asked was: {row['claim']}{' Seen here: ' * bool(row['tried'])}{row['tried']}",
         "",
         f"| | {method} | {baseline} |",
         "|---|---|---|",

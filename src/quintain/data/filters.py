@@ -57,8 +57,8 @@ def solved_between(groups: Sequence[Group], low: float, high: float) -> list[Gro
 
 
 def without_truncated(groups: Sequence[Group]) -> list[Group]:
-    """Keep the trajectories that came to an end of their own; those that a limit cut are left out."""
-    return _keep(groups, lambda trajectory, score: not trajectory.stop.is_truncation)
+    """Keep the trajectories that came to the task's end, its own limit of turns included; see `Stop.is_cut`."""
+    return _keep(groups, lambda trajectory, score: not trajectory.stop.is_cut)
 
 
 def most_uncertain(groups: Sequence[Group], share: float = 0.25) -> list[Group]:

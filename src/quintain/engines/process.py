@@ -32,7 +32,7 @@ from quintain.engines.protocol import (
 from quintain.engines.settings import EngineSettings
 from quintain.engines.wire import Row, from_row, to_row
 from quintain.errors import EngineFault, named_error
-from quintain.processes.child import PATIENCE, Child
+from quintain.processes.child import PATIENCE, Child, ending
 from quintain.processes.frames import MOST_OUTPUT, Frames, UnreadableFrameError, framed
 from quintain.types import Completion, Failure
 
@@ -398,7 +398,7 @@ class ProcessEngine:
         last = "" if kind == "output" else process.frames.last_words(MOST_OUTPUT)
         if not what:
             code = process.child.wait(PATIENCE)
-            what = "closed its connection" if code is None else f"ended with status {code}"
+            what = "closed its connection" if code is None else f"ended with {ending(code)}"
         failure = Failure(owner="engine", kind=kind, message=f"{NAME} for {self.folder.name} {what}{last}")
         self._end()
         self._num_deaths += 1

@@ -6,7 +6,7 @@ check what comes back: a wrong type or a NaN is an `EnvironmentFault`, never a r
 
 import math
 import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -42,7 +42,7 @@ class Environment:
     """Name in the catalogue; the class name in lower case when empty."""
     tags: ClassVar[frozenset[str]] = frozenset()
     max_turns: int = 20
-    """Turns after which the episode is cut (a truncation, not an end)."""
+    """Turns after which the episode ends (`Stop.MAX_TURNS`): the task's own limit, with nothing to win after it."""
     return_range: tuple[float, float] = (0.0, 1.0)
     """Smallest and largest total reward of an episode."""
     evaluation_only: bool = False
@@ -320,6 +320,26 @@ def begin(environment: Environment, task: Task) -> Observation:
     for name in ("_ending", "_rewards", "_cause", "_chosen"):
         vars(environment).pop(name, None)
     return checked_observation(environment, environment.reset(replace(task)), "reset")
+
+
+def joined(results: Sequence[StepResult]) -> StepResult:
+    """Return what several steps of an environment come to in one turn; no step at all is worth nothing.
+
+    Rewards, their terms and the calls that failed add up; the last step says what is seen and whether the episode is
+    over; success is what was last said of it.
+    """
+    terms: dict[str, float] = {}
+    for result in results:
+        for name, value in result.reward_terms.items():
+            terms[name] = terms.get(name, 0.0) + value
+    said = [result.is_success for result in results if result.is_success is not None]
+    return replace(
+        results[-1] if results else StepResult(observation=""),
+        reward=sum(result.reward for result in results),
+        reward_terms=terms,
+        is_success=said[-1] if said else None,
+        tool_errors=tuple(error for result in results for error in result.tool_errors),
+    )
 
 
 def advance(environment: Environment, action: Action) -> StepResult:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 from quintain.agents.catalog import engine_needs
 from quintain.curriculum.contamination import HeldOutTasks
-from quintain.curriculum.streams import TaskStream, draw_held_out
+from quintain.curriculum.streams import TaskStream
 from quintain.engines.build import build_engine, hand_over
 from quintain.engines.desk import Desk
 from quintain.engines.protocol import Engine
@@ -37,7 +37,7 @@ from quintain.store.run import Run
 from quintain.training.ahead import Ahead
 from quintain.training.canary import Canary
 from quintain.training.collector import Collector
-from quintain.training.demonstrations import check_digest, load_data, texts_of
+from quintain.training.demonstrations import check_digest, load_data, named_data, texts_of
 from quintain.training.evaluator import checked_evaluation, make_evaluator
 from quintain.training.interrupt import Interruption
 from quintain.training.job import MAIN, Job, PolicySpec
@@ -47,7 +47,14 @@ from quintain.training.monitors.watch import Monitors
 from quintain.training.policies import Policy, build_policies, plan_policies
 from quintain.training.progress import Display
 from quintain.training.report import evaluation_metrics, report_metrics, rollout_metrics
-from quintain.training.start import LONGEST, harness, load_demonstrations, make_start, warm_start
+from quintain.training.start import (
+    LONGEST,
+    harness,
+    held_out_tasks,
+    load_demonstrations,
+    make_start,
+    warm_start,
+)
 from quintain.training.thresholds import thresholds
 from quintain.training.untrained import evaluate_untrained
 from quintain.types import NOTHING, Group, Pair, Trajectory, Use
@@ -114,9 +121,7 @@ class TrainingContext:
         if self.ahead is not None:
             self.ahead.rollout.retries = self.rollout.retries
         self.evaluator = make_evaluator(job, self.rollout, self.tokenizer)
-        self.held_out = draw_held_out(
-            tasks_of(self.evaluator.make_environment), job.eval_episodes, job.first_task
-        )
+        self.held_out = held_out_tasks(job)
         self.collector = Collector(
             run, self.rollout, TaskStream(tasks_of(self.make_environment), first=job.first_task),
             HeldOutTasks(self.held_out), self.tokenizer, display,
@@ -487,8 +492,7 @@ def check_weights(run: Run, model: PreTrainedModel) -> None:
 def prepare_start(job: Job, run: Run, display: Display, *, has_warm_start: bool) -> None:
     """Make the policy that the run starts from and save it in the run."""
     make_environment: Factory = find(job.environment)
-    named = (job.demonstrations, getattr(job, "preferences", ""))
-    texts = chain.from_iterable(texts_of(Path(name)) for name in named if isinstance(name, str) and name)
+    texts = chain.from_iterable(texts_of(Path(name)) for name in named_data(job).values())
     model, tokenizer = make_start(job.model, make_environment, seed=job.seed, texts=texts)
     if job.eval_environment:
         checked_evaluation(job, tokenizer)

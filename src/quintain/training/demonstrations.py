@@ -104,6 +104,12 @@ def find_source(name: str, root: Path | None = None) -> Source:
     return Source(name=name, path=Path(folder))
 
 
+def named_data(job: Job) -> dict[str, str]:
+    """Return the files, folders and runs that `job` names as data, by the option that names them."""
+    named = {"demonstrations": job.demonstrations, "preferences": getattr(job, "preferences", "")}
+    return {key: name for key, name in named.items() if isinstance(name, str) and name}
+
+
 def place_data(job: Job, root: Path | None = None) -> Job:
     """Return `job` with paths that hold wherever it is continued, and with an environment.
 
@@ -113,10 +119,7 @@ def place_data(job: Job, root: Path | None = None) -> Job:
     Raises:
         DataError: its data is not there.
     """
-    named = {"demonstrations": job.demonstrations, "preferences": getattr(job, "preferences", "")}
-    found = {
-        key: find_source(value, root) for key, value in named.items() if isinstance(value, str) and value
-    }
+    found = {key: find_source(name, root) for key, name in named_data(job).items()}
     changes: dict[str, Any] = {key: str(source.path.absolute()) for key, source in found.items()}
     environment = job.environment
     if environment == NONE or (not environment and found):

@@ -20,11 +20,12 @@ from urllib.parse import parse_qsl
 
 from quintain.agents.catalog import AUTO, build
 from quintain.agents.protocol import Agent
-from quintain.curriculum.streams import TaskStream
+from quintain.curriculum.streams import TaskStream, draw_held_out
 from quintain.data.pack import micro_batches
 from quintain.data.samples import imitation_samples
 from quintain.environments.baselines import find_range_text, random_action
 from quintain.environments.boundary import ask, spec_of, tasks_of
+from quintain.environments.catalog import find
 from quintain.environments.noisy import noisy
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import Environment, Expert, Factory
@@ -45,7 +46,7 @@ from quintain.training.job import Job
 from quintain.training.learner import Learner, Optimization
 from quintain.training.progress import Display
 from quintain.training.updating import epoch_batch, num_batches
-from quintain.types import Action, Observation, Trajectory, derive_seed
+from quintain.types import Action, Observation, Task, Trajectory, derive_seed
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -122,6 +123,12 @@ def build_agent(
         make_environment,
         lambda environment: build(agent, chat, environment, temperature=temperature, max_tokens=max_tokens),
     )
+
+
+def held_out_tasks(job: Job) -> tuple[Task, ...]:
+    """Return the tasks that every evaluation of `job` plays."""
+    make_environment = find(job.eval_environment or job.environment)
+    return draw_held_out(tasks_of(make_environment), job.eval_episodes, job.first_task)
 
 
 def harness(job: Job, tokenizer: PreTrainedTokenizerBase, make_environment: Factory) -> Agent:

@@ -9,10 +9,8 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, cast
 
-from quintain.curriculum.streams import draw_held_out
 from quintain.engines.build import build_engine
 from quintain.engines.settings import EngineSettings
-from quintain.environments.boundary import tasks_of
 from quintain.environments.catalog import find
 from quintain.eval.evaluate import evaluate
 from quintain.models.device import find_device
@@ -21,7 +19,7 @@ from quintain.rollout.request import Limits
 from quintain.store.run import Run
 from quintain.training.job import Job
 from quintain.training.progress import Display
-from quintain.training.start import harness
+from quintain.training.start import harness, held_out_tasks
 from quintain.types import derive_seed
 
 if TYPE_CHECKING:
@@ -36,7 +34,7 @@ def evaluate_untrained(
 ) -> None:
     """Play the held-out tasks of `job` with `model`, and record episodes and result in `run`."""
     make_environment = find(job.eval_environment or job.environment)
-    tasks = draw_held_out(tasks_of(make_environment), job.eval_episodes)
+    tasks = held_out_tasks(job)
     display.phase("evaluation of the untrained model", len(tasks))
     device = model.device
     model.to(cast("Any", find_device(job.device)))

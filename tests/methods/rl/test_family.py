@@ -236,7 +236,7 @@ def test_a_limit_by_step_is_asked_for_with_the_episodes() -> None:
 def test_what_the_horizon_cut_can_be_left_out() -> None:
     whole = Group(
         task=Task(id="t", environment="w", seed=0),
-        trajectories=(episode(1.0), replace(episode(0.0), stop=Stop.MAX_TURNS)),
+        trajectories=(episode(1.0), replace(episode(0.0), stop=Stop.CUT)),
     )
     assert list(scaling_inter.method(scaling_inter.Config()).keep([whole])) == [whole]
     (left,) = scaling_inter.method(scaling_inter.Config(cut="left_out")).keep([whole])

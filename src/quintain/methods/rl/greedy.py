@@ -9,9 +9,9 @@ options, how often what was known was not done.
 Differences to the paper: rewards are normalised by whitening returns over the turns of a step instead of by running
 statistics; no state-value head. Of the paper's ways to explore there are the bonus, trying all and ε-greedy choices;
 no self-consistency, no cloning of thoughts. What exploration forces, it forces in training alone, and it is learned
-from as if the policy had chosen it. A model writes a rationale only through a harness that
-asks for one (`react`); knowing and doing are compared there alone. The whole episode is in the context. Measured on
-bandits; tic-tac-toe is not compared.
+from as if the policy had chosen it. A model writes a rationale through a harness that asks for one (`react`), or
+where it was shown some (`bandit?rationale=true`); knowing and doing are compared there alone. The whole episode is in
+the context. Measured on bandits; tic-tac-toe is not compared.
 """
 
 from dataclasses import dataclass

@@ -171,14 +171,8 @@ class KeyDoor(Environment):
             x, y = world.door(number)
             if number < self._num_open:
                 return first_move(world, self._num_open, self._place, [(x, y)])
-            return first_move(world, self._num_open, self._place, [(x - 1, y)]) or "open"
-        if self._held is not None:
-            if self._held == (color, kind):
-                return None
-            free = [place for place in self._floor() if place not in self._items]
-            return first_move(world, self._num_open, self._place, free) or "drop"
-        places = [place for place, item in self._items.items() if item == (color, kind)]
-        return first_move(world, self._num_open, self._place, places) or "take"
+            return self._open(number)
+        return None if self._held == (color, kind) else self._fetch((color, kind))
 
     def snapshot(self) -> State:
         """Return the world as it is."""
@@ -232,15 +226,21 @@ class KeyDoor(Environment):
             return first_move(world, num_open, self._place, [world.flag])
         key = (world.doors[num_open][1], "key")
         if self._held == key:
-            x, y = world.door(num_open)
-            return first_move(world, num_open, self._place, [(x - 1, y)]) or "open"
+            return self._open(num_open)
+        return None if self._held is not None and self._irreversible else self._fetch(key)
+
+    def _open(self, number: int) -> str | None:
+        """Return the verb that comes next on the way to door `number`, which is opened from its left."""
+        x, y = self._map.door(number)
+        return first_move(self._map, self._num_open, self._place, [(x - 1, y)]) or "open"
+
+    def _fetch(self, item: Item) -> str | None:
+        """Return the verb that comes next until `item` is held; whatever else is held is put down first."""
         if self._held is not None:
-            if self._irreversible:
-                return None
-            free = [place for place in self._floor() if place not in self._items]
-            return first_move(world, num_open, self._place, free) or "drop"
-        places = [place for place, item in self._items.items() if item == key]
-        return first_move(world, num_open, self._place, places) or "take"
+            places, verb = [place for place in self._floor() if place not in self._items], "drop"
+        else:
+            places, verb = [place for place, lying in self._items.items() if lying == item], "take"
+        return first_move(self._map, self._num_open, self._place, places) or verb
 
     def _floor(self) -> list[Place]:
         """Return the cells the agent can stand on, whether it can get there or not."""

@@ -91,7 +91,7 @@ def draw_book(rng: Random, shape: Shape) -> Book:
     told = [group[-1] for chain in chains for group in chain.sentences]
     if not is_closed:
         others = [sentence for sentence in sentences if "=" in sentence and sentence not in needed]
-        told = [others.pop(rng.randrange(len(others))) for _ in range(shape.decoys * len(told))]
+        told = rng.sample(others, shape.decoys * len(told))
     known = " ".join(told)
     return Book(known=known, pages=pages, questions=tuple(_question(chains, needed) for chains in asked))
 

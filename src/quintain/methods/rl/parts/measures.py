@@ -3,7 +3,6 @@
 Each measure reads the recorded episodes of a step, before any filter, and some the words in them.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
@@ -13,9 +12,9 @@ from quintain.credit.layout import outcome_of
 from quintain.eval.greediness import coverage, frequency_bias, greedy_share, knowing_doing
 from quintain.rewards.terms import mean_terms
 from quintain.types import Group, Trajectory, Turn
+from quintain.worlds.bandit.game import RATIONALE
 
 Decode = Callable[[Sequence[int]], str]
-REASON = re.compile(r"^best: \w+; ")
 
 
 class CollapseSigns:
@@ -122,7 +121,7 @@ def name_options(trajectory: Trajectory, options: Sequence[str], decode: Decode)
 
 def choice(turn: Turn) -> str:
     """Return what was done in `turn`, as a text; a reason that stands before it, ``best: gold; ``, is left out."""
-    return REASON.sub("", turn.action.text) or repr(turn.action.tool_calls)
+    return RATIONALE.sub("", turn.action.text) or repr(turn.action.tool_calls)
 
 
 def bias(histories: Sequence[Sequence[str]]) -> float:
