@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -21,6 +22,8 @@ from quintain.environments.scores import load_scores
 from quintain.errors import EXIT_CODES
 from quintain.methods.table import MODULES, TABLE
 from quintain.training.job import Job
+from quintain.training.monitors.alarms import Alarm
+from quintain.training.thresholds import Thresholds
 from quintain.types import Action
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -196,6 +199,18 @@ def test_pages_of_methods_name_options_that_the_methods_have() -> None:
             known = {option.name for option in options(import_module(module).Config)}
             told = re.findall(r"`--([a-z][a-z0-9_-]*)", page.read_text(encoding="utf-8"))
             assert {flag for flag in told if flag.replace("-", "_") not in known} == set(), page.name
+
+
+def test_every_alarm_says_what_to_change_and_has_its_section() -> None:
+    page = (ROOT / "docs" / "alarms.md").read_text(encoding="utf-8")
+    names = [field.name for field in fields(Thresholds) if field.name != "window"]
+    assert sorted(re.findall(r"^## (\w+)$", page, re.MULTILINE)) == sorted(names)
+    for name in names:
+        assert f"\n## {name}\n" in page
+        line = str(Alarm(name=name, message="m"))
+        assert line.startswith("m; ") and line.endswith(f" (docs/alarms.md#{name})") and len(line) > 50
+    learned = str(Alarm(name="zero_variance", subject="learned", message="m"))
+    assert learned == "m; take harder options of the environment, or stop here (docs/alarms.md#zero_variance)"
 
 
 def test_no_page_has_marks_of_a_merge() -> None:

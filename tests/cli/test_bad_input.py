@@ -36,7 +36,7 @@ def world(body: str, name: str) -> str:
         ([*TRAIN, "keydor"], 2, "environment: got 'keydor'; did you mean 'keydoor'?"),
         ([*TRAIN, "guess", "--stesp", "3"], 2, "flag of quintain train sft: got '--stesp'; did you mean '--steps'?"),
         ([*TRAIN, "guess", "--steps", "x"], 2, "--steps: got 'x'; give an integer of 1 or more"),
-        ([*TRAIN, "guess", "--data", "x.jsonl"], 2, "flag of quintain train sft: got '--data'; see `quintain train"),
+        ([*TRAIN, "guess", "--data", "x.jsonl"], 2, "flag of quintain train sft: got '--data'; did you mean '--demon"),
         ([*TRAIN, "guess", "--steps", "0"], 2, "--steps: got '0'; give an integer of 1 or more such as"),
         ([*TRAIN, "guess", "--config", "key.json"], 2, "configuration key in key.json: got 'stesp'; did you mean"),
         ([*TRAIN, "guess", "--config", "type.json"], 2, "steps in type.json: got \"3\" (text)"),
@@ -96,7 +96,7 @@ def test_an_environment_that_breaks_later_stops_with_its_own_status(
 ) -> None:
     monkeypatch.setattr(corpora, "TIMEOUT", 0.4 if name == "hangs" else 60.0)
     spec = world(RESET + STEP + f"        if World.n > 7:\n            {late}\n" + ENDS, name)
-    found = cli(*TRAIN, spec, "--run", "one")
+    found = cli("train", "grpo", "--model", "micro", "--environment", spec, "--run", "one")
     assert found.status == EnvironmentFault.exit_code
     assert "got 5 failed episodes, the last by " in found.error
     assert list(Path("runs").iterdir()) == [], "a run that holds nothing is taken away again"

@@ -73,6 +73,10 @@ def test_a_sound_method_is_shown_and_passes(cli: Cli) -> None:
     assert "tools\tskip\tnone was called" in found.out
     assert "worthless answer solves: empty 0%, na 0%, injection 0%" in found.out
     assert re.search(r"grpo: passed in \d+ s", found.out)
+    assert re.search(
+        r"success at the start  \d+% \[\d+, \d+\] of 32 episodes\ngroups that differ    \d+%\n", found.out
+    )
+    assert re.search(r"a step takes about    \d+\.\d s here, .*\nsuggestion            \w+", found.out)
     for name in (
         "episodes",
         "reward variance",
@@ -88,13 +92,14 @@ def test_a_sound_method_is_shown_and_passes(cli: Cli) -> None:
 def test_an_answer_that_is_worth_nothing_and_is_paid_is_found(cli: Cli) -> None:
     found = cli("check", "grpo", *SMALL, "--environment", "lever.py:Gullible", "--json")
     assert states(found.out)["canary tasks"] == "fail"
-    assert json.loads(found.out)["measured"]["seconds"] > 0
+    measured = json.loads(found.out)["measured"]
+    assert measured["seconds"] > 0 and measured["forecast/step_seconds"] > 0
 
 
 def test_a_mask_and_an_engine_that_lie_are_found(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     examined = preflight.examined
 
-    def spoiled(context: TrainingContext, groups: list[Group]) -> preflight.Preflight:
+    def spoiled(context: TrainingContext, groups: list[Group], **settings: Any) -> preflight.Preflight:
         def elsewhere(group: Group) -> Group:
             episodes = [
                 replace(
@@ -113,7 +118,7 @@ def test_a_mask_and_an_engine_that_lie_are_found(cli: Cli, monkeypatch: pytest.M
             ]
             return replace(group, trajectories=tuple(episodes))
 
-        return examined(context, [elsewhere(group) for group in groups])
+        return examined(context, [elsewhere(group) for group in groups], **settings)
 
     monkeypatch.setattr(preflight, "examined", spoiled)
     monkeypatch.setattr(preflight, "said", lambda trajectory: [0])  # pyright: ignore[reportUnknownLambdaType]

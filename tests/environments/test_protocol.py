@@ -81,7 +81,7 @@ def test_one_turn_may_hold_several_calls_and_stops_at_the_end() -> None:
         reward=1.0,
         is_terminated=True,
         is_success=True,
-        reward_terms={"step": 0.25},
+        reward_terms={"step": 0.5},
     )
 
 
@@ -208,3 +208,18 @@ def test_a_variant_says_what_the_class_above_it_says() -> None:
         "Count to three.",
         "Count to three at once.",
     ]
+
+
+def test_a_reward_by_name_needs_no_sum() -> None:
+    world = Counter()
+    world.reward(found=0.25, read=0.5)
+    world.reward(found=0.25)
+    world.reward(1.0)
+    result = world.step(Action(tool_calls=(ToolCall(name="add", arguments={}),)))
+    assert result.reward == 2.25
+    assert result.reward_terms == {"found": 0.5, "read": 0.5, "step": 0.25}
+    named: dict[str, Any] = {"name": "found"}
+    with pytest.raises(
+        UsageError, match=r"got name='found', which is no number; .* as in reward\(found=0.2\)"
+    ):
+        world.reward(0.2, **named)

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,12 @@ from quintain.errors import EnvironmentFault
 from quintain.rollout.stepper import LASTING, Stepper, guarded
 from quintain.safety import box
 from quintain.types import Failure
+
+
+def line_of(code: str) -> str:
+    """Return how a failure names the line of this file that holds `code` first."""
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    return f" (test_stepper.py, line {next(n for n, line in enumerate(lines, start=1) if code in line)})"
 
 
 def raising(error: BaseException) -> Callable[[], int]:
@@ -74,8 +81,14 @@ def test_calls_run_off_the_main_thread_and_the_workers_share_them() -> None:
 @pytest.mark.parametrize(
     ("error", "failure"),
     [
-        (ValueError("bad"), Failure(owner="environment", kind="ValueError", message="bad")),
-        (KeyError("k"), Failure(owner="environment", kind="KeyError", message="'k'")),
+        (
+            ValueError("bad"),
+            Failure(owner="environment", kind="ValueError", message="bad" + line_of("raise error")),
+        ),
+        (
+            KeyError("k"),
+            Failure(owner="environment", kind="KeyError", message="'k'" + line_of("raise error")),
+        ),
         (
             SystemExit(3),
             Failure(owner="environment", kind="SystemExit", message="called sys.exit(3)"),
@@ -177,7 +190,9 @@ def test_submitted_calls_return_one_by_one_with_failures_of_their_own() -> None:
     while len(found) < 2:
         found |= dict(stepper.returned(must_wait=True))
     assert found[quick] == "done"
-    assert found[broken] == Failure(owner="environment", kind="IndexError", message="list index out of range")
+    assert found[broken] == Failure(
+        owner="environment", kind="IndexError", message="list index out of range" + line_of("[][0]")
+    )
     ((number, late),) = stepper.returned(must_wait=True)
     assert number == slow and isinstance(late, Failure) and late.message == "a call took longer than 0.5 s"
     assert stepper.num_abandoned == 1

@@ -1,7 +1,7 @@
 """What is shown of a run."""
 
 import io
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 from rich.console import Console
@@ -39,10 +39,23 @@ def test_lines_are_printed_where_there_is_no_terminal(monkeypatch: pytest.Monkey
     ]
 
 
+def test_a_long_phase_is_told_of_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quintain.training.progress.LINE_SECONDS", 0.0)
+    with Display("grpo", 30) as display:
+        display.console = Console(file=io.StringIO(), width=200)
+        display.phase("warm start", 3)
+        display.advance()
+        display.advance()
+        lines = cast(io.StringIO, display.console.file).getvalue().splitlines()
+    assert [line.partition(",")[0] for line in lines] == ["grpo: warm start 1/3", "grpo: warm start 2/3"]
+    assert all(line.endswith(" s left") for line in lines)
+
+
 class Finished:
     """Stands for a run with a curve."""
 
-    name, folder = "first", "runs/first"
+    name, folder, recipe = "first", "runs/first", "gigpo"
+    config: ClassVar = {"environment": "keydoor?rooms=2&length=3"}
 
     def __init__(self, *rows: dict[str, float], untrained: dict[str, float] | None = None) -> None:
         self.rows, self.untrained = rows, untrained

@@ -13,6 +13,23 @@ from typing import Any, NoReturn
 
 from quintain.errors import UsageError, suggestion
 
+ELSEWHERE = {
+    "data": "demonstrations",
+    "dataset": "demonstrations",
+    "train-file": "demonstrations",
+    "lr": "learning-rate",
+    "epochs": "num-epochs",
+    "max-steps": "steps",
+    "output-dir": "run",
+    "model-name-or-path": "model",
+    "env": "environment",
+    "num-generations": "group-size",
+    "beta": "kl-coef",
+    "max-completion-length": "max-turn-tokens",
+    "bf16": "precision",
+}
+"""What other tools call our flags."""
+
 
 class Parser(argparse.ArgumentParser):
     """The arguments of one command: ``Parser("eval", "Measure a model.")``."""
@@ -61,7 +78,9 @@ class Parser(argparse.ArgumentParser):
 
     def nearest(self, name: str) -> str:
         """Return which flag may have been meant by `name`; the hyphens in front make none alike."""
-        near = get_close_matches(name.lstrip("-"), [flag.lstrip("-") for flag in self.flags], n=1)
+        known = [flag.lstrip("-") for flag in self.flags]
+        bare = name.lstrip("-")
+        near = [ELSEWHERE[bare]] if ELSEWHERE.get(bare) in known else get_close_matches(bare, known, n=1)
         return f"did you mean '--{near[0]}'?" if near else f"see `{self.prog} --help`"
 
     def error(self, message: str) -> NoReturn:

@@ -1,6 +1,7 @@
 """``quintain eval``, ``quintain compare`` and ``quintain collect``."""
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -64,9 +65,14 @@ def compare(argv: Sequence[str]) -> int:
     from quintain.store import Run
 
     episodes: dict[str, list[Trajectory]] = {}
+    worlds: dict[str, str] = {}
     for name in arguments.names:
         with Run.open(named_folder(name, arguments.runs), writable=False) as run:
             episodes[name] = last_evaluation(run)
+            worlds[name] = str(run.config.get("eval_environment") or run.config.get("environment", ""))
+    if len(set(worlds.values())) > 1:
+        told = ", ".join(f"{name} in {world}" for name, world in worlds.items())
+        print(f"quintain: note: these runs were not evaluated on the same tasks: {told}", file=sys.stderr)
     found = compared(episodes, baseline=arguments.baseline)
     if arguments.json:
         print(json.dumps(asdict(found), indent=2))

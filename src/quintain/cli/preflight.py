@@ -50,7 +50,16 @@ def check_method(argv: Sequence[str]) -> int:
     if not arguments.json:
         for number, stream in enumerate(found.streams, start=1):
             show_stream(f"episode {number}", stream)
-    return report(spec, found.findings, arguments.json, InvariantError, {"seconds": seconds})
+    status = report(
+        spec,
+        found.findings,
+        arguments.json,
+        InvariantError,
+        {"seconds": seconds, **found.forecast.metrics()},
+    )
+    if not arguments.json:
+        print(found.forecast)
+    return status
 
 
 def show_stream(title: str, stream: Sequence["Piece"]) -> None:

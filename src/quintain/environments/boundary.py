@@ -121,6 +121,19 @@ def check_instructions(environment: Environment) -> str:
     )
 
 
+def check_acts(environment: Environment) -> None:
+    """Raise where no action does anything: there are no tools, and `step` is nobody's own.
+
+    Raises:
+        EnvironmentFault: as said.
+    """
+    if not environment.tools() and type(environment).step is Environment.step:
+        raise EnvironmentFault(
+            f"{environment_name(environment)}: got neither tools nor step(), so that nothing can be done in it; mark a "
+            "method with @quintain.tool, or write step(self, action) (docs/own-environment.md)"
+        )
+
+
 def check_tools(environment: Environment) -> tuple[ToolSpec, ...]:
     """Return the tools of `environment`.
 

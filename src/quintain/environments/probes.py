@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from quintain.environments.baselines import Episode, Policy, expert, noop, play, random_policy
+from quintain.environments.boundary import check_acts
 from quintain.environments.protocol import (
     Environment,
     Expert,
@@ -152,7 +153,9 @@ def tasks(subject: Subject) -> str:
 
 def tools(subject: Subject) -> str:
     """Its tools have valid schemas."""
-    specs = subject.build().tools()
+    environment = subject.build()
+    check_acts(environment)
+    specs = environment.tools()
     if not specs:
         raise NotApplicableError("it has no tools")
     for spec in specs:

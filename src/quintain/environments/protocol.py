@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from quintain.environments.tools import call_tool, tool_specs
-from quintain.errors import EnvironmentFault
+from quintain.errors import EnvironmentFault, UsageError
 from quintain.types import (
     NOTHING,
     UNKNOWN_TOOL,
@@ -113,10 +113,22 @@ class Environment:
         )
         return observation
 
-    def reward(self, value: float, **terms: float) -> None:
-        """Add `value` to the reward of this turn from within a tool; `terms` name its parts."""
+    def reward(self, value: float | None = None, **terms: float) -> None:
+        """Add to the reward of this turn from within a tool: ``self.reward(0.2)``, or ``self.reward(found=0.2)``.
+
+        `value` is the sum of `terms` unless it is given. A term that comes again in the turn adds up.
+
+        Raises:
+            UsageError: a term is no number.
+        """
+        for name, part in terms.items():
+            if not isinstance(part, numbers.Real):
+                raise UsageError(
+                    f"reward: got {name}={part!r}, which is no number; its name stands first, as in reward(found=0.2)"
+                )
         total, known = self._rewards
-        self._rewards = (total + value, {**known, **terms})
+        summed = {name: known.get(name, 0.0) + part for name, part in terms.items()}
+        self._rewards = (total + (sum(terms.values()) if value is None else value), {**known, **summed})
 
     def failure(self, observation: str, *, cause: ToolCause = "tool_error") -> str:
         """Say from within a tool that it failed although the call was right; the failure is counted as `cause`."""

@@ -11,6 +11,7 @@ from quintain.environments.baselines import random_action
 from quintain.environments.boundary import (
     blame,
     call_within,
+    check_acts,
     check_instructions,
     check_tools,
     refuse_training,
@@ -55,4 +56,5 @@ def rehearse(recipe: EnvironmentSpec, *, for_training: bool = False) -> int:
             result = advance(environment, random_action(environment, rng))
             if result.is_terminated or result.is_truncated:
                 return step + 1
+        check_acts(environment)
     return NUM_STEPS

@@ -15,6 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar, cast
 from weakref import WeakSet
 
+from quintain.environments.boundary import place
 from quintain.environments.tools import OwnedFault
 from quintain.errors import EnvironmentFault, SandboxError
 from quintain.safety import box
@@ -253,6 +254,6 @@ def guarded(call: Callable[[], T]) -> T | Failure:
     except EnvironmentFault as fault:
         return Failure(owner="environment", kind="contract", message=str(fault))
     except Exception as error:  # the rollout boundary: environment code may raise anything
-        return Failure(owner="environment", kind=type(error).__name__, message=str(error))
+        return Failure(owner="environment", kind=type(error).__name__, message=f"{error}{place(error)}")
     except SystemExit as error:
         return Failure(owner="environment", kind="SystemExit", message=f"called sys.exit({error.code!r})")

@@ -59,7 +59,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
     """
     if not folder.is_dir():
         raise UsageError(f"opening a run: got {folder}, which is no folder; {_runs_beside(folder)}")
-    if not _is_run(folder):
+    if not is_run(folder):
         raise UsageError(f"opening a run: got {folder}, which holds no run; {_runs_beside(folder)}")
     file = folder / CONFIG
     try:
@@ -77,7 +77,8 @@ def read_settings(folder: Path) -> dict[str, Any]:
         raise StoreError(f"opening {file}: got a broken file ({error}); restore it from a copy") from error
 
 
-def _is_run(folder: Path) -> bool:
+def is_run(folder: Path) -> bool:
+    """Whether `folder` is that of a run."""
     return (folder / CONFIG).is_file() and (folder / JOURNAL).is_file()
 
 
@@ -95,7 +96,7 @@ def _check_free(folder: Path, replace: bool) -> None:
         raise UsageError(f"creating the run {folder}: got a symbolic link; remove it or choose another name")
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
-    if not _is_run(folder):
+    if not is_run(folder):
         raise UsageError(
             f"creating the run {folder}: got something there that is no run; choose another name"
         )

@@ -3,6 +3,7 @@
 What has a final name is complete. Everything is built under a temporary name, synced and renamed.
 """
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -21,6 +22,8 @@ _FULL_DISK = (
     "disk quota",
     "i/o error",
 )
+_NO_PLACE = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG)
+"""Errors of a path, which room on the disk does not help."""
 _RESUME = "resume: what was committed before is intact"
 
 
@@ -40,6 +43,10 @@ def is_disk_trouble(error: BaseException) -> bool:
 def disk_error(asked: str, path: Path, error: BaseException, *, then: str = _RESUME) -> StoreError:
     """Return the `StoreError` for `error`, which happened while doing `asked` at `path`; `then` is what helps."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    if isinstance(error, OSError) and error.errno in _NO_PLACE:
+        return StoreError(
+            f"{asked} in {path}: got {reason!r}; give a folder that can be written to, then {then}"
+        )
     return StoreError(
         f"{asked} in {path}: got {' '.join(reason.split())!r} with {free_bytes(path):,} bytes free; "
         f"make room or repair that disk, then {then}"

@@ -44,6 +44,7 @@ from quintain.training.job import MAIN, Job, PolicySpec
 from quintain.training.learner import StepReport
 from quintain.training.monitors.held_out import audited, canaries
 from quintain.training.monitors.watch import Monitors
+from quintain.training.outlook import after_first_evaluation, before_teaching
 from quintain.training.policies import Policy, build_policies, plan_policies
 from quintain.training.progress import Display
 from quintain.training.report import evaluation_metrics, report_metrics, rollout_metrics
@@ -136,6 +137,10 @@ class TrainingContext:
         rows = run.metrics()
         last = rows[-1] if rows else {}
         self._tools = [tool.name for tool in ask(self.make_environment, trainable_tools)]
+        self._return_range = ask(
+            self.evaluator.make_environment, lambda environment: environment.return_range
+        )
+        self._longest = job.max_context or longest_stream(self.model)
         self.monitors = Monitors(thresholds(job.monitors), rows, self._tools)
         self.collector.spent.env_steps = int(last.get("total/turns", 0))
         self.collector.spent.tokens = int(last.get("total/tokens", 0))
@@ -235,6 +240,9 @@ class TrainingContext:
         )
         trajectories = [t for group in groups for t in group.trajectories]
         self.run.append(trajectories, step=step, phase="eval")
+        if step == 0:
+            for note in after_first_evaluation(self.job, trajectories, self._return_range, self._longest):
+                self.display.say(f"note: {note}")
         found = evaluation_metrics(trajectories, self._tools)
         return (
             beside
@@ -258,8 +266,8 @@ class TrainingContext:
         self.run.commit(step, row, weights=weights, policy_version=self.policies.main.version, uses=uses)
         self._note_finished(step)
         for alarm in self.monitors.new:
-            self.run.event(alarm.kind, alarm.message, step=step, **self.monitors.evidence(alarm))
-            self.display.say(f"{alarm.kind} at step {step} ({alarm.name}): {alarm.message}")
+            self.run.event(alarm.kind, str(alarm), step=step, **self.monitors.evidence(alarm))
+            self.display.say(f"{alarm.kind} at step {step} ({alarm.name}): {alarm}")
 
     def save(self, step: int) -> None:
         """Save a checkpoint of the state after `step`."""
@@ -494,6 +502,8 @@ def prepare_start(job: Job, run: Run, display: Display, *, has_warm_start: bool)
     make_environment: Factory = find(job.environment)
     texts = chain.from_iterable(texts_of(Path(name)) for name in named_data(job).values())
     model, tokenizer = make_start(job.model, make_environment, seed=job.seed, texts=texts)
+    for note in before_teaching(job, make_environment):
+        display.say(f"note: {note}")
     if job.eval_environment:
         checked_evaluation(job, tokenizer)
     if job.eval_untrained:

@@ -6,6 +6,7 @@ and nothing stays behind but the findings.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -17,6 +18,8 @@ import numpy as np
 from quintain.credit.group import group_relative
 from quintain.data.pack import micro_batches
 from quintain.data.samples import in_streams, samples_from
+from quintain.environments.boundary import ask
+from quintain.environments.protocol import Expert
 from quintain.errors import InvariantError
 from quintain.rollout.collect import Limits
 from quintain.rollout.measures import tool_metrics
@@ -24,6 +27,7 @@ from quintain.store.run import Run
 from quintain.text.chat import Chat
 from quintain.training import gap
 from quintain.training.context import TrainingContext, opened
+from quintain.training.forecast import Forecast, forecast
 from quintain.training.job import Job
 from quintain.training.monitors.held_out import canaries
 from quintain.training.start import new_model
@@ -51,6 +55,7 @@ class Preflight:
 
     findings: tuple[Finding, ...]
     streams: tuple[tuple[Piece, ...], ...]
+    forecast: Forecast
 
 
 def preflight(job: Job) -> Preflight:
@@ -73,24 +78,37 @@ def preflight(job: Job) -> Preflight:
         opened(small, run, has_warm_start=new_model(job.model) is not None, limits=limits) as context,
     ):
         tasks = context.collector.tasks(1, NUM_TASKS)
-        return examined(context, context.rollout.groups(tasks, size=GROUP_SIZE, seed=context.seed("check")))
+        started = time.monotonic()
+        groups = context.rollout.groups(tasks, size=GROUP_SIZE, seed=context.seed("check"))
+        return examined(context, groups, job=job, seconds=time.monotonic() - started)
 
 
-def examined(context: TrainingContext, groups: Sequence[Group]) -> Preflight:
-    """Return what is found of `groups`, which `context` has just sampled."""
+def examined(context: TrainingContext, groups: Sequence[Group], *, job: Job, seconds: float) -> Preflight:
+    """Return what is found of `groups`, which `context` sampled in `seconds` for what is to be `job`."""
     findings = [failures(groups), tools(groups), variance(groups), canary_tasks(context)]
     chat = Chat(context.tokenizer)
     findings.append(template(groups, chat))
     try:
         samples = samples_from(group_relative(groups))
     except InvariantError as error:
-        return Preflight(findings=(*findings, Finding("mask", "fail", str(error))), streams=())
-    findings.append(mask(groups, samples))
+        samples = []
+        findings.append(Finding("mask", "fail", str(error)))
+    else:
+        findings.append(mask(groups, samples))
+    started = time.monotonic()
     findings += (
         distances(context, micro_batches(samples, max_tokens=context.job.micro_tokens)) if samples else []
     )
+    expected = forecast(
+        job,
+        groups,
+        rollout_seconds=seconds,
+        forward_seconds=time.monotonic() - started,
+        has_expert=ask(context.make_environment, lambda environment: isinstance(environment, Expert)),
+        imitated=context.job.demonstrations if isinstance(context.job.demonstrations, int) else 0,
+    )
     shown = tuple(tuple(pieces(sample, chat)) for sample in samples[:NUM_SHOWN])
-    return Preflight(findings=tuple(findings), streams=shown)
+    return Preflight(findings=tuple(findings), streams=shown, forecast=expected)
 
 
 def failures(groups: Sequence[Group]) -> Finding:

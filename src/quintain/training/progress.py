@@ -61,6 +61,7 @@ class Display:
         self._title, self._total = title, total
         self._last_line = 0.0
         self._metrics: dict[str, float] = {}
+        self._phase, self._units, self._num_done, self._phase_started = "", 0, 0, 0.0
 
     def __enter__(self) -> Self:
         """Start drawing."""
@@ -76,10 +77,20 @@ class Display:
     def phase(self, name: str, total: int, done: int = 0) -> None:
         """Show the inner bar for `total` units of `name`, of which `done` are done."""
         self._bars.reset(self._inner, total=total, completed=done, description=name, visible=True, shown="")
+        self._phase, self._units, self._num_done = name, total, done
+        self._phase_started = time.monotonic()
 
     def advance(self) -> None:
-        """Move the inner bar by one."""
+        """Move the inner bar by one; without a terminal, a long phase prints a line now and then."""
         self._bars.advance(self._inner)
+        self._num_done += 1
+        now = time.monotonic()
+        if not self.console.is_terminal and now - max(self._last_line, self._phase_started) >= LINE_SECONDS:
+            self._last_line = now
+            left = (now - self._phase_started) * (self._units - self._num_done) / self._num_done
+            self.say(
+                f"{self._title}: {self._phase} {self._num_done}/{self._units}, about {max(left, 0):.0f} s left"
+            )
 
     def step(self, step: int, metrics: Mapping[str, float]) -> None:
         """Show that `step` is done, with its `metrics`; the last held-out success stays on the bar."""

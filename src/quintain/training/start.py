@@ -44,6 +44,7 @@ from quintain.training.corpus import corpus
 from quintain.training.demonstrations import check_digest, load_data
 from quintain.training.job import Job
 from quintain.training.learner import Learner, Optimization
+from quintain.training.outlook import before_imitation
 from quintain.training.progress import Display
 from quintain.training.updating import epoch_batch, num_batches
 from quintain.types import Action, Observation, Task, Trajectory, derive_seed
@@ -256,6 +257,8 @@ def warm_start(model: PreTrainedModel, trajectories: list[Trajectory], job: Job,
     device = model.device
     model.to(cast("Any", find_device(job.device)))
     updates = Imitation(learner, trajectories, job)
+    for note in before_imitation(job, [len(sample.token_ids) for sample in updates.samples]):
+        display.say(f"note: {note}")
     display.phase("warm start", updates.total)
     for _ in updates.run(falls=True):
         display.advance()

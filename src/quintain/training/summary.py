@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +24,11 @@ def rate(row: Mapping[str, Any]) -> str:
     """Return the held-out success of `row` with its interval: ``51.2 % [45.1, 57.2]``."""
     success, low, high = (100 * float(row[f"eval/{name}"]) for name in ("success", "low", "high"))
     return f"{success:.1f} % [{low:.1f}, {high:.1f}]"
+
+
+def quoted(environment: object) -> str:
+    """Return `environment` as a shell takes it."""
+    return shlex.quote(str(environment))
 
 
 def summary(run: Run) -> str:
@@ -60,6 +66,7 @@ def summary(run: Run) -> str:
         f"run               {run.folder}   (curve.png, report.html, metrics.jsonl, model/)",
         f"next              quintain view {run.folder}",
         f"                  quintain eval {run.folder} --episodes 512",
-        "                  quintain train grpo --environment guess --model tiny",
+        f"                  quintain train {run.recipe} --environment {quoted(run.config['environment'])} "
+        f"--model {run.folder}/model",
     ]
     return "\n".join(lines)

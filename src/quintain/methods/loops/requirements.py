@@ -52,8 +52,8 @@ def refuse_environment(job: Job, needs: Needs) -> None:
             )
         if needs.expert and not isinstance(environment, Expert):
             raise ConfigError(
-                f"environment {job.environment}: got one without an expert, whose actions this method compares with; "
-                "give it expert_action(), or use grpo"
+                f"environment {job.environment}: got one without an expert, whose actions this method learns from; "
+                "give it expert_action(), name conversations (sft --demonstrations FILE), or use grpo"
             )
         if needs.tools and not environment.tools():
             raise ConfigError(

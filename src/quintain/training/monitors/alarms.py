@@ -21,6 +21,28 @@ NOISE_ROWS = 20
 """Rows that the noise of the reward is estimated from."""
 STUCK = 0.25
 """Share of groups that may score all the same without being solved when the others are."""
+CURES: Mapping[str, str] = {
+    "tool_failures": "mend the tool or what it waits for: quintain view shows the calls",
+    "invalid_calls": "show how it is called: more --demonstrations, an expert_action(), or a schema with fewer choices",
+    "tool_coverage": "ask for tasks that need the others, or lower --learning-rate",
+    "zero_variance": "warm start it (--demonstrations, expert_action()), take easier tasks or a larger --group-size",
+    "zero_variance/learned": "take harder options of the environment, or stop here",
+    "boundary": "lower --learning-rate, set --kl-coef, or mix the earlier tasks in",
+    "canaries": "make the grader ask for what only a right answer has",
+    "entropy": "lower --learning-rate, add --entropy-coef where the method has it, or stop at the best checkpoint",
+    "ngrams": "lower --max-turn-tokens, price length, or lower --learning-rate",
+    "diversity": "look at the reward: is it paid for one answer to all tasks? then lower --learning-rate",
+    "length": "price length or tokens (--rewards), or lower --max-turn-tokens",
+    "length_advantage": "normalise by length (dr_grpo, dapo), or price what is long",
+    "reward_share": "scale that term down, or the others up",
+    "hacking": "read the transcripts kept with this alarm and close the gap in the reward",
+    "failures": "look at what failed: quintain view RUN, quintain check ENVIRONMENT --load",
+    "stop_failures": "look at what failed: quintain view RUN, quintain check ENVIRONMENT --load",
+    "retries": "mend what breaks: what is left of the episodes may be the easy ones",
+    "cost": "price tokens or turns in the reward, or lower --max-turn-tokens",
+}
+"""What to change, by the name of an alarm, and by name and subject where that is a case of its own."""
+PAGE = "docs/alarms.md"
 NOT_THE_POLICY = ("tool_error", "timeout", "infrastructure")
 
 
@@ -37,6 +59,15 @@ class Alarm:
     """whether the run must stop"""
     is_note: bool = False
     """whether it is good to know and no trouble"""
+
+    @property
+    def cure(self) -> str:
+        """Return what to change."""
+        return CURES.get(f"{self.name}/{self.subject}", CURES[self.name])
+
+    def __str__(self) -> str:
+        """Return what is wrong, what to change, and where more is said."""
+        return f"{self.message}; {self.cure} ({PAGE}#{self.name})"
 
     @property
     def kind(self) -> str:
@@ -132,9 +163,7 @@ def variance(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
         return
     solved = spans.now("monitor/solved") or 0.0
     if share - solved <= STUCK:
-        message = (
-            f"{solved:.0%} of tasks are solved every time: this task set is learned, go on with harder ones"
-        )
+        message = f"{solved:.0%} of tasks are solved every time: this task set is learned"
         yield Alarm(name="zero_variance", subject="learned", message=message, is_note=True)
         return
     yield Alarm(
@@ -235,7 +264,7 @@ def canaries(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:
             yield Alarm(
                 name="canaries",
                 subject=answer,
-                message=f"the worthless answer {answer!r} solves {share:.0%} of held-out tasks: mend the reward",
+                message=f"the worthless answer {answer!r} solves {share:.0%} of held-out tasks",
             )
 
 

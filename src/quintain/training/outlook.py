@@ -1,0 +1,105 @@
+"""What is said of a run before its first step, where that is when something can still be changed.
+
+Notes are lines for people: nobody teaches the task, the model was taught elsewhere, imitation is more work than the
+training after it, rewards leave their range. What cannot come to anything is refused with what to change.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from quintain.environments.boundary import ask
+from quintain.environments.nothing import NO_ENVIRONMENT
+from quintain.environments.protocol import Expert, Factory
+from quintain.errors import ConfigError
+from quintain.store.creation import CONFIG, is_run
+from quintain.training.job import GroupJob, Job
+from quintain.types import Score, Stop, Trajectory
+
+PAGE = "docs/own-environment.md"
+TOLERANCE = 1e-6
+"""Of rewards, in which rounding is no fault."""
+
+
+def before_teaching(job: Job, make_environment: Factory) -> Iterator[str]:
+    """Yield what is to be known before demonstrations are made for `job`."""
+    taught = taught_in(job.model)
+    if taught and job.environment != NO_ENVIRONMENT and name_of(taught) != name_of(job.environment):
+        yield (
+            f"{job.model} was taught in {taught}, and this run is in {job.environment}: what it knows of actions there "
+            "may not help here; compare with a new model (--model tiny)"
+        )
+    is_shown = (
+        isinstance(job.demonstrations, int) and job.demonstrations and job.environment != NO_ENVIRONMENT
+    )
+    if is_shown and not ask(make_environment, lambda environment: isinstance(environment, Expert)):
+        yield (
+            f"{job.environment} has no expert_action(): its {job.demonstrations} demonstrations are random valid "
+            "actions, which teach how an action is written and nothing of the task; write expert_action(), or give "
+            f"--demonstrations FILE ({PAGE})"
+        )
+
+
+def before_imitation(job: Job, lengths: Sequence[int]) -> Iterator[str]:
+    """Yield what is to be known before streams of `lengths` tokens are imitated as the warm start of `job`."""
+    if not lengths or not isinstance(job, GroupJob):
+        return
+    tokens = sum(lengths)
+    imitated = job.imitation_epochs * tokens
+    trained = job.steps * job.tasks * job.group_size * job.num_epochs * tokens / len(lengths)
+    if imitated > trained:
+        yield (
+            f"the warm start goes {job.imitation_epochs} times through {tokens:,} tokens, {imitated / trained:.1f} "
+            f"times what {job.steps} steps will train on; fewer --imitation-epochs or --demonstrations, or more --steps"
+        )
+
+
+def after_first_evaluation(
+    job: Job, trajectories: Sequence[Trajectory], return_range: tuple[float, float], longest: int
+) -> Iterator[str]:
+    """Yield what is to be known of `job` once held-out tasks were played, before anything is trained.
+
+    Args:
+        job: what is about to be trained.
+        trajectories: episodes of the held-out tasks.
+        return_range: smallest and largest total reward that the environment names.
+        longest: tokens of the longest stream that the policy can take.
+
+    Raises:
+        ConfigError: no episode had room for a single turn.
+    """
+    if trajectories and all(t.stop is Stop.MAX_TOKENS and not t.turns for t in trajectories):
+        raise ConfigError(
+            f"environment {job.eval_environment or job.environment}: got {len(trajectories)} tasks, none of whose "
+            f"first prompts fits into the {longest:,} tokens of the model beside an answer of {job.max_turn_tokens}; "
+            "shorten what reset() and the instructions say, take a model with more room, or lower --max-turn-tokens"
+        )
+    cut = sum(t.stop is Stop.MAX_TOKENS for t in trajectories)
+    if cut > len(trajectories) / 2:
+        yield (
+            f"{cut} of {len(trajectories)} held-out episodes ended because their stream was full ({longest:,} tokens): "
+            "shorten observations, keep a window of them (--agent window+tools), or take a model with more room"
+        )
+    low, high = return_range
+    returns = [t.outcome.value for t in trajectories if isinstance(t.outcome, Score)]
+    if returns and not low - TOLERANCE <= min(returns) <= max(returns) <= high + TOLERANCE:
+        yield (
+            f"returns from {min(returns):g} to {max(returns):g} leave the range {low:g} to {high:g} that the "
+            f"environment names; set its return_range, by which rewards are judged ({PAGE})"
+        )
+
+
+def taught_in(model: str) -> str:
+    """Return the environment in which the run was made whose folder `model` lies in; empty where it lies in none."""
+    place = Path(model)
+    for folder in (place, place.parent):
+        if is_run(folder):
+            return str(json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("environment", ""))
+    return ""
+
+
+def name_of(environment: str) -> str:
+    """Return the name of `environment` without its options."""
+    return environment.partition("?")[0]
