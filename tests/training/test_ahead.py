@@ -129,7 +129,7 @@ from pathlib import Path
 from dataclasses import replace
 from tests.training.test_ahead import CONFIG, train
 from quintain.store.journal import Journal
-append, left = Journal.append, [{count}]
+append, left = Journal.append, [0]
 def dying(self, trajectories, *, step, phase):
     if phase == "train":
         if not left[0]:
@@ -137,18 +137,35 @@ def dying(self, trajectories, *, step, phase):
         left[0] -= 1
     return append(self, trajectories, step=step, phase=phase)
 Journal.append = dying
-train(Path({folder!r}), replace(CONFIG, max_staleness={most}))
+for most, count in {kills!r}:  # a process for each, which has imported all that it needs when it begins
+    left[0] = count
+    child = os.fork()
+    if not child:
+        train(Path({folder!r}, str(most)), replace(CONFIG, max_staleness=most))
+        os._exit(0)
+    print(most, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
+KILLS = [(0, 11), (1, 19)]
+"""`max_staleness` of a run → episodes after which it is killed"""
 
 
-@pytest.mark.parametrize(("most", "count"), [(0, 11), (1, 19)])
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs by `max_staleness`, each of a process that was killed while it recorded an episode."""
+    folder = tmp_path_factory.mktemp("killed")
+    program = KILLED.format(root=str(Path(__file__).parents[2]), kills=KILLS, folder=str(folder))
+    parent = subprocess.run(
+        [sys.executable, "-c", program], timeout=300, check=True, env=dict(os.environ), capture_output=True, text=True  # noqa: TID251 - a child like this
+    )
+    assert parent.stdout == "".join(f"{most} {-signal.SIGKILL}\n" for most, _ in KILLS), parent.stderr
+    return folder
+
+
+@pytest.mark.parametrize(("most", "count"), KILLS)
 def test_a_kill_between_two_episodes_loses_none_of_those_that_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, count: int
+    killed: Path, monkeypatch: pytest.MonkeyPatch, most: int, count: int
 ) -> None:
-    folder = tmp_path / "run"
-    program = KILLED.format(root=str(Path(__file__).parents[2]), count=count, folder=str(folder), most=most)
-    child = subprocess.run([sys.executable, "-c", program], timeout=300, check=False, env=dict(os.environ))  # noqa: TID251 - a child like this
-    assert child.returncode == -signal.SIGKILL
+    folder = killed / str(most)
     with Run.open(folder, writable=False) as run:
         before = by_step(run)
         num_ended = sum(map(len, before.values()))

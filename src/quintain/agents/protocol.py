@@ -9,7 +9,8 @@ ends with `close`, as in any environment.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from functools import cache
+from typing import Protocol, cast, runtime_checkable
 
 from quintain.engines.protocol import Sampling
 from quintain.environments.protocol import Environment
@@ -86,11 +87,17 @@ class Equips(Protocol):
         ...
 
 
+@cache
+def equips(kind: type[object]) -> bool:
+    """Whether harnesses of `kind` equip environments; asking a class once is quick."""
+    return issubclass(kind, Equips)
+
+
 def equip(agent: Agent, environment: Environment) -> Environment:
     """Return `environment` as `agent` needs it; what a wrapper wraps (its field `agent`) is asked as well."""
     inner: object = agent
     while inner is not None:
-        if isinstance(inner, Equips):
-            return inner.equip(environment)
+        if equips(type(inner)):
+            return cast(Equips, inner).equip(environment)
         inner = getattr(inner, "agent", None)
     return environment

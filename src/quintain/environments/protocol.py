@@ -393,11 +393,11 @@ def checked_result(environment: Environment, result: object, call: str) -> StepR
     if result.is_success is not None:
         checked_claim(who, "is_success", result.is_success)
     reward = checked_reward(who, "reward", result.reward)
+    if not result.reward_terms and not result.rewards and type(result.reward) is float:
+        return result
     terms = {label: checked_reward(who, label, value) for label, value in result.reward_terms.items()}
     rewards = checked_rewards(environment, result.rewards) if result.rewards else NOTHING
-    if terms or rewards or type(result.reward) is not float:
-        return replace(result, reward=reward, reward_terms=terms, rewards=rewards)
-    return result
+    return replace(result, reward=reward, reward_terms=terms, rewards=rewards)
 
 
 def checked_rewards(environment: Environment, rewards: Mapping[str, float]) -> Mapping[str, float]:

@@ -175,7 +175,7 @@ class LiveEpisode:
         """Let `views` be what the seats that act next are shown."""
         for view in views:
             self._face(view)
-        self.acting = tuple(view.seat for view in views)
+        self.acting = tuple([view.seat for view in views])
 
     def seed(self, seat: str) -> int:
         """Return the seed of what `seat` says next; it depends on the episode and the turn alone."""
@@ -219,30 +219,33 @@ class LiveEpisode:
         others = {seat: paid[seat] for seat in paid if seat not in self.acting} if paid else NOTHING
         for seat in self.acting:
             voice = self.voices[seat]
-            assert voice.prompt is not None and voice.said is not None, "all who act have spoken"
+            prompt = voice.prompt
+            assert prompt is not None and voice.said is not None, "all who act have spoken"
             completion, action = voice.said
             is_last = seat == last
             own: Mapping[str, float] = {seat: paid[seat]} if seat in paid else NOTHING
             if is_last and others:
                 own = {**own, **others}
-            self.turns += voice.thoughts
+            if voice.thoughts:
+                self.turns += voice.thoughts
+                voice.thoughts = []
+            voice.said = None
             self.turns.append(
                 Turn(
                     seat=seat,
                     observation=as_content(voice.view.observation),
-                    prompt_ids=voice.prompt.token_ids,
+                    prompt_ids=prompt.token_ids,
                     completion=completion,
                     action=action,
                     reward=float(result.reward) if is_last else 0.0,
                     rewards=own,
-                    reward_terms=dict(result.reward_terms) if is_last else {},
+                    reward_terms=dict(result.reward_terms) if is_last and result.reward_terms else NOTHING,
                     state_key=voice.view.state_key,
                     is_valid=result.is_valid and action.error is None,
-                    starts_segment=voice.prompt.starts_segment,
+                    starts_segment=prompt.starts_segment,
                     tool_errors=result.tool_errors if is_last else (),
                 )
             )
-            voice.thoughts, voice.said = [], None
         self.num_acted += 1
         self.shown = result.observation
         if result.is_success is not None:
@@ -273,9 +276,10 @@ class LiveEpisode:
     def _face(self, view: View) -> Voice:
         """Return the conversation of the seat that is shown `view`, which begins with its first."""
         seat = view.seat
-        if seat in self.voices:
-            self.voices[seat].view = view
-            return self.voices[seat]
+        voice = self.voices.get(seat)
+        if voice is not None:
+            voice.view = view
+            return voice
         assert self.brief is not None, "an episode is opened before it is asked"
         policy = self.players.policy(seat)
         session = self.players.agents[policy].open(replace(self.brief, legal_actions=view.legal_actions))

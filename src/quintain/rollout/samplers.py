@@ -175,7 +175,9 @@ class EngineSampler:
             sampling = replace(sampling, max_tokens=room)
         name = voice.stream_name
         self._waiting[self._place[voice.policy]][name] = episode, seat
-        ids, voice.unsent = (*voice.unsent, *prompt.token_ids), ()
+        ids = prompt.token_ids
+        if voice.unsent:
+            ids, voice.unsent = (*voice.unsent, *ids), ()
         engine.submit(Request(session=name, prompt_ids=ids, seed=episode.seed(seat), sampling=sampling))
 
 

@@ -27,7 +27,7 @@ from quintain.types.forest import find_parents
 from quintain.types.rows import noun_reader, noun_writer, plain
 
 CODEC = 2
-_COMPRESS_ABOVE = 1024
+_COMPRESS_ABOVE = 2048
 _MAX_RECORD = 1 << 29
 _BROKEN = (
     KeyError,
@@ -171,10 +171,8 @@ def _with_prefixes(turns: list[Turn], parents: dict[int, int]) -> tuple[Turn, ..
 
 
 def _digest(text: bytes, payload: bytes) -> bytes:
-    whole = hashlib.blake2b(len(text).to_bytes(8, "little"), digest_size=16)
-    whole.update(text)
-    whole.update(payload)
-    return whole.digest()
+    size = len(text).to_bytes(8, "little")
+    return hashlib.blake2b(b"".join([size, text, payload]), digest_size=16).digest()
 
 
 def _compress(text: bytes) -> bytes:
@@ -239,11 +237,14 @@ class _Payload(Arrays):
 
 def _floats(values: Sequence[float]) -> tuple[str, bytes]:
     """Return `values` in the narrowest type that holds them exactly, after its struct letter."""
-    wide = struct.pack(f"<{len(values)}d", *values)
+    form = f"<{len(values)}f"
     try:
-        narrow = struct.pack(f"<{len(values)}f", *values)
+        narrow = struct.pack(form, *values)
     except OverflowError:  # too large for float32
-        return "d", wide
+        return "d", struct.pack(f"<{len(values)}d", *values)
+    if struct.unpack(form, narrow) == tuple(values):
+        return "f", narrow
+    wide = struct.pack(f"<{len(values)}d", *values)  # the bytes tell what is not a number
     is_exact = np.frombuffer(narrow, "<f4").astype("<f8").tobytes() == wide
     return ("f", narrow) if is_exact else ("d", wide)
 

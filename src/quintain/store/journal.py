@@ -356,7 +356,7 @@ class Journal:
     ) -> None:
         """Insert `rows`; those that are there must be the same."""
         if not is_committed:
-            values = (tuple(row.values()) for row in rows)
+            values = [[*row.values()] for row in rows]
             if connection.executemany(INSERT_EPISODE, values).rowcount == len(rows):
                 return
         query = "SELECT digest FROM episodes WHERE id = ? AND is_abandoned = 0"

@@ -75,7 +75,7 @@ def write_row(
         value, is_success, failure = float(outcome.value), bool(outcome.is_success), None
     name = episode_id(run, phase, step, trajectory.group, trajectory.index)
     done = [turn.completion for turn in trajectory.turns]
-    policies = {each.policy: None for each in done}
+    policies = dict.fromkeys([each.policy for each in done])
     return {
         "id": name,
         "parent": parent and parent.row,
@@ -90,7 +90,7 @@ def write_row(
         "value": value,
         "is_success": is_success,
         "failure": failure,
-        "stop": trajectory.stop.value,
+        "stop": str(trajectory.stop),
         "num_turns": len(trajectory.turns),
         "num_sampled": sum([len(each.token_ids) for each in done]),
         "seconds": seconds,

@@ -245,9 +245,9 @@ class Template:
         The work is that of the new entries alone: their pieces are filled, or they are rendered after a probe
         chat.
         """
-        if any(entry["role"] == "assistant" for entry in entries):
+        roles = tuple([entry["role"] for entry in entries])
+        if "assistant" in roles:
             return None
-        roles = tuple(entry["role"] for entry in entries)
         turn = self._turn(roles, has_system, has_tools)
         contents = [entry["content"] for entry in entries]
         if not turn.appends:

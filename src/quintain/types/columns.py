@@ -40,23 +40,29 @@ class Arrays(Blobs):
 
 
 WriteColumn = Callable[[Column, Arrays], Row]
+WrittenColumn = tuple[str, WriteColumn | None, bool]
+"""Name of a column, what writes it (None: it is JSON data already), and whether what all have is written once."""
 ReadColumn = Callable[[Row, Arrays, int], Column]
 
 
 def to_columns(kind: type, nouns: Sequence[object], arrays: Arrays) -> Row:
     """Return `nouns`, all of them of the class `kind`, as JSON data: how many they are, and their columns by name."""
-    table = _table(kind)
+    table, count = _table(kind), len(nouns)
     columns: dict[str, Row] = {}
-    for (name, write), column in zip(table.kept, zip(*map(table.get_kept, nouns), strict=True), strict=False):
-        columns[name] = column if write is None else write(column, arrays)
+    for (name, write, may_be_one), column in zip(
+        table.kept, zip(*map(table.get_kept, nouns), strict=True), strict=False
+    ):
+        row = column if write is None else write(column, arrays)
+        columns[name] = row[0] if may_be_one and row.count(row[0]) == count else row
     others = [*map(table.get_others, nouns)]
-    if others.count(table.defaults) < len(nouns):  # most nouns are at most of their defaults
-        for (name, write), default, column in zip(
+    if others.count(table.defaults) < count:  # most nouns are at most of their defaults
+        for (name, write, may_be_one), default, column in zip(
             table.others, table.defaults, zip(*others, strict=True), strict=True
         ):
-            if column.count(default) < len(nouns):
-                columns[name] = column if write is None else write(column, arrays)
-    return [len(nouns), columns]
+            if column.count(default) < count:
+                row = column if write is None else write(column, arrays)
+                columns[name] = row[0] if may_be_one and row.count(row[0]) == count else row
+    return [count, columns]
 
 
 def from_columns(kind: type[Noun], row: Row, arrays: Arrays) -> tuple[Noun, ...]:
@@ -82,11 +88,11 @@ class _Table:
     """What writes and reads nouns of a class; a column is named by its field, after that of the noun it is in."""
 
     get_kept: Callable[[Any], tuple[Any, ...]]
-    kept: list[tuple[str, WriteColumn | None]]
-    """name → what writes it, of the columns that are always written; None: it is JSON data already"""
+    kept: list[WrittenColumn]
+    """the columns that are always written"""
     get_others: Callable[[Any], tuple[Any, ...]]
-    others: list[tuple[str, WriteColumn | None]]
-    """the same of those that are left out where all values are defaults"""
+    others: list[WrittenColumn]
+    """those that are left out where all values are defaults"""
     defaults: tuple[Any, ...]
     """of `others`"""
     readers: dict[str, tuple[str, str, ReadColumn]]
@@ -97,8 +103,8 @@ class _Table:
 
 @cache
 def _table(kind: type) -> _Table:
-    kept: list[tuple[str, WriteColumn | None]] = []
-    others: list[tuple[str, WriteColumn | None]] = []
+    kept: list[WrittenColumn] = []
+    others: list[WrittenColumn] = []
     defaults: list[Any] = []
     readers: dict[str, tuple[str, str, ReadColumn]] = {}
     nouns: dict[str, tuple[type, str, str]] = {}
@@ -111,32 +117,32 @@ def _table(kind: type) -> _Table:
                 continue
             readers[before + name] = place, name, _column_reader(hint)
             if is_kept(part.default) or part.default == "":
-                kept.append((before + name, _column_writer(hint)))
+                kept.append((before + name, *_column_writer(hint)))
             else:
-                others.append((before + name, _column_writer(hint)))
+                others.append((before + name, *_column_writer(hint)))
                 defaults.append(part.default)
         outer, _, last = place.rpartition(".")
         nouns[place] = inner, outer, last
 
     add("", kind)
     return _Table(
-        get_kept=getter([name for name, _ in kept]), kept=kept,
-        get_others=getter([name for name, _ in others]), others=others, defaults=tuple(defaults),
+        get_kept=getter([name for name, *_ in kept]), kept=kept,
+        get_others=getter([name for name, *_ in others]), others=others, defaults=tuple(defaults),
         readers=readers, nouns=nouns,
     )  # fmt: skip
 
 
-def _column_writer(hint: Any) -> WriteColumn | None:
-    """Return what writes a column of values of type `hint`; None where it is JSON data already."""
+def _column_writer(hint: Any) -> tuple[WriteColumn | None, bool]:
+    """Return what writes a column of values of type `hint`, and whether what all have is written once."""
     if hint == tuple[int, ...]:
-        return lambda column, arrays: arrays.put_ids(column) or _one_or_all([*map(len, column)])
+        return lambda column, arrays: arrays.put_ids(column) or [*map(len, column)], True
     if hint == tuple[float, ...]:
-        return lambda column, arrays: arrays.put_reals(column) or _one_or_all([*map(len, column)])
+        return lambda column, arrays: arrays.put_reals(column) or [*map(len, column)], True
     if _may_be_one(hint):
-        return lambda column, arrays: _one_or_all(column)
+        return None, True
     write, text = writer(hint), _text_in_lists(hint)
     if write is None:
-        return None
+        return None, False
     get = attrgetter(*parts_of(text)) if text else None
 
     def write_column(column: Column, arrays: Arrays) -> Row:
@@ -144,7 +150,7 @@ def _column_writer(hint: Any) -> WriteColumn | None:
             return [*zip(map(get, items), strict=True)]
         return [write(each, arrays) for each in column]
 
-    return write_column
+    return write_column, False
 
 
 def _text_in_lists(hint: Any) -> type | None:
@@ -164,11 +170,6 @@ def _may_be_one(hint: Any) -> bool:
     return hint in (str, int) or get_origin(hint) is Literal
 
 
-def _one_or_all(column: Column) -> Row:
-    """Return the value that all have, or all of them."""
-    return column[0] if column.count(column[0]) == len(column) else column
-
-
 def _column_reader(hint: Any) -> ReadColumn:
     """Return what reads a column of values of type `hint`."""
     if hint == tuple[int, ...]:
@@ -177,12 +178,13 @@ def _column_reader(hint: Any) -> ReadColumn:
         return lambda row, arrays, count: arrays.take_reals([row] * count if type(row) is int else row)
     read, may_be_one, text = reader(hint), _may_be_one(hint), _text_in_lists(hint)
     names = [*parts_of(text)] if text else []
+    simple = {hint} if isinstance(hint, type) else set[Any]()
 
     def read_column(row: Row, arrays: Arrays, count: int) -> Column:
         if may_be_one and type(row) is not list:
             return [read(row, arrays)] * count
         found = set(map(type, row))
-        if found == {hint}:
+        if found == simple:
             return row
         if text and found == {list} and (items := _one_in_each(row)) and set(map(type, items)) == {str}:
             return [*zip(_make(text, {names[0]: items}, count), strict=True)]

@@ -36,7 +36,7 @@ def derive_seed(*parts: int | str) -> int:
     The same parts give the same seed in every process, whatever the order or number of workers.
     Integers and strings never collide: ``derive_seed(1) != derive_seed("1")``.
     """
-    text = "\x1f".join(f"{type(part).__name__}:{part}" for part in parts)
+    text = "\x1f".join([f"{type(part).__name__}:{part}" for part in parts])
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
 
 
@@ -107,7 +107,7 @@ def as_text(observation: Observation) -> str:
     """Return the text of `observation`, with pictures left out."""
     if isinstance(observation, str):
         return observation
-    return "".join(part.text for part in observation if isinstance(part, Text))
+    return "".join([part.text for part in observation if isinstance(part, Text)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

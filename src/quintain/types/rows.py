@@ -108,6 +108,8 @@ def noun_writer(kind: type, without: Collection[str] = ()) -> Write:
     others = [(name, part.default, writer(hint)) for name, (part, hint) in parts.items() if name not in kept]
     defaults = tuple([default for _, default, _ in others])
     get_kept, get_others = getter(kept), getter([name for name, _, _ in others])
+    if not written and not others:
+        return lambda value, blobs: dict(zip(kept, get_kept(value), strict=False))
 
     def write_noun(value: Any, blobs: Blobs) -> Row:
         row: dict[str, Row] = dict(zip(kept, get_kept(value), strict=False))
