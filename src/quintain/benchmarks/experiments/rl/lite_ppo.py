@@ -1,8 +1,8 @@
 """Lite PPO: the deviation of the batch does not blow up groups that nearly agree, as that of each group does.
 
-On S3 a quarter of the tasks is solved half the time and the others nearly always, and every outcome is judged with a
-jitter of a thousandth: a group that was solved throughout differs by nothing but the jitter. The number is the cosine of
-the gradient with ∇J. The control divides by each group's own deviation, on the same outcomes: the mean of the group, the
+On S3 one task of eight is solved half the time and the others nearly always, and every outcome is judged with a jitter
+of a thousandth: a group that was solved throughout differs by nothing but the jitter. The number is the cosine of the
+gradient with ∇J. The control divides by each group's own deviation, on the same outcomes: the mean of the group, the
 loss and the average over tokens are the same. A second control divides by the deviations of other groups. In the null
 world there is no jitter: groups that agree have no advantage in either arm. Beside it, tasks that are all solved half
 the time, with the jitter: no group nearly agrees.
@@ -30,7 +30,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
     sure = float(options.get("sure", 0.999))
     world = s3(seed)
     num = len(world.tasks)
-    near = fitted_table(world, seed, until=[0.5, sure, sure, sure] * (num // 4))
+    near = fitted_table(world, seed, until=[0.5, *[sure] * 7] * (num // 8))
     even = fitted_table(world, seed, until=[0.5] * num)
     found: list[Mapping[str, float]] = []
     for batch in range(int(options["seeds"])):

@@ -1,10 +1,10 @@
 """OpenManus-RL: an update that samples until its groups differ learns more than one on as many groups at random.
 
 On S3 four of five tasks are solved nearly always or hardly ever. Tasks are drawn, up to three times, until four groups
-differ, by the collection that ships; those that differ are trained on with GiGPO's credit. The control trains on as many
-groups drawn at random from the same episodes, equal ones among them, so cost and number are the same. In the null world
-every task is solved half the time and groups are large: all groups differ, one draw is enough, and the arms are the
-same.
+differ, by the collection that ships; those that differ are trained on with GiGPO's credit. The control trains on as
+many groups drawn at random from the same episodes, equal ones among them, so cost and number are the same. In the null
+world every task is solved half the time and groups are large: all groups differ, one draw is enough, and the arms are
+the same.
 """
 
 from __future__ import annotations

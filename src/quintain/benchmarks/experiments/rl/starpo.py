@@ -49,6 +49,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
             row[f"{prefix}control"] = cosine_with_exact(start, whole, chosen, exact=exact)
             if not prefix:
                 row["extra.all"] = cosine_with_exact(start, whole, groups, exact=exact)
+                row["extra.lost"] = row["extra.all"] - row["method"]
                 row["extra.tokens"] = trained_tokens(method.keep(groups)) / trained_tokens(groups)
         found.append(row)
     return found
