@@ -26,7 +26,7 @@ from quintain.credit.gae import gae_tokens
 from quintain.credit.whiten import whiten
 from quintain.methods.method import Estimates, OnPolicy
 from quintain.methods.rl import pag
-from quintain.types import Credit, Group, Task, Trajectory, Turn, derive_seed, scored
+from quintain.types import ANSWER, Credit, Group, Task, Trajectory, Turn, derive_seed, scored
 
 TASKS, ANSWERS = 16, 6
 FIRST, RIGHT, WRONG, AGAIN = range(4)
@@ -131,7 +131,7 @@ class EqualSteps(torch.optim.Optimizer):
 
 def with_term(turn: Turn, state: int) -> Turn:
     """Return `turn` with the term of its job; what it was paid says whether it did it."""
-    name = "verdict" if state % 4 in (RIGHT, WRONG) else "answer"
+    name = pag.VERDICT if state % 4 in (RIGHT, WRONG) else ANSWER
     return replace(turn, reward_terms={name: turn.reward})
 
 
