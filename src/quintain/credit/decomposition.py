@@ -144,7 +144,7 @@ class Contributions:
         return weights
 
     def _evidence(self, trajectory: Trajectory) -> Evidence:
-        """Return features and outcome of `trajectory`; what is predicted of is not described anew to be learned from."""
+        """Return features and outcome of `trajectory`; it is described once to be predicted of and learned from."""
         key = tuple((turn.prompt_ids, turn.completion.token_ids, turn.is_valid) for turn in trajectory.turns)
         if key not in self._described:
             if len(self._described) >= self.most:
