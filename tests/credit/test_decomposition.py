@@ -1,18 +1,18 @@
 """Contributions that are learned from outcomes, and values from rollouts, by value."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from quintain.credit.decomposition import Contributions, Earlier
+from quintain.credit.decomposition import Contributions, Earlier, describe_turns
 from quintain.credit.gae import gae_turns
 from quintain.credit.layout import Critic
 from quintain.credit.progress import progress_rewards
 from quintain.credit.step_value import return_from, step_value
 from quintain.errors import DataError
-from quintain.types import Completion, Group, Score, Trajectory
+from quintain.types import Completion, Group, Score, Trajectory, Turn
 
 Make = Callable[..., Trajectory]
 MakeGroup = Callable[..., Group]
@@ -99,6 +99,37 @@ def test_nothing_seen_is_nothing_contributed(trajectory: Make, group: MakeGroup)
     assert estimator.predict(told(trajectory, [1, 2], 1.0)) == [0, 0]
     fused = progress_rewards([group(told(trajectory, [1, 2], 1.0))], [[0.0, 0.0]], beta=0.0)
     assert [turn.reward for turn in fused[0].trajectories[0].turns] == [0.5, 0.5]
+
+
+def test_an_episode_without_turns_contributes_nothing(learned: Contributions, trajectory: Make) -> None:
+    empty = replace(trajectory([1.0]), turns=(), outcome=Score(value=0.5, is_success=False))
+    assert learned.predict(empty) == []
+    assert learned.error(empty) == 0.5
+
+
+def test_an_episode_is_described_once_until_it_is_learned_from(
+    trajectory: Make, group: MakeGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described: list[int] = []
+
+    def counted(turns: Sequence[Turn]) -> object:
+        described.append(len(turns))
+        return describe_turns(turns)
+
+    monkeypatch.setattr("quintain.credit.decomposition.describe_turns", counted)
+    estimator = Contributions(32, most=2)
+    fold = Earlier(estimator)
+    good, bad, third = (told(trajectory, words, 1.0) for words in ([1, 2], [3], [1, 2, 3]))
+    for _ in range(2):
+        fold.update([group(good, bad)])
+        assert estimator.predict(good) is not None and estimator.error(bad) >= 0
+        paid = replace(good, outcome=Score(value=0.0, is_success=False))
+        assert estimator.predict(paid) == estimator.predict(good)
+    fold.update([])
+    assert described == [2, 1, 2, 1]
+    for episode in (good, bad, third, good):
+        estimator.predict(episode)
+    assert described[4:] == [2, 1, 3, 2], "no more than `most` are kept"
 
 
 def test_contributions_sum_to_the_outcome_and_stand_at_their_turn(

@@ -86,6 +86,7 @@ class Contributions:
         self._values, self._gains = np.zeros(size), np.zeros(size)
         self._mean, self._scale, self._shift = 0.0, 0.0, 0.0
         self._places: dict[object, int] = {}
+        self._described: dict[object, tuple[Rows, Rows]] = {}
 
     def update(self, groups: Sequence[Group]) -> None:
         """Learn from the scored trajectories of `groups`."""
@@ -93,7 +94,8 @@ class Contributions:
         if not fresh:
             return
         self._seen = (self._seen + fresh)[-self.most :]
-        states, actions = (_stack([getattr(e, part) for e in self._seen]) for part in ("states", "actions"))
+        self._described.clear()
+        states, actions = _stack([e.states for e in self._seen]), _stack([e.actions for e in self._seen])
         counts = np.array([len(e.states.counts) for e in self._seen])
         outcomes = np.array([e.outcome for e in self._seen])
         left = np.repeat(np.cumsum(counts), counts) - 1 - np.arange(counts.sum())
@@ -142,13 +144,15 @@ class Contributions:
         return weights
 
     def _evidence(self, trajectory: Trajectory) -> Evidence:
-        """Return the features of `trajectory` and its outcome."""
-        states, actions, fresh = describe_turns(trajectory.turns)
-        return Evidence(
-            states=self._rows(states, fresh),
-            actions=self._rows(actions, [[] for _ in actions]),
-            outcome=outcome_of(trajectory),
-        )
+        """Return features and outcome of `trajectory`; it is described once to be predicted of and learned from."""
+        key = tuple((turn.prompt_ids, turn.completion.token_ids, turn.is_valid) for turn in trajectory.turns)
+        if key not in self._described:
+            if len(self._described) >= self.most:
+                self._described.clear()
+            states, actions, fresh = describe_turns(trajectory.turns)
+            self._described[key] = self._rows(states, fresh), self._rows(actions, [[] for _ in actions])
+        seen, done = self._described[key]
+        return Evidence(states=seen, actions=done, outcome=outcome_of(trajectory))
 
     def _rows(self, turns: Sequence[Keys], fresh: Sequence[Sequence[object]]) -> Rows:
         """Return the features of `turns` where they are hashed to; each group of keys has length 1.

@@ -6,6 +6,7 @@ Token ids are the truth, text is a view of them; a failure is a `Failure`, never
 
 from quintain.types.episodes import (
     ALONE,
+    ANSWER,
     NOTHING,
     UNKNOWN_TOOL,
     Action,
@@ -53,6 +54,7 @@ from quintain.types.learning import (
 
 __all__ = [
     "ALONE",
+    "ANSWER",
     "NOTHING",
     "UNKNOWN_TOOL",
     "Action",

@@ -28,6 +28,8 @@ class Nothing(dict[str, Any]):
 NOTHING: Mapping[str, Any] = Nothing()
 ALONE = "agent"
 """The seat of an environment that has one seat only."""
+ANSWER = "answer"
+"""Reward term of the turns that answer, above 0 where the answer was right."""
 
 
 def derive_seed(*parts: int | str) -> int:
@@ -260,6 +262,11 @@ class Turn:
     def is_internal(self) -> bool:
         """Whether nothing was done: a plan, a critique or a memory, which only the agent itself read."""
         return "/" in self.seat
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether the environment calls the turn an answer: it has the reward term `ANSWER`."""
+        return ANSWER in self.reward_terms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

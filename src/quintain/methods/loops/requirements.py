@@ -86,7 +86,7 @@ def refuse_without_turn_rewards(
     episodes = demonstrate(
         context.agent, context.make_environment, count=NUM_REHEARSED, seed=context.seed("rehearsal")
     )
-    if needs.answers and not any("answer" in turn.reward_terms for t in episodes for turn in t.turns):
+    if needs.answers and not any(turn.is_answer for t in episodes for turn in t.turns):
         raise ConfigError(
             f"environment {context.job.environment}: got {len(episodes)} episodes without a turn that is called an "
             "answer, which this method imitates; pay answers as the reward term answer, or use grpo"

@@ -22,7 +22,10 @@ from quintain.losses.value import value
 from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
 from quintain.methods.rl.parts.measures import Decode
 from quintain.training.job import OnPolicyJob
-from quintain.types import Credit, Group, Trajectory, Turn
+from quintain.types import ANSWER, Credit, Group, Trajectory, Turn
+
+VERDICT = "verdict"
+"""Reward term of the turns that judge an answer, above 0 where the verdict was true."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +63,7 @@ def method(config: Config) -> OnPolicy:
 
 def role(_: Trajectory, turn: Turn) -> str:
     """Return "verifier" for a turn that was paid as a verdict, else "policy"."""
-    return "verifier" if "verdict" in turn.reward_terms else "policy"
+    return "verifier" if VERDICT in turn.reward_terms else "policy"
 
 
 def paid_by_role(groups: Sequence[Group]) -> list[Group]:
@@ -68,7 +71,7 @@ def paid_by_role(groups: Sequence[Group]) -> list[Group]:
 
     def paid(turn: Turn) -> Turn:
         terms = turn.reward_terms
-        return replace(turn, reward=terms.get("verdict", terms.get("answer", turn.reward)))
+        return replace(turn, reward=terms.get(VERDICT, terms.get(ANSWER, turn.reward)))
 
     return [
         replace(
@@ -83,12 +86,9 @@ def verification(groups: Sequence[Group], _: Decode) -> dict[str, float]:
     """Return how often verdicts were true, how often an answer was mended, and how often a right one was spoiled."""
     episodes = [t for group in groups for t in group.scored]
     verdicts = [
-        turn.reward_terms["verdict"] for t in episodes for turn in t.turns if role(t, turn) == "verifier"
+        turn.reward_terms[VERDICT] for t in episodes for turn in t.turns if role(t, turn) == "verifier"
     ]
-    answers = [
-        [turn.reward_terms["answer"] > 0 for turn in t.turns if "answer" in turn.reward_terms]
-        for t in episodes
-    ]
+    answers = [[turn.reward_terms[ANSWER] > 0 for turn in t.turns if turn.is_answer] for t in episodes]
     pairs = [pair for own in answers for pair in pairwise(own)]
     num = max(len(episodes), 1)
     return {

@@ -9,15 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from quintain.data.samples import whole_prompt
-from quintain.types import Group, Score, Trajectory, Turn
-
-ANSWER = "answer"
-"""Reward term of the turns that answer."""
+from quintain.types import ANSWER, Group, Score, Trajectory, Turn
 
 
 def answers(trajectory: Trajectory) -> list[int]:
     """Return the numbers of the turns that answer."""
-    return [number for number, turn in enumerate(trajectory.turns) if ANSWER in turn.reward_terms]
+    return [number for number, turn in enumerate(trajectory.turns) if turn.is_answer]
 
 
 def is_right_answer(trajectory: Trajectory, number: int) -> bool | None:
@@ -26,7 +23,7 @@ def is_right_answer(trajectory: Trajectory, number: int) -> bool | None:
     A last answer is right where it also solved the task: one that is paid in part is not.
     """
     turn = trajectory.turns[number]
-    if ANSWER not in turn.reward_terms:
+    if not turn.is_answer:
         return None
     is_last = number == len(trajectory.turns) - 1
     return turn.reward_terms[ANSWER] > 0 and (trajectory.is_success or not is_last)
@@ -57,16 +54,15 @@ def relabelled(groups: Sequence[Group], score: Callable[[Turn], float] | None, *
         if best is None:
             continue
         solved = [t for t in group.scored if t.is_success]
-        failed = [t for t in group.scored if not t.is_success and answers(t)]
-        failed.sort(key=lambda t: 0.0 if score is None else -score(t.turns[answers(t)[-1]]))
-        replaced = [with_answer(t, best) for t in failed[:count]]
+        failed = [(t, places[-1]) for t in group.scored if not t.is_success and (places := answers(t))]
+        failed.sort(key=lambda last: 0.0 if score is None else -score(last[0].turns[last[1]]))
+        replaced = [with_answer(t, place, best) for t, place in failed[:count]]
         found.append(replace(group, trajectories=(*solved, *replaced)))
     return found
 
 
-def with_answer(trajectory: Trajectory, answer: Turn) -> Trajectory:
-    """Return `trajectory` up to its last answer, which `answer` replaces; nothing before it is trained on."""
-    place = answers(trajectory)[-1]
+def with_answer(trajectory: Trajectory, place: int, answer: Turn) -> Trajectory:
+    """Return `trajectory` up to turn `place`, which `answer` replaces; nothing before it is trained on."""
     before, last = trajectory.turns[:place], trajectory.turns[place]
     completion = replace(answer.completion, logprobs=())
     turn = replace(
