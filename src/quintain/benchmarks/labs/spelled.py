@@ -138,7 +138,7 @@ class SpelledPolicy:
         return total
 
     def probabilities(self) -> Tensor:
-        """Return the probability of each action in each state [S, A]; written token by token they may add up to less."""
+        """Return the probability of each action [S, A]; written token by token they may add up to less than 1."""
         sums = self.action_logs()
         if self.divide is None:
             return sums.exp()
