@@ -116,6 +116,10 @@ def test_counts(turn: MakeTurn, episode: Make) -> None:
     assert (num_calls(made), num_tokens(made), num_turns(made)) == (3, 7, 2)
     answered = replace(made, turns=(*made.turns, replace(turn(calls=1), reward_terms={"answer": 0.0})))
     assert (num_calls(answered), num_turns(answered)) == (3, 3)
+    both = replace(made, turns=(replace(turn(calls=3), reward_terms={"answer": 1.0}),))
+    assert num_calls(both) == 2, "what is called beside the answer counts"
+    written = replace(made, turns=(replace(turn(), reward_terms={"answer": 1.0}),))
+    assert num_calls(written) == 0, "an answer without a call takes none off"
     assert over_budget(15, 10) == 0.5 and over_budget(5, 10) == 0
 
 

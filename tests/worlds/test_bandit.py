@@ -80,11 +80,14 @@ def test_the_expert_is_ucb1_by_value() -> None:
 def test_a_greedy_expert_settles_on_what_paid_first_by_value() -> None:
     world = world_with(replace(ARMS, is_greedy=True), "arms")
     moves: list[str] = []
+    better: list[str] = []
     for forced in ("", "", "", "pull blue", "", ""):
         moves.append(world.expert_action().text)
+        better.append(world.best_action().text)
         act(world, forced or moves[-1])
     # Red pays 0, 1, 0: it stays with red. Blue paid 1 of 1 when it was pulled once, 1 of 2 after that.
     assert moves == ["pull red"] * 4 + ["pull blue"] * 2
+    assert better[:4] == ["pull red"] + ["pull blue"] * 3, "good play tries what was not tried yet"
     drawn = Bandit(expert="greedy", arms=3, pulls=4)
     begin(drawn, drawn.task("train", 0))
     assert drawn.expert_action().text == drawn.legal_actions()[0]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from quintain.environments.protocol import Environment, Expert, Legal, advance, begin
+from quintain.environments.protocol import Environment, Expert, Legal, Mastered, advance, begin
 from quintain.types import Action, Observation, Task, ToolCall, as_text
 
 INTEGER = re.compile(r"-?\b\d{1,9}\b")
@@ -71,6 +71,13 @@ def noop(_environment: Environment, _observation: str) -> Action:
 def expert(environment: Environment, _observation: str) -> Action:
     """Return the action of the environment's own expert."""
     return cast(Expert, environment).expert_action()
+
+
+def master(environment: Environment, observation: str) -> Action:
+    """Return the action of good play: the expert's, but where that is a teacher with a fault."""
+    return (
+        environment.best_action() if isinstance(environment, Mastered) else expert(environment, observation)
+    )
 
 
 def random_policy(seed: int) -> Policy:

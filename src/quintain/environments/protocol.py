@@ -170,6 +170,15 @@ class Expert(Protocol):
 
 
 @runtime_checkable
+class Mastered(Protocol):
+    """The environment's expert is a teacher with a fault, and it knows how to play well."""
+
+    def best_action(self) -> Action:
+        """Return the next action of good play from the current state."""
+        ...
+
+
+@runtime_checkable
 class Led(Protocol):
     """The environment knows the way to things, so that a script can act for whoever names them."""
 

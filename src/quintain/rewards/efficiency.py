@@ -22,8 +22,14 @@ def num_tokens(trajectory: Trajectory) -> int:
 
 
 def num_calls(trajectory: Trajectory) -> int:
-    """Count the tool calls, but for those of turns that the environment calls answers: the reward term ``answer``."""
-    return sum(len(turn.action.tool_calls) for turn in trajectory.turns if "answer" not in turn.reward_terms)
+    """Count the tool calls but for the one that answers, in turns that the environment calls answers.
+
+    It says so by the reward term ``answer``; what else such a turn calls counts. Example: ``search`` and ``answer`` in
+    one turn are one call.
+    """
+    return sum(
+        max(len(turn.action.tool_calls) - ("answer" in turn.reward_terms), 0) for turn in trajectory.turns
+    )
 
 
 def num_turns(trajectory: Trajectory) -> int:

@@ -54,6 +54,14 @@ def test_a_world_pays_for_what_is_measured(world: str) -> None:
     assert len(found.scripted) >= 7
 
 
+def test_a_bandit_of_clear_arms_passes_with_a_greedy_teacher_whom_chance_beats() -> None:
+    """Where arms differ little or pulls are few, returns are luck: they do not even rank like regret."""
+    greedy = audit_world("bandit?gap=0.8&pulls=40&expert=greedy", num_tasks=12, num_episodes=64)
+    assert [check.detail for check in greedy.checks if not check.has_passed] == []
+    assert greedy.expert > max(greedy.scripted.values()) > 0.3
+    assert not audit_world("bandit", num_tasks=4, num_episodes=64).checks[1].has_passed
+
+
 def test_a_world_that_pays_for_being_wrong_is_found(tmp_path: Path) -> None:
     file = tmp_path / "lure.py"
     file.write_text(LURE, encoding="utf-8")

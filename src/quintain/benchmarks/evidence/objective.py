@@ -1,8 +1,9 @@
 """Layer 0: is what is paid what is measured, and do both arms of a comparison get the same pay?
 
 A world's reward is audited without any training: scripted policies that do not solve its tasks must not earn more than
-its expert, and over episodes of experts that make mistakes returns must rank like success. Two methods are compared by
-what their rewards pay for the same recorded episodes. Alarms of finished runs refuse an arm.
+good play, and over episodes of experts that make mistakes returns must rank like success. Good play is the expert's,
+but where that is a teacher with a fault (`Mastered`). Two methods are compared by what their rewards pay for the same
+recorded episodes. Alarms of finished runs refuse an arm.
 """
 
 import random
@@ -15,10 +16,10 @@ from typing import Any
 
 from quintain.benchmarks.evidence.inference import rank_correlation
 from quintain.benchmarks.evidence.verdict import Check
-from quintain.environments.baselines import Policy, expert, noop, play, random_action, random_policy
+from quintain.environments.baselines import Policy, expert, master, noop, play, random_action, random_policy
 from quintain.environments.catalog import find
 from quintain.environments.noisy import Fallible, noisy_policy
-from quintain.environments.protocol import Environment, Expert, Legal, Snapshot, advance
+from quintain.environments.protocol import Environment, Expert, Legal, Mastered, Snapshot, advance
 from quintain.errors import UsageError
 from quintain.types import Action, Group, Score, Trajectory, derive_seed
 
@@ -41,7 +42,7 @@ class WorldAudit:
 
     world: str
     expert: float
-    """mean return of the expert"""
+    """mean return of the expert, of good play where the expert is a teacher with a fault"""
     scripted: Mapping[str, float]
     """mean return of each scripted policy on the same tasks"""
     ranks: float
@@ -95,6 +96,8 @@ def audit_world(
 
         written = Counter[str]()
         earned = mean_return(lambda: watched(expert, written))
+        if isinstance(environment, Mastered):
+            earned = mean_return(lambda: master)
         policies = dict(scripted(environment, [text for text, _ in written.most_common(NUM_CONSTANTS)], seed))
         return WorldAudit(
             world=spec,

@@ -72,10 +72,15 @@ def per_length(credit: Credit, length: Callable[[Task, str, Sequence[int]], floa
     """Return `credit` with each turn's advantages divided by what the score of its action was divided by.
 
     π(a) = softmax(Σ log p / |a|), so ∇log π(a) = Σ ∇log p / |a| but for what is the same for all actions of a state.
+    Internal turns are written token by token, no action is scored in them, and their advantages stay.
     """
+
+    def divisor(task: Task, turn: Turn) -> float:
+        return 1.0 if turn.is_internal else length(task, turn.action.text, turn.completion.token_ids)
+
     advantages = tuple(
         tuple(
-            (array / length(t.task, turn.action.text, turn.completion.token_ids)).astype(array.dtype)
+            (array / divisor(t.task, turn)).astype(array.dtype)
             for array, turn in zip(own, t.turns, strict=True)
         )
         for own, t in zip(credit.advantages, credit.trajectories, strict=True)

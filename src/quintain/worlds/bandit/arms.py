@@ -85,13 +85,15 @@ class Arms:
         return sum(self.pays[arm][: self.pulled[arm]])
 
     def expert(self) -> str:
-        """Return the pull of UCB1: the mean plus sqrt(2 ln t / n), arms that were never pulled first.
+        """Return the pull of the teacher: that of `best_move`, or of a greedy one.
 
         A greedy one pulls the arm of the best mean so far, which is 0 for one that was never pulled; of equals the one
         that it pulled most.
         """
-        if self.is_greedy:
-            return f"pull {self.names[self.favourite]}"
+        return f"pull {self.names[self.favourite]}" if self.is_greedy else self.best_move()
+
+    def best_move(self) -> str:
+        """Return the pull of UCB1: the mean plus sqrt(2 ln t / n), arms that were never pulled first."""
         total = sum(self.pulled)
 
         def bound(arm: int) -> float:

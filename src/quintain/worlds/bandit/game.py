@@ -148,6 +148,12 @@ class Bandit(Environment):
             move = f"pull {draw.choice([name for name in self._game.names if name != named])}"
         return Action(text=f"best: {named}; {move}")
 
+    def best_action(self) -> Action:
+        """Return the pull of UCB1, whoever is the expert of the arms; in other games the expert's move."""
+        game = self._game
+        move = game.best_move() if isinstance(game, Arms) else game.expert()
+        return Action(text=move if game.legal() else "pass")
+
     def snapshot(self) -> State:
         """Return the game as it stands."""
         return self._game, self._seed, self._turn
