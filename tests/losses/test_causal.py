@@ -84,6 +84,8 @@ def test_one_action_decides_nothing_and_rare_ones_share_a_name() -> None:
     assert list(few._actions) == ["0", OTHER]  # pyright: ignore[reportPrivateUsage]
     calls = (ToolCall(name="look"),)
     assert action_name(turn((1,), Action(text="x", tool_calls=calls))) == "look"
+    calls = (ToolCall(name="guess", arguments={"number": 4}),)
+    assert action_name(turn((1,), Action(text="x", tool_calls=calls))) == 'guess {"number": 4}'
 
 
 def test_weights_stand_at_the_sampled_tokens_of_each_turn(

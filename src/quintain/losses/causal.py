@@ -8,6 +8,7 @@ it out. Weights are numbers without gradient, and a token that changes nothing h
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -39,7 +40,7 @@ class ActionModel:
     ) -> None:
         """Nullify `window` tokens around each (the official code: 4); tell `max_actions` actions apart.
 
-        `label` names the action of a turn: by default its tool, or else its text.
+        `label` names the action of a turn: by default its tool with what it is given, or else its text.
         """
         self.window, self.max_actions, self.smoothing = window, max_actions, smoothing
         self.label = label or action_name
@@ -106,8 +107,11 @@ class ActionModel:
 
 
 def action_name(turn: Turn) -> str:
-    """Return the name of the tool that `turn` calls, or else the text of its action."""
-    return turn.action.tool_calls[0].name if turn.action.tool_calls else turn.action.text
+    """Return the tool that `turn` calls with its arguments, ``guess {"number": 4}``, or else the text of its action."""
+    if not turn.action.tool_calls:
+        return turn.action.text
+    call = turn.action.tool_calls[0]
+    return f"{call.name} {json.dumps(call.arguments, sort_keys=True)}" if call.arguments else call.name
 
 
 def causal_weights(model: ActionModel, *, is_permuted: bool = False) -> Callable[[Batch], Tensor]:

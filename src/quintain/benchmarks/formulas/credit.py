@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from quintain.benchmarks.formulas.formula import Formula, Rng, flatten
+from quintain.credit.discounted import discounted_return
+from quintain.credit.group import leave_one_out as group_leave_one_out
 from quintain.credit.layout import Critic
 from quintain.types import Action, Completion, Failure, Group, Score, Stop, Task, Trajectory, Turn
 
@@ -305,7 +307,11 @@ def bilevel(case: Case) -> list[Tokens]:
 
 def whitened(case: Case) -> Tokens:
     """Return returns from each turn on, less their mean and over their deviation over all tokens of the batch."""
-    raw = case.spread([to_go(play, 0.9) for play in case.plays])
+    return white(case, case.spread([to_go(play, 0.9) for play in case.plays]))
+
+
+def white(case: Case, raw: Tokens) -> Tokens:
+    """Return numbers of tokens less their mean, over their deviation; 0 where they do not vary."""
     flat = flatten(raw)
     if max(flat) - min(flat) < 1e-12:
         return case.spread([[0.0] * len(play.tokens) for play in case.plays])
@@ -329,11 +335,17 @@ def by_number(case: Case) -> Tokens:
 
 
 def others(case: Case) -> Tokens:
-    """Return outcomes less the mean outcome of all other episodes of the batch."""
-    totals = [play.total for play in case.plays]
-    if len(totals) < 2:
-        return constant(case, [0.0] * len(totals))
-    return constant(case, [x - (sum(totals) - x) / (len(totals) - 1) for x in totals])
+    """Return discounted sums from each turn on, less the mean of what all other episodes of the batch returned."""
+    sums = [to_go(play, 0.9) for play in case.plays]
+    if len(sums) < 2:
+        return case.spread([[0.0] * len(row) for row in sums])
+    means = [fmean(other[0] for j, other in enumerate(sums) if j != i) for i in range(len(sums))]
+    return case.spread([[x - mean for x in row] for row, mean in zip(sums, means, strict=True)])
+
+
+def large(case: Case) -> Tokens:
+    """Return leave-one-out advantages, 0 where they are smaller than .5."""
+    return [[[x if abs(x) >= 0.5 else 0.0 for x in turn] for turn in row] for row in leave_one_out(case)]
 
 
 def batch_scaled(case: Case) -> Tokens:
@@ -445,6 +457,11 @@ FORMULAS: tuple[Formula, ...] = (
     of("gae_bilevel", "bilevel", "gae_bilevel",
        lambda f, c: f(c.groups, c.critic(), discount=0.97, turn_discount=0.9, gae_lambda=0.8), bilevel),
     of("reinforce_plus_plus", "whiten", "reinforce_plus_plus", lambda f, c: f(c.groups, discount=0.9), whitened),
+    of("reinforce_plus_plus_baseline", "whiten", "reinforce_plus_plus_baseline", plain,
+       lambda c: white(c, constant(c, relative(c, kind="none")))),
+    of("subtract_others", "baseline", "subtract_others",
+       lambda f, c: f(discounted_return(c.groups, discount=0.9)), others),
+    of("drop_small", "baseline", "drop_small", lambda f, c: f(group_leave_one_out(c.groups), 0.5), large),
     of("turn_group_relative", "turn_group", "turn_group_relative", lambda f, c: f(c.groups, weight=0.5), by_number),
     of("normalise_over", "normaliser", "normalise_over", plain, batch_scaled),
     of("exponential_weights", "selection", "exponential_weights",

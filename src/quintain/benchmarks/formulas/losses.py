@@ -423,7 +423,22 @@ def _divergences() -> Formula:
     )
 
 
+def loop_bounds() -> Formula:
+    """Return LOOP's bounds of the ratio: as far below 1 as above it, in the logarithm."""
+    return Formula(
+        name="losses.loop_bounds",
+        module="quintain.methods.rl.loop",
+        functions=("bounds",),
+        draw=lambda rng: rng.uniform(0.01, 0.5, 5).tolist(),
+        ours=lambda module, case: [
+            x for eps in case for low, high in [module.bounds(eps)] for x in (1 - low, 1 + high)
+        ],
+        reference=lambda case: [x for eps in case for x in (exp(-log(1 + eps)), 1 + eps)],
+    )
+
+
 FORMULAS: tuple[Formula, ...] = (
+    loop_bounds(),
     against("reinforce", "policy", "reinforce", lambda m: m.reinforce(), REINFORCE),
     against("clipped", "policy", "clipped", lambda m: m.clipped(0.2, 0.28), summed(clipped)),
     against("clipped.dual", "policy", "clipped", lambda m: m.clipped(0.2, 0.28, dual=1.5), summed(dual)),

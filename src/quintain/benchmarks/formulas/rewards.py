@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from quintain.benchmarks.formulas.formula import Formula, Rng, flatten
-from quintain.types import ToolCall
+from quintain.types import Action, Completion, Score, Stop, Task, ToolCall, Trajectory, Turn
 
 
 def economy(case: Sequence[tuple[int, int | None]]) -> list[float]:
@@ -52,6 +52,44 @@ def shaped(case: Sequence[tuple[bool, int]]) -> list[float]:
 def ends(rng: Rng) -> list[tuple[bool, int]]:
     """Return outcomes and numbers of turns."""
     return [(bool(rng.random() < 0.3), int(rng.integers(1, 20))) for _ in range(30)]
+
+
+def overlong(case: Sequence[tuple[int, int, int]]) -> list[float]:
+    """Return DAPO's penalty, equation 13: nothing, a ramp over the last tokens before the limit, -1."""
+    found: list[float] = []
+    for limit, buffer, num in case:
+        if num <= limit - buffer:
+            found.append(0.0)
+        elif num <= limit:
+            found.append((limit - buffer - num) / buffer)
+        else:
+            found.append(-1.0)
+    return found
+
+
+def lengths(rng: Rng) -> list[tuple[int, int, int]]:
+    """Return limits, buffers and sampled tokens."""
+    limits = [int(x) for x in rng.integers(4, 20, 30)]
+    return [(limit, int(rng.integers(1, limit + 1)), int(rng.integers(0, 24))) for limit in limits]
+
+
+def of_length(num: int) -> Trajectory:
+    """Return an episode of one turn with `num` sampled tokens."""
+    turn = Turn(
+        observation=(),
+        prompt_ids=(1,),
+        completion=Completion(token_ids=(7,) * num, logprobs=(-0.5,) * num, stop="stop"),
+        action=Action(),
+    )
+    return Trajectory(
+        task=Task(id="t", environment="e", seed=0),
+        turns=(turn,),
+        outcome=Score(value=0.0, is_success=False),
+        stop=Stop.TERMINATED,
+        seed=0,
+        group="g",
+        index=0,
+    )
 
 
 def overlap(case: Sequence[tuple[list[str], list[list[str]]]]) -> list[float]:
@@ -149,6 +187,14 @@ FORMULAS: tuple[Formula, ...] = (
     each("tool_economy", "efficiency", "tool_economy", lambda f, c: f(*c), calls, economy),
     each("repetition", "search", "repetition", lambda f, c: f(c, 3), texts, repeated),
     each("turn_shaped", "search", "turn_shaped", lambda f, c: f(*c), ends, shaped),
+    each(
+        "overlong_penalty",
+        "efficiency",
+        "overlong_penalty",
+        lambda f, c: f(c[0], buffer=c[1]).measure(of_length(c[2])),
+        lengths,
+        overlong,
+    ),
     each(
         "token_f1",
         "answers",

@@ -37,7 +37,7 @@ class Config(GroupJob):
     window: PositiveInt = 1
     """Tokens that are left out together; the official code: 4."""
     actions: PositiveInt = 32
-    """Actions that are told apart by their tool or words; all others count as one."""
+    """Actions that are told apart by their tool and its arguments, or by their words; all others count as one."""
     clip_high: PositiveFloat = 0.28
     """The ratio is clipped to 0.8 … 1 + this."""
 

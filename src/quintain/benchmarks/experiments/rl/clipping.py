@@ -80,6 +80,7 @@ def compare(
                 "null_method": trained(start, method, options, own, num_epochs=1).objective,
                 "null_control": trained(start, single, options, own, num_epochs=1).objective,
                 "extra.random": random.objective,
+                "extra.over_random": clip.objective - random.objective,
                 "extra.clipped": clip.mean("policy/clip_fraction"),
                 "extra.start": clip.start,
             }

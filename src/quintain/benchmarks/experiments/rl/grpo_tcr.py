@@ -47,13 +47,15 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
             return log(run.steps_until(LEVEL))
 
         clip = trained(start, method, options, own)
+        symmetric = updates(0.2, 0.2)
         found.append(
             {
                 "method": log(clip.steps_until(LEVEL)),
                 "control": updates(high, 0.2),
                 "null_method": updates(0.2, high, num_epochs=1),
                 "null_control": updates(high, 0.2, num_epochs=1),
-                "extra.symmetric": updates(0.2, 0.2),
+                "extra.symmetric": symmetric,
+                "extra.sooner_than_symmetric": symmetric - log(clip.steps_until(LEVEL)),
                 "extra.clipped": clip.mean("policy/clip_fraction"),
                 "extra.reached": float(clip.objective >= LEVEL),
                 "extra.band": band(own, whole_keep=whole.keep, size=int(options.get("size", 8))),

@@ -3,7 +3,8 @@
 On S3-mid the mean of thousands of estimates, each from a batch of one episode per task through samples, packing and
 loss, is compared with ∇J along fixed random directions: z = (mean - truth) / standard error, and |z| of at least 3.9
 violates the property. The baseline is the mean return of the other episodes. The control's baseline looks at the
-action, which is what a baseline must not do, and must be found out.
+action, which is what a baseline must not do, and must be found out. In the null world the control's baseline is as
+large in every state but the same for all its actions: what looks at states alone is right, and must not be found out.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ LIMIT = 3.9
 
 
 def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, float]]:
-    """Return how many of the directions violate the property in one table, with the baseline and with a wrong one."""
+    """Return how many of the directions violate the property in one table, with the baseline and with wrong ones."""
     num, directions = int(options.get("estimates", 4000)), int(options.get("directions", 50))
     start = fitted_table(s3(seed), seed, until=float(options.get("until", 0.55)))
     method = policy_gradient.method(
@@ -43,14 +44,22 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
     method = replace(method, update=replace(method.update, keeps_zeros=True))
     _, exact = exact_gradient(start.world, start.theta)
     ways = drawn_directions(start, directions, seed)
-    right, wrong = np.zeros((num, directions)), np.zeros((num, directions))
+    right, wrong, by_states = (np.zeros((num, directions)) for _ in range(3))
+    worth = worths(start)
+    signs = np.random.default_rng(derive_seed("signs", seed)).choice([-1.0, 1.0], len(worth))
+    shifts = (signs * np.sqrt((worth**2).mean(1)))[:, None].repeat(worth.shape[1], 1)
     for number in range(num):
         groups = start.sample(size=1, seed=derive_seed("pg", seed, number))
         credit = assign(start, method, groups)
-        for into, own in ((right, credit), (wrong, by_action(credit, start))):
+        arms = (
+            (right, credit),
+            (wrong, less(credit, start, worth)),
+            (by_states, less(credit, start, shifts)),
+        )
+        for into, own in arms:
             into[number] = along(loss_gradient(start, own, method.update), ways)
     truth = along(exact, ways)
-    z, control = scores(right, truth), scores(wrong, truth)
+    z, control, null = (scores(found, truth) for found in (right, wrong, by_states))
     return [
         {
             "violations": float((z >= LIMIT).sum()),
@@ -59,6 +68,8 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
             "control_trials": float(directions),
             "extra.z": float(z.max()),
             "extra.control_z": float(control.max()),
+            "extra.null_violations": float((null >= LIMIT).sum()),
+            "extra.null_z": float(null.max()),
         }
     ]
 
@@ -81,12 +92,16 @@ def scores(found: NDArray[np.float64], truth: NDArray[np.float64]) -> NDArray[np
     return np.abs(found.mean(0) - truth) / np.maximum(error, 1e-12)
 
 
-def by_action(credit: Credit, start: TablePolicy) -> Credit:
-    """Return `credit` less half of what the chosen action is worth beyond its state: a baseline that is none."""
-    values = exact_values(start.world, start.probabilities()).advantage[-1].numpy()
+def worths(start: TablePolicy) -> NDArray[np.float64]:
+    """Return half of what each action is worth beyond its state, [S, A]: a baseline that is none."""
+    return 0.5 * exact_values(start.world, start.probabilities()).advantage[-1].numpy()
+
+
+def less(credit: Credit, start: TablePolicy, baseline: NDArray[np.float64]) -> Credit:
+    """Return `credit` less `baseline` [S, A] of the state and the action of each turn."""
     advantages = tuple(
         tuple(
-            (array - 0.5 * values[state, action]).astype(np.float32)
+            (array - baseline[state, action]).astype(np.float32)
             for array, state, action in zip(arrays, states_of(t), actions_of(t, start.world), strict=True)
         )
         for t, arrays in zip(credit.trajectories, credit.advantages, strict=True)

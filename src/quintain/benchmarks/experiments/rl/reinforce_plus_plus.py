@@ -45,6 +45,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
                 "null_method": null_method,
                 "null_control": null_control,
                 "extra.permuted": other,
+                "extra.over_permuted": method - other,
                 "extra.start": mixed.objective(),
             }
         )
