@@ -15,11 +15,11 @@ from quintain.data.leaves import LeafRule
 from quintain.data.records import Overlong, TrainOn
 from quintain.engines.settings import EngineKind
 from quintain.errors import ConfigError
+from quintain.models.precision import Precision
 from quintain.training.thresholds import thresholds
 
 MAIN = "policy"
 """The policy that a run is about."""
-Precision = Literal["fp32", "bf16"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class PolicySettings:
     device: str = "auto"
     """Where it computes: auto, cpu, cuda, cuda:1 or mps."""
     precision: Precision = "fp32"
-    """Precision of the forward pass; weights and optimizer stay in fp32."""
+    """fp32, or bf16 for the linear layers in training and sampling; weights and optimizer stay in fp32."""
     engine: EngineKind = "local"
     """What samples from it, where it acts: local, or process (a process of its own)."""
     max_context: PositiveInt | None = None
@@ -135,7 +135,7 @@ class Job:
     device: str = "auto"
     """Where the policy computes: auto, cpu, cuda, cuda:1 or mps."""
     precision: Precision = "fp32"
-    """Precision of the forward pass; weights and optimizer stay in fp32."""
+    """fp32, or bf16 for the linear layers in training and sampling; weights and optimizer stay in fp32."""
     lora_rank: NonNegativeInt = 0
     """Rank of LoRA layers that are trained instead of all weights; 0 trains all."""
     lora_alpha: PositiveFloat = 16.0

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +20,7 @@ from quintain.models.cpu import fused
 from quintain.models.cpu.native import fits
 from quintain.models.families import head, unsupported
 from quintain.models.packed import hidden_states
+from quintain.models.precision import Precision, computing
 from quintain.training import gap
 from quintain.training.checkpoint import load_state, save_state
 from quintain.training.layout import layout
@@ -41,8 +41,8 @@ class Optimization:
     betas: tuple[float, float] = (0.9, 0.95)
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0
-    precision: Literal["fp32", "bf16"] = "fp32"
-    """bf16 runs the forward pass in bfloat16; weights and optimizer stay in fp32."""
+    precision: Precision = "fp32"
+    """bf16 computes linear layers in bfloat16; weights and optimizer stay in fp32."""
     temperature: float = 1.0
     """Temperature that completions are sampled at; log-probs are of the same distribution."""
     shares_prefixes: bool = True
@@ -68,7 +68,7 @@ class Forward:
         model: any causal language model; families that the packed pass does not know run on their own padded one.
         value_head: hidden states → values; None for a model that says nothing of values.
         temperature: of the distribution whose log-probs are returned.
-        precision: bf16 runs the pass in bfloat16.
+        precision: bf16 computes linear layers in bfloat16; see `models.precision`.
         shares_prefixes: compute prompts that several streams open with once.
         activate: is called before each pass, where several policies share the model as adapters.
     """
@@ -79,7 +79,7 @@ class Forward:
         *,
         value_head: nn.Module | None = None,
         temperature: float = 1.0,
-        precision: Literal["fp32", "bf16"] = "fp32",
+        precision: Precision = "fp32",
         shares_prefixes: bool = True,
         activate: Callable[[], None] | None = None,
     ) -> None:
@@ -94,7 +94,7 @@ class Forward:
             self._activate()
         batch = moved(batch, self.model.device)
         num_tokens = len(batch.token_ids)
-        with self._autocast(batch.token_ids.device):
+        with computing(self.precision, batch.token_ids.device):
             targets, hidden, logits = self._predictions(batch)
             values = None if self.value_head is None else cast(Tensor, self.value_head(hidden))
         chosen = batch.token_ids.index_select(0, targets)
@@ -110,12 +110,6 @@ class Forward:
     def infer(self, batch: Batch) -> Outputs:
         """Return the outputs without gradients."""
         return self(batch)
-
-    def _autocast(self, device: torch.device) -> AbstractContextManager[Any]:
-        """Return the context that the pass runs in."""
-        if self.precision == "bf16":
-            return torch.autocast(device.type, dtype=torch.bfloat16)
-        return nullcontext()
 
     def _predictions(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Return targets [M], hidden states [M, D] and logits [M, V] that predict them."""

@@ -36,11 +36,13 @@ def evaluate_untrained(
 ) -> None:
     """Play the held-out tasks of `job` with `model`, and record episodes and result in `run`."""
     make_environment = find(job.eval_environment or job.environment)
-    tasks = draw_held_out(tasks_of(make_environment), job.eval_episodes)
+    tasks = draw_held_out(tasks_of(make_environment), job.eval_episodes, job.first_task)
     display.phase("evaluation of the untrained model", len(tasks))
     device = model.device
     model.to(cast("Any", find_device(job.device)))
-    engine = build_engine(EngineSettings(max_length=job.max_context), model, tokenizer)
+    engine = build_engine(
+        EngineSettings(max_length=job.max_context, precision=job.precision), model, tokenizer
+    )
     rollout = Rollout(
         harness(job, tokenizer, make_environment),
         make_environment,
