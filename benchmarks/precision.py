@@ -75,9 +75,7 @@ def main() -> None:
     for what, count in tokens.items():
         full, half = (statistics.median(seconds[what, precision][1:]) for precision in PRECISIONS)
         found[what] = full / half
-        print(
-            f"{what}: fp32 {count / full:,.0f} tokens/s, bf16 {count / half:,.0f}, ratio {full / half:.2f}"
-        )
+        print(f"{what}: fp32 {count / full:,.0f} tokens/s, bf16 {count / half:,.0f}, ratio {full / half:.2f}")
     print(f"gap of learner and engine: fp32 {gaps['fp32']:.1e} nats, bf16 {gaps['bf16']:.1e}")
     print(f"threads {torch.get_num_threads()}")
     if arguments.json:

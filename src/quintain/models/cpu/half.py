@@ -47,7 +47,8 @@ def warn_if_slow() -> None:
     """Say so, once, where the processor has no arithmetic for bfloat16."""
     if "avx512_bf16" not in processor():
         LOG.warning(
-            "precision bf16: this processor has no instructions for it (AVX512-BF16), so that it may be slower than fp32"
+            "precision bf16: this processor has no instructions for it (AVX512-BF16), so that it may be "
+            "slower than fp32"
         )
 
 
