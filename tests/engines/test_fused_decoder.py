@@ -2,9 +2,9 @@ from random import Random
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from transformers import GemmaConfig, GemmaForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
-from quintain.engines.decoder import FastDecoder
+from quintain.engines.decoder import FastDecoder, GenericDecoder
 from quintain.engines.fused_decoder import FusedDecoder, can_decode
 from quintain.engines.local import decoder_for
 from quintain.models.adapters import add_lora
@@ -133,3 +133,29 @@ def test_the_cache_says_its_size(qwen: PreTrainedModel) -> None:
     ours.forward([0], [[1]])
     layers, heads, length = 2, 2, 64
     assert ours.num_bytes == 4 * layers * heads * length * (8 + 16)
+
+
+def test_in_bf16_it_is_near_the_decoder_of_torch(model: PreTrainedModel) -> None:
+    ours = FusedDecoder(model, max_length=200, precision="bf16")
+    theirs = FastDecoder(model, max_length=200, precision="bf16")
+    exact = FastDecoder(model, max_length=200)
+    for slots, new in (([0, 1], [[5, 9, 3], [7]]), ([0], [[11, 2]]), ([0, 1], [[4], [4]])):
+        mine, other, true = (decoder.forward(slots, new) for decoder in (ours, theirs, exact))
+        assert mine.dtype == other.dtype == torch.float32
+        scale = float(true.std())
+        assert float((mine - other).abs().max()) < 0.1 * scale
+        assert 0 < float((mine - true).abs().max()) < 0.1 * scale
+
+
+def test_other_families_compute_in_bf16_too() -> None:
+    torch.manual_seed(0)
+    model = GemmaForCausalLM(
+        GemmaConfig(
+            vocab_size=60, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, head_dim=8, max_position_embeddings=200,
+        )
+    ).eval()  # fmt: skip
+    half, full = (decoder_for(model, 200, precision) for precision in ("bf16", "fp32"))
+    assert isinstance(half, GenericDecoder)
+    one, other = (decoder.forward([0], [[5, 9, 3]]) for decoder in (half, full))
+    assert 0 < float((one - other).abs().max()) < 0.1 * float(other.std())

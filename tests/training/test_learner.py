@@ -1,8 +1,8 @@
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import pytest
@@ -13,11 +13,14 @@ from torch import Tensor
 from transformers import GemmaConfig, GemmaForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
 from quintain.data.pack import micro_batches, pack
-from quintain.errors import InvariantError, StoreError, UsageError
+from quintain.engines.local import Local
+from quintain.engines.protocol import Request, Sampling
+from quintain.errors import ConfigError, InvariantError, StoreError, UsageError
 from quintain.losses.policy import clipped
 from quintain.models.heads import ValueHead
+from quintain.training.gap import gap
 from quintain.training.learner import Learner, Optimization
-from quintain.types import Batch, Loss, LossReport, Outputs, Sample
+from quintain.types import Batch, Completion, Loss, LossReport, Outputs, Sample
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 40,
@@ -28,6 +31,7 @@ SHAPE: dict[str, Any] = {
     "num_key_value_heads": 1,
     "head_dim": 8,
 }
+CLEAR = Path("/proc/self/clear_refs")
 PLAIN = Optimization(learning_rate=0.0, shares_prefixes=False, max_grad_norm=1e9)
 SHARED = replace(PLAIN, shares_prefixes=True)
 
@@ -150,6 +154,102 @@ def test_bfloat16_stays_near() -> None:
     rough = Learner(model, replace(PLAIN, precision="bf16")).infer(batch).logprobs
     assert rough.dtype == torch.float32
     torch.testing.assert_close(rough, exact, atol=0.1, rtol=0.05)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("make", [qwen, gemma])
+def test_engine_and_learner_of_one_precision_say_the_same(
+    make: Callable[[], PreTrainedModel], precision: Literal["fp32", "bf16"]
+) -> None:
+    model = make()
+    engine = Local(model, precision=precision)
+    engine.submit(
+        Request(session="a", prompt_ids=(3, 1, 4, 1), seed=1, sampling=Sampling(max_tokens=20, stop_ids=()))
+    )
+    replies = []
+    while not replies:
+        replies = engine.advance()
+    result = replies[0].result
+    assert isinstance(result, Completion)
+    ids = np.array([3, 1, 4, 1, *result.token_ids])
+    stream = replace(
+        sample(np.random.default_rng(0), 0, ids),
+        **streamed(ids, first=4, logprobs=result.logprobs),
+    )
+    batch = pack([stream])
+    outputs = Learner(model, replace(PLAIN, precision=precision)).infer(batch)
+    found = gap(outputs, batch)
+    assert found.total / 20 < (1e-5 if precision == "fp32" else 2e-3)
+
+
+def streamed(ids: np.ndarray[Any, Any], *, first: int, logprobs: Sequence[float]) -> dict[str, Any]:
+    is_new = np.arange(len(ids)) >= first
+    return {
+        "token_ids": ids,
+        "turn_id": np.where(is_new, 0, -1),
+        "turn_end": np.arange(len(ids)) == len(ids) - 1,
+        "loss_weight": is_new.astype(np.float32) / int(is_new.sum()),
+        "advantages": is_new.astype(np.float32),
+        "returns": np.zeros(len(ids), np.float32),
+        "logprobs": np.array([0.0] * first + list(logprobs), np.float32),
+    }
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("make", [qwen, gemma])
+def test_computing_again_changes_no_gradient(
+    make: Callable[[], PreTrainedModel], precision: Literal["fp32", "bf16"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches, plain = [pack(streams(3))], replace(PLAIN, precision=precision)
+    expected = gradient(Learner(make(), plain), batches, nll)
+    monkeypatch.setattr("quintain.training.learner.MOST_LOGITS", 40 * 3)  # three tokens at a time
+    found = gradient(Learner(make(), replace(plain, gradient_checkpointing=True)), batches, nll)
+    for mine, other in zip(found, expected, strict=True):
+        apart = float((mine - other).norm() / other.norm())
+        assert apart < (1e-2 if precision == "bf16" else 1e-5)  # sums of pieces are rounded to 16 bits
+
+
+def test_a_model_with_dropout_is_not_computed_again() -> None:
+    model = gemma()
+    model.config.attention_dropout = 0.1
+    with pytest.raises(ConfigError, match=r"'gemma' with dropout \(attention_dropout = 0.1\); set it to 0"):
+        Learner(model, replace(PLAIN, gradient_checkpointing=True))
+
+
+@pytest.mark.skipif(not CLEAR.exists(), reason="the peak of memory is read from /proc")
+def test_a_stream_of_32k_tokens_trains_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "quintain.training.learner.MOST_LOGITS", 1 << 24
+    )  # 64 MB, and as much for their gradient
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=4096, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=1,
+        num_key_value_heads=1, head_dim=16, max_position_embeddings=1 << 15,
+    )  # fmt: skip
+    model = Qwen3ForCausalLM(config).eval()
+
+    def peak(length: int) -> int:
+        rng = np.random.default_rng(0)
+        learner = Learner(model, replace(PLAIN, gradient_checkpointing=True, optimizer="sgd"))
+        ids = rng.integers(0, 4096, length)
+        stream = replace(sample(rng, 0, ids), **streamed(ids, first=8, logprobs=[-8.0] * (length - 8)))
+        batch = pack([stream])
+        CLEAR.write_text("5", encoding="ascii")  # forget the peak until now
+        before = memory("VmRSS")
+        report = learner.step([batch], nll)
+        assert np.isfinite(report.loss) and report.grad_norm > 0
+        return memory("VmHWM") - before
+
+    short, long = peak(1 << 13), peak(1 << 15)
+    logits = 4 * 4096 << 15  # bytes of all logits in fp32; torch alone would hold them, and their gradient
+    assert long < 0.6 * logits
+    assert long < 3 * short  # four times the tokens
+
+
+def memory(name: str) -> int:
+    """Return what /proc says of this process, in bytes."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith(name))
 
 
 def test_a_step_that_is_not_finite_changes_nothing_and_the_third_in_a_row_stops() -> None:

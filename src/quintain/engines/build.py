@@ -78,7 +78,12 @@ def _local(
             "move the model, or take the engine process"
         )
     return Local(
-        model, tokenizer, policy=policy, max_length=settings.max_length, max_batch=settings.max_batch
+        model,
+        tokenizer,
+        policy=policy,
+        max_length=settings.max_length,
+        max_batch=settings.max_batch,
+        precision=settings.precision,
     )
 
 

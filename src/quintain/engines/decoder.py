@@ -8,17 +8,18 @@ rule: `refresh` must follow every change of the weights; it drops every cached k
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from quintain.models.families import backbone, head, head_sizes
 from quintain.models.packed import rms_norm, rotate
+from quintain.models.precision import Precision, computing
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -62,8 +63,8 @@ class Decoder(Protocol):
 class GenericDecoder:
     """Any causal language model of `transformers`, one stream at a time, with the model's own cache."""
 
-    def __init__(self, model: PreTrainedModel) -> None:
-        self.model = model
+    def __init__(self, model: PreTrainedModel, *, precision: Precision = "fp32") -> None:
+        self.model, self.precision = model, precision
         self._caches: dict[int, Any] = {}
 
     @torch.inference_mode()
@@ -78,22 +79,22 @@ class GenericDecoder:
 
     def _append(self, slot: int, ids: Sequence[int]) -> Tensor:
         """Append `ids` to the stream in `slot` and return the logits [tokens, V] after each of them."""
+        logits, self._caches[slot] = self._run(ids, self._caches.get(slot))
+        return logits
+
+    def _run(self, ids: Sequence[int], cache: Any) -> tuple[Tensor, Any]:
+        """Return the logits [tokens, V] after each of `ids`, which follow those in `cache`, and the longer cache."""
         inputs = torch.tensor([list(ids)], device=self.model.device)
-        output: Any = cast(Any, self.model)(
-            input_ids=inputs, past_key_values=self._caches.get(slot), use_cache=True
-        )
-        self._caches[slot] = output.past_key_values
-        return output.logits[0]
+        with computing(self.precision, self.model.device):
+            output: Any = cast(Any, self.model)(input_ids=inputs, past_key_values=cache, use_cache=True)
+        return output.logits[0], output.past_key_values
 
     @torch.inference_mode()
     def branch(self, slots: Sequence[int], new_ids: Sequence[Sequence[int]]) -> Tensor:
         """See `Decoder.branch`."""
         rows: list[Tensor] = []
         for slot, ids in zip(slots, new_ids, strict=True):
-            inputs = torch.tensor([list(ids)], device=self.model.device)
-            cache = deepcopy(self._caches[slot])
-            output: Any = cast(Any, self.model)(input_ids=inputs, past_key_values=cache, use_cache=True)
-            rows.append(output.logits[0])
+            rows.append(self._run(ids, deepcopy(self._caches[slot]))[0])
         return torch.cat(rows)
 
     def clear(self, slot: int) -> None:
@@ -113,9 +114,10 @@ class GenericDecoder:
 class FastDecoder:
     """The Llama family with a static cache of [slots, key/value heads, length, dimension] per layer."""
 
-    def __init__(self, model: PreTrainedModel, *, max_length: int) -> None:
+    def __init__(self, model: PreTrainedModel, *, max_length: int, precision: Precision = "fp32") -> None:
         self.model = model
         self.max_length = max_length
+        self._dtype = torch.bfloat16 if precision == "bf16" else None
         self.num_heads, self.num_kv, self.dimension = head_sizes(model)
         self.lengths: list[int] = []
         self._keys: list[Tensor] = []
@@ -129,8 +131,11 @@ class FastDecoder:
         base = backbone(self.model)
         self.lengths = [0] * len(self.lengths)
         self._base = base
-        self._head = head(self.model)
-        self._layers = [_FusedLayer(cast(Any, layer)) for layer in base.layers]
+        module: Any = head(self.model)
+        self._head: Callable[[Tensor], Tensor] = module
+        if type(module) is nn.Linear and self._dtype is not None:
+            self._head = Linear(module.weight.detach(), module.bias, self._dtype)
+        self._layers = [_FusedLayer(cast(Any, layer), self._dtype) for layer in base.layers]
         if len(self._keys) != len(self._layers):
             self._keys = [torch.empty(0) for _ in self._layers]
             self._values = [torch.empty(0) for _ in self._layers]
@@ -211,7 +216,7 @@ class FastDecoder:
             return
         capacity = max(self._capacity, min(self.max_length, rounded(length)))
         slots = max(len(self.lengths), self._keys[0].shape[0])
-        weight = self._layers[0].qkv_weight
+        weight = self._base.embed_tokens.weight
         for caches in (self._keys, self._values):
             for index, old in enumerate(caches):
                 new = torch.zeros(
@@ -325,14 +330,27 @@ class _Rows:
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
 
+class Linear:
+    """A linear layer whose product is computed in `dtype`, or in that of its weights [N, K] where that is None."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype | None) -> None:
+        self.weight = weight if dtype is None else weight.to(dtype)
+        self.bias = bias if dtype is None or bias is None else bias.to(dtype)
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """Return the layer's output [T, N] for `inputs` [T, K], in their type."""
+        return F.linear(inputs.to(self.weight.dtype), self.weight, self.bias).to(inputs.dtype)
+
+
 class _FusedLayer:
     """One block with its projections joined, so that a step makes four matrix products."""
 
-    def __init__(self, layer: Any) -> None:
+    def __init__(self, layer: Any, dtype: torch.dtype | None) -> None:
         attention, mlp = layer.self_attn, layer.mlp
-        self.qkv_weight, self.qkv_bias = joined([attention.q_proj, attention.k_proj, attention.v_proj])
-        self.gate_up_weight, self.gate_up_bias = joined([mlp.gate_proj, mlp.up_proj])
-        self.output, self.down = attention.o_proj, mlp.down_proj
+        self.qkv = Linear(*joined([attention.q_proj, attention.k_proj, attention.v_proj]), dtype)
+        self.gate_up = Linear(*joined([mlp.gate_proj, mlp.up_proj]), dtype)
+        self.output = Linear(effective_weight(attention.o_proj), attention.o_proj.bias, dtype)
+        self.down = Linear(effective_weight(mlp.down_proj), mlp.down_proj.bias, dtype)
         self.norms = (layer.input_layernorm, layer.post_attention_layernorm)
         self.head_norms = (attention.q_norm, attention.k_norm) if hasattr(attention, "q_norm") else None
 
@@ -340,7 +358,7 @@ class _FusedLayer:
         self, hidden: Tensor, num_heads: int, num_kv: int, dimension: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return query [T, heads, d], key [T, kv heads, d] and value [T, kv heads * d] of `hidden` [T, D]."""
-        joined = F.linear(rms_norm(hidden, self.norms[0]), self.qkv_weight, self.qkv_bias)
+        joined = self.qkv(rms_norm(hidden, self.norms[0]))
         query, key, value = joined.split(
             [num_heads * dimension, num_kv * dimension, num_kv * dimension], dim=-1
         )
@@ -352,9 +370,7 @@ class _FusedLayer:
     def finish(self, hidden: Tensor, mixed: Tensor) -> Tensor:
         """Add the attention output and the feed-forward to the residual stream [T, D]."""
         hidden = hidden + self.output(mixed)
-        gate, up = F.linear(rms_norm(hidden, self.norms[1]), self.gate_up_weight, self.gate_up_bias).chunk(
-            2, dim=-1
-        )
+        gate, up = self.gate_up(rms_norm(hidden, self.norms[1])).chunk(2, dim=-1)
         return hidden + self.down(F.silu(gate) * up)
 
 

@@ -8,6 +8,7 @@ prompt of a group stays in the processor's cache. Results equal those of `engine
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -16,8 +17,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quintain.engines.decoder import effective_weight, joined, rounded
+from quintain.models.cpu import half
 from quintain.models.cpu.native import call, fits
 from quintain.models.families import backbone, head, head_sizes
+from quintain.models.precision import Precision
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -36,9 +39,10 @@ def can_decode(model: PreTrainedModel) -> bool:
 class FusedDecoder:
     """See the module; implements `engines.decoder.Decoder`."""
 
-    def __init__(self, model: PreTrainedModel, *, max_length: int) -> None:
+    def __init__(self, model: PreTrainedModel, *, max_length: int, precision: Precision = "fp32") -> None:
         self.model = model
         self.max_length = max_length
+        self._weights = HALF if precision == "bf16" else FULL
         self.num_heads, self.num_kv, self.dimension = head_sizes(model)
         self.lengths: list[int] = []
         self._shared: dict[int, tuple[int, int]] = {}
@@ -60,9 +64,9 @@ class FusedDecoder:
         self._base = backbone(self.model)
         module: Any = head(self.model)
         self._head: Callable[[Tensor], Tensor] = (
-            Product(module.weight, module.bias) if type(module) is nn.Linear else module
+            self._weights.product(module.weight, module.bias) if type(module) is nn.Linear else module
         )
-        self._layers = [_Weights(cast(Any, layer)) for layer in self._base.layers]
+        self._layers = [_Weights(cast(Any, layer), self._weights) for layer in self._base.layers]
         self.lengths = [0] * len(self.lengths)
         self._shared.clear()
         self._positions(max(self._capacity, 64))
@@ -286,6 +290,41 @@ class GatedProduct:
         return out
 
 
+class HalfProduct:
+    """A linear layer as `Product`, whose factors are rounded to bfloat16."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.width = len(weight)
+        self.packed, self.bias = half.pairs_of(weight), bias
+
+    def __call__(self, inputs: Tensor, residual: Tensor | None = None) -> Tensor:
+        """Return the layer's output [T, N] for `inputs` [T, K], plus `residual` [T, N]."""
+        return half.product(half.rows_of(inputs), self.packed, self.width, bias=self.bias, residual=residual)
+
+
+class HalfGatedProduct:
+    """silu(gate(x)) · up(x) as `GatedProduct`, whose factors are rounded to bfloat16."""
+
+    def __init__(self, gate: Tensor, up: Tensor) -> None:
+        self.width = len(gate)
+        self.packed = torch.stack([half.pairs_of(gate), half.pairs_of(up)], dim=1)
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """Return the activation [T, N] of `inputs` [T, K]."""
+        return half.product(half.rows_of(inputs), self.packed, self.width, is_gated=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kernels:
+    """What linear layers are computed by."""
+
+    product: type[Product] | type[HalfProduct]
+    gated: type[GatedProduct] | type[HalfGatedProduct]
+
+
+FULL, HALF = _Kernels(Product, GatedProduct), _Kernels(HalfProduct, HalfGatedProduct)
+
+
 def blocks_of(weight: Tensor) -> Tensor:
     """Return `weight` [N, K] in blocks [N / 16, K, 16], filled up with zeros."""
     num, width = weight.shape
@@ -296,12 +335,12 @@ def blocks_of(weight: Tensor) -> Tensor:
 class _Weights:
     """The weights of one layer, projections joined, adapters added in."""
 
-    def __init__(self, layer: Any) -> None:
+    def __init__(self, layer: Any, kernels: _Kernels) -> None:
         attention, mlp = layer.self_attn, layer.mlp
-        self.qkv = Product(*joined([attention.q_proj, attention.k_proj, attention.v_proj]))
-        self.output = Product(effective_weight(attention.o_proj), attention.o_proj.bias)
-        self.gated = _gated(mlp)
-        self.down = Product(effective_weight(mlp.down_proj), mlp.down_proj.bias)
+        self.qkv = kernels.product(*joined([attention.q_proj, attention.k_proj, attention.v_proj]))
+        self.output = kernels.product(effective_weight(attention.o_proj), attention.o_proj.bias)
+        self.gated = _gated(mlp, kernels)
+        self.down = kernels.product(effective_weight(mlp.down_proj), mlp.down_proj.bias)
         self.norms = (layer.input_layernorm, layer.post_attention_layernorm)
         has_norms = hasattr(attention, "q_norm")
         self.head_norms = (attention.q_norm.weight, attention.k_norm.weight) if has_norms else (None, None)
@@ -318,11 +357,11 @@ class _Weights:
         return self.down(self.gated(inner), hidden)
 
 
-def _gated(mlp: Any) -> Callable[[Tensor], Tensor]:
+def _gated(mlp: Any, kernels: _Kernels) -> Callable[[Tensor], Tensor]:
     """Return the gated activation of a feed-forward network, by one product where it has no biases."""
     if mlp.gate_proj.bias is None and mlp.up_proj.bias is None:
-        return GatedProduct(effective_weight(mlp.gate_proj), effective_weight(mlp.up_proj))
-    both = Product(*joined([mlp.gate_proj, mlp.up_proj]))
+        return kernels.gated(effective_weight(mlp.gate_proj), effective_weight(mlp.up_proj))
+    both = kernels.product(*joined([mlp.gate_proj, mlp.up_proj]))
 
     def activate(inputs: Tensor) -> Tensor:
         projected = both(inputs)

@@ -41,6 +41,7 @@ from quintain.engines.scoring import Asked, choose
 from quintain.errors import EngineFault
 from quintain.models.families import unsupported
 from quintain.models.fingerprint import fingerprint
+from quintain.models.precision import Precision
 from quintain.models.weights import read_weights
 from quintain.types import Completion, Failure
 
@@ -76,12 +77,12 @@ class _Job:
     logprobs: list[float] = field(default_factory=list[float])
 
 
-def decoder_for(model: PreTrainedModel, max_length: int) -> Decoder:
+def decoder_for(model: PreTrainedModel, max_length: int, precision: Precision = "fp32") -> Decoder:
     """Return the fastest decoder that can run `model`."""
     if unsupported(model):
-        return GenericDecoder(model)
+        return GenericDecoder(model, precision=precision)
     fast = FusedDecoder if can_decode(model) else FastDecoder
-    return fast(model, max_length=max_length)
+    return fast(model, max_length=max_length, precision=precision)
 
 
 class Local:
@@ -94,6 +95,7 @@ class Local:
         policy: name of the policy that the model is.
         max_length: longest stream in tokens; the model's own limit when None.
         max_batch: streams that are advanced together.
+        precision: bf16 computes linear layers in bfloat16, as a learner of that precision does.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class Local:
         policy: str = "policy",
         max_length: int | None = None,
         max_batch: int = 256,
+        precision: Precision = "fp32",
     ) -> None:
         limit = int(getattr(model.config, "max_position_embeddings", 1 << 20))
         self.model = model
@@ -115,7 +118,7 @@ class Local:
         self.fallback_reason = unsupported(model)
         if self.fallback_reason:
             LOG.warning("the model runs on the generic, slower path: %s", self.fallback_reason)
-        self.decoder = decoder_for(model, self._max_length)
+        self.decoder = decoder_for(model, self._max_length, precision)
         self._version = 0
         self._sessions: dict[str, _Session] = {}
         self._free: list[int] = []

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 from quintain.engines.protocol import CAPABILITIES, Capability, require
 from quintain.errors import UsageError, suggestion
+from quintain.models.precision import Precision
 
 EngineKind = Literal["local", "process"]
 KINDS: dict[str, frozenset[Capability]] = {
@@ -31,6 +32,8 @@ class EngineSettings:
     """cpu, cuda or cuda:1; auto: where the model is, or a GPU if there is one for a model that is loaded."""
     dtype: str = "float32"
     """Precision of a model that the engine loads: float32, bfloat16 or float16."""
+    precision: Precision = "fp32"
+    """fp32, or bf16 for the products of linear layers; see `quintain.models.precision`."""
     start_timeout: float = 600.0
     """Seconds that a process may take to load the model or new weights."""
     reply_timeout: float = 600.0

@@ -1,7 +1,8 @@
 """The first run with a real model: SmolLM2-135M-Instruct on questions that take a search, from a few demonstrations.
 
-`rl.grpo`, meant for minutes on two cores: the pretrained model plays as it is, imitates the expert of `hopqa` a little,
-and goes on by GRPO. The settings are chosen from what a token costs; what they come to is not measured yet.
+`rl.grpo`, for minutes on two cores: the pretrained model plays as it is, imitates the expert of `hopqa` a little, and
+goes on by GRPO. Settings were chosen on training tasks from number 5000 on; what they come to on others is in
+docs/real-model.md.
 """
 
 from dataclasses import dataclass
@@ -17,16 +18,16 @@ class Config(grpo.Config):
     environment: str = "hopqa?hops=1&closed=0"
     model: str = "smollm2"
     agent: str = "tools?max_tokens=32"
-    steps: int = 2
-    demonstrations: int | str = 24
+    steps: int = 3
+    demonstrations: int | str = 48
     imitation_epochs: int = 2
-    imitation_rate: float = 2e-4
-    learning_rate: float = 1e-5
-    eval_every: int = 2
-    eval_episodes: int = 32
+    imitation_rate: float = 1e-4
+    learning_rate: float = 2e-5
+    eval_every: int = 3
+    eval_episodes: int = 64
     eval_untrained: bool = True
     tasks: int = 4
-    group_size: int = 4
+    group_size: int = 8
 
 
 def method(config: Config) -> OnPolicy:

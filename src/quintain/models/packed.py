@@ -8,7 +8,7 @@ result equals the plain padded forward of every stream.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
@@ -24,6 +24,10 @@ from quintain.models.families import Backbone, Layer, Norm, backbone, head_sizes
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+
+Again = Callable[..., Any]
+"""Calls a function of tensors, and calls it again in the backward pass in place of keeping what it computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +140,18 @@ def _bucket(rows: Sequence[Stream]) -> tuple[Bucket, int]:
     return Bucket(query.flatten(), key.flatten(), len(rows), causal[None, None]), width
 
 
-def hidden_states(model: PreTrainedModel, token_ids: Tensor, position_ids: Tensor, attention: Plan) -> Tensor:
-    """Return the final hidden states [N, D] of packed `token_ids` [N] at `position_ids` [N]."""
+def hidden_states(
+    model: PreTrainedModel,
+    token_ids: Tensor,
+    position_ids: Tensor,
+    attention: Plan,
+    *,
+    again: Again | None = None,
+) -> Tensor:
+    """Return the final hidden states [N, D] of packed `token_ids` [N] at `position_ids` [N].
+
+    With `again`, only what each layer begins with is kept for the backward pass, and the rest is computed anew there.
+    """
     base = backbone(model)
     hidden = base.embed_tokens(token_ids)
     is_fused = fits(hidden) and not torch.is_autocast_enabled(hidden.device.type)
@@ -145,7 +159,10 @@ def hidden_states(model: PreTrainedModel, token_ids: Tensor, position_ids: Tenso
     where = _tables(base, hidden, position_ids) if is_fused else _angles(base, hidden, position_ids)
     sizes = Sizes(*head_sizes(model))
     for layer in base.layers:
-        hidden = block(layer, hidden, cast(Any, where), sizes, attention)
+        if again is None:
+            hidden = block(layer, hidden, cast(Any, where), sizes, attention)
+        else:
+            hidden = again(block, layer, hidden, cast(Any, where), sizes, attention)
     return rms_norm(hidden, base.norm)
 
 

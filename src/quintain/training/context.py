@@ -387,7 +387,11 @@ def longest_stream(model: PreTrainedModel) -> int:
 
 def make_engine(name: str, policy: Policy) -> Engine:
     """Return what samples from `policy`."""
-    settings = EngineSettings(kind=policy.settings.engine, max_length=policy.settings.max_context)
+    settings = EngineSettings(
+        kind=policy.settings.engine,
+        max_length=policy.settings.max_context,
+        precision=policy.settings.precision,
+    )
     return build_engine(settings, policy.model, policy.tokenizer, policy=name)
 
 

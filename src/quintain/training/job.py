@@ -10,16 +10,17 @@ from typing import ClassVar, Literal
 
 from quintain.agents.catalog import check as check_agent
 from quintain.config import check_ranges
-from quintain.config.ranges import NonNegativeInt, PositiveFloat, PositiveInt, Share
+from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Share
 from quintain.data.leaves import LeafRule
 from quintain.data.records import Overlong, TrainOn
 from quintain.engines.settings import EngineKind
 from quintain.errors import ConfigError
+from quintain.models.precision import Precision
+from quintain.training.optimizers import OptimizerName, Schedule
 from quintain.training.thresholds import thresholds
 
 MAIN = "policy"
 """The policy that a run is about."""
-Precision = Literal["fp32", "bf16"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,7 @@ class PolicySettings:
     device: str = "auto"
     """Where it computes: auto, cpu, cuda, cuda:1 or mps."""
     precision: Precision = "fp32"
-    """Precision of the forward pass; weights and optimizer stay in fp32."""
+    """fp32, or bf16 for the linear layers in training and sampling; weights and optimizer stay in fp32."""
     engine: EngineKind = "local"
     """What samples from it, where it acts: local, or process (a process of its own)."""
     max_context: PositiveInt | None = None
@@ -135,7 +136,19 @@ class Job:
     device: str = "auto"
     """Where the policy computes: auto, cpu, cuda, cuda:1 or mps."""
     precision: Precision = "fp32"
-    """Precision of the forward pass; weights and optimizer stay in fp32."""
+    """fp32, or bf16 for the linear layers in training and sampling; weights and optimizer stay in fp32."""
+    optimizer: OptimizerName = "adamw"
+    """Optimizer: adamw, adafactor (less memory), or sgd (with momentum 0.9)."""
+    weight_decay: NonNegativeFloat = 0.0
+    """Weight decay of the optimizer."""
+    max_grad_norm: PositiveFloat = 1.0
+    """Norm that gradients are clipped to."""
+    lr_schedule: Schedule = "method"
+    """How the learning rate goes over the steps: as the method says, constant, linear or cosine (both fall to 0)."""
+    lr_warmup: NonNegativeInt = 0
+    """First steps, over which the learning rate rises; counts where lr_schedule is not that of the method."""
+    gradient_checkpointing: bool = False
+    """Keep only what each layer begins with for the backward pass, and compute the rest anew: less memory."""
     lora_rank: NonNegativeInt = 0
     """Rank of LoRA layers that are trained instead of all weights; 0 trains all."""
     lora_alpha: PositiveFloat = 16.0

@@ -8,27 +8,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from quintain.errors import InvariantError, UsageError
+from quintain.models.checkpointing import checkpoint_layers, contexts, training_mode
 from quintain.models.cpu import fused
 from quintain.models.cpu.native import fits
 from quintain.models.families import head, unsupported
 from quintain.models.packed import hidden_states
+from quintain.models.precision import Precision, computing
 from quintain.training import gap
 from quintain.training.checkpoint import load_state, save_state
 from quintain.training.layout import layout
+from quintain.training.optimizers import OptimizerName, make_optimizer
 from quintain.types import NOTHING, Batch, BatchExtra, Loss, Outputs
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+MOST_LOGITS = 1 << 26
+"""Logits that are there at once; of more, each piece is computed again for its gradient."""
 MAX_SKIPPED = 3
 """Steps in a row that may be skipped because something was not finite."""
 
@@ -41,12 +46,15 @@ class Optimization:
     betas: tuple[float, float] = (0.9, 0.95)
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0
-    precision: Literal["fp32", "bf16"] = "fp32"
-    """bf16 runs the forward pass in bfloat16; weights and optimizer stay in fp32."""
+    precision: Precision = "fp32"
+    """bf16 computes linear layers in bfloat16; weights and optimizer stay in fp32."""
     temperature: float = 1.0
     """Temperature that completions are sampled at; log-probs are of the same distribution."""
     shares_prefixes: bool = True
     """Compute prompts that several streams open with once."""
+    optimizer: OptimizerName = "adamw"
+    gradient_checkpointing: bool = False
+    """Keep only what each layer begins with for the backward pass, and compute the rest anew there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +76,9 @@ class Forward:
         model: any causal language model; families that the packed pass does not know run on their own padded one.
         value_head: hidden states → values; None for a model that says nothing of values.
         temperature: of the distribution whose log-probs are returned.
-        precision: bf16 runs the pass in bfloat16.
+        precision: bf16 computes linear layers in bfloat16; see `models.precision`.
         shares_prefixes: compute prompts that several streams open with once.
+        gradient_checkpointing: keep only what each layer begins with, and compute the rest anew for the gradient.
         activate: is called before each pass, where several policies share the model as adapters.
     """
 
@@ -79,13 +88,17 @@ class Forward:
         *,
         value_head: nn.Module | None = None,
         temperature: float = 1.0,
-        precision: Literal["fp32", "bf16"] = "fp32",
+        precision: Precision = "fp32",
         shares_prefixes: bool = True,
+        gradient_checkpointing: bool = False,
         activate: Callable[[], None] | None = None,
     ) -> None:
         self.model, self.value_head = model, value_head
         self.temperature, self.precision, self.shares_prefixes = temperature, precision, shares_prefixes
+        self.gradient_checkpointing = gradient_checkpointing
         self.fallback_reason = unsupported(model)
+        if gradient_checkpointing and self.fallback_reason:
+            checkpoint_layers(model, precision)
         self._activate = activate
 
     def __call__(self, batch: Batch) -> Outputs:
@@ -94,11 +107,14 @@ class Forward:
             self._activate()
         batch = moved(batch, self.model.device)
         num_tokens = len(batch.token_ids)
-        with self._autocast(batch.token_ids.device):
+        with computing(self.precision, batch.token_ids.device):
             targets, hidden, logits = self._predictions(batch)
             values = None if self.value_head is None else cast(Tensor, self.value_head(hidden))
-        chosen = batch.token_ids.index_select(0, targets)
-        logprobs, entropy = distributions(logits, chosen, self.temperature)
+            chosen = batch.token_ids.index_select(0, targets)
+            if logits is None:
+                logprobs, entropy = self._told(hidden, chosen)
+            else:
+                logprobs, entropy = distributions(logits, chosen, self.temperature)
         empty = logprobs.new_zeros(num_tokens)
         return Outputs(
             logprobs=empty.index_copy(0, targets, logprobs),
@@ -111,20 +127,38 @@ class Forward:
         """Return the outputs without gradients."""
         return self(batch)
 
-    def _autocast(self, device: torch.device) -> AbstractContextManager[Any]:
-        """Return the context that the pass runs in."""
-        if self.precision == "bf16":
-            return torch.autocast(device.type, dtype=torch.bfloat16)
-        return nullcontext()
-
-    def _predictions(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Return targets [M], hidden states [M, D] and logits [M, V] that predict them."""
+    def _predictions(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return targets [M], the hidden states [M, D] that predict them, and logits [M, V] where they are there."""
         if self.fallback_reason:
-            return _padded_predictions(self.model, batch)
+            with training_mode(self.model, is_on=self.gradient_checkpointing):
+                return _padded_predictions(self.model, batch)
         laid = layout(batch, share=self.shares_prefixes)
-        hidden = hidden_states(self.model, laid.token_ids, laid.position_ids, laid.attention)
-        hidden = hidden.index_select(0, laid.predictors)
-        return laid.targets, hidden, head(self.model)(hidden)
+        again = self._again if self.gradient_checkpointing and torch.is_grad_enabled() else None
+        hidden = hidden_states(self.model, laid.token_ids, laid.position_ids, laid.attention, again=again)
+        return laid.targets, hidden.index_select(0, laid.predictors), None
+
+    def _told(self, hidden: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """Return log-probs and entropies [M] of `chosen` after `hidden` [M, D]; few logits are there at a time."""
+        rows = max(1, MOST_LOGITS // len(cast(Tensor, head(self.model).weight)))
+        if len(hidden) <= rows:
+            return self._piece(hidden, chosen)
+        pieces = zip(hidden.split(rows), chosen.split(rows), strict=True)
+        told = [self._again(self._piece, *piece) for piece in pieces]
+        return torch.cat([logprobs for logprobs, _ in told]), torch.cat([entropy for _, entropy in told])
+
+    def _piece(self, hidden: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what `_told` does, at once."""
+        return distributions(head(self.model)(hidden), chosen, self.temperature)
+
+    def _again(self, function: Callable[..., Any], *parts: Any) -> Any:
+        """Return ``function(*parts)``, of which nothing is kept for the backward pass: it is called again there."""
+        return checkpoint(
+            function,
+            *parts,
+            use_reentrant=False,
+            preserve_rng_state=False,
+            context_fn=contexts(self.model, self.precision),
+        )
 
 
 class Learner:
@@ -147,6 +181,7 @@ class Learner:
             temperature=self.optimization.temperature,
             precision=self.optimization.precision,
             shares_prefixes=self.optimization.shares_prefixes,
+            gradient_checkpointing=self.optimization.gradient_checkpointing,
             activate=activate,
         )
         self.version = 0
@@ -160,12 +195,12 @@ class Learner:
             raise UsageError(
                 "learner: got a model without trainable parameters; unfreeze it or add an adapter"
             )
-        self.optimizer = torch.optim.AdamW(
+        self.optimizer = make_optimizer(
+            self.optimization.optimizer,
             self.parameters,
-            lr=self.optimization.learning_rate,
+            rate=self.optimization.learning_rate,
             betas=self.optimization.betas,
             weight_decay=self.optimization.weight_decay,
-            fused=True,
         )
 
     def infer(self, batch: Batch) -> Outputs:

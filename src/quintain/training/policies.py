@@ -412,7 +412,8 @@ def load_main(model: PreTrainedModel, config: Mapping[str, Any], checkpoint: Pat
     shared, rank = SharedModel(model), int(config.get("lora_rank", 0))
     if rank:
         shared.add(MAIN, PolicySettings(lora_rank=rank, lora_alpha=float(config["lora_alpha"])))
-    Learner(model, trained=shared.trained(MAIN if rank else None)).load(checkpoint)
+    optimization = Optimization(optimizer=config.get("optimizer", "adamw"))
+    Learner(model, optimization, trained=shared.trained(MAIN if rank else None)).load(checkpoint)
 
 
 def _build(
@@ -450,6 +451,10 @@ def _build(
             learning_rate=settings.learning_rate or job.learning_rate,
             temperature=job.temperature,
             precision=settings.precision,
+            optimizer=job.optimizer,
+            weight_decay=job.weight_decay,
+            max_grad_norm=job.max_grad_norm,
+            gradient_checkpointing=job.gradient_checkpointing,
         )
         learner = Learner(
             shared.model, optimization, value_head=head, trained=shared.trained(adapter), activate=activate

@@ -253,7 +253,18 @@ def load_demonstrations(
 
 def warm_start(model: PreTrainedModel, trajectories: list[Trajectory], job: Job, *, display: Display) -> None:
     """Train `model` to write what is written in `trajectories`, at a learning rate that falls to 0."""
-    learner = Learner(model, Optimization(learning_rate=job.imitation_rate, temperature=job.temperature))
+    learner = Learner(
+        model,
+        Optimization(
+            learning_rate=job.imitation_rate,
+            temperature=job.temperature,
+            precision=job.precision,
+            gradient_checkpointing=job.gradient_checkpointing,
+            optimizer=job.optimizer,
+            weight_decay=job.weight_decay,
+            max_grad_norm=job.max_grad_norm,
+        ),
+    )
     device = model.device
     model.to(cast("Any", find_device(job.device)))
     updates = Imitation(learner, trajectories, job)

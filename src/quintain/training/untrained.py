@@ -38,7 +38,9 @@ def evaluate_untrained(
     display.phase("evaluation of the untrained model", len(tasks))
     device = model.device
     model.to(cast("Any", find_device(job.device)))
-    engine = build_engine(EngineSettings(max_length=job.max_context), model, tokenizer)
+    engine = build_engine(
+        EngineSettings(max_length=job.max_context, precision=job.precision), model, tokenizer
+    )
     rollout = Rollout(
         harness(job, tokenizer, make_environment),
         make_environment,

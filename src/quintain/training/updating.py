@@ -23,6 +23,7 @@ from quintain.data.pack import micro_batches
 from quintain.data.samples import samples_from
 from quintain.training.job import MAIN, Job, OnPolicyJob
 from quintain.training.learner import Learner, StepReport
+from quintain.training.optimizers import scale_at
 from quintain.training.policies import Policies, Policy
 from quintain.training.signals import SignalRecorder
 from quintain.training.update import Update
@@ -187,7 +188,13 @@ def learn_in_epochs(
                 prepared.batches(chosen, update, own.settings.micro_tokens),
                 update.loss,
                 observe=watch if observe is not None and epoch == 0 else None,
-                rate_scale=linear(step, first=(0, 0.0), last=(max(update.lr_warmup, 1), 1.0)),
+                rate_scale=scale_at(
+                    step,
+                    job.steps,
+                    schedule=job.lr_schedule,
+                    by_method=linear(step, first=(0, 0.0), last=(max(update.lr_warmup, 1), 1.0)),
+                    warmup=job.lr_warmup,
+                ),
                 is_on_policy=update.is_on_policy and epoch == number == 0,
             )
             policies.follow(policy)

@@ -12,6 +12,7 @@ from quintain.methods.loops.requirements import begun
 from quintain.methods.method import Offline
 from quintain.store.run import Run
 from quintain.training.job import Job
+from quintain.training.optimizers import scale_at
 from quintain.training.policies import Policies
 from quintain.training.update import Update
 from quintain.training.updating import epoch_batch, learn_from, prepare
@@ -32,7 +33,13 @@ def train_offline(method: Offline, job: Job, run: Run) -> None:
                 context.policies,
                 [s for i in chosen for s in samples[i]],
                 method.update,
-                rate_scale=method.lr_schedule(step),
+                rate_scale=scale_at(
+                    step,
+                    job.steps,
+                    schedule=job.lr_schedule,
+                    by_method=method.lr_schedule(step),
+                    warmup=job.lr_warmup,
+                ),
             )
             row = context.measure((), report, method.metrics(data))
             row |= context.serve_weights()

@@ -106,7 +106,7 @@ def _compiled(compiler: str) -> Path:
     """Return the library for the sources, the compiler and the processor of now, compiled if it is not there."""
     sources = sorted(SOURCES.iterdir())
     identity = hashlib.sha256()
-    for part in (compiler, " ".join(FLAGS), platform.platform(), _processor(), torch.__version__):
+    for part in (compiler, " ".join(FLAGS), platform.platform(), processor(), torch.__version__):
         identity.update(part.encode())
     for source in sources:
         identity.update(source.read_bytes())
@@ -165,8 +165,8 @@ def cache_folder() -> Path:
     return folder
 
 
-def _processor() -> str:
-    """Return what tells processors apart, as far as the system says."""
+def processor() -> str:
+    """Return what tells processors apart, as far as the system says: what they can do."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

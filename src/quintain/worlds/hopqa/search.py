@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from tqdm.auto import tqdm
+
 from quintain.errors import MissingExtra
 
 WORD = re.compile(r"\w+")
@@ -49,9 +51,11 @@ def package() -> Any:
         MissingExtra: it is not installed.
     """
     try:
-        return importlib.import_module("bm25s")
+        found = importlib.import_module("bm25s")
     except ImportError as error:
         raise MissingExtra.named("bm25s", "search", "the search of hopqa") from error
+    tqdm.monitor_interval = 0  # it starts a thread for bars, also where none is shown
+    return found
 
 
 @lru_cache(maxsize=256)
