@@ -69,7 +69,9 @@ class Async:
         yield from _played(self.stage, Apart(self.stage.pool.stepper), requests)
 
 
-SOURCES: dict[Kind, Callable[[Stage], Source]] = {"lockstep": Lockstep, "async": Async}
+MakeSource = Callable[[Stage], Source]
+"""Makes a source for one call of a rollout."""
+SOURCES: dict[Kind, MakeSource] = {"lockstep": Lockstep, "async": Async}
 
 
 class Recorded:

@@ -202,8 +202,9 @@ class OnPolicyJob(Job):
     """Times that the episodes of a step are gone through."""
     num_minibatches: PositiveInt = 1
     """Optimizer steps of an epoch, each on its share of the episodes, drawn anew."""
-    leaves: LeafRule = "all"
-    """Streams of an episode to train, where its history was rewritten: all, last, longest, or root (the first)."""
+    leaves: LeafRule = "used"
+    """Streams of an episode to train, where its history was rewritten: used (all but calls of an agent outside that it
+    did not read or go on from), all, last, longest, or root (the first)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
