@@ -2,8 +2,8 @@
 
 A spec is a harness, and in front of it, each with a ``+``, what it is wrapped in, outermost first; options follow a
 question mark and are the fields of its class. ``mine.py:run_agent`` is an agent of the user's own, which lives outside
-(`quintain.agents.outside`), the same as ``endpoint?run=mine.py:run_agent``. An unknown name or option, or a harness that the environment has
-nothing for, is an error that names the nearest one, before anything is sampled.
+(`quintain.agents.outside`), the same as ``endpoint?run=mine.py:run_agent``. An unknown name or option, or a harness
+that the environment has nothing for, is an error that names the nearest one, before anything is sampled.
 """
 
 from __future__ import annotations
@@ -111,10 +111,8 @@ def check(spec: str) -> tuple[Layer, ...]:
     Raises:
         UsageError: an unknown name or option, a value that does not fit, or parts in an impossible order.
     """
-    if is_outside(spec):
-        layers = (_outside_layer(spec),)
-    else:
-        layers = tuple(_layer(spec, part) for part in spec.split("+"))
+    parts = () if is_outside(spec) else spec.split("+")
+    layers = tuple(_layer(spec, part) for part in parts) or (_outside_layer(spec),)
     if len(layers) > 1 and layers[-1].name == OUTSIDE:
         raise UsageError(
             f"agent: got {spec!r}, in which {layers[0].name} wraps an agent that keeps its own history; leave it out"
@@ -203,7 +201,7 @@ def _harness(
 
 
 def _outside_layer(spec: str) -> Layer:
-    """Return the part that ``mine.py:run_agent?grade=grade`` or ``endpoint?command=…`` is; its options may hold any sign.
+    """Return the part that ``mine.py:run_agent?grade=grade`` or ``endpoint?command=…`` is; options may hold any sign.
 
     Raises:
         UsageError: it cannot be read.

@@ -102,7 +102,9 @@ class Outside:
             UsageError: there is no such function, file or program.
         """
         run = command_runner(self.command, self.deadline) if self.command else member(self.run)
-        place = self.grade if ":" in self.grade or not self.run else f"{self.run.rpartition(':')[0]}:{self.grade}"
+        place = (
+            self.grade if ":" in self.grade or not self.run else f"{self.run.rpartition(':')[0]}:{self.grade}"
+        )
         grade: Grade | None = member(place) if self.grade else None
 
         def play(base_url: str, api_key: str, task: Task) -> Score:
@@ -129,9 +131,13 @@ def member(place: str) -> Callable[..., Any]:
         try:
             members = vars(importlib.import_module(where))
         except ModuleNotFoundError as error:
-            raise UsageError(f"function: got {place!r}, but there is no module {error.name}; check its name") from error
+            raise UsageError(
+                f"function: got {place!r}, but there is no module {error.name}; check its name"
+            ) from error
         if name not in members:
-            raise UsageError(f"function: got {place!r}, but {where} has no {name}; {suggestion(name, list(members))}")
+            raise UsageError(
+                f"function: got {place!r}, but {where} has no {name}; {suggestion(name, list(members))}"
+            )
         found = members[name]
     if not callable(found):
         raise UsageError(f"function: got {place!r}, which is a {type(found).__name__}; name a function")
@@ -196,7 +202,9 @@ def command_runner(command: str, deadline: float) -> Run:
         try:
             out, err = process.communicate(given, timeout=deadline)
         except subprocess.TimeoutExpired:
-            fault = AgentFault(f"agent {command}: got no end within {deadline:g} s; raise deadline, or mend it")
+            fault = AgentFault(
+                f"agent {command}: got no end within {deadline:g} s; raise deadline, or mend it"
+            )
             fault.kind = "timeout"
             raise fault from None
         finally:

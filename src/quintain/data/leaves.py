@@ -35,8 +35,9 @@ def choose_leaves(turns: Sequence[Turn], rule: LeafRule = "all") -> Leaves:
     """Return which leaves of the forest of `turns` are trained.
 
     "used" trains what the agent went on from or read, where an endpoint recorded that (`quintain.data.used`), else
-    everything; "all" trains every leaf; "last" the one that each speaker ended with; "longest" the one with the most tokens in its
-    walk, the later one of equals; "root" the stream that each speaker began with, up to where it was left.
+    everything; "all" trains every leaf; "last" the one that each speaker ended with; "longest" the one with the most
+    tokens in its walk, the later one of equals; "root" the stream that each speaker began with, up to where it was
+    left.
     """
     if rule == "used":
         unused = find_unused(turns)

@@ -40,10 +40,14 @@ def read(body: Row) -> Asked:
     if form is not None and object_in(form, "response_format").get("type") != "text":
         raise Refused(400, f"response_format: got {form!r:.60}; ask for the format in the messages")
     if body.get("top_logprobs"):
-        raise Refused(400, f"top_logprobs: got {body['top_logprobs']!r:.20}; the sampled token's log-prob is given only")
+        raise Refused(
+            400, f"top_logprobs: got {body['top_logprobs']!r:.20}; the sampled token's log-prob is given only"
+        )
     options = object_in(body.get("stream_options") or {}, "stream_options")
     return Asked(
-        messages=tuple(_spoken(object_in(row, "a message")) for row in list_in(body.get("messages"), "messages")),
+        messages=tuple(
+            _spoken(object_in(row, "a message")) for row in list_in(body.get("messages"), "messages")
+        ),
         tools=() if body.get("tool_choice") == "none" else _tools(body),
         max_tokens=number_in(body, "max_completion_tokens", "max_tokens"),
         stop=stops_in(body.get("stop")),
@@ -113,7 +117,9 @@ def _spoken(row: Row) -> Spoken:
     """Return the message that `row` is."""
     role = ROLES.get(str(row.get("role")))
     if role is None:
-        raise Refused(400, f"role of a message: got {row.get('role')!r:.40}; give system, user, assistant or tool")
+        raise Refused(
+            400, f"role of a message: got {row.get('role')!r:.40}; give system, user, assistant or tool"
+        )
     text = texts_in(row.get("content"), f"content of a {role} message", ("text", "refusal"))
     if role == "tool":
         return Spoken(role="tool", text=text, names=(text_in(row.get("tool_call_id"), "tool_call_id"),))

@@ -22,8 +22,9 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import ModuleType
@@ -46,6 +47,8 @@ MAX_BODY_BYTES = 1 << 30
 """The longest body of a request: histories with files in them are long."""
 PING_SECONDS = 5.0
 """Between signs of life in a stream whose answer is not there yet."""
+LAST_SECONDS = 2.0
+"""What the answers that are being sent when an episode ends have to be read."""
 MOST_STREAMS = 8
 """Streams of an episode that the engine keeps, so that calls that go on from them need not be read again."""
 AGENT, KIND = "x-quintain-agent", "x-quintain-kind"
@@ -105,6 +108,8 @@ class Session:
         self.streams: deque[Node] = deque()
         """nodes whose streams the engine keeps"""
         self.num_dispatched = 0
+        self.num_sending = 0
+        """answers that are being sent, of which it will soon be known whether they were read"""
 
     def is_opened_by(self, key: str) -> bool:
         """Whether `key` is that of the episode."""
@@ -137,7 +142,7 @@ class Endpoint:
         on_end: Callable[[Session, Row], None] | None = None,
     ) -> None:
         self.pump, self.chat, self.terms = pump, chat, terms or Terms()
-        self.lock = threading.RLock()
+        self.lock = threading.Condition()
         self.sessions: dict[str, Session] = {}
         self._master = master_key
         self._on_end = on_end
@@ -151,6 +156,7 @@ class Endpoint:
         """End an episode: further calls are refused, and the engine forgets it."""
         with self.lock:
             session.is_over = True
+            self.lock.wait_for(lambda: not session.num_sending, timeout=LAST_SECONDS)
             self.sessions.pop(session.name, None)
             for node in session.streams:
                 self._let_go(node)
@@ -172,7 +178,9 @@ class Endpoint:
             return
         try:
             if found is None:
-                raise Refused(404, f"path: got {scope['path'][:80]!r}; ask /e/NAME/v1/chat/completions", "not_found")
+                raise Refused(
+                    404, f"path: got {scope['path'][:80]!r}; ask /e/NAME/v1/chat/completions", "not_found"
+                )
             session = self._session(found["name"], Headers(scope=scope))
             await self._serve(scope, receive, send, session, what, dialect)
         except Refused as refused:
@@ -186,8 +194,12 @@ class Endpoint:
             model = {"id": self.pump.policy, "object": "model", "created": 0, "owned_by": "quintain"}
             await send_json(send, 200, {"object": "list", "data": [model], "has_more": False})
             return
-        if scope["method"] != "POST" or (what not in DIALECTS and what not in ("messages/count_tokens", "end")):
-            raise Refused(404, f"{scope['method']} {what}: got a request that is not served here", "not_found")
+        if scope["method"] != "POST" or (
+            what not in DIALECTS and what not in ("messages/count_tokens", "end")
+        ):
+            raise Refused(
+                404, f"{scope['method']} {what}: got a request that is not served here", "not_found"
+            )
         raw = await read_body(receive)
         body = json_in(raw)
         if what == "end":
@@ -202,15 +214,28 @@ class Endpoint:
                 plan = self._planned(session, asked, Headers(scope=scope), is_counted=False)
             await send_json(send, 200, {"input_tokens": len(plan.whole)})
             return
-        pending = self._dispatched(session, asked, Headers(scope=scope), digest_of(what, hashlib.sha256(raw).hexdigest()))
-        write = Writer(receive, send, pending, asked, dialect)
-        was_read = await write.run()
+        pending = self._dispatched(
+            session, asked, Headers(scope=scope), digest_of(what, hashlib.sha256(raw).hexdigest())
+        )
+        await Writer(receive, send, pending, asked, dialect, partial(self._sending, session)).run()
+
+    @contextmanager
+    def _sending(self, session: Session, pending: Pending) -> Generator[Callable[[], None]]:
+        """Note that an answer is being sent; what is yielded says that it was read to its end."""
+        node = None if pending.done.exception() else pending.done.result()[1]
+
+        def was_read() -> None:
+            if node is not None:
+                node.num_deliveries += 1
+
         with self.lock:
-            if pending.done.done() and pending.done.exception() is None:
-                node = pending.done.result()[1]
-                if node is not None:
-                    node.num_sent += 1
-                    node.num_deliveries += was_read
+            session.num_sending += 1
+        try:
+            yield was_read
+        finally:
+            with self.lock:
+                session.num_sending -= 1
+                self.lock.notify_all()
 
     def _opened(self, name: str, key: str, seed: int, terms: Terms) -> Session:
         with self.lock:
@@ -228,16 +253,22 @@ class Endpoint:
         if not given:
             raise Refused(401, "a key is needed: Authorization: Bearer KEY", "authentication_error")
         with self.lock:
-            is_master = bool(self._master) and hmac.compare_digest(key_digest(self._master), key_digest(given))
+            is_master = bool(self._master) and hmac.compare_digest(
+                key_digest(self._master), key_digest(given)
+            )
             if name is None and not is_master:
                 found = next((each for each in self.sessions.values() if each.is_opened_by(given)), None)
             else:
                 found = self.sessions.get(name or "default")
                 if found is None and is_master:
-                    found = self._opened(name or "default", given, derive_seed("serve", name or "default"), self.terms)
+                    found = self._opened(
+                        name or "default", given, derive_seed("serve", name or "default"), self.terms
+                    )
             # A name that is not there and one of somebody else are told alike.
             if found is None or not found.is_opened_by(given):
-                raise Refused(401, "key: got one that opens no episode here; it may be over", "authentication_error")
+                raise Refused(
+                    401, "key: got one that opens no episode here; it may be over", "authentication_error"
+                )
             return found
 
     def _dispatched(self, session: Session, asked: Asked, headers: Headers, body: str) -> Pending:
@@ -280,7 +311,11 @@ class Endpoint:
         if asked.before:
             node = session.recorder.find(asked.before)
             if node is None:
-                raise Refused(404, f"previous_response_id: got {asked.before[:40]!r}, which this episode has not", "not_found")
+                raise Refused(
+                    404,
+                    f"previous_response_id: got {asked.before[:40]!r}, which this episode has not",
+                    "not_found",
+                )
             history = (*node.history, node.spoken)
             if asked.messages[0].role == "system" and history[0].role == "system":
                 history = history[1:]
@@ -295,7 +330,9 @@ class Endpoint:
             raise Refused(403, f"calls of this episode: got more than {terms.max_calls}", "budget_spent")
         if is_counted and terms.max_tokens is not None and session.num_sampled >= terms.max_tokens:
             session.stop = Stop.MAX_TOKENS
-            raise Refused(403, f"sampled tokens of this episode: got {terms.max_tokens} already", "budget_spent")
+            raise Refused(
+                403, f"sampled tokens of this episode: got {terms.max_tokens} already", "budget_spent"
+            )
         recorder = session.recorder if is_counted else Recorder(self.chat)
         try:
             plan = recorder.plan(asked, lineage=headers.get(AGENT, "")[:100], kind=headers.get(KIND, "")[:40])
@@ -351,12 +388,16 @@ class Endpoint:
                 spoken = Spoken(role="assistant", text=self.chat.text(result.token_ids))
                 pending.done.set_result((self._answer(spoken, pending, result, secrets.token_hex(16)), None))
                 return
-            pending.done.set_result((self._answer(made.spoken, pending, made.completion, made.digest, made), made))
+            pending.done.set_result(
+                (self._answer(made.spoken, pending, made.completion, made.digest, made), made)
+            )
 
     def _committed(self, session: Session, pending: Pending, result: Completion, name: str) -> Node:
         """Return the node that `result` becomes."""
         if len(result.logprobs) != len(result.token_ids) or not all(map(math.isfinite, result.logprobs)):
-            raise ValueError(f"log-probs of {len(result.token_ids)} tokens: got {len(result.logprobs)}, or not finite")
+            raise ValueError(
+                f"log-probs of {len(result.token_ids)} tokens: got {len(result.logprobs)}, or not finite"
+            )
         node = session.recorder.commit(pending.plan, result, session=name)
         node.num_retries = pending.num_retries
         if session.is_over or not node.session:
@@ -384,7 +425,11 @@ class Endpoint:
             text = self.chat.text(completion.token_ids)
             stopped_by = next((stop for stop in pending.asked.stop if stop in text), "")
         finish = "text" if stopped_by else "calls" if spoken.calls else "stop" if ended else "length"
-        pieces = tuple(self.chat.encoder.decode((token,)) for token in completion.token_ids) if pending.asked.has_logprobs else ()
+        pieces = (
+            tuple(self.chat.encoder.decode((token,)) for token in completion.token_ids)
+            if pending.asked.has_logprobs
+            else ()
+        )
         return Answer(
             id=name, spoken=spoken, finish=finish, stopped_by=stopped_by, prompt_ids=pending.plan.whole,
             token_ids=completion.token_ids, logprobs=completion.logprobs, pieces=pieces,
@@ -395,12 +440,20 @@ class Endpoint:
 class Writer:
     """Writes one answer to one client, and learns whether it was read to its end."""
 
-    def __init__(self, receive: Receive, send: Send, pending: Pending, asked: Asked, dialect: ModuleType) -> None:
-        self._receive, self._send = receive, send
+    def __init__(
+        self,
+        receive: Receive,
+        send: Send,
+        pending: Pending,
+        asked: Asked,
+        dialect: ModuleType,
+        sending: Callable[[Pending], AbstractContextManager[Callable[[], None]]],
+    ) -> None:
+        self._receive, self._send, self._sending = receive, send, sending
         self._pending, self._asked, self._dialect = pending, asked, dialect
 
-    async def run(self) -> bool:
-        """Send the answer when it is there; return whether the client stayed until all of it was sent.
+    async def run(self) -> None:
+        """Send the answer when it is there, and say whether the client stayed until all of it was sent.
 
         Raises:
             Refused: there is no answer, and nothing was sent yet.
@@ -409,18 +462,23 @@ class Writer:
         done = asyncio.wrap_future(self._pending.done)
         try:
             if self._asked.is_streamed:
-                return await self._streamed(done, gone)
+                await self._streamed(done, gone)
+                return
             await asyncio.wait({done, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not done.done():
-                return False
+                return
             answer, _ = done.result()
-            await send_json(self._send, 200, self._dialect.whole(answer, self._asked))
-            return not gone.done()
+            with self._sending(self._pending) as was_read:
+                await send_json(self._send, 200, self._dialect.whole(answer, self._asked))
+                if not gone.done():
+                    was_read()
         finally:
             gone.cancel()
             done.add_done_callback(_seen)
 
-    async def _streamed(self, done: asyncio.Future[tuple[Answer, Node | None]], gone: asyncio.Future[None]) -> bool:
+    async def _streamed(
+        self, done: asyncio.Future[tuple[Answer, Node | None]], gone: asyncio.Future[None]
+    ) -> None:
         """Send the answer as events; the connection is kept awake until it is there."""
         await asyncio.wait({done, gone}, timeout=PING_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         if done.done() and (failed := done.exception()) is not None:
@@ -431,18 +489,22 @@ class Writer:
             await self._send({"type": "http.response.body", "body": b": wait\n\n", "more_body": True})
             await asyncio.wait({done, gone}, timeout=PING_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         if not done.done():
-            return False
+            return
         failed = done.exception()
         if isinstance(failed, Refused):
-            events: Iterator[str] = iter([f"event: error\ndata: {json.dumps(self._dialect.error(failed))}\n\n"])
+            events: Iterator[str] = iter(
+                [f"event: error\ndata: {json.dumps(self._dialect.error(failed))}\n\n"]
+            )
         else:
             events = self._dialect.stream(done.result()[0], self._asked)
-        for event in events:
-            if gone.done():
-                return False
-            await self._send({"type": "http.response.body", "body": event.encode(), "more_body": True})
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-        return failed is None and not gone.done()
+        with self._sending(self._pending) as was_read:
+            for event in events:
+                if gone.done():
+                    return
+                await self._send({"type": "http.response.body", "body": event.encode(), "more_body": True})
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+            if not gone.done():
+                was_read()
 
 
 def _seen(done: asyncio.Future[Any]) -> None:

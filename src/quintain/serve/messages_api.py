@@ -85,7 +85,10 @@ def stream(answer: Answer, asked: Asked) -> Iterator[str]:
     for place, block in enumerate(_blocks(answer)):
         kind = block["type"]
         if kind == "tool_use":
-            empty, deltas = {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]
+            empty, deltas = (
+                {**block, "input": {}},
+                [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}],
+            )
         elif kind == "thinking":
             empty = {**block, "thinking": "", "signature": ""}
             deltas = [

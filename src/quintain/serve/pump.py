@@ -91,7 +91,9 @@ class Pump:
             if isinstance(item, str):
                 self.engine.release(item)
                 if dropped := self._open.pop(item, None):
-                    dropped[1].set_result(Failure(owner="engine", kind="released", message="the episode is over"))
+                    dropped[1].set_result(
+                        Failure(owner="engine", kind="released", message="the episode is over")
+                    )
                 continue
             request, answer = item
             try:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from quintain.serve.spoken import Asked, Spoken, canonical, digest_of, split_thinking, tools_key
 from quintain.text.chat import Chat, Conversation
+from quintain.text.tool_formats import FORMATS
 from quintain.types import Action, Completion, Turn, as_content
 
 Fork = Literal["", "root", "repeat", "branch", "sub-agent", "compaction", "rewrite"]
@@ -67,8 +68,6 @@ class Node:
     is_cut_by_text: bool = False
     num_deliveries: int = 0
     """times that a client read the whole answer"""
-    num_sent: int = 0
-    """times that it was being sent"""
     num_retries: int = 0
     """times that a client marked a request as a retry of this one"""
     is_carried: bool = False
@@ -149,7 +148,9 @@ class Recorder:
         text, stopped_by, completion = self._cut(text, asked.stop, completion)
         number = len(self.nodes)
         spoken, error = self._read(text, number, asked)
-        assert plan.parent is None or plan.whole[: len(plan.parent.whole)] == plan.parent.whole, "a parent is a prefix"
+        assert plan.parent is None or plan.whole[: len(plan.parent.whole)] == plan.parent.whole, (
+            "a parent is a prefix"
+        )
         before = "" if plan.parent is None else plan.parent.digest
         digest = node_digest(before, number, plan.prompt_ids, completion)
         if asked.keeps_thoughts:
@@ -185,10 +186,16 @@ class Recorder:
         turns: list[Turn] = []
         for node in self.nodes:
             continues = node.parent is not None and node.parent.number == node.number - 1
-            given = node.prompt_ids if continues else node.whole[: len(node.whole) - len(node.completion.token_ids)]
+            given = (
+                node.prompt_ids
+                if continues
+                else node.whole[: len(node.whole) - len(node.completion.token_ids)]
+            )
             turns.append(
                 Turn(
-                    observation=as_content("\n".join(each.text for each in node.added if each.role != "assistant")),
+                    observation=as_content(
+                        "\n".join(each.text for each in node.added if each.role != "assistant")
+                    ),
                     prompt_ids=given,
                     completion=node.completion,
                     action=Action(text=node.spoken.text, tool_calls=node.spoken.calls, error=node.error),
@@ -237,7 +244,9 @@ class Recorder:
         kind: str,
     ) -> Plan:
         whole = given if parent is None else parent.whole + given
-        identity = digest_of(tools_key(asked.tools), *(each.text for each in asked.messages if each.role == "system"))
+        identity = digest_of(
+            tools_key(asked.tools), *(each.text for each in asked.messages if each.role == "system")
+        )
         fork = self._cause(asked, parent, whole, identity)
         self._identities.add(identity)
         repeat = self._asked[whole]
@@ -267,9 +276,7 @@ class Recorder:
         for node in self.nodes:
             node.is_carried = node.is_carried or says(texts, node)
 
-    def _cut(
-        self, text: str, stops: Sequence[str], completion: Completion
-    ) -> tuple[str, str, Completion]:
+    def _cut(self, text: str, stops: Sequence[str], completion: Completion) -> tuple[str, str, Completion]:
         """Return text and completion up to the first of `stops`, and which that is.
 
         Sampled tokens go up to the one that completes the stop; the text ends before it.
@@ -296,8 +303,10 @@ class Recorder:
 
     def _read(self, text: str, number: int, asked: Asked) -> tuple[Spoken, str | None]:
         """Return the answer that `text` is, and why calls in it could not be read."""
-        form = self.chat.template.call_format
-        if not asked.tools or form is None:
+        form = (
+            self.chat.template.call_format or FORMATS["hermes"]
+        )  # as the system text says where there is none
+        if not asked.tools:
             return Spoken(role="assistant", text=text), None
         action = form.parse(text)
         if not action.tool_calls:
@@ -329,7 +338,7 @@ def says(texts: Sequence[str], node: Node) -> bool:
 
 
 def node_digest(before: str, number: int, prompt_ids: Sequence[int], completion: Completion) -> str:
-    """Return 32 hexadecimal digits that name a node: its parent's digest, its number, and all that the engine saw and said."""
+    """Return 32 hexadecimal digits that name a node: its parent's, its number, and all that the engine saw and said."""
     numbers = struct.pack(f"<{len(completion.logprobs)}d", *completion.logprobs).hex()
     spans = completion.version_spans or ((0, completion.policy_version),)
     return digest_of(

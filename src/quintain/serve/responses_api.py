@@ -37,12 +37,16 @@ def read(body: Row) -> Asked:
     refuse_many(body)
     for name in ("background", "conversation"):
         if body.get(name):
-            raise Refused(400, f"{name}: got {body[name]!r:.40}; send the whole input, or previous_response_id")
+            raise Refused(
+                400, f"{name}: got {body[name]!r:.40}; send the whole input, or previous_response_id"
+            )
     form = object_in(object_in(body.get("text") or {}, "text").get("format") or {}, "text.format")
     if form.get("type", "text") != "text":
         raise Refused(400, f"text.format: got {form!r:.60}; ask for the format in the input")
     if body.get("top_logprobs"):
-        raise Refused(400, f"top_logprobs: got {body['top_logprobs']!r:.20}; the sampled token's log-prob is given only")
+        raise Refused(
+            400, f"top_logprobs: got {body['top_logprobs']!r:.20}; the sampled token's log-prob is given only"
+        )
     spoken: list[Spoken] = []
     if instructions := text_in(body.get("instructions"), "instructions"):
         spoken.append(Spoken(role="system", text=instructions))
@@ -102,17 +106,33 @@ def stream(answer: Answer, asked: Asked) -> Iterator[str]:
     for place, item in enumerate(_items(answer, asked)):
         at: Row = {"output_index": place, "item_id": item["id"]}
         if item["type"] == "message":
-            yield event("response.output_item.added", output_index=place, item={**item, "content": [], "status": "in_progress"})
+            yield event(
+                "response.output_item.added",
+                output_index=place,
+                item={**item, "content": [], "status": "in_progress"},
+            )
             part = item["content"][0]
             empty = {**part, "text": "", "logprobs": []}
             yield event("response.content_part.added", **at, content_index=0, part=empty)
             yield event("response.output_text.delta", **at, content_index=0, delta=part["text"], logprobs=[])
-            yield event("response.output_text.done", **at, content_index=0, text=part["text"], logprobs=part["logprobs"])
+            yield event(
+                "response.output_text.done",
+                **at,
+                content_index=0,
+                text=part["text"],
+                logprobs=part["logprobs"],
+            )
             yield event("response.content_part.done", **at, content_index=0, part=part)
         elif item["type"] == "function_call":
-            yield event("response.output_item.added", output_index=place, item={**item, "arguments": "", "status": "in_progress"})
+            yield event(
+                "response.output_item.added",
+                output_index=place,
+                item={**item, "arguments": "", "status": "in_progress"},
+            )
             yield event("response.function_call_arguments.delta", **at, delta=item["arguments"])
-            yield event("response.function_call_arguments.done", **at, name=item["name"], arguments=item["arguments"])
+            yield event(
+                "response.function_call_arguments.done", **at, name=item["name"], arguments=item["arguments"]
+            )
         else:
             yield event("response.output_item.added", output_index=place, item=item)
         yield event("response.output_item.done", output_index=place, item=item)
@@ -163,7 +183,13 @@ def _items(answer: Answer, asked: Asked) -> list[Row]:
         part = {"type": "output_text", "text": spoken.text, "annotations": [], "logprobs": logprobs}
         status = "incomplete" if answer.finish == "length" else "completed"
         items.append(
-            {"type": "message", "id": f"msg_{answer.id}", "role": "assistant", "status": status, "content": [part]}
+            {
+                "type": "message",
+                "id": f"msg_{answer.id}",
+                "role": "assistant",
+                "status": status,
+                "content": [part],
+            }
         )
     for place, (name, call) in enumerate(zip(spoken.names, spoken.calls, strict=True)):
         items.append(
@@ -195,7 +221,10 @@ def _spoken(rows: list[Row]) -> Iterator[Spoken]:
             calls=tuple(call_in(row.get("name"), row.get("arguments")) for row in calls),
             names=tuple(text_in(row.get("call_id"), "call_id") for row in calls),
             thinking="".join(texts_in(row.get("content"), "content of reasoning", TEXTS) for row in thoughts),
-            opaque="".join(text_in(row.get("encrypted_content") or row.get("id"), "encrypted_content") for row in thoughts),
+            opaque="".join(
+                text_in(row.get("encrypted_content") or row.get("id"), "encrypted_content")
+                for row in thoughts
+            ),
         )
         held.clear()
 
@@ -218,7 +247,9 @@ def _spoken(rows: list[Row]) -> Iterator[Spoken]:
             continue
         role = {"developer": "system", "system": "system", "user": "user"}.get(str(row.get("role")))
         if role is None:
-            raise Refused(400, f"role of a message: got {row.get('role')!r:.40}; give system, user or assistant")
+            raise Refused(
+                400, f"role of a message: got {row.get('role')!r:.40}; give system, user or assistant"
+            )
         text = texts_in(row.get("content"), f"content of a {role} message", TEXTS)
         yield Spoken(role="system" if role == "system" else "user", text=text)
     yield from said()

@@ -16,6 +16,7 @@ from itertools import count, islice
 from queue import Empty, SimpleQueue
 
 from quintain.agents.outside import Outside
+from quintain.errors import UsageError
 from quintain.rollout.collector import spared
 from quintain.rollout.failures import INFRASTRUCTURE, STALE, check_broken, check_failures
 from quintain.rollout.play import Stage
@@ -125,7 +126,9 @@ class OutsideSource:
                         trajectory = finished.popleft()
                         num_finished += 1
                         failure = trajectory.outcome
-                        failures += [failure] if isinstance(failure, Failure) and failure.kind != STALE else []
+                        failures += (
+                            [failure] if isinstance(failure, Failure) and failure.kind != STALE else []
+                        )
                         yield trajectory
                     of = num_drawn if total is None else total
                     check_failures(failures, finished=num_finished, total=of, most=limits.max_failure_share)
@@ -139,6 +142,11 @@ class OutsideSource:
     def _begin(self, request: EpisodeRequest, attempt: int) -> None:
         """Open an episode at the endpoint, and let its agent play it."""
         outside = self._home.outside
+        if request.prefix is not None:
+            raise UsageError(
+                f"agent {outside.name}: got the beginning of an episode to go on from, and an agent outside begins at "
+                "its own; take a method that samples whole episodes"
+            )
         terms = Terms(
             temperature=outside.temperature,
             max_turn_tokens=outside.max_tokens,
@@ -164,11 +172,17 @@ class OutsideSource:
             except Empty:
                 break
         now, deadline = time.monotonic(), self._home.outside.deadline
-        message = f"agent {self._home.outside.name}: got no end within {deadline:g} s; raise deadline, or mend it"
+        message = (
+            f"agent {self._home.outside.name}: got no end within {deadline:g} s; raise deadline, or mend it"
+        )
         late = Failure(owner="environment", kind="timeout", message=message)
         over = {name for name, _ in found}
         # A command is ended a little before by whoever runs it.
-        found += [(n, late) for n, live in self._live.items() if n not in over and now - live.started > deadline + 1.0]
+        found += [
+            (n, late)
+            for n, live in self._live.items()
+            if n not in over and now - live.started > deadline + 1.0
+        ]
         ended: list[Trajectory] = []
         for name, result in found:
             live = self._live.pop(name, None)
@@ -228,4 +242,3 @@ def trajectory_of(
 def was_read(turn: Turn) -> bool:
     """Whether a client read the answer of a call that was no auxiliary one."""
     return turn.facts.get("delivery") == "whole" and turn.facts.get("kind") != "auxiliary"
-

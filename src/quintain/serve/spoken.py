@@ -33,7 +33,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
-    """A message of a chat: ``Spoken(role="assistant", text="", calls=(ToolCall(name="guess"),), names=("call_1",))``."""
+    """A message of a chat: ``Spoken(role="assistant", text="", calls=(ToolCall(name="guess"),), names=("c1",))``."""
 
     role: Role
     text: str = ""
@@ -179,7 +179,9 @@ def texts_in(value: object, what: str, kinds: Sequence[str]) -> str:
             continue
         row = object_in(part, what)
         if row.get("type") not in kinds:
-            raise Refused(400, f"{what}: got a part of type {row.get('type')!r:.40}; this model reads text only")
+            raise Refused(
+                400, f"{what}: got a part of type {row.get('type')!r:.40}; this model reads text only"
+            )
         texts.append(text_in(row.get("text", row.get("refusal")), what))
     return "".join(texts)
 
@@ -248,7 +250,16 @@ def arguments_text(call: ToolCall) -> str:
         raise Refused(500, str(error), "server_error") from error
 
 
-PINNED = ("temperature", "top_p", "top_k", "seed", "frequency_penalty", "presence_penalty", "logit_bias", "min_p")
+PINNED = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "seed",
+    "frequency_penalty",
+    "presence_penalty",
+    "logit_bias",
+    "min_p",
+)
 """What the server sets itself, so that log-probs are those of one distribution."""
 
 
@@ -265,4 +276,6 @@ def refuse_many(row: Mapping[str, Any]) -> None:
     """
     for name in ("n", "best_of"):
         if row.get(name) not in (None, 1):
-            raise Refused(400, f"{name}: got {row[name]!r:.40}; one answer is given to a request, ask again for another")
+            raise Refused(
+                400, f"{name}: got {row[name]!r:.40}; one answer is given to a request, ask again for another"
+            )

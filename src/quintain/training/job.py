@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from quintain.agents.catalog import check as check_agent
+from quintain.agents.catalog import is_outside
 from quintain.config import check_ranges
 from quintain.config.ranges import NonNegativeInt, PositiveFloat, PositiveInt, Share
 from quintain.data.leaves import LeafRule
@@ -92,7 +93,8 @@ class Job:
     model: str = "tiny"
     """A new one (micro, mini, tiny, small; mini?tokens=words), smollm2, or a folder, GGUF file or hub id."""
     agent: str = "auto"
-    """Harness the model acts through: tools, choice, react, text..., with wrappers in front: window+react."""
+    """Harness the model acts through: tools, choice, react, text..., with wrappers in front: window+react; or an agent
+    of your own that talks to a base_url: mine.py:run_agent?grade=grade (docs/your-agent.md)."""
     seed: int = 0
     """Seed of the run; everything random is derived from it."""
     first_task: NonNegativeInt = 0
@@ -160,6 +162,11 @@ class Job:
     """Policies beside the main one, by name: those that the method asks for, and those of other seats."""
     seats: Mapping[str, str] = field(default_factory=dict[str, str])
     """Seat of the environment → policy that plays it; seats that are not named are played by ``policy``."""
+
+    @property
+    def plays_apart(self) -> bool:
+        """Whether episodes end, and are recorded, one by one: asynchronous ones, and those of agents outside."""
+        return self.rollout == "async" or is_outside(self.agent)
 
     def main_policy(self, *, is_copy: bool = False) -> PolicySettings:
         """Return the settings of the main policy; as a copy it has its machine, and no model or adapter of its own."""
