@@ -9,7 +9,7 @@ import openai
 
 from quintain import Task
 from quintain.types import Action, ToolCall, as_text
-from quintain.worlds.guess import Guess
+from quintain.worlds.guess.game import Guess
 
 
 def run_agent(base_url: str, api_key: str, task: Task) -> float:

@@ -108,12 +108,18 @@ class Session:
         self.streams: deque[Node] = deque()
         """nodes whose streams the engine keeps"""
         self.num_dispatched = 0
+        self._started = time.monotonic()
         self.num_sending = 0
         """answers that are being sent, of which it will soon be known whether they were read"""
 
     def is_opened_by(self, key: str) -> bool:
         """Whether `key` is that of the episode."""
         return hmac.compare_digest(self._key, key_digest(key))
+
+    @property
+    def seconds(self) -> float:
+        """Time since it was opened."""
+        return time.monotonic() - self._started
 
     @property
     def num_sampled(self) -> int:
@@ -205,7 +211,8 @@ class Endpoint:
         if what == "end":
             if self._on_end is None:
                 raise Refused(404, "end: got a request in an episode that ends by itself", "not_found")
-            self._on_end(session, body)
+            # The engine's owner may still have to let go of what is sampled: not in the thread of the server.
+            await asyncio.to_thread(self._on_end, session, body)
             await send_json(send, 200, {"ended": session.name, "calls": len(session.recorder.nodes)})
             return
         asked: Asked = dialect.read(body)

@@ -356,6 +356,8 @@ def facts_of(node: Node) -> Mapping[str, Any]:
         "has_tools": node.tools != NO_TOOLS,
         "digest": node.digest,
     }
+    if len(node.added) > 1:
+        facts["given"] = [{"role": each.role, "content": each.text} for each in node.added]
     if node.fork:
         facts["fork"] = node.fork
     if node.is_carried:
