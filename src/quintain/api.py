@@ -48,6 +48,7 @@ from quintain.training.context import MODEL, START, check_run
 from quintain.training.custody import looked_after
 from quintain.training.demonstrations import place_data
 from quintain.training.job import Job
+from quintain.training.outside import find_source
 from quintain.training.policies import load_main
 from quintain.training.progress import Display
 from quintain.training.start import build_agent, expert_action, new_model, new_tokenizer, valid_action
@@ -164,9 +165,8 @@ def evaluate(
     loaded = policy_of(target)
     agent = build_agent(loaded.tokenizer, make_environment, temperature=temperature, agent=harness_of(target))
     with progressing("evaluation", episodes) as display:
-        rollout = Rollout(
-            agent, make_environment, build_engine(EngineSettings(), loaded.model, loaded.tokenizer)
-        )
+        engine = build_engine(EngineSettings(), loaded.model, loaded.tokenizer)
+        rollout = Rollout(agent, make_environment, engine, source=find_source(agent))
         with closing(rollout):
             groups = rollout.groups(
                 draw_held_out(tasks_of(make_environment), episodes),
@@ -194,11 +194,13 @@ def collect(
         require_expert(make_environment)
     loaded = None if agent in TEACHERS else policy_of(agent)
     tokenizer = new_tokenizer(make_environment, seed=seed) if loaded is None else loaded.tokenizer
+    acting = build_agent(tokenizer, make_environment, temperature=1.0, agent=harness_of(agent))
     rollout = Rollout(
-        build_agent(tokenizer, make_environment, temperature=1.0, agent=harness_of(agent)),
+        acting,
         make_environment,
         None if loaded is None else build_engine(EngineSettings(), loaded.model, loaded.tokenizer),
         limits=Limits(max_failure_share=0.5),
+        source=find_source(acting),
     )
     tasks = TaskStream(tasks_of(make_environment), "eval" if split == "eval" else "train").draw(0, episodes)
     chosen = derive_seed("collect", seed)

@@ -1,8 +1,9 @@
 """Names of harnesses: what ``agent="react"`` or ``agent="window?turns=4+tools?calls=llama"`` builds.
 
 A spec is a harness, and in front of it, each with a ``+``, what it is wrapped in, outermost first; options follow a
-question mark and are the fields of its class. An unknown name or option, or a harness that the environment has
-nothing for, is an error that names the nearest one, before anything is sampled.
+question mark and are the fields of its class. ``mine.py:run_agent`` is an agent of the user's own, which lives outside
+(`quintain.agents.outside`), the same as ``endpoint?run=mine.py:run_agent``. An unknown name or option, or a harness
+that the environment has nothing for, is an error that names the nearest one, before anything is sampled.
 """
 
 from __future__ import annotations
@@ -26,10 +27,13 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 """JSON tools where there are tools, else a choice where legal actions are listed, else plain text."""
+OUTSIDE = "endpoint"
+"""An agent that lives outside and talks to the recording endpoint."""
 HARNESSES: dict[str, str] = {
     "choice": "quintain.agents.harness:Choice",
     "code": "quintain.agents.code:CodeAct",
     "constrained": "quintain.agents.constrained:Constrained",
+    "endpoint": "quintain.agents.outside:Outside",
     "react": "quintain.agents.harness:ReAct",
     "scored": "quintain.agents.scored:Scored",
     "text": "quintain.agents.harness:PlainText",
@@ -107,7 +111,12 @@ def check(spec: str) -> tuple[Layer, ...]:
     Raises:
         UsageError: an unknown name or option, a value that does not fit, or parts in an impossible order.
     """
-    layers = tuple(_layer(spec, part) for part in spec.split("+"))
+    parts = () if is_outside(spec) else spec.split("+")
+    layers = tuple(_layer(spec, part) for part in parts) or (_outside_layer(spec),)
+    if len(layers) > 1 and layers[-1].name == OUTSIDE:
+        raise UsageError(
+            f"agent: got {spec!r}, in which {layers[0].name} wraps an agent that keeps its own history; leave it out"
+        )
     for layer in layers[:-1]:
         if layer.name not in WRAPPERS:
             raise UsageError(
@@ -130,6 +139,12 @@ def check(spec: str) -> tuple[Layer, ...]:
         elif layer.options:
             raise UsageError(f"agent: got {spec!r}; {AUTO} has no options, name the harness instead")
     return layers
+
+
+def is_outside(spec: str) -> bool:
+    """Whether `spec` names an agent that lives outside and talks to the recording endpoint."""
+    name, _, _ = spec.partition("?")
+    return ":" in name or name.strip() == OUTSIDE
 
 
 def engine_needs(spec: str) -> frozenset[Capability]:
@@ -182,7 +197,24 @@ def _harness(
         raise UsageError(f"agent {name!r} needs {needed}: got {who}, which has none; take {instead}, or auto")
     kind = _class(_place(name))
     values = {"max_tokens": max_tokens, **_settings(spec, layer, kind)}
+    if name == OUTSIDE:
+        from quintain.agents.harness import for_environment
+
+        values["agent"] = for_environment(chat, environment, temperature=temperature, max_tokens=max_tokens)
     return cast("Agent", kind(chat=chat, temperature=temperature, **values))
+
+
+def _outside_layer(spec: str) -> Layer:
+    """Return the part that ``mine.py:run_agent?grade=grade`` or ``endpoint?command=…`` is; options may hold any sign.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    name, _, query = spec.partition("?")
+    layer = _layer(spec, f"{OUTSIDE}?{query}" if query else OUTSIDE)
+    if name.strip() == OUTSIDE:
+        return layer
+    return Layer(OUTSIDE, {"run": name.strip(), **layer.options})
 
 
 def _has(environment: Environment, what: str) -> bool:

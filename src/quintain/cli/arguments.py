@@ -143,6 +143,14 @@ def named_model(text: str, root: str) -> str:
     return str(folder) if folder.is_dir() else text
 
 
+def new_folder(text: str, flag: str) -> Path:
+    """Return the folder that `text` names, which must not be there."""
+    path = Path(text)
+    if path.exists():
+        raise UsageError(f"{flag}: got {text!r}, which exists; choose another name")
+    return path
+
+
 def positive(text: str, flag: str) -> float:
     """Return the finite number, 0 or more, that `text` is."""
     try:

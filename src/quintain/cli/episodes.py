@@ -6,14 +6,17 @@ An episode that failed is kept in a run and left out of messages, which are ther
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quintain.data import messages
 from quintain.data.seats import speakers
+from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.errors import DataError
 from quintain.eval.evaluate import evaluate
+from quintain.rollout.measures import call_metrics
 from quintain.store import Run
 from quintain.text.chat import Chat
 from quintain.training.custody import looked_after
@@ -39,6 +42,27 @@ def write_run(
         run.commit(0, evaluate(trajectories).metrics(f"{PHASE}/"), phase=PHASE)
         tokenizer.save_pretrained(str(folder / TOKENIZERS[0]))
         run.finish()
+
+
+@contextmanager
+def recorded_run(
+    tokenizer: PreTrainedTokenizerBase, folder: Path, settings: Mapping[str, Any]
+) -> Generator[Callable[[Trajectory], None]]:
+    """Make the run `folder` of episodes without an environment, and yield what records one of them as it ends."""
+    new = Run.create(folder, recipe=PHASE, config={"environment": NO_ENVIRONMENT, **settings})
+    kept: list[Trajectory] = []
+    with looked_after(new, start=TOKENIZERS[0], is_new=True) as run:
+        tokenizer.save_pretrained(str(folder / TOKENIZERS[0]))
+
+        def keep(trajectory: Trajectory) -> None:
+            run.append([trajectory], step=0, phase=PHASE)
+            kept.append(trajectory)
+
+        try:
+            yield keep
+        finally:
+            run.commit(0, call_metrics(kept), phase=PHASE)
+            run.finish()
 
 
 def write_messages(

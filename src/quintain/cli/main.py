@@ -43,6 +43,10 @@ COMMANDS: dict[str, Command] = {
     "check": Command(
         "checking:check", "check an environment, a model folder, a run or what a method would train on"
     ),
+    "serve": Command(
+        "serving:serve_model",
+        "serve a model to agents of yours, and record what they ask: quintain serve RUN",
+    ),
     "play": Command("playing:play", "act in an environment yourself, in the terminal"),
     "export": Command("exporting:export", "take a model or episodes out of a run: hf, messages, parquet"),
     "view": Command("viewing:view", "show where the report of a run lies, and its curve"),

@@ -1,12 +1,16 @@
-"""``quintain environments serve E``: a world of ours, offered over the OpenEnv or the AgentGym protocol.
+"""``quintain environments serve E``: a world of ours, offered over the OpenEnv or the AgentGym protocol; and
+``quintain serve MODEL|RUN``: a model, for agents that speak OpenAI's or Anthropic's protocols.
 
-It listens on this machine only, unless it is told otherwise and given a token. The address is printed once everything
+Each listens on this machine only, unless it is told otherwise and given a token. The address is printed once everything
 works, and Ctrl-C closes what was started.
 """
 
 from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 
-from quintain.cli.arguments import Parser, one_of, whole_number
+from quintain.cli.arguments import Parser, named_model, new_folder, one_of, positive, whole_number
+
+MODEL_PORT = 8100
 
 PORTS = {"openenv": 8000, "agentgym": 36001}
 """The protocols, each with the port that its own servers use."""
@@ -54,4 +58,77 @@ def serve(argv: Sequence[str]) -> int:
         listener.run_until_closed()
     finally:
         listener.close()
+    return 0
+
+
+def serve_model(argv: Sequence[str]) -> int:
+    """Serve a model to agents until interrupted."""
+    parser = Parser("serve", "Serve a model to agents that take a base_url, and record every call.")
+    parser.add_argument("model", metavar="MODEL|RUN", help="model folder, hub id, or a run")
+    parser.flag("--record", "folder of a new run that keeps the episodes", "FOLDER")
+    parser.flag(
+        "--host", "address to listen at (default 127.0.0.1); others need --token-file", "HOST", "127.0.0.1"
+    )
+    parser.flag("--port", f"port to listen at (default {MODEL_PORT}; 0: any)", "PORT", str(MODEL_PORT))
+    parser.flag(
+        "--token-file", "a file whose first word is the api_key; without one a key is made", "FILE", ""
+    )
+    parser.flag("--allow-host", "further names by which clients reach this machine, with commas", "HOSTS", "")
+    parser.flag("--temperature", "of sampling, whatever clients ask for (default 1)", "X", "1")
+    parser.flag("--max-tokens", "most tokens of an answer (default 1024)", "N", "1024")
+    parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", "runs")
+    arguments = parser.read(argv)
+    port = whole_number(arguments.port, "--port")
+    temperature = positive(arguments.temperature, "--temperature")
+    max_tokens = whole_number(arguments.max_tokens, "--max-tokens", least=1)
+    out = None if arguments.record is None else new_folder(arguments.record, "--record")
+
+    import secrets
+
+    from quintain.environments.extras import extra_module
+    from quintain.processes.http_json import key_in
+
+    for package in ("starlette", "uvicorn", "websockets"):
+        extra_module(package, package=package, extra="serve", feature="quintain serve")
+    from quintain.errors import UsageError
+    from quintain.serve.listener import is_local
+
+    token = key_in(arguments.token_file)
+    if not token and not is_local(arguments.host):
+        raise UsageError(
+            f"--host: got {arguments.host!r}, which others can reach; give a key with --token-file, or 127.0.0.1"
+        )
+
+    from quintain import api as launch
+    from quintain.cli.episodes import recorded_run
+    from quintain.engines.build import build_engine
+    from quintain.engines.settings import EngineSettings
+    from quintain.serve.endpoint import Terms
+    from quintain.serve.recording import Recording
+    from quintain.text.chat import Chat
+
+    name = named_model(arguments.model, arguments.runs)
+    loaded = launch.policy_of(name)
+    key = token or secrets.token_hex(24)
+    settings = {"model": name, "temperature": temperature, "max_tokens": max_tokens}
+    with ExitStack() as stack:
+        engine = build_engine(EngineSettings(), loaded.model, loaded.tokenizer)
+        stack.callback(engine.close)
+        keep = None if out is None else stack.enter_context(recorded_run(loaded.tokenizer, out, settings))
+        terms = Terms(temperature=temperature, max_turn_tokens=max_tokens)
+        recording = Recording(
+            engine, Chat(loaded.tokenizer), key, keep=keep, terms=terms,
+            host=arguments.host, port=port, also=arguments.allow_host,
+        )  # fmt: skip
+        stack.callback(recording.close)
+        print(
+            f"{arguments.model} at {recording.listener.url}/e/NAME/v1 (an episode for each NAME)", flush=True
+        )
+        print(
+            f"api_key: {'the word in ' + arguments.token_file if token else key}; Ctrl-C stops it", flush=True
+        )
+        with suppress(KeyboardInterrupt):
+            recording.run()
+    if out is not None:
+        print(f"episodes in {out}")
     return 0

@@ -12,10 +12,11 @@ from typing import Literal
 
 import numpy as np
 
+from quintain.data.used import find_unused
 from quintain.types import Sample, Trajectory, Turn
 from quintain.types.forest import find_parents
 
-LeafRule = Literal["all", "last", "longest", "root"]
+LeafRule = Literal["used", "all", "last", "longest", "root"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +26,7 @@ class Leaves:
     trained: tuple[int, ...]
     """leaves, by the number of their turn"""
     left_out: Mapping[int, str]
-    """leaf → why it is not trained"""
+    """leaf → why it is not trained; of the rule "used" every turn that is not"""
     turns: frozenset[int]
     """the turns on the walks to the trained leaves"""
 
@@ -33,9 +34,19 @@ class Leaves:
 def choose_leaves(turns: Sequence[Turn], rule: LeafRule = "all") -> Leaves:
     """Return which leaves of the forest of `turns` are trained.
 
-    "all" trains every leaf; "last" the one that each speaker ended with; "longest" the one with the most tokens in its
-    walk, the later one of equals; "root" the stream that each speaker began with, up to where it was left.
+    "used" trains what the agent went on from or read, where an endpoint recorded that (`quintain.data.used`), else
+    everything; "all" trains every leaf; "last" the one that each speaker ended with; "longest" the one with the most
+    tokens in its walk, the later one of equals; "root" the stream that each speaker began with, up to where it was
+    left.
     """
+    if rule == "used":
+        unused = find_unused(turns)
+        inner = {parent for parent, _ in find_parents(turns) if parent is not None}
+        return Leaves(
+            trained=tuple(n for n in range(len(turns)) if n not in inner and n not in unused),
+            left_out=unused,
+            turns=frozenset(range(len(turns))) - frozenset(unused),
+        )
     walks: list[tuple[int, ...]] = []
     lengths: list[int] = []
     inner: set[int] = set()
@@ -76,6 +87,8 @@ def keep_leaves(
     `Sample.trajectory` counts in `trajectories`. A turn is trained once, in the stream that it was sampled in, also
     where several trained walks share it. Samples without a trained token go.
     """
+    if rule == "used" and not any(turn.facts for trajectory in trajectories for turn in trajectory.turns):
+        return [*samples], {}
     chosen = [choose_leaves(trajectory.turns, rule) for trajectory in trajectories]
     kept: list[Sample] = []
     for sample in samples:

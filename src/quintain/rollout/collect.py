@@ -20,7 +20,7 @@ from quintain.rollout.pool import Pool
 from quintain.rollout.replay import Walk, walk
 from quintain.rollout.request import POLICY, USUAL, Cast, EpisodeRequest, Limits, Options, by_policy
 from quintain.rollout.samplers import Demonstrator, DemonstratorSampler, EngineSampler, Sampler
-from quintain.rollout.source import SOURCES, Kind, Recorded
+from quintain.rollout.source import SOURCES, Home, Kind, Recorded
 from quintain.rollout.views import Looks, Prefix, seats_of
 from quintain.types import NOTHING, Failure, Group, Task, Trajectory, derive_seed
 
@@ -36,7 +36,7 @@ class Rollout:
         engine: what the one policy samples from, or engines by policy; None where only demonstrations are made.
         seats: which policy plays which seat; where it is left out, ``policy`` plays every seat.
         limits: bounds of every call; a call may have others (`Options`).
-        source: ``lockstep`` or ``async``; see `quintain.rollout.source`.
+        source: ``lockstep`` or ``async``, or what makes a source; see `quintain.rollout.source`.
         max_staleness: versions that weights may move on while an episode is played, where they change under way;
             an episode beyond that is a `Failure` of kind ``stale``.
 
@@ -52,10 +52,10 @@ class Rollout:
         *,
         seats: Mapping[str, str] = NOTHING,
         limits: Limits | None = None,
-        source: Kind = "lockstep",
+        source: Kind | Home = "lockstep",
         max_staleness: int = 0,
     ) -> None:
-        if source not in SOURCES:
+        if isinstance(source, str) and source not in SOURCES:
             raise UsageError(f"source of episodes: got {source!r}; {suggestion(source, SOURCES)}")
         if max_staleness < 0:
             raise UsageError(f"max_staleness: got {max_staleness}; give 0 (on-policy) or more versions")
@@ -65,7 +65,7 @@ class Rollout:
         )
         check_policies(self._players, self._engines)
         self._limits = limits or Limits()
-        self._source: Kind = source
+        self._source: Kind | Home = source
         self._max_staleness = max_staleness
         self._pool = Pool(make_environment, list(self._players.agents.values()), self._limits)
         self._looks = Looks(has_state_keys=self._limits.has_state_keys)
@@ -183,6 +183,8 @@ class Rollout:
 
     def close(self) -> None:
         """Close the idle environments and say what they leave behind."""
+        if not isinstance(self._source, str):
+            self._source.close()
         self._pool.close()
 
     def requests(
@@ -274,7 +276,13 @@ class Rollout:
             self._pool.reuse(environment)
             if players.seats:
                 check_seats(players, environment, self._pool)
-        yield from SOURCES[self._source](stage).episodes(requests)
+        if isinstance(self._source, str):
+            source = SOURCES[self._source](stage)
+        elif isinstance(sampler, DemonstratorSampler):
+            source = SOURCES["lockstep"](stage)  # what is shown is played here, whoever acts otherwise
+        else:
+            source = self._source(stage)
+        yield from source.episodes(requests)
 
 
 def check_policies(players: Cast, engines: Mapping[str, Engine]) -> None:

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from quintain.data.used import find_unused
 from quintain.types import UNKNOWN_TOOL, Failure, ToolCause, Trajectory, Turn
 
 _TOOL = re.compile(r"tool ([\w.-]+) ")
@@ -42,6 +43,33 @@ def tool_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
         if failure.owner == "tool" and tool is not None:
             counts[f"tools/{tool[1]}/{cause_of(failure)}"] += 1
     return {name: float(num) for name, num in sorted(counts.items()) if num}
+
+
+def call_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """Return what a recording endpoint saw of episodes whose agents live outside; {} where there are none.
+
+    - ``endpoint/calls``, ``endpoint/streams``: calls and token streams of an episode, on average;
+    - ``endpoint/delivered``: share of the answers that were read to their end;
+    - ``endpoint/unused``: share of the calls that are not trained, see `quintain.data.used`;
+    - ``endpoint/retries``: requests that their clients marked as retries, and ``endpoint/not_recorded``: episodes of
+      which calls were lost;
+    - ``endpoint/forks/CAUSE``: calls that did not go on where the call before them ended, by cause.
+    """
+    recorded = [t for t in trajectories if any(turn.facts for turn in t.turns)]
+    turns = [turn for trajectory in recorded for turn in trajectory.turns]
+    if not turns:
+        return {}
+    forks = Counter(f"endpoint/forks/{turn.facts['fork']}" for turn in turns if turn.facts.get("fork"))
+    lost = sum(isinstance(t.outcome, Failure) and t.outcome.kind == "capture" for t in trajectories)
+    return {
+        "endpoint/calls": len(turns) / len(recorded),
+        "endpoint/streams": sum(turn.starts_segment for turn in turns) / len(recorded),
+        "endpoint/delivered": sum(turn.facts.get("delivery") == "whole" for turn in turns) / len(turns),
+        "endpoint/unused": sum(len(find_unused(t.turns)) for t in recorded) / len(turns),
+        "endpoint/retries": float(sum(turn.facts.get("retries", 0) for turn in turns)),
+        "endpoint/not_recorded": float(lost),
+        **{name: float(number) for name, number in sorted(forks.items())},
+    }
 
 
 def _known(turns: Sequence[Turn]) -> set[str]:

@@ -36,6 +36,18 @@ class Source(Protocol):
         ...
 
 
+class Home(Protocol):
+    """What makes sources that share something which outlasts a call of a rollout, such as a server."""
+
+    def __call__(self, stage: Stage) -> Source:
+        """Return the source for one call of a rollout."""
+        ...
+
+    def close(self) -> None:
+        """Free what they share; may be repeated."""
+        ...
+
+
 class Lockstep:
     """Plays in rounds: all engines sample one more token, then all environments that have an action step.
 

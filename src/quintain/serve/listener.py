@@ -63,7 +63,7 @@ class Guard:
         origin = headers.get("Origin")
         if origin is not None and host_in(origin.partition("://")[2]) not in self.hosts:
             return 403, "requests of other sites' pages are not answered"
-        given = headers.get("Authorization", "").removeprefix("Bearer ")
+        given = headers.get("Authorization", "").removeprefix("Bearer ") or headers.get("X-Api-Key", "")
         if self._token and not hmac.compare_digest(given.encode(), self._token.encode()):
             return 401, "a token is needed: Authorization: Bearer TOKEN"
         return None

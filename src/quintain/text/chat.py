@@ -141,6 +141,12 @@ class Conversation:
             raise InvariantError("a completion answers a prompt: got one without; call prompt first")
         self._sampled = tuple(token_ids)
 
+    def branch(self) -> Conversation:
+        """Return a conversation that goes on from here by itself; what is added to either is not in the other."""
+        other = Conversation(self._chat, self._tools)
+        other._history, other._sampled, other._read = [*self._history], self._sampled, self._read
+        return other
+
     def text(self, token_ids: Sequence[int]) -> str:
         """Return the text of a completion without the token that ended it."""
         ids = tuple(token_ids)

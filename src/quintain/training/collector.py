@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from quintain.agents.catalog import AUTO, is_outside
 from quintain.agents.protocol import Agent
 from quintain.curriculum.contamination import HeldOutTasks
 from quintain.curriculum.streams import TaskStream
@@ -226,7 +227,7 @@ def recorded_groups(run: Run, step: int) -> list[Group]:
     """
     members: dict[str, list[Trajectory]] = {}
     found = list(run.trajectories(step=step, phase="train"))
-    if run.config.get("rollout") == "async":
+    if run.config.get("rollout") == "async" or is_outside(str(run.config.get("agent", AUTO))):
         found.sort(key=lambda t: (int(t.group.partition(":")[0]), t.group, t.index))
     for trajectory in found:
         members.setdefault(trajectory.group, []).append(trajectory)

@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from quintain.agents.catalog import engine_needs
+from quintain.agents.catalog import engine_needs, is_outside
 from quintain.curriculum.contamination import HeldOutTasks
 from quintain.curriculum.streams import TaskStream
 from quintain.engines.build import build_engine, hand_over
@@ -45,6 +45,7 @@ from quintain.training.learner import StepReport
 from quintain.training.monitors.held_out import audited, canaries
 from quintain.training.monitors.watch import Monitors
 from quintain.training.outlook import after_first_evaluation, before_teaching
+from quintain.training.outside import find_source
 from quintain.training.policies import Policy, build_policies, plan_policies
 from quintain.training.progress import Display
 from quintain.training.report import evaluation_metrics, report_metrics, rollout_metrics
@@ -95,16 +96,16 @@ class TrainingContext:
         acting = self.policies.acting
 
         def make_rollout(engines: Mapping[str, Engine]) -> Rollout:
+            agents = {
+                name: harness(job, policy.tokenizer, self.make_environment) for name, policy in acting.items()
+            }
             return Rollout(
-                {
-                    name: harness(job, policy.tokenizer, self.make_environment)
-                    for name, policy in acting.items()
-                },
+                agents,
                 self.make_environment,
                 engines,
                 seats=seats,
                 limits=self._limits,
-                source=job.rollout,
+                source=find_source(agents[MAIN], job.rollout),
                 max_staleness=job.max_staleness,
             )
 
@@ -127,7 +128,7 @@ class TrainingContext:
             run, self.rollout, TaskStream(tasks_of(self.make_environment), first=job.first_task),
             HeldOutTasks(self.held_out), self.tokenizer, display,
             environment=job.environment, seed=job.seed, teach=self._teach, prefer=self._preferences,
-            ahead=self.ahead, is_lockstep=job.rollout == "lockstep",
+            ahead=self.ahead, is_lockstep=not job.plays_apart,
         )  # fmt: skip
         self.canaries = {
             name: Canary(learner)
@@ -302,7 +303,7 @@ class TrainingContext:
 
         def is_known(trajectory: Trajectory) -> bool:
             newest = newest_versions(trajectory)
-            return self.job.rollout == "async" and all(
+            return self.job.plays_apart and all(
                 version <= now.get(name, -1) for name, version in newest.items()
             )
 
@@ -419,6 +420,10 @@ def check_run(job: Job, policies: Mapping[str, PolicySpec]) -> None:
     not here. UsageError: an engine cannot do what the agent asks of it.
     """
     needed = engine_needs(job.agent)
+    if is_outside(job.agent) and job.seats:
+        raise ConfigError(
+            f"seats: got {', '.join(job.seats)} with the agent {job.agent}, which plays by itself; leave seats out"
+        )
     for name, (_, settings) in plan_policies(job, policies).items():
         engine = EngineSettings(kind=settings.engine, max_length=settings.max_context)
         check_settings(engine, needed, by=f"agent {job.agent} of the policy {name}")

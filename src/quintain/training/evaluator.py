@@ -16,6 +16,7 @@ from quintain.environments.protocol import Factory
 from quintain.errors import ConfigError, UsageError
 from quintain.rollout.collect import Rollout
 from quintain.training.job import Job
+from quintain.training.outside import find_source
 from quintain.training.start import harness, new_model
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ def make_evaluator(job: Job, rollout: Rollout, tokenizer: PreTrainedTokenizerBas
         return rollout
     limits = replace(rollout.limits, has_state_keys=False)
     agent = checked_evaluation(job, tokenizer)
-    return Rollout(agent, find(job.eval_environment), rollout.engine, limits=limits)
+    make_environment = find(job.eval_environment)
+    return Rollout(agent, make_environment, rollout.engine, limits=limits, source=find_source(agent))
 
 
 def checked_evaluation(job: Job, tokenizer: PreTrainedTokenizerBase) -> Agent:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from quintain.agents.catalog import check as check_agent
+from quintain.agents.catalog import is_outside
 from quintain.config import check_ranges
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Share
 from quintain.data.leaves import LeafRule
@@ -93,7 +94,8 @@ class Job:
     model: str = "tiny"
     """A new one (micro, mini, tiny, small; mini?tokens=words), smollm2, or a folder, GGUF file or hub id."""
     agent: str = "auto"
-    """Harness the model acts through: tools, choice, react, text..., with wrappers in front: window+react."""
+    """Harness the model acts through: tools, choice, react, text..., with wrappers in front: window+react; or an agent
+    of your own that talks to a base_url: mine.py:run_agent?grade=grade (docs/your-agent.md)."""
     seed: int = 0
     """Seed of the run; everything random is derived from it."""
     first_task: NonNegativeInt = 0
@@ -174,6 +176,11 @@ class Job:
     seats: Mapping[str, str] = field(default_factory=dict[str, str])
     """Seat of the environment → policy that plays it; seats that are not named are played by ``policy``."""
 
+    @property
+    def plays_apart(self) -> bool:
+        """Whether episodes end, and are recorded, one by one: asynchronous ones, and those of agents outside."""
+        return self.rollout == "async" or is_outside(self.agent)
+
     def main_policy(self, *, is_copy: bool = False) -> PolicySettings:
         """Return the settings of the main policy; as a copy it has its machine, and no model or adapter of its own."""
         return PolicySettings(
@@ -215,8 +222,9 @@ class OnPolicyJob(Job):
     """Times that the episodes of a step are gone through."""
     num_minibatches: PositiveInt = 1
     """Optimizer steps of an epoch, each on its share of the episodes, drawn anew."""
-    leaves: LeafRule = "all"
-    """Streams of an episode to train, where its history was rewritten: all, last, longest, or root (the first)."""
+    leaves: LeafRule = "used"
+    """Streams of an episode to train, where its history was rewritten: used (all but calls of an agent outside that it
+    did not read or go on from), all, last, longest, or root (the first)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

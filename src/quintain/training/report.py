@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from quintain.eval.evaluate import evaluate, evaluate_by_environment
-from quintain.rollout.measures import tool_metrics
+from quintain.rollout.measures import call_metrics, tool_metrics
 from quintain.training.learner import StepReport
 from quintain.types import Failure, Group, Score, Trajectory
 
@@ -25,6 +25,7 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
         "train/failures": sum(isinstance(t.outcome, Failure) for t in trajectories) / len(trajectories),
         "train/truncated": sum(t.stop.is_truncation for t, _ in scored) / count,
         **tool_metrics(trajectories),
+        **call_metrics(trajectories),
     }
 
 

@@ -18,6 +18,7 @@ from quintain.rollout.collect import Rollout
 from quintain.rollout.request import Limits
 from quintain.store.run import Run
 from quintain.training.job import Job
+from quintain.training.outside import find_source
 from quintain.training.progress import Display
 from quintain.training.start import harness, held_out_tasks
 from quintain.types import derive_seed
@@ -41,10 +42,12 @@ def evaluate_untrained(
     engine = build_engine(
         EngineSettings(max_length=job.max_context, precision=job.precision), model, tokenizer
     )
+    agent = harness(job, tokenizer, make_environment)
     rollout = Rollout(
-        harness(job, tokenizer, make_environment),
+        agent,
         make_environment,
         engine,
+        source=find_source(agent),
         limits=Limits(max_broken_share=job.max_broken, concurrency=job.concurrency),
     )
     with closing(engine), closing(rollout):

@@ -252,6 +252,8 @@ class Turn:
     is_valid: bool = True
     starts_segment: bool = False
     tool_errors: tuple[ToolError, ...] = ()
+    facts: Mapping[str, Any] = NOTHING
+    """What a recording endpoint saw of the call: ``{"delivery": "whole", "after": 3, …}``; see `quintain.data.used`."""
 
     @property
     def speaker(self) -> str:

@@ -1,0 +1,44 @@
+"""An agent of yours: a plain loop over the OpenAI SDK that plays `guess`, and knows nothing of training.
+
+quintain train grpo --environment guess --agent examples/openai_agent.py:run_agent --model micro
+"""
+
+import json
+
+import openai
+
+from quintain import Task
+from quintain.types import Action, ToolCall, as_text
+from quintain.worlds.guess.game import Guess
+
+
+def run_agent(base_url: str, api_key: str, task: Task) -> float:
+    """Play the task with the model at `base_url`, and return the score."""
+    world = Guess()
+    client = openai.OpenAI(base_url=base_url, api_key=api_key)
+    tools = [
+        {
+            "type": "function",
+            "function": {"name": t.name, "description": t.description, "parameters": dict(t.parameters)},
+        }
+        for t in world.tools()
+    ]
+    messages = [
+        {"role": "system", "content": world.instructions()},
+        {"role": "user", "content": as_text(world.reset(task))},
+    ]
+    score = 0.0
+    for _ in range(world.max_turns):
+        answer = client.chat.completions.create(model="policy", messages=messages, tools=tools)
+        said = answer.choices[0].message
+        messages.append(said.model_dump(exclude_none=True))
+        if not said.tool_calls:
+            break
+        for call in said.tool_calls:
+            arguments = json.loads(call.function.arguments)
+            result = world.step(Action(tool_calls=(ToolCall(name=call.function.name, arguments=arguments),)))
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": as_text(result.observation)})
+            score += result.reward
+            if result.is_terminated or result.is_truncated:
+                return score
+    return score

@@ -1,0 +1,233 @@
+"""Agents that live outside: a Python function, or a command, that talks to a model at a ``base_url``.
+
+``agent="mine.py:run_agent?grade=mine.py:grade"`` names the function ``run_agent(base_url, api_key, task)`` and what
+scores its answer, ``grade(task, answer)``; ``agent="endpoint?command=python agent.py"`` names a command. Quintain calls
+it for every episode and sees nothing of it but its calls of the model, which `quintain.serve.source` records. Where
+something of the environment is to be imitated first, that is written by the harness that fits the environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import json
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from quintain.agents.protocol import Agent, Brief, Session
+from quintain.environments.catalog import file_member
+from quintain.environments.protocol import checked_reward
+from quintain.environments.tools import GraderFault, OwnedFault
+from quintain.errors import EnvironmentFault, UsageError, suggestion
+from quintain.processes.tree import below, send
+from quintain.text.chat import Chat
+from quintain.types import Score, Task
+
+Run = Callable[[str, str, Task], object]
+Grade = Callable[[Task, Any], object]
+LONGEST_TOLD = 300
+"""Characters of what a command wrote to its standard error that an error repeats."""
+LAUNCH = (
+    "import json, os, sys\n"
+    "given = json.loads(sys.stdin.buffer.readline())\n"
+    "os.environ.update(given['variables'])\n"
+    "os.execvp(given['command'][0], given['command'])\n"
+)
+"""Becomes the command, with variables that no list of processes shows."""
+
+
+class AgentFault(OwnedFault):
+    """An agent that lives outside broke: ``AgentFault("agent mine.py:run_agent: got exit status 1; …")``."""
+
+    kind: str = "agent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """An agent that talks to the recording endpoint: ``Outside(chat=chat, agent=inner, run="mine.py:run_agent")``."""
+
+    chat: Chat
+    agent: Agent
+    """The harness that writes demonstrations."""
+    temperature: float = 1.0
+    max_tokens: int = 128
+    """Tokens of an answer."""
+    run: str = ""
+    """``file.py:function`` or ``package.module:function``, called as ``run_agent(base_url, api_key, task)``."""
+    command: str = ""
+    """A command that is run instead; the last line of its output is its answer."""
+    grade: str = ""
+    """``file.py:function`` (the name alone: of the file of `run`), called as ``grade(task, answer)``; without one the
+    answer itself is the score."""
+    deadline: float = 600.0
+    """Seconds of an episode."""
+    max_calls: int = 256
+    """Calls of the model in an episode, unless it has a limit of turns."""
+
+    def __post_init__(self) -> None:
+        """Refuse an agent that is none, or two.
+
+        Raises:
+            UsageError: `run` or `command` is not given, or both are; or a deadline or limit is not positive.
+        """
+        if bool(self.run) == bool(self.command):
+            raise UsageError(
+                f"agent endpoint: got run={self.run!r} and command={self.command!r}; give one of the two"
+            )
+        if not 0 < self.deadline < float("inf") or self.max_calls < 1:
+            raise UsageError(
+                f"agent endpoint: got deadline={self.deadline}, max_calls={self.max_calls}; give numbers above 0"
+            )
+
+    @property
+    def name(self) -> str:
+        """What the agent is called in errors."""
+        return self.run or self.command
+
+    def open(self, brief: Brief) -> Session:
+        """Return the session of a demonstration."""
+        return self.agent.open(brief)
+
+    def prepared(self) -> Callable[[str, str, Task], Score]:
+        """Return what plays an episode, ``play(base_url, api_key, task)``, and returns its score.
+
+        Raises:
+            UsageError: there is no such function, file or program.
+        """
+        run = command_runner(self.command, self.deadline) if self.command else member(self.run)
+        place = (
+            self.grade if ":" in self.grade or not self.run else f"{self.run.rpartition(':')[0]}:{self.grade}"
+        )
+        grade: Grade | None = member(place) if self.grade else None
+
+        def play(base_url: str, api_key: str, task: Task) -> Score:
+            answer = run(base_url, api_key, task)
+            if inspect.iscoroutine(answer):
+                answer = asyncio.run(answer)
+            return scored(answer, self.name) if grade is None else graded(grade, task, answer, self.grade)
+
+        return play
+
+
+def member(place: str) -> Callable[..., Any]:
+    """Return the function at ``file.py:function`` or ``package.module:function``.
+
+    Raises:
+        UsageError: there is none.
+    """
+    where, _, name = place.rpartition(":")
+    if not where or not name:
+        raise UsageError(f"function: got {place!r}; write it as file.py:function or package.module:function")
+    if where.endswith(".py"):
+        found = file_member(Path(where), name, place)
+    else:
+        try:
+            members = vars(importlib.import_module(where))
+        except ModuleNotFoundError as error:
+            raise UsageError(
+                f"function: got {place!r}, but there is no module {error.name}; check its name"
+            ) from error
+        if name not in members:
+            raise UsageError(
+                f"function: got {place!r}, but {where} has no {name}; {suggestion(name, list(members))}"
+            )
+        found = members[name]
+    if not callable(found):
+        raise UsageError(f"function: got {place!r}, which is a {type(found).__name__}; name a function")
+    return found
+
+
+def graded(grade: Grade, task: Task, answer: object, name: str) -> Score:
+    """Return the score that `grade` gives to `answer`.
+
+    Raises:
+        GraderFault: it raised, or gave something that is no score.
+    """
+    try:
+        given = grade(task, answer)
+    except Exception as error:
+        raise GraderFault(f"grader {name}: got {type(error).__name__}: {error}; mend it") from error
+    return scored(given, f"grader {name}")
+
+
+def scored(value: object, who: str) -> Score:
+    """Return `value`, a finite number or a `Score`, as a score; a task is solved by more than 0.
+
+    Raises:
+        GraderFault: it is something else, such as None, which is not 0.
+    """
+    if isinstance(value, Score):
+        return value
+    try:
+        number = checked_reward(who, "score", value)
+    except EnvironmentFault as fault:
+        raise GraderFault(f"{fault}, or name a grader with grade=file.py:function") from fault
+    return Score(value=number, is_success=number > 0)
+
+
+def command_runner(command: str, deadline: float) -> Run:
+    """Return what runs `command` and returns the last line that it writes, read as JSON where it is JSON.
+
+    The command finds the address in ``OPENAI_BASE_URL`` and ``ANTHROPIC_BASE_URL``, the key in ``OPENAI_API_KEY`` and
+    ``ANTHROPIC_API_KEY``, and the task as JSON in ``QUINTAIN_TASK``.
+
+    Raises:
+        UsageError: it is empty, or its quotes are open.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"command of the agent: got {command!r} ({error}); close its quotes") from error
+    if not words:
+        raise UsageError("command of the agent: got an empty one; write it as command=python agent.py")
+
+    def run(base_url: str, api_key: str, task: Task) -> object:
+        variables = {
+            "OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": api_key,
+            "ANTHROPIC_BASE_URL": base_url.removesuffix("/v1"), "ANTHROPIC_API_KEY": api_key,
+            "QUINTAIN_TASK": task_text(task),
+        }  # fmt: skip
+        given = json.dumps({"variables": variables, "command": words}).encode() + b"\n"
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-c", LAUNCH],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+        try:
+            out, err = process.communicate(given, timeout=deadline)
+        except subprocess.TimeoutExpired:
+            fault = AgentFault(
+                f"agent {command}: got no end within {deadline:g} s; raise deadline, or mend it"
+            )
+            fault.kind = "timeout"
+            raise fault from None
+        finally:
+            if process.poll() is None:
+                send([*below(process.pid), process.pid], signal.SIGKILL)
+                process.wait(timeout=5.0)
+        if process.returncode:
+            told = " ".join(err.decode(errors="replace").split())[-LONGEST_TOLD:]
+            raise AgentFault(f"agent {command}: got exit status {process.returncode}; it wrote: {told}")
+        lines = out.decode(errors="replace").strip().splitlines()
+        last = lines[-1] if lines else ""
+        try:
+            return json.loads(last)
+        except ValueError:
+            return last
+
+    return run
+
+
+def task_text(task: Task) -> str:
+    """Return `task` as JSON for a command."""
+    row = {
+        "id": task.id, "environment": task.environment, "seed": task.seed, "split": task.split,
+        "prompt": task.prompt, "data": dict(task.data),
+    }  # fmt: skip
+    return json.dumps(row, default=dict)

@@ -1,0 +1,113 @@
+"""Which calls of an agent outside were used, by what a recording endpoint saw of them (`Turn.facts`).
+
+A call is used if a used call goes on from its very tokens. One that nobody goes on from is used, unless
+
+- the client said that it is auxiliary (a title, a probe), or it looks like it: a single call without tools, beside an
+  agent that has some, whose answer is found nowhere again;
+- its answer was not read to the end: which of a call and its retry was used is told by delivery alone, and where
+  neither was read, neither is trained;
+- the same tokens were asked again after it was answered, and that answer was gone on from;
+- it was left: after its answer came, the agent went on from before it, and what it says is found in no later prompt.
+  So a summary is trained where a compacted history was built on it, and an abandoned one is not.
+
+Parallel sub-agents, which were asked before their siblings were answered, are all used. Turns without facts are.
+"""
+
+from collections.abc import Sequence
+
+from quintain.types import Turn
+from quintain.types.forest import find_parents
+
+AUXILIARY = "an auxiliary call"
+NOT_READ = "its answer was not read to the end"
+REPEATED = "it was asked again, and the other answer was gone on from"
+LEFT = "the agent went on from before it, and its answer is in no later prompt"
+
+
+def find_unused(turns: Sequence[Turn]) -> dict[int, str]:
+    """Return the turns that were not used, by number, each with the reason."""
+    if not any(turn.facts for turn in turns):
+        return {}
+    parents = [parent for parent, _ in find_parents(turns)]
+    children: dict[int, list[int]] = {}
+    for number, parent in enumerate(parents):
+        if parent is not None:
+            children.setdefault(parent, []).append(number)
+    prompts = _prompts(turns, parents)
+    lonely = _look_auxiliary(turns, parents, children)
+    unused: dict[int, str] = {}
+    for number in reversed(range(len(turns))):
+        facts = turns[number].facts
+        if not facts:
+            continue
+        if facts.get("kind") == "auxiliary" or number in lonely:
+            unused[number] = AUXILIARY
+        elif any(child not in unused for child in children.get(number, ())):
+            continue
+        elif facts.get("delivery") != "whole":
+            unused[number] = NOT_READ
+        elif (reason := _left_for(number, turns, parents, children, prompts, unused)) is not None:
+            unused[number] = reason
+    return dict(sorted(unused.items()))
+
+
+def _left_for(
+    number: int,
+    turns: Sequence[Turn],
+    parents: Sequence[int | None],
+    children: dict[int, list[int]],
+    prompts: Sequence[int],
+    unused: dict[int, str],
+) -> str | None:
+    """Return why the agent left the answer of turn `number` for another, None where it did not."""
+    later = [n for n in range(number + 1, len(turns)) if turns[n].facts.get("after", 0) > number]
+    if any(
+        prompts[n] == prompts[number] and any(child not in unused for child in children.get(n, ()))
+        for n in later
+    ):
+        return REPEATED
+    parent = parents[number]
+    if parent is None or turns[number].facts.get("carried"):
+        return None
+    beside = [n for n in later if parents[n] == parent and prompts[n] != prompts[number]]
+    return LEFT if any(n not in unused for n in beside) else None
+
+
+def _prompts(turns: Sequence[Turn], parents: Sequence[int | None]) -> list[int]:
+    """Return for each turn a number that equal prompts have in common."""
+    known: dict[tuple[int | None, tuple[int, ...]], int] = {}
+    numbers: list[int] = []
+    for place, turn in enumerate(turns):
+        parent = parents[place]
+        given = turn.prompt_ids
+        if turn.starts_segment and parent is not None:
+            given = given[_length(turns, parents, parent) :]
+        numbers.append(known.setdefault((parent, given), len(known)))
+    return numbers
+
+
+def _length(turns: Sequence[Turn], parents: Sequence[int | None], number: int) -> int:
+    """Return the tokens of the walk that ends in turn `number`."""
+    length = 0
+    at: int | None = number
+    while at is not None:
+        turn = turns[at]
+        length += len(turn.prompt_ids) + len(turn.completion.token_ids)
+        at = None if turn.starts_segment else parents[at]
+    return length
+
+
+def _look_auxiliary(
+    turns: Sequence[Turn], parents: Sequence[int | None], children: dict[int, list[int]]
+) -> set[int]:
+    """Return the single calls without tools, beside chats with tools, whose answers are found nowhere again."""
+    if not any(turn.facts.get("has_tools") for turn in turns):
+        return set()
+    return {
+        number
+        for number, turn in enumerate(turns)
+        if turn.facts.get("has_tools") is False
+        and parents[number] is None
+        and not children.get(number)
+        and not turn.facts.get("carried")
+    }

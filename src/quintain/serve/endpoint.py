@@ -1,0 +1,585 @@
+"""The recording endpoint: agents of others talk to it as to any model server, and each episode is kept as a forest.
+
+It speaks OpenAI's chat completions and responses and Anthropic's messages. An episode is told apart by the path of its
+URL (``/e/NAME/v1``) or by its key alone; every request needs the key of its episode, and a key opens no other. Keys are
+kept as digests. Sampling is the server's: what clients ask of it is counted and not done.
+
+A request is planned and dispatched in the server's thread, answered by the engine's owner (`quintain.serve.pump`), and
+committed there under the one lock, whether or not the client still waits: one that hangs up leaves a finished node that
+was not delivered. A request is taken for a repeat only if it says so, by an idempotency key or the header in which SDKs
+count retries; equal bodies are two requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import math
+import re
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import ModuleType
+from typing import Any, cast
+
+from starlette.datastructures import Headers
+from starlette.types import Message, Receive, Scope, Send
+
+from quintain.engines.protocol import Request, Sampling
+from quintain.errors import ModelError
+from quintain.rollout.stepper import guarded
+from quintain.serve import chat_completions, messages_api, responses_api
+from quintain.serve.pump import Answered, Pump
+from quintain.serve.recorder import Node, Plan, Recorder
+from quintain.serve.spoken import Answer, Asked, Refused, Row, Spoken, digest_of
+from quintain.text.chat import Chat
+from quintain.types import Completion, Failure, Stop, derive_seed
+
+MAX_BODY_BYTES = 1 << 30
+"""The longest body of a request: histories with files in them are long."""
+PING_SECONDS = 5.0
+"""Between signs of life in a stream whose answer is not there yet."""
+LAST_SECONDS = 2.0
+"""What the answers that are being sent when an episode ends have to be read."""
+MOST_STREAMS = 8
+"""Streams of an episode that the engine keeps, so that calls that go on from them need not be read again."""
+AGENT, KIND = "x-quintain-agent", "x-quintain-kind"
+"""Headers in which a client may say which agent of several asks, and that a call is ``auxiliary``."""
+DIALECTS: Mapping[str, ModuleType] = {
+    "chat/completions": chat_completions,
+    "responses": responses_api,
+    "messages": messages_api,
+}
+"""End of the path → who reads and writes its bodies."""
+PATH = re.compile(r"(?:/e/(?P<name>[\w.-]{1,100}))?(?:/v1)*/(?P<what>[a-z_/]{1,40})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """How an episode is sampled, and what it may spend: ``Terms(temperature=1.0, max_turn_tokens=128)``."""
+
+    temperature: float = 1.0
+    max_turn_tokens: int = 1024
+    """Tokens of an answer; a client may ask for fewer."""
+    max_calls: int | None = None
+    """Calls of the episode; further ones are refused."""
+    max_tokens: int | None = None
+    """Sampled tokens of the episode after which further calls are refused."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Pending:
+    """A request that was dispatched, and what answers it."""
+
+    asked: Asked
+    plan: Plan
+    body: str
+    """digest of path and body"""
+    done: Future[tuple[Answer, Node | None]] = field(default_factory=Future)  # pyright: ignore[reportUnknownVariableType]
+    num_retries: int = 0
+    stream: str = ""
+    """the engine's stream that it was sent to"""
+
+
+class Session:
+    """One episode at the endpoint; made by `Endpoint.open`."""
+
+    def __init__(self, name: str, key: str, chat: Chat, seed: int, terms: Terms) -> None:
+        self.name, self.seed, self.terms = name, seed, terms
+        self.recorder = Recorder(chat)
+        self.stop: Stop | None = None
+        """which limit refused a call"""
+        self.failure: Failure | None = None
+        """what the engine failed with"""
+        self.is_over = False
+        self.num_refused = 0
+        self._key = key_digest(key)
+        self.pending: list[Pending] = []
+        self.by_key: dict[str, Pending] = {}
+        """idempotency key → its request"""
+        self.streams: deque[Node] = deque()
+        """nodes whose streams the engine keeps"""
+        self.num_dispatched = 0
+        self._started = time.monotonic()
+        self.num_sending = 0
+        """answers that are being sent, of which it will soon be known whether they were read"""
+
+    def is_opened_by(self, key: str) -> bool:
+        """Whether `key` is that of the episode."""
+        return hmac.compare_digest(self._key, key_digest(key))
+
+    @property
+    def seconds(self) -> float:
+        """Time since it was opened."""
+        return time.monotonic() - self._started
+
+    @property
+    def num_sampled(self) -> int:
+        """Tokens that were sampled so far."""
+        return sum(len(node.completion.token_ids) for node in self.recorder.nodes)
+
+
+class Endpoint:
+    """The endpoint as an ASGI app: ``Listener(Endpoint(pump, chat))``; see the head of the module.
+
+    Args:
+        pump: answers requests.
+        chat: the chat format of the model.
+        terms: of episodes that are opened without others.
+        master_key: opens an episode for every new name in a path; without one, only `open` does.
+        on_end: called where a client of such an episode says that it is over, with what it says.
+    """
+
+    def __init__(
+        self,
+        pump: Pump,
+        chat: Chat,
+        *,
+        terms: Terms | None = None,
+        master_key: str = "",
+        on_end: Callable[[Session, Row], None] | None = None,
+    ) -> None:
+        self.pump, self.chat, self.terms = pump, chat, terms or Terms()
+        self.lock = threading.Condition()
+        self.sessions: dict[str, Session] = {}
+        self._master = master_key
+        self._on_end = on_end
+
+    def open(self, name: str, seed: int, terms: Terms | None = None) -> tuple[Session, str]:
+        """Return a new episode, and its key, which is kept nowhere."""
+        key = secrets.token_hex(24)
+        return self._opened(name, key, seed, terms or self.terms), key
+
+    def close(self, session: Session) -> None:
+        """End an episode: further calls are refused, and the engine forgets it."""
+        with self.lock:
+            session.is_over = True
+            self.lock.wait_for(lambda: not session.num_sending, timeout=LAST_SECONDS)
+            self.sessions.pop(session.name, None)
+            for node in session.streams:
+                self._let_go(node)
+            session.streams.clear()
+            for pending in session.pending:
+                if not pending.done.done():
+                    self.pump.release(pending.stream)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] == "lifespan":
+            await lifespan(receive, send)
+            return
+        found = PATH.fullmatch(scope["path"])
+        what = found["what"] if found else ""
+        dialect = DIALECTS.get(what.removesuffix("/count_tokens"), chat_completions)
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1000})
+            return
+        try:
+            if found is None:
+                raise Refused(
+                    404, f"path: got {scope['path'][:80]!r}; ask /e/NAME/v1/chat/completions", "not_found"
+                )
+            session = self._session(found["name"], Headers(scope=scope))
+            await self._serve(scope, receive, send, session, what, dialect)
+        except Refused as refused:
+            await send_json(send, refused.status, dialect.error(refused))
+
+    async def _serve(
+        self, scope: Scope, receive: Receive, send: Send, session: Session, what: str, dialect: ModuleType
+    ) -> None:
+        """Answer a request of `session`."""
+        if scope["method"] == "GET" and what == "models":
+            model = {"id": self.pump.policy, "object": "model", "created": 0, "owned_by": "quintain"}
+            await send_json(send, 200, {"object": "list", "data": [model], "has_more": False})
+            return
+        if scope["method"] != "POST" or (
+            what not in DIALECTS and what not in ("messages/count_tokens", "end")
+        ):
+            raise Refused(
+                404, f"{scope['method']} {what}: got a request that is not served here", "not_found"
+            )
+        raw = await read_body(receive)
+        body = json_in(raw)
+        if what == "end":
+            if self._on_end is None:
+                raise Refused(404, "end: got a request in an episode that ends by itself", "not_found")
+            # The engine's owner may still have to let go of what is sampled: not in the thread of the server.
+            await asyncio.to_thread(self._on_end, session, body)
+            await send_json(send, 200, {"ended": session.name, "calls": len(session.recorder.nodes)})
+            return
+        asked: Asked = dialect.read(body)
+        if what == "messages/count_tokens":
+            with self.lock:
+                plan = self._planned(session, asked, Headers(scope=scope), is_counted=False)
+            await send_json(send, 200, {"input_tokens": len(plan.whole)})
+            return
+        pending = self._dispatched(
+            session, asked, Headers(scope=scope), digest_of(what, hashlib.sha256(raw).hexdigest())
+        )
+        await Writer(receive, send, pending, asked, dialect, partial(self._sending, session)).run()
+
+    @contextmanager
+    def _sending(self, session: Session, pending: Pending) -> Generator[Callable[[], None]]:
+        """Note that an answer is being sent; what is yielded says that it was read to its end."""
+        node = None if pending.done.exception() else pending.done.result()[1]
+
+        def was_read() -> None:
+            if node is not None:
+                node.num_deliveries += 1
+
+        with self.lock:
+            session.num_sending += 1
+        try:
+            yield was_read
+        finally:
+            with self.lock:
+                session.num_sending -= 1
+                self.lock.notify_all()
+
+    def _opened(self, name: str, key: str, seed: int, terms: Terms) -> Session:
+        with self.lock:
+            session = Session(name, key, self.chat, seed, terms)
+            self.sessions[name] = session
+            return session
+
+    def _session(self, name: str | None, headers: Headers) -> Session:
+        """Return the episode that a request is of.
+
+        Raises:
+            Refused: there is no key, or it is not that of the episode.
+        """
+        given = headers.get("Authorization", "").removeprefix("Bearer ") or headers.get("X-Api-Key", "")
+        if not given:
+            raise Refused(401, "a key is needed: Authorization: Bearer KEY", "authentication_error")
+        with self.lock:
+            is_master = bool(self._master) and hmac.compare_digest(
+                key_digest(self._master), key_digest(given)
+            )
+            if name is None and not is_master:
+                found = next((each for each in self.sessions.values() if each.is_opened_by(given)), None)
+            else:
+                found = self.sessions.get(name or "default")
+                if found is None and is_master:
+                    found = self._opened(
+                        name or "default", given, derive_seed("serve", name or "default"), self.terms
+                    )
+            # A name that is not there and one of somebody else are told alike.
+            if found is None or not found.is_opened_by(given):
+                raise Refused(
+                    401, "key: got one that opens no episode here; it may be over", "authentication_error"
+                )
+            return found
+
+    def _dispatched(self, session: Session, asked: Asked, headers: Headers, body: str) -> Pending:
+        """Return the request that `asked` is, new or the one that it repeats.
+
+        Raises:
+            Refused: the episode is over, its budget is spent, or an idempotency key is used twice.
+        """
+        with self.lock:
+            if session.is_over:
+                raise Refused(403, "this episode is over", "permission_error")
+            name = headers.get("Idempotency-Key", "")
+            found = session.by_key.get(name)
+            if found is not None and found.body != body:
+                raise Refused(422, f"Idempotency-Key: got {name[:40]!r} with another request; use a new key")
+            is_retry = headers.get("X-Stainless-Retry-Count", "0") not in ("", "0")
+            if found is None and is_retry:
+                found = next((each for each in reversed(session.pending) if each.body == body), None)
+            if found is not None and not (found.done.done() and found.done.exception() is not None):
+                found.num_retries += 1
+                if found.done.done() and (node := found.done.result()[1]) is not None:
+                    node.num_retries += 1
+                return found
+            plan = self._planned(session, asked, headers)
+            pending = Pending(asked=asked, plan=plan, body=body)
+            session.pending.append(pending)
+            if name:
+                session.by_key[name] = pending
+            self._send(session, pending)
+            return pending
+
+    def _planned(self, session: Session, asked: Asked, headers: Headers, *, is_counted: bool = True) -> Plan:
+        """Return where a request hangs; the lock is held.
+
+        Raises:
+            Refused: the budget is spent, the chat cannot be written, or is too long.
+        """
+        if not asked.messages:
+            raise Refused(400, "messages: got none; send at least one")
+        if asked.before:
+            node = session.recorder.find(asked.before)
+            if node is None:
+                raise Refused(
+                    404,
+                    f"previous_response_id: got {asked.before[:40]!r}, which this episode has not",
+                    "not_found",
+                )
+            history = (*node.history, node.spoken)
+            if asked.messages[0].role == "system" and history[0].role == "system":
+                history = history[1:]
+                asked = replace(asked, messages=(asked.messages[0], *history, *asked.messages[1:]))
+            else:
+                asked = replace(asked, messages=(*history, *asked.messages))
+        if asked.messages[-1].role == "assistant":
+            raise Refused(400, "messages: got an answer as the last; end with what is to be answered")
+        terms = session.terms
+        if is_counted and terms.max_calls is not None and session.num_dispatched >= terms.max_calls:
+            session.stop = Stop.CUT
+            raise Refused(403, f"calls of this episode: got more than {terms.max_calls}", "budget_spent")
+        if is_counted and terms.max_tokens is not None and session.num_sampled >= terms.max_tokens:
+            session.stop = Stop.MAX_TOKENS
+            raise Refused(
+                403, f"sampled tokens of this episode: got {terms.max_tokens} already", "budget_spent"
+            )
+        recorder = session.recorder if is_counted else Recorder(self.chat)
+        try:
+            plan = recorder.plan(asked, lineage=headers.get(AGENT, "")[:100], kind=headers.get(KIND, "")[:40])
+        except ModelError as error:
+            raise Refused(400, str(error)) from error
+        if is_counted and len(plan.whole) >= self.pump.max_length:
+            session.stop = Stop.MAX_TOKENS
+            raise Refused(
+                400,
+                f"messages: got {len(plan.whole)} tokens; the model reads less than {self.pump.max_length}",
+                "context_length_exceeded",
+            )
+        return plan
+
+    def _send(self, session: Session, pending: Pending) -> None:
+        """Dispatch a request to the engine; the lock is held."""
+        plan, terms = pending.plan, session.terms
+        session.num_dispatched += 1
+        parent = plan.parent
+        if parent is not None and parent.session:
+            name, parent.session = parent.session, ""
+            given = plan.prompt_ids
+        else:
+            name, given = f"{session.name}/{session.num_dispatched}", plan.whole
+        pending.stream = name
+        most = min(terms.max_turn_tokens, self.pump.max_length - len(plan.whole))
+        sampling = Sampling(
+            temperature=terms.temperature,
+            max_tokens=min(most, pending.asked.max_tokens or most),
+            stop_ids=self.chat.stop_ids,
+        )
+        prompt = hashlib.blake2b(repr(plan.whole).encode(), digest_size=16).hexdigest()
+        seed = derive_seed(session.seed, prompt, plan.repeat)
+        answer = self.pump.ask(Request(session=name, prompt_ids=given, seed=seed, sampling=sampling))
+        answer.add_done_callback(partial(self._take, session, pending, name))
+
+    def _take(self, session: Session, pending: Pending, name: str, answered: Answered) -> None:
+        """Commit what the engine answered; it runs in the thread of the engine's owner."""
+        result = answered.result()
+        with self.lock:
+            if isinstance(result, Failure):
+                if not session.is_over:
+                    session.failure = session.failure or result
+                self.pump.release(name)
+                status = 403 if session.is_over else 500
+                pending.done.set_exception(Refused(status, result.message, "server_error"))
+                return
+            made = guarded(lambda: self._committed(session, pending, result, name))
+            if isinstance(made, Failure):
+                # The agent must not notice; the episode says for good that it is not whole.
+                session.recorder.losses.append(f"{made.kind}: {made.message}")
+                self.pump.release(name)
+                spoken = Spoken(role="assistant", text=self.chat.text(result.token_ids))
+                pending.done.set_result((self._answer(spoken, pending, result, secrets.token_hex(16)), None))
+                return
+            pending.done.set_result(
+                (self._answer(made.spoken, pending, made.completion, made.digest, made), made)
+            )
+
+    def _committed(self, session: Session, pending: Pending, result: Completion, name: str) -> Node:
+        """Return the node that `result` becomes."""
+        if len(result.logprobs) != len(result.token_ids) or not all(map(math.isfinite, result.logprobs)):
+            raise ValueError(
+                f"log-probs of {len(result.token_ids)} tokens: got {len(result.logprobs)}, or not finite"
+            )
+        node = session.recorder.commit(pending.plan, result, session=name)
+        node.num_retries = pending.num_retries
+        if session.is_over or not node.session:
+            self.pump.release(name)
+            node.session = ""
+        else:
+            session.streams.append(node)
+            if len(session.streams) > MOST_STREAMS:
+                self._let_go(session.streams.popleft())
+        return node
+
+    def _let_go(self, node: Node) -> None:
+        """Let the engine forget the stream that ends in `node`, unless it goes on."""
+        if node.session:
+            self.pump.release(node.session)
+            node.session = ""
+
+    def _answer(
+        self, spoken: Spoken, pending: Pending, completion: Completion, name: str, node: Node | None = None
+    ) -> Answer:
+        """Return what is told to the client."""
+        ended = completion.stop == "stop"
+        stopped_by = ""
+        if node is not None and node.is_cut_by_text:
+            text = self.chat.text(completion.token_ids)
+            stopped_by = next((stop for stop in pending.asked.stop if stop in text), "")
+        finish = "text" if stopped_by else "calls" if spoken.calls else "stop" if ended else "length"
+        pieces = (
+            tuple(self.chat.encoder.decode((token,)) for token in completion.token_ids)
+            if pending.asked.has_logprobs
+            else ()
+        )
+        return Answer(
+            id=name, spoken=spoken, finish=finish, stopped_by=stopped_by, prompt_ids=pending.plan.whole,
+            token_ids=completion.token_ids, logprobs=completion.logprobs, pieces=pieces,
+            policy=completion.policy, version=completion.policy_version, created=int(time.time()),
+        )  # fmt: skip
+
+
+class Writer:
+    """Writes one answer to one client, and learns whether it was read to its end."""
+
+    def __init__(
+        self,
+        receive: Receive,
+        send: Send,
+        pending: Pending,
+        asked: Asked,
+        dialect: ModuleType,
+        sending: Callable[[Pending], AbstractContextManager[Callable[[], None]]],
+    ) -> None:
+        self._receive, self._send, self._sending = receive, send, sending
+        self._pending, self._asked, self._dialect = pending, asked, dialect
+
+    async def run(self) -> None:
+        """Send the answer when it is there, and say whether the client stayed until all of it was sent.
+
+        Raises:
+            Refused: there is no answer, and nothing was sent yet.
+        """
+        gone = asyncio.ensure_future(hung_up(self._receive))
+        done = asyncio.wrap_future(self._pending.done)
+        try:
+            if self._asked.is_streamed:
+                await self._streamed(done, gone)
+                return
+            await asyncio.wait({done, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not done.done():
+                return
+            answer, _ = done.result()
+            with self._sending(self._pending) as was_read:
+                await send_json(self._send, 200, self._dialect.whole(answer, self._asked))
+                if not gone.done():
+                    was_read()
+        finally:
+            gone.cancel()
+            done.add_done_callback(_seen)
+
+    async def _streamed(
+        self, done: asyncio.Future[tuple[Answer, Node | None]], gone: asyncio.Future[None]
+    ) -> None:
+        """Send the answer as events; the connection is kept awake until it is there."""
+        await asyncio.wait({done, gone}, timeout=PING_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if done.done() and (failed := done.exception()) is not None:
+            raise failed
+        head = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
+        await self._send({"type": "http.response.start", "status": 200, "headers": head})
+        while not done.done() and not gone.done():
+            await self._send({"type": "http.response.body", "body": b": wait\n\n", "more_body": True})
+            await asyncio.wait({done, gone}, timeout=PING_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if not done.done():
+            return
+        failed = done.exception()
+        if isinstance(failed, Refused):
+            events: Iterator[str] = iter(
+                [f"event: error\ndata: {json.dumps(self._dialect.error(failed))}\n\n"]
+            )
+        else:
+            events = self._dialect.stream(done.result()[0], self._asked)
+        with self._sending(self._pending) as was_read:
+            for event in events:
+                if gone.done():
+                    return
+                await self._send({"type": "http.response.body", "body": event.encode(), "more_body": True})
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+            if not gone.done():
+                was_read()
+
+
+def _seen(done: asyncio.Future[Any]) -> None:
+    """Take note of an error that nobody waits for any more."""
+    if not done.cancelled():
+        done.exception()
+
+
+async def hung_up(receive: Receive) -> None:
+    """Return when the client is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def lifespan(receive: Receive, send: Send) -> None:
+    """Say that there is nothing to start or to stop."""
+    while True:
+        message: Message = await receive()
+        if message["type"] == "lifespan.startup":
+            await send({"type": "lifespan.startup.complete"})
+        else:
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+
+
+async def read_body(receive: Receive) -> bytes:
+    """Return the body of a request.
+
+    Raises:
+        Refused: it is too long, or breaks off.
+    """
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Refused(400, "the body did not arrive")
+        parts.append(cast(bytes, message.get("body", b"")))
+        size += len(parts[-1])
+        if size > MAX_BODY_BYTES:
+            raise Refused(413, f"body: got more than {MAX_BODY_BYTES} bytes; send less")
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def json_in(raw: bytes) -> Row:
+    """Return the object that a body is.
+
+    Raises:
+        Refused: it is none.
+    """
+    try:
+        found: object = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise Refused(400, "body: got no JSON; send a JSON object") from None
+    if not isinstance(found, dict):
+        raise Refused(400, "body: got no JSON object; send one")
+    return cast(Row, found)
+
+
+async def send_json(send: Callable[[Message], Awaitable[None]], status: int, row: Row) -> None:
+    """Send `row` as the whole response."""
+    body = json.dumps(row).encode()
+    head = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": head})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+def key_digest(key: str) -> bytes:
+    """Return what is kept of a key."""
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()

@@ -1,0 +1,370 @@
+"""The calls of one episode as a forest of tokens that only grows: what was asked, what was sampled, what became of it.
+
+A call goes on from the node whose tokens are an exact prefix of what the engine sees. Messages only propose it: where a
+client repeats a chat that ends in one of our answers, the new messages are appended to the very tokens of that answer;
+where it says anything else, the chat is rendered anew and tokens are compared. Nothing here decides what is trained:
+what was seen of a call stands in its facts, and `quintain.data.used` judges by them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from quintain.serve.spoken import Asked, Spoken, canonical, digest_of, split_thinking, tools_key
+from quintain.text.chat import Chat, Conversation
+from quintain.text.tool_formats import FORMATS
+from quintain.types import Action, Completion, Turn, as_content
+
+Fork = Literal["", "root", "repeat", "branch", "sub-agent", "compaction", "rewrite"]
+"""Why a call is not at the end of the stream that the call before it ended:
+
+- ``""``: it is;
+- ``root``: it is the first;
+- ``repeat``: the same tokens were asked before;
+- ``branch``: it goes on from an earlier answer, beside others that do;
+- ``sub-agent``: system text or tools are new;
+- ``compaction``: its history was rewritten, and holds what an earlier answer says;
+- ``rewrite``: its history was rewritten.
+"""
+NO_TOOLS = tools_key(())
+SHORTEST_CARRIED = 2
+"""Characters of an answer by which it can be found again in a later prompt."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Node:
+    """A call that was answered: the tokens that it adds to those of its parent, and what was seen of it."""
+
+    number: int
+    """place in the order of being committed"""
+    parent: Node | None
+    prompt_ids: tuple[int, ...]
+    """given tokens after those of the parent; the whole prompt of a root"""
+    whole: tuple[int, ...]
+    """all tokens up to the end of what was sampled"""
+    completion: Completion
+    spoken: Spoken
+    history: tuple[Spoken, ...]
+    """the chat that it answers"""
+    added: tuple[Spoken, ...]
+    """those of its messages that the parent did not have"""
+    tools: str
+    error: str | None
+    """why calls of tools in it could not be read"""
+    conversation: Conversation
+    fork: Fork
+    after: int
+    """number of calls that had been committed when it was dispatched"""
+    digest: str
+    """names everything up to here: parent, tokens, log-probs, policy and version"""
+    lineage: str = ""
+    """which agent of several asked, where the client says so"""
+    kind: str = ""
+    """``auxiliary`` where the client says so"""
+    is_cut_by_text: bool = False
+    num_deliveries: int = 0
+    """times that a client read the whole answer"""
+    num_retries: int = 0
+    """times that a client marked a request as a retry of this one"""
+    is_carried: bool = False
+    """whether a later prompt holds what it says"""
+    session: str = ""
+    """the engine's stream that ends here, while it can be gone on from"""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a call may go on from it: an answer that was cut off or is empty closes its path."""
+        has_ended = self.completion.stop == "stop" or self.is_cut_by_text
+        return has_ended and bool(self.spoken.text or self.spoken.calls)
+
+
+@dataclass(slots=True, kw_only=True)
+class Plan:
+    """A call that is about to be dispatched: what the engine is to see, and where it hangs."""
+
+    asked: Asked
+    parent: Node | None
+    prompt_ids: tuple[int, ...]
+    """after the tokens of the parent"""
+    whole: tuple[int, ...]
+    conversation: Conversation
+    history: tuple[Spoken, ...]
+    added: tuple[Spoken, ...]
+    fork: Fork
+    after: int
+    repeat: int
+    """times that the same tokens were asked before"""
+    lineage: str = ""
+    kind: str = ""
+
+
+@dataclass(slots=True)
+class Recorder:
+    """The calls of one episode."""
+
+    chat: Chat
+    nodes: list[Node] = field(default_factory=list[Node])
+    num_pinned: int = 0
+    """requests that asked for parameters of sampling which the server sets"""
+    losses: list[str] = field(default_factory=list[str])
+    """what could not be recorded; with any of these the episode is not to be learned from"""
+    _after: dict[str, list[Node]] = field(default_factory=dict[str, "list[Node]"])
+    """chat, with its last answer, → the nodes that it may stand for"""
+    _asked: Counter[tuple[int, ...]] = field(default_factory=Counter[tuple[int, ...]])
+    _identities: set[str] = field(default_factory=set[str])
+    """what root chats begin with: system text and tools"""
+
+    def plan(self, asked: Asked, *, lineage: str = "", kind: str = "") -> Plan:
+        """Return where the call that `asked` is hangs, and what the engine is to see.
+
+        Raises:
+            ModelError: the chat template refuses the chat.
+        """
+        self.num_pinned += bool(asked.pinned)
+        tools = tools_key(asked.tools)
+        self._note_carried(asked.messages)
+        node, num_known = self._proposed(asked, tools)
+        if node is not None:
+            conversation = node.conversation.branch()
+            added = asked.messages[num_known:]
+            prompt = conversation.prompt([each.message() for each in added])
+            if not prompt.starts_segment:
+                return self._planned(asked, node, prompt.token_ids, conversation, added, lineage, kind)
+            whole = prompt.token_ids
+        else:
+            conversation = self.chat.conversation(asked.tools)
+            whole = conversation.prompt([each.message() for each in asked.messages]).token_ids
+        parent = self._longest_prefix(whole, tools)
+        given = whole if parent is None else whole[len(parent.whole) :]
+        return self._planned(asked, parent, given, conversation, asked.messages, lineage, kind)
+
+    def commit(self, plan: Plan, completion: Completion, *, session: str = "") -> Node:
+        """Add what was sampled as a node; `session` is the engine's stream that it ends."""
+        asked, text = plan.asked, self.chat.text(completion.token_ids)
+        text, stopped_by, completion = self._cut(text, asked.stop, completion)
+        number = len(self.nodes)
+        spoken, error = self._read(text, number, asked)
+        assert plan.parent is None or plan.whole[: len(plan.parent.whole)] == plan.parent.whole, (
+            "a parent is a prefix"
+        )
+        before = "" if plan.parent is None else plan.parent.digest
+        digest = node_digest(before, number, plan.prompt_ids, completion)
+        if asked.keeps_thoughts:
+            spoken = with_thoughts_apart(spoken, digest)
+        node = Node(
+            number=number,
+            parent=plan.parent,
+            prompt_ids=plan.prompt_ids,
+            whole=plan.whole + completion.token_ids,
+            completion=completion,
+            spoken=spoken,
+            history=plan.history,
+            added=plan.added,
+            tools=tools_key(asked.tools),
+            error=error,
+            conversation=plan.conversation,
+            fork=plan.fork,
+            after=plan.after,
+            digest=digest,
+            lineage=plan.lineage,
+            kind=plan.kind,
+            is_cut_by_text=bool(stopped_by),
+            session="" if stopped_by else session,
+        )
+        plan.conversation.record(completion.token_ids)
+        self.nodes.append(node)
+        if node.is_open:
+            self._after.setdefault(chat_key(node.tools, (*plan.history, spoken)), []).append(node)
+        return node
+
+    def turns(self) -> tuple[Turn, ...]:
+        """Return the calls as the turns of a trajectory, each with what was seen of it."""
+        turns: list[Turn] = []
+        for node in self.nodes:
+            continues = node.parent is not None and node.parent.number == node.number - 1
+            given = (
+                node.prompt_ids
+                if continues
+                else node.whole[: len(node.whole) - len(node.completion.token_ids)]
+            )
+            turns.append(
+                Turn(
+                    observation=as_content(
+                        "\n".join(each.text for each in node.added if each.role != "assistant")
+                    ),
+                    prompt_ids=given,
+                    completion=node.completion,
+                    action=Action(text=node.spoken.text, tool_calls=node.spoken.calls, error=node.error),
+                    is_valid=node.error is None,
+                    starts_segment=not continues,
+                    facts=facts_of(node),
+                )
+            )
+        return tuple(turns)
+
+    def find(self, answer: str) -> Node | None:
+        """Return the node whose answer has the id `answer`."""
+        return next((node for node in self.nodes if node.digest == answer), None)
+
+    def _proposed(self, asked: Asked, tools: str) -> tuple[Node | None, int]:
+        """Return the node whose chat and answer the messages repeat furthest, and how many messages that are."""
+        for count in range(len(asked.messages) - 1, 0, -1):
+            if asked.messages[count - 1].role != "assistant":
+                continue
+            found = self._after.get(chat_key(tools, asked.messages[:count]), [])
+            if found:
+                names = asked.messages[count - 1].names
+                named = [node for node in found if node.spoken.names == names] or found
+                return max(named, key=lambda node: (node.num_deliveries > 0, node.number)), count
+        return None, 0
+
+    def _longest_prefix(self, whole: tuple[int, ...], tools: str) -> Node | None:
+        """Return the node whose tokens are the longest exact prefix of `whole`, in a chat with the same tools."""
+        best: Node | None = None
+        for node in self.nodes:
+            length = len(node.whole)
+            if not node.is_open or node.tools != tools or length >= len(whole):
+                continue
+            if (best is None or length > len(best.whole)) and whole[:length] == node.whole:
+                best = node
+        return best
+
+    def _planned(
+        self,
+        asked: Asked,
+        parent: Node | None,
+        given: tuple[int, ...],
+        conversation: Conversation,
+        added: tuple[Spoken, ...],
+        lineage: str,
+        kind: str,
+    ) -> Plan:
+        whole = given if parent is None else parent.whole + given
+        identity = digest_of(
+            tools_key(asked.tools), *(each.text for each in asked.messages if each.role == "system")
+        )
+        fork = self._cause(asked, parent, whole, identity)
+        self._identities.add(identity)
+        repeat = self._asked[whole]
+        self._asked[whole] += 1
+        return Plan(
+            asked=asked, parent=parent, prompt_ids=given, whole=whole, conversation=conversation,
+            history=asked.messages, added=added, fork=fork, after=len(self.nodes), repeat=repeat,
+            lineage=lineage, kind=kind,
+        )  # fmt: skip
+
+    def _cause(self, asked: Asked, parent: Node | None, whole: tuple[int, ...], identity: str) -> Fork:
+        """Return why a call is not at the end of the newest stream."""
+        if self._asked[whole]:
+            return "repeat"
+        if parent is not None:
+            return "branch" if any(node.parent is parent for node in self.nodes) else ""
+        if not self._identities:
+            return "root"
+        if identity not in self._identities:
+            return "sub-agent"
+        texts = [each.text for each in asked.messages if each.role != "assistant"]
+        return "compaction" if any(says(texts, node) for node in self.nodes) else "rewrite"
+
+    def _note_carried(self, messages: Sequence[Spoken]) -> None:
+        """Note which answers the chat `messages` holds in what others say."""
+        texts = [each.text for each in messages if each.role != "assistant"]
+        for node in self.nodes:
+            node.is_carried = node.is_carried or says(texts, node)
+
+    def _cut(self, text: str, stops: Sequence[str], completion: Completion) -> tuple[str, str, Completion]:
+        """Return text and completion up to the first of `stops`, and which that is.
+
+        Sampled tokens go up to the one that completes the stop; the text ends before it.
+        """
+        places = [(text.find(stop), stop) for stop in stops if stop in text]
+        if not places:
+            return text, "", completion
+        at, stop = min(places)
+        ids = completion.token_ids
+        low, high = 0, len(ids)
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if stop in self.chat.text(ids[:middle]) else (middle + 1, high)
+        spans = tuple(span for span in completion.version_spans if span[0] < low)
+        cut = Completion(
+            token_ids=ids[:low],
+            logprobs=completion.logprobs[:low],
+            stop="length" if low < len(ids) else completion.stop,
+            policy_version=spans[-1][1] if spans else completion.policy_version,
+            policy=completion.policy,
+            version_spans=spans if len(spans) > 1 else (),
+        )
+        return text[:at], stop, cut
+
+    def _read(self, text: str, number: int, asked: Asked) -> tuple[Spoken, str | None]:
+        """Return the answer that `text` is, and why calls in it could not be read."""
+        form = (
+            self.chat.template.call_format or FORMATS["hermes"]
+        )  # as the system text says where there is none
+        if not asked.tools:
+            return Spoken(role="assistant", text=text), None
+        action = form.parse(text)
+        if not action.tool_calls:
+            return Spoken(role="assistant", text=text), action.error
+        before = text[: text.find(form.opening)] if form.opening in text else ""
+        names = tuple(f"call_{number}_{place}" for place in range(len(action.tool_calls)))
+        return Spoken(role="assistant", text=before.rstrip(), calls=action.tool_calls, names=names), None
+
+
+def with_thoughts_apart(spoken: Spoken, seal: str) -> Spoken:
+    """Return `spoken` with the thoughts in front of its text apart from it, under the opaque state `seal`."""
+    thinking, text = split_thinking(spoken.text)
+    if not thinking:
+        return spoken
+    return Spoken(
+        role=spoken.role, text=text, calls=spoken.calls, names=spoken.names, thinking=thinking, opaque=seal
+    )
+
+
+def chat_key(tools: str, messages: Sequence[Spoken]) -> str:
+    """Return what two equal chats have in common."""
+    return digest_of(tools, *(each.key() for each in messages))
+
+
+def says(texts: Sequence[str], node: Node) -> bool:
+    """Whether one of `texts` holds what `node` answered."""
+    said = node.spoken.text.strip()
+    return len(said) >= SHORTEST_CARRIED and any(said in text for text in texts)
+
+
+def node_digest(before: str, number: int, prompt_ids: Sequence[int], completion: Completion) -> str:
+    """Return 32 hexadecimal digits that name a node: its parent's, its number, and all that the engine saw and said."""
+    numbers = struct.pack(f"<{len(completion.logprobs)}d", *completion.logprobs).hex()
+    spans = completion.version_spans or ((0, completion.policy_version),)
+    return digest_of(
+        before, str(number), canonical(list(prompt_ids)), canonical(list(completion.token_ids)), numbers,
+        canonical([completion.policy, spans]),
+    )  # fmt: skip
+
+
+def facts_of(node: Node) -> Mapping[str, Any]:
+    """Return what was seen of a call, as JSON data; what is usual is left out."""
+    facts: dict[str, Any] = {
+        "call": node.number,
+        "after": node.after,
+        "delivery": "whole" if node.num_deliveries else "broken",
+        "has_tools": node.tools != NO_TOOLS,
+        "digest": node.digest,
+    }
+    if len(node.added) > 1:
+        facts["given"] = [{"role": each.role, "content": each.text} for each in node.added]
+    if node.fork:
+        facts["fork"] = node.fork
+    if node.is_carried:
+        facts["carried"] = True
+    if node.num_retries:
+        facts["retries"] = node.num_retries
+    for name, value in (("kind", node.kind), ("lineage", node.lineage)):
+        if value:
+            facts[name] = value
+    return facts

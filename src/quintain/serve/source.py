@@ -1,0 +1,244 @@
+"""A source of episodes whose agents live outside: each gets an address and a key, and its calls are the episode.
+
+It plays without a barrier: agents run in threads (or as commands), whose calls the engine answers together, in the
+thread that draws the episodes. Failures, attempts, deadlines and budgets are those of every rollout.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sized
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import count, islice
+from queue import Empty, SimpleQueue
+
+from quintain.agents.outside import Outside
+from quintain.errors import UsageError
+from quintain.rollout.collector import spared
+from quintain.rollout.failures import INFRASTRUCTURE, STALE, check_broken, check_failures
+from quintain.rollout.play import Stage
+from quintain.rollout.request import POLICY, EpisodeRequest
+from quintain.rollout.staleness import judged, oldest_versions
+from quintain.rollout.stepper import OURS, guarded
+from quintain.serve.endpoint import Endpoint, Session, Terms
+from quintain.serve.listener import Listener
+from quintain.serve.pump import Pump
+from quintain.types import Failure, Outcome, Score, Stop, Task, Trajectory, Turn, as_content
+
+IDLE = 0.2
+"""Seconds between two looks at deadlines while nothing happens."""
+THREAD = f"{OURS[-1]}-agent"
+Play = Callable[[str, str, Task], Score]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Live:
+    """An episode that is played by its agent."""
+
+    request: EpisodeRequest
+    attempt: int
+    session: Session
+    started: float = field(default_factory=time.monotonic)
+
+
+class Outsiders:
+    """Makes sources whose episodes `outside` plays; the server stands until it is closed.
+
+    Example: ``Rollout(outside, make_environment, engine, source=Outsiders(outside))``.
+    """
+
+    def __init__(self, outside: Outside) -> None:
+        """Find the agent and its grader; nothing is started yet.
+
+        Raises:
+            UsageError: they are not there.
+        """
+        self.outside = outside
+        self.play: Play = outside.prepared()
+        self.endpoint: Endpoint | None = None
+        self._listener: Listener | None = None
+        self._numbers = count()
+
+    def __call__(self, stage: Stage) -> OutsideSource:
+        """Return the source for one call of a rollout."""
+        if self.endpoint is None:
+            engine = stage.engines.get(POLICY) or next(iter(stage.engines.values()))
+            pump = Pump(engine, patience=stage.limits.reply_timeout)
+            self.endpoint = Endpoint(pump, self.outside.chat)
+            self._listener = Listener(self.endpoint).start()
+        return OutsideSource(self, stage)
+
+    def url(self, session: Session) -> str:
+        """Return the ``base_url`` of an episode."""
+        assert self._listener is not None, "a session is opened at a server"
+        return f"{self._listener.url}/e/{session.name}/v1"
+
+    def name(self) -> str:
+        """Return a new name for an episode."""
+        return f"{next(self._numbers)}"
+
+    def close(self) -> None:
+        """Stop the server; may be repeated."""
+        listener, self._listener, self.endpoint = self._listener, None, None
+        if listener is not None:
+            listener.close()
+
+
+class OutsideSource:
+    """Plays episodes by agents outside; see `quintain.rollout.source.Source`."""
+
+    def __init__(self, home: Outsiders, stage: Stage) -> None:
+        assert home.endpoint is not None, "the server stands"
+        self._home, self._stage, self._endpoint = home, stage, home.endpoint
+        self._live: dict[str, _Live] = {}
+        self._done: SimpleQueue[tuple[str, Score | Failure]] = SimpleQueue()
+        self._num_attempts = 0
+        self._broken: list[Failure] = []
+
+    def episodes(self, requests: Iterable[EpisodeRequest]) -> Generator[Trajectory]:
+        """See `Source.episodes`.
+
+        Raises:
+            FailureRateError: more than the allowed share of episodes failed.
+            EngineFault: the engine does not answer.
+        """
+        limits, pump = self._stage.limits, self._endpoint.pump
+        queue, total = iter(requests), len(requests) if isinstance(requests, Sized) else None
+        failures: list[Failure] = []
+        num_drawn = num_finished = 0
+        finished: deque[Trajectory] = deque()
+        try:
+            with spared():
+                while True:
+                    new = list(islice(queue, max(0, limits.concurrency - len(self._live))))
+                    num_drawn += len(new)
+                    for request in new:
+                        self._begin(request, 0)
+                    if not self._live:
+                        return
+                    if not pump.work():
+                        pump.wait(IDLE)
+                    finished += self._ended()
+                    while finished:
+                        trajectory = finished.popleft()
+                        num_finished += 1
+                        failure = trajectory.outcome
+                        failures += (
+                            [failure] if isinstance(failure, Failure) and failure.kind != STALE else []
+                        )
+                        yield trajectory
+                    of = num_drawn if total is None else total
+                    check_failures(failures, finished=num_finished, total=of, most=limits.max_failure_share)
+                    name = self._home.outside.name
+                    check_broken(name, self._broken, self._num_attempts, most=limits.max_broken_share)
+        finally:
+            for live in self._live.values():
+                self._endpoint.close(live.session)
+            pump.give_up("the rollout is over")
+
+    def _begin(self, request: EpisodeRequest, attempt: int) -> None:
+        """Open an episode at the endpoint, and let its agent play it."""
+        outside = self._home.outside
+        if request.prefix is not None:
+            raise UsageError(
+                f"agent {outside.name}: got the beginning of an episode to go on from, and an agent outside begins at "
+                "its own; take a method that samples whole episodes"
+            )
+        terms = Terms(
+            temperature=outside.temperature,
+            max_turn_tokens=outside.max_tokens,
+            max_calls=request.max_turns or self._stage.limits.max_turns or outside.max_calls,
+        )
+        session, key = self._endpoint.open(self._home.name(), request.seed, terms)
+        self._live[session.name] = _Live(request=request, attempt=attempt, session=session)
+        self._num_attempts += 1
+        call = partial(self._home.play, self._home.url(session), key, replace(request.task))
+        threading.Thread(target=self._played, args=(session.name, call), name=THREAD, daemon=True).start()
+
+    def _played(self, name: str, call: Callable[[], Score]) -> None:
+        """Let an agent play; it runs in the agent's thread."""
+        self._done.put((name, guarded(call)))
+        self._endpoint.pump.bell.set()
+
+    def _ended(self) -> list[Trajectory]:
+        """Return the episodes that ended, or whose time is over; those that are tried again have begun again."""
+        found: list[tuple[str, Score | Failure]] = []
+        while True:
+            try:
+                found.append(self._done.get_nowait())
+            except Empty:
+                break
+        now, deadline = time.monotonic(), self._home.outside.deadline
+        message = (
+            f"agent {self._home.outside.name}: got no end within {deadline:g} s; raise deadline, or mend it"
+        )
+        late = Failure(owner="environment", kind="timeout", message=message)
+        over = {name for name, _ in found}
+        # A command is ended a little before by whoever runs it.
+        found += [
+            (n, late)
+            for n, live in self._live.items()
+            if n not in over and now - live.started > deadline + 1.0
+        ]
+        ended: list[Trajectory] = []
+        for name, result in found:
+            live = self._live.pop(name, None)
+            if live is None:
+                continue  # it was given up before
+            self._endpoint.close(live.session)
+            outcome, stop = outcome_of(live.session, result)
+            if isinstance(outcome, Failure) and outcome.owner in INFRASTRUCTURE:
+                self._broken.append(outcome)
+            if isinstance(outcome, Failure) and live.attempt + 1 < self._stage.limits.attempts:
+                self._stage.retries.append((live.request.group, live.request.index, outcome))
+                self._begin(live.request, live.attempt + 1)
+                continue
+            trajectory = trajectory_of(live.session, live.request, outcome, stop, now - live.started)
+            age = self._stage.sampler.staleness(oldest_versions(trajectory))
+            ended.append(judged(trajectory, age, self._stage.max_staleness))
+        return ended
+
+
+def outcome_of(session: Session, result: Score | Failure) -> tuple[Outcome, Stop]:
+    """Return how an episode ended, by what its agent came to, its `result`, and by what the endpoint saw.
+
+    What broke at the endpoint comes first: an episode that was not wholly recorded has no score. An agent that ends
+    with an error after its budget was refused has used the budget up, and scores 0.
+    """
+    losses = session.recorder.losses
+    if losses:
+        message = f"{len(losses)} calls were not recorded, the first by {losses[0]}"
+        return Failure(owner="engine", kind="capture", message=message), Stop.FAILURE
+    if session.failure is not None:
+        return session.failure, Stop.FAILURE
+    if isinstance(result, Failure):
+        if session.stop is not None and result.owner == "environment" and result.kind != "timeout":
+            return Score(value=0.0, is_success=False), session.stop
+        return result, Stop.FAILURE
+    if not session.recorder.nodes:
+        message = "the agent ended without a call of the model; let it ask its base_url with its api_key"
+        return Failure(owner="environment", kind="no_calls", message=message), Stop.FAILURE
+    return result, session.stop or Stop.TERMINATED
+
+
+def trajectory_of(
+    session: Session, request: EpisodeRequest, outcome: Outcome, stop: Stop, seconds: float
+) -> Trajectory:
+    """Return what was recorded as an episode; its last call that was read is paid the score."""
+    turns = [*session.recorder.turns()]
+    if isinstance(outcome, Score) and turns:
+        paid = max(range(len(turns)), key=lambda place: (was_read(turns[place]), place))
+        turns[paid] = replace(turns[paid], reward=outcome.value)
+    shown = "" if not isinstance(outcome, Score) else f"score {outcome.value:g}"
+    return Trajectory(
+        task=request.task, turns=tuple(turns), outcome=outcome, stop=stop, seed=request.seed,
+        group=request.group, index=request.index, final_observation=as_content(shown), seconds=seconds,
+    )  # fmt: skip
+
+
+def was_read(turn: Turn) -> bool:
+    """Whether a client read the answer of a call that was no auxiliary one."""
+    return turn.facts.get("delivery") == "whole" and turn.facts.get("kind") != "auxiliary"

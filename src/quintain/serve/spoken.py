@@ -1,0 +1,281 @@
+"""Chats as clients of the endpoint send them, whatever the dialect, and what makes two of their messages the same.
+
+Messages only propose which recorded call a request goes on from; whether it does is decided by tokens. So identity is
+exact: role and text as they are, arguments of tools as canonical JSON, and opaque reasoning state. Names that clients
+give to calls are no part of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from quintain.errors import DataError
+from quintain.text.parse import UnreadableError, json_text, read_json
+from quintain.types import Message, ToolCall, ToolSpec, as_content
+
+Role = Literal["system", "user", "assistant", "tool"]
+Row = dict[str, Any]
+OPENING, CLOSING = "<think>", "</think>"
+
+
+class Refused(Exception):
+    """A request that is answered with an error: ``Refused(400, "n: got 2; ask twice instead")``."""
+
+    def __init__(self, status: int, message: str, code: str = "invalid_request_error") -> None:
+        """Hold the HTTP status, what to say, and the word that clients tell errors apart by."""
+        super().__init__(status, message, code)
+        self.status, self.message, self.code = status, message, code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spoken:
+    """A message of a chat: ``Spoken(role="assistant", text="", calls=(ToolCall(name="guess"),), names=("c1",))``."""
+
+    role: Role
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    names: tuple[str, ...] = ()
+    """How the client names the calls, or the call that a tool message answers."""
+    thinking: str = ""
+    """What was thought before it, where the dialect keeps that apart."""
+    opaque: str = ""
+    """Reasoning state that the client gives back as it came: a signature, encrypted content."""
+
+    def key(self) -> str:
+        """Return what two equal messages have in common, as one text."""
+        calls = [[call.name, canonical(call.arguments)] for call in self.calls]
+        return json.dumps([self.role, self.text, calls, self.thinking, self.opaque], ensure_ascii=True)
+
+    def message(self) -> Message:
+        """Return it for a chat template, thoughts in front of the text."""
+        text = f"{OPENING}{self.thinking}{CLOSING}{self.text}" if self.thinking else self.text
+        return Message(role=self.role, content=as_content(text), tool_calls=self.calls)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request in any dialect: ``Asked(messages=(Spoken(role="user", text="hello"),))``."""
+
+    messages: tuple[Spoken, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    """Texts before which the answer is cut."""
+    model: str = ""
+    is_streamed: bool = False
+    has_logprobs: bool = False
+    has_token_ids: bool = False
+    """Whether the answer is to hold token ids, as vLLM's ``return_token_ids`` asks for."""
+    has_usage: bool = True
+    """Whether a stream ends with the numbers of tokens."""
+    before: str = ""
+    """Id of an answer whose chat `messages` go on from (``previous_response_id``)."""
+    keeps_thoughts: bool = False
+    """Whether the dialect has thoughts apart from text, and clients give them back."""
+    pinned: tuple[str, ...] = ()
+    """Parameters of sampling that were asked for, and that the server sets itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What is answered, and the numbers that some dialects give besides."""
+
+    id: str
+    """Hexadecimal digits, unique; dialects put their own letters in front."""
+    spoken: Spoken
+    finish: Literal["stop", "calls", "length", "text"]
+    """A stop token, calls of tools, the limit of tokens, or one of `Asked.stop`."""
+    stopped_by: str = ""
+    prompt_ids: tuple[int, ...]
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    pieces: tuple[str, ...] = ()
+    """The text of each token."""
+    policy: str = "policy"
+    version: int = 0
+    created: int = 0
+
+
+def canonical(value: object) -> str:
+    """Return JSON `value` with its keys in order and without blanks, so that equal values are equal texts."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=dict)
+
+
+def digest_of(*texts: str) -> str:
+    """Return 32 hexadecimal digits that name `texts`."""
+    total = hashlib.blake2b(digest_size=16)
+    for text in texts:
+        data = text.encode("utf-8", "surrogatepass")
+        total.update(len(data).to_bytes(8, "little") + data)
+    return total.hexdigest()
+
+
+def tools_key(tools: Sequence[ToolSpec]) -> str:
+    """Return what equal sets of tools have in common; the tools belong to what a chat is."""
+    return canonical([[tool.name, tool.description, tool.parameters] for tool in tools])
+
+
+def split_thinking(text: str) -> tuple[str, str]:
+    """Return the thoughts in front of an answer, and the rest: ``("a", "b")`` for ``<think>a</think>b``."""
+    before, mark, rest = text.partition(CLOSING)
+    if not mark:
+        return "", text
+    return before.removeprefix(OPENING), rest
+
+
+def object_in(value: object, what: str) -> Row:
+    """Return `value`, which must be an object.
+
+    Raises:
+        Refused: it is something else.
+    """
+    if not isinstance(value, dict):
+        raise Refused(400, f"{what}: got {type(value).__name__}; give an object")
+    return cast(Row, value)
+
+
+def list_in(value: object, what: str) -> list[Any]:
+    """Return `value`, which must be a list, or the empty list for nothing.
+
+    Raises:
+        Refused: it is something else.
+    """
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise Refused(400, f"{what}: got {type(value).__name__}; give a list")
+    return cast("list[Any]", value)
+
+
+def text_in(value: object, what: str) -> str:
+    """Return `value`, which must be a text, or the empty text for nothing.
+
+    Raises:
+        Refused: it is something else.
+    """
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise Refused(400, f"{what}: got {type(value).__name__}; give a text")
+    return value
+
+
+def texts_in(value: object, what: str, kinds: Sequence[str]) -> str:
+    """Return the text of a content: a text, or a list of parts of `kinds`, whose texts are joined.
+
+    Raises:
+        Refused: there is a part of another kind, such as a picture.
+    """
+    if not isinstance(value, list):
+        return text_in(value, what)
+    texts: list[str] = []
+    for part in cast("list[object]", value):
+        if isinstance(part, str):
+            texts.append(part)
+            continue
+        row = object_in(part, what)
+        if row.get("type") not in kinds:
+            raise Refused(
+                400, f"{what}: got a part of type {row.get('type')!r:.40}; this model reads text only"
+            )
+        texts.append(text_in(row.get("text", row.get("refusal")), what))
+    return "".join(texts)
+
+
+def number_in(row: Mapping[str, Any], *names: str) -> int | None:
+    """Return the first of the whole numbers `names` in `row` that is given, which must be 1 or more.
+
+    Raises:
+        Refused: it is something else.
+    """
+    for name in names:
+        value = row.get(name)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise Refused(400, f"{name}: got {value!r:.40}; give a whole number above 0")
+        return value
+    return None
+
+
+def stops_in(value: object) -> tuple[str, ...]:
+    """Return the texts that end an answer.
+
+    Raises:
+        Refused: one is empty or no text.
+    """
+    given = [value] if isinstance(value, str) else list_in(value, "stop")
+    if not all(isinstance(each, str) and each for each in given):
+        raise Refused(400, "stop: got something else than texts; give texts of one character or more")
+    return tuple(given)
+
+
+def call_in(name: object, arguments: object) -> ToolCall:
+    """Return the call that a client gives back; `arguments` are an object, or its JSON.
+
+    Raises:
+        Refused: the arguments are no JSON object.
+    """
+    if isinstance(arguments, str):
+        try:
+            arguments = read_json(arguments) if arguments.strip() else {}
+        except UnreadableError as error:
+            raise Refused(400, f"arguments of the tool call {name!r:.40}: they are {error}") from error
+    row = object_in({} if arguments is None else arguments, f"arguments of the tool call {name!r:.40}")
+    return ToolCall(name=text_in(name, "name of a tool call"), arguments=row)
+
+
+def tool_in(row: Mapping[str, Any], parameters: str = "parameters") -> ToolSpec:
+    """Return the tool that `row` describes.
+
+    Raises:
+        Refused: it has no name, or its parameters are no schema.
+    """
+    name = text_in(row.get("name"), "name of a tool")
+    if not name:
+        raise Refused(400, "tools: got one without a name; name every tool")
+    schema = object_in(row.get(parameters) or {"type": "object", "properties": {}}, f"{parameters} of {name}")
+    return ToolSpec(name=name, description=text_in(row.get("description"), "description"), parameters=schema)
+
+
+def arguments_text(call: ToolCall) -> str:
+    """Return the arguments of `call` as JSON."""
+    try:
+        return json_text(call.arguments)
+    except DataError as error:
+        raise Refused(500, str(error), "server_error") from error
+
+
+PINNED = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "seed",
+    "frequency_penalty",
+    "presence_penalty",
+    "logit_bias",
+    "min_p",
+)
+"""What the server sets itself, so that log-probs are those of one distribution."""
+
+
+def pinned_in(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the parameters of sampling that `row` asks for."""
+    return tuple(name for name in PINNED if row.get(name) is not None)
+
+
+def refuse_many(row: Mapping[str, Any]) -> None:
+    """Refuse several answers to one request: which of them was gone on from could not be told.
+
+    Raises:
+        Refused: several are asked for.
+    """
+    for name in ("n", "best_of"):
+        if row.get(name) not in (None, 1):
+            raise Refused(
+                400, f"{name}: got {row[name]!r:.40}; one answer is given to a request, ask again for another"
+            )

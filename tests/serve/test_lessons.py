@@ -1,0 +1,503 @@
+"""What other recorders got wrong, one test for each: retries, sub-agents, compaction, delivery, versions, loss."""
+
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlsplit
+
+import anthropic
+import httpx2
+import openai
+import pytest
+
+from quintain.data.samples import imitation_samples
+from quintain.data.used import AUXILIARY, LEFT, NOT_READ, REPEATED, find_unused
+from quintain.engines.scripted import Scripted
+from quintain.rollout.measures import call_metrics
+from quintain.rollout.request import EpisodeRequest
+from quintain.serve.chat_completions import read
+from quintain.serve.endpoint import Session, Terms
+from quintain.serve.recorder import Recorder, node_digest
+from quintain.serve.source import outcome_of, trajectory_of
+from quintain.store.codec import decode, encode
+from quintain.text.chat import Chat
+from quintain.types import Failure, Score, Stop, Task, Trajectory, Turn
+from quintain.types.forest import find_parents
+
+Served = Any
+"""What the fixture of that name gives."""
+Eventually = Callable[[Callable[[], bool]], None]
+GUESS = {
+    "type": "function",
+    "function": {
+        "name": "guess",
+        "description": "Guess.",
+        "parameters": {"type": "object", "properties": {"number": {"type": "integer"}}},
+    },
+}
+CALL = '<tool_call>{"name": "guess", "arguments": {"number": 3}}</tool_call>'
+USER = {"role": "user", "content": "A wall."}
+
+
+def client(url: str, key: str, retries: int = 0) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{url}/v1", api_key=key, max_retries=retries, timeout=20)
+
+
+def post(
+    url: str, key: str, body: Any, path: str = "/v1/chat/completions", **headers: str
+) -> tuple[int, Any]:
+    """Return status and body of a request with `headers` (``_`` stands for ``-``)."""
+    sent = {"Authorization": f"Bearer {key}"} | {
+        name.replace("_", "-"): text for name, text in headers.items()
+    }
+    with httpx2.Client(timeout=20) as plain:
+        answer = plain.post(url + path, headers=sent, content=json.dumps(body).encode())
+    return answer.status_code, answer.json()
+
+
+def body_of(*messages: Any, **more: Any) -> Any:
+    return {"model": "m", "messages": list(messages), **more}
+
+
+def said(text: str) -> Any:
+    return {"role": "assistant", "content": text}
+
+
+def episode(session: Session, outcome: Score | None = None) -> Trajectory:
+    task = Task(id="wall/0", environment="wall", seed=0)
+    request = EpisodeRequest(task=task, group="g", index=0, seed=1)
+    return trajectory_of(session, request, outcome or Score(value=1.0, is_success=True), Stop.TERMINATED, 0.0)
+
+
+def unused(session: Session) -> dict[int, str]:
+    return find_unused(session.recorder.turns())
+
+
+def parents(session: Session) -> list[int | None]:
+    return [None if node.parent is None else node.parent.number for node in session.recorder.nodes]
+
+
+def hang_up(url: str, key: str, body: Any, served: Served, eventually: Eventually) -> None:
+    """Ask, and close the connection before the answer comes."""
+    asked = len(served.endpoint.sessions["a"].pending)
+    served.gate.clear()
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(str(parts.hostname), int(parts.port or 0), timeout=10)
+    connection.request(
+        "POST", f"{parts.path}/v1/chat/completions", json.dumps(body), {"Authorization": f"Bearer {key}"}
+    )
+    eventually(lambda: len(served.endpoint.sessions["a"].pending) > asked)
+    connection.sock.shutdown(socket.SHUT_RDWR)
+    connection.close()
+    time.sleep(0.05)
+    served.gate.set()
+    pending = served.endpoint.sessions["a"].pending[-1]
+    eventually(pending.done.done)
+
+
+class TestForest:
+    def test_nothing_changes_and_serving_does_not_select(self, served: Served) -> None:
+        """1: an append-only forest; what is left out is said later, by a rule, with the reason."""
+        session, url, key = served.open()
+        served.says += ["one", "two", "three"]
+        post(url, key, body_of(USER))
+        post(url, key, body_of(USER, said("one"), USER))
+        before = session.recorder.turns()
+        post(url, key, body_of(USER, said("one"), USER))
+        turns = session.recorder.turns()
+        assert [replace(turn, facts={}) for turn in turns[:2]] == [replace(turn, facts={}) for turn in before]
+        assert parents(session) == [None, 0, 0]
+        assert [node.fork for node in session.recorder.nodes] == ["root", "", "repeat"]
+        assert find_parents(turns)[2] == (0, len(session.recorder.nodes[0].whole))
+
+    def test_tokens_decide_and_messages_only_propose(self, served: Served, chat: Chat) -> None:
+        """2: what the client says it was told must be what was sampled, or the chat is rendered anew."""
+        session, url, key = served.open()
+        served.says += ["go on", "left", "right", "left"]
+        post(url, key, body_of(USER))
+        post(url, key, body_of(USER, said("go on"), USER))
+        first, second = session.recorder.nodes
+        assert second.parent is first
+        assert served.streams[1] == first.whole + second.prompt_ids
+        assert served.requests[1].prompt_ids == second.prompt_ids  # the engine goes on in its stream
+        post(url, key, body_of(USER, said("go  on"), USER))
+        assert session.recorder.nodes[2].parent is None
+        assert session.recorder.nodes[2].fork == "rewrite"
+        post(
+            url,
+            key,
+            body_of(USER, {"role": "assistant", "content": [{"type": "text", "text": "go on"}]}, USER),
+        )
+        assert session.recorder.nodes[3].parent is first
+
+    def test_arguments_are_compared_as_json(self, served: Served) -> None:
+        """2: blanks and the order of keys in arguments make no other call."""
+        session, url, key = served.open()
+        served.says += ['<tool_call>{"name": "guess", "arguments": {"b": 1, "a": [2]}}</tool_call>', "done"]
+        _, answer = post(url, key, body_of(USER, tools=[GUESS]))
+        call = answer["choices"][0]["message"]["tool_calls"][0]
+        assert json.loads(call["function"]["arguments"]) == {"b": 1, "a": [2]}
+        call["function"]["arguments"] = '{ "a":[2],"b":1 }'
+        back = {"role": "assistant", "content": None, "tool_calls": [call]}
+        result = {"role": "tool", "tool_call_id": call["id"], "content": "higher"}
+        post(url, key, body_of(USER, back, result, tools=[GUESS]))
+        assert parents(session) == [None, 0]
+        call["function"]["arguments"] = '{"a": [3], "b": 1}'
+        post(url, key, body_of(USER, back, result, tools=[GUESS]))
+        assert parents(session) == [None, 0, None]
+
+    def test_tools_belong_to_the_root(self, served: Served) -> None:
+        """6: the same text with other tools is another root, and of several callers."""
+        session, url, key = served.open()
+        served.says += ["go on", "go on", "left"]
+        post(url, key, body_of(USER))
+        post(url, key, body_of(USER, tools=[GUESS]), x_quintain_agent="scout")
+        post(url, key, body_of(USER, said("go on"), USER, tools=[GUESS]))
+        assert parents(session) == [None, None, 1]
+        assert session.recorder.nodes[1].fork == "sub-agent"
+        assert session.recorder.turns()[1].facts["lineage"] == "scout"
+
+    def test_what_was_cut_off_or_is_empty_is_gone_on_from_by_nobody(self, served: Served) -> None:
+        """18: truncated generations close their path; empty ones never become parents."""
+        session, url, key = served.open()
+        served.says += ["bcdfg", "", "left"]
+        _, answer = post(url, key, body_of(USER, max_tokens=2))
+        assert answer["choices"][0]["finish_reason"] == "length"
+        cut = answer["choices"][0]["message"]["content"]
+        post(url, key, body_of(USER, said(cut), USER))
+        post(url, key, body_of(USER, said(cut), USER, said(""), USER))
+        assert parents(session) == [None, None, None]
+
+    def test_a_stop_text_cuts_what_was_sampled(self, served: Served) -> None:
+        """2: what is recorded ends with the token that completes the stop; the client goes on from it."""
+        session, url, key = served.open()
+        served.says += ["left Observation: I see", "done"]
+        _, answer = post(url, key, body_of(USER, stop=["Observation:"], return_token_ids=True))
+        choice = answer["choices"][0]
+        assert (choice["message"]["content"], choice["finish_reason"]) == ("left ", "stop")
+        node = session.recorder.nodes[0]
+        assert choice["token_ids"] == list(node.completion.token_ids)
+        assert served.endpoint.chat.text(node.completion.token_ids) == "left Observation:"
+        assert len(node.completion.logprobs) == len(node.completion.token_ids)
+        post(url, key, body_of(USER, said("left "), USER))
+        assert parents(session) == [None, 0]
+        assert served.streams[1][: len(node.whole)] == node.whole
+
+    def test_custody_of_a_node(self, served: Served) -> None:
+        """17: a digest names parent, tokens, log-probs and versions; any other number gives another one."""
+        session, url, key = served.open()
+        post(url, key, body_of(USER))
+        post(url, key, body_of(USER, said("go on"), USER))
+        first, second = session.recorder.nodes
+        assert second.digest == node_digest(first.digest, 1, second.prompt_ids, second.completion)
+        for changed in (
+            replace(second.completion, policy_version=1),
+            replace(second.completion, logprobs=(-0.5, *second.completion.logprobs[1:])),
+            replace(second.completion, token_ids=(7, *second.completion.token_ids[1:])),
+        ):
+            assert node_digest(first.digest, 1, second.prompt_ids, changed) != second.digest
+        assert session.recorder.turns()[1].facts["digest"] == second.digest
+
+
+class TestRetries:
+    def test_equal_bodies_are_two_requests(self, served: Served) -> None:
+        """3: nothing is replayed because two bodies are equal."""
+        session, url, key = served.open()
+        served.says += ["left", "right"]
+        answers = [post(url, key, body_of(USER))[1]["choices"][0]["message"]["content"] for _ in range(2)]
+        assert answers == ["left", "right"]
+        assert len({request.seed for request in served.requests}) == 2
+        assert len(session.recorder.nodes) == 2
+
+    @pytest.mark.parametrize("is_streamed", [False, True])
+    def test_an_idempotency_key_replays(self, served: Served, is_streamed: bool) -> None:
+        """3: an idempotency key is bound to path and body; streamed answers are kept, too."""
+        session, url, key = served.open()
+        served.says += ["left", "right"]
+        with client(url, key) as sdk:
+            found: list[str] = []
+            for _ in range(2):
+                more: Any = {"extra_headers": {"Idempotency-Key": "k1"}, "messages": [USER], "model": "m"}
+                if is_streamed:
+                    chunks = list(sdk.chat.completions.create(stream=True, **more))
+                    found.append("".join(c.choices[0].delta.content or "" for c in chunks if c.choices))
+                else:
+                    found.append(sdk.chat.completions.create(**more).choices[0].message.content or "")
+        assert found == ["left", "left"]
+        assert len(session.recorder.nodes) == len(served.requests) == 1
+        status, answer = post(url, key, body_of(USER, USER), Idempotency_Key="k1")
+        assert status == 422 and "with another request" in answer["error"]["message"]
+
+    def test_a_retry_of_the_sdk_is_one_call(self, served: Served, eventually: Eventually) -> None:
+        """3: the header in which SDKs count retries joins what is under way, and what was lost is told again."""
+        session, url, key = served.open()
+        served.says += ["left", "right"]
+        served.gate.clear()
+        answers: list[Any] = []
+
+        def ask(count: str) -> None:
+            answers.append(post(url, key, body_of(USER), X_Stainless_Retry_Count=count)[1])
+
+        threads = [threading.Thread(target=ask, args=(count,)) for count in ("0", "1")]
+        threads[0].start()
+        eventually(lambda: bool(session.pending))
+        threads[1].start()
+        eventually(lambda: session.pending[0].num_retries == 1)
+        served.gate.set()
+        for thread in threads:
+            thread.join(10)
+        assert [each["choices"][0]["message"]["content"] for each in answers] == ["left", "left"]
+        assert len(session.recorder.nodes) == 1
+        assert session.recorder.turns()[0].facts["retries"] == 1
+        assert call_metrics([episode(session)])["endpoint/retries"] == 1.0
+
+    def test_the_sdk_retries_what_timed_out(self, served: Served, eventually: Eventually) -> None:
+        """3 and 11: a real client that gives up and asks again is told the answer of its first request."""
+        session, url, key = served.open()
+        served.says += ["left", "right"]
+        served.gate.clear()
+        threading.Timer(0.6, served.gate.set).start()
+        with openai.OpenAI(base_url=f"{url}/v1", api_key=key, max_retries=3, timeout=0.3) as sdk:
+            answer = sdk.chat.completions.create(model="m", messages=[{"role": "user", "content": "A wall."}])
+        assert answer.choices[0].message.content == "left"
+        assert len(session.recorder.nodes) == 1
+        eventually(lambda: session.recorder.turns()[0].facts["delivery"] == "whole")
+
+    def test_a_retried_last_call_is_decided_by_delivery(self, served: Served, eventually: Eventually) -> None:
+        """4: of two equal last calls the one that was read is trained; where none was, none is, and it is counted."""
+        session, url, key = served.open()
+        served.says += ["go on", "lost", "read"]
+        post(url, key, body_of(USER))
+        last = body_of(USER, said("go on"), USER)
+        hang_up(url, key, last, served, eventually)
+        post(url, key, last)
+        assert parents(session) == [None, 0, 0]
+        assert unused(session) == {1: NOT_READ}
+        other, url, key = served.open("a")
+        served.says += ["lost", "lost too"]
+        hang_up(url, key, body_of(USER), served, eventually)
+        hang_up(url, key, body_of(USER), served, eventually)
+        assert unused(other) == {0: NOT_READ, 1: NOT_READ}
+        assert call_metrics([episode(other)])["endpoint/unused"] == 1.0
+
+    def test_of_a_repeated_call_the_one_gone_on_from(self, served: Served) -> None:
+        """1 and 4: an answer that was asked for again and left is not trained, whoever was read."""
+        session, url, key = served.open()
+        served.says += ["left", "right", "done"]
+        post(url, key, body_of(USER))
+        post(url, key, body_of(USER))
+        assert unused(session) == {}  # both were read: nothing says which was used
+        post(url, key, body_of(USER, said("right"), USER))
+        assert unused(session) == {0: REPEATED}
+
+
+class TestManyAgents:
+    def test_parallel_sub_agents_are_siblings(self, served: Served, eventually: Eventually) -> None:
+        """5: requests in flight are resolved when they come and committed one by one; siblings are legal, and used."""
+        session, url, key = served.open()
+        served.says += ["go on", "left", "right"]
+        post(url, key, body_of(USER))
+        served.gate.clear()
+        threads = [
+            threading.Thread(
+                target=post, args=(url, key, body_of(USER, said("go on"), {"role": "user", "content": text}))
+            )
+            for text in ("A wall.", "Go.")
+        ]
+        for number, thread in enumerate(threads):
+            thread.start()
+            eventually(lambda number=number: len(session.pending) == number + 2)
+        served.gate.set()
+        for thread in threads:
+            thread.join(10)
+        assert parents(session) == [None, 0, 0]
+        assert [node.after for node in session.recorder.nodes] == [0, 1, 1]
+        assert unused(session) == {}
+        turns = session.recorder.turns()
+        assert [turn.starts_segment for turn in turns] == [True, False, True]
+
+    def test_auxiliary_calls_are_kept_and_not_trained(self, served: Served) -> None:
+        """7: titles and probes are calls, too; they are kept, tagged, and get no reward."""
+        session, url, key = served.open()
+        served.says += ["A title", CALL, "on it", "done"]
+        post(url, key, body_of({"role": "system", "content": "Write a title."}, USER))
+        _, answer = post(url, key, body_of(USER, tools=[GUESS]))
+        call = answer["choices"][0]["message"]
+        post(url, key, body_of(USER), x_quintain_kind="auxiliary")
+        result = {"role": "tool", "tool_call_id": call["tool_calls"][0]["id"], "content": "higher"}
+        post(url, key, body_of(USER, call, result, tools=[GUESS]))
+        assert unused(session) == {0: AUXILIARY, 2: AUXILIARY}
+        assert session.recorder.turns()[2].facts["kind"] == "auxiliary"
+        paid = [turn.reward for turn in episode(session).turns]
+        assert paid == [0.0, 0.0, 0.0, 1.0]
+
+    def test_a_summary_is_trained_where_it_was_resumed_from(self, served: Served) -> None:
+        """Compaction: the summary that the new history holds is used, one that was thrown away is not."""
+        session, url, key = served.open()
+        history = [USER, said("go on")]
+        ask = {"role": "user", "content": "Summarise."}
+        served.says += ["go on", "abandoned", "a short summary", "right", "left"]
+        post(url, key, body_of(USER))
+        post(url, key, body_of(*history, ask))
+        post(url, key, body_of(*history, {"role": "user", "content": "Summarise briefly."}))
+        post(url, key, body_of({"role": "user", "content": "So far: a short summary. Go."}))
+        assert session.recorder.nodes[3].fork == "compaction"
+        post(
+            url,
+            key,
+            body_of({"role": "user", "content": "So far: a short summary. Go."}, said("right"), USER),
+        )
+        assert parents(session) == [None, 0, 0, None, 3]
+        assert unused(session) == {1: LEFT}
+        causes = call_metrics([episode(session)])
+        assert causes["endpoint/forks/compaction"] == causes["endpoint/forks/branch"] == 1.0
+
+    def test_a_rollout_weighs_one(self, served: Served) -> None:
+        """8: three streams of one rollout are three samples of one trajectory, and nothing is trained twice."""
+        session, url, key = served.open()
+        served.says += ["go on", "left", "right"]
+        post(url, key, body_of(USER))
+        post(url, key, body_of(USER, said("go on"), USER))
+        post(url, key, body_of({"role": "user", "content": "Go."}))
+        trajectory = episode(session)
+        samples = imitation_samples([trajectory])
+        assert [sample.trajectory for sample in samples] == [0, 0]
+        assert sum(float(sample.loss_weight.sum()) for sample in samples) == trajectory.num_sampled
+
+
+class TestServing:
+    def test_versions_are_those_of_sampling(self, chat: Chat, served: Served) -> None:
+        """9: a version for each token, where weights change in the middle of an answer."""
+        engine = served.endpoint.pump.engine
+        assert isinstance(engine, Scripted)
+        session, url, key = served.open()
+        post(url, key, body_of(USER))
+        engine.load_weights(7, None)
+        _, answer = post(url, key, body_of(USER))
+        assert answer["system_fingerprint"] == "policy@7"
+        recorder = Recorder(chat)
+        plan = recorder.plan(read(body_of(USER, stop=["f"])))
+        ids = chat.write("bcdfgh")
+        spans = ((0, 3), (2, 4), (len(ids) - 2, 5))
+        completion = replace(
+            session.recorder.nodes[0].completion,
+            token_ids=ids, logprobs=(-1.0,) * len(ids), version_spans=spans, policy_version=5,
+        )  # fmt: skip
+        node = recorder.commit(plan, completion)
+        assert node.completion.version_spans == ((0, 3), (2, 4))
+        assert node.completion.policy_version == 4
+
+    def test_sampling_is_pinned(self, served: Served) -> None:
+        """10: temperature and the rest are the server's; what clients ask of it is counted."""
+        session, url, key = served.open(terms=Terms(temperature=0.7, max_turn_tokens=50))
+        post(url, key, body_of(USER, temperature=0, top_p=0.1, seed=3, max_tokens=20))
+        post(url, key, body_of(USER, max_completion_tokens=4000))
+        assert [(r.sampling.temperature, r.sampling.max_tokens) for r in served.requests] == [
+            (0.7, 20),
+            (0.7, 50),
+        ]
+        assert session.recorder.num_pinned == 1
+
+    @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
+    def test_several_answers_are_refused(self, served: Served, path: str) -> None:
+        """10: n > 1 is refused."""
+        _, url, key = served.open()
+        status, answer = post(url, key, {"n": 2, "input": "x", **body_of(USER)}, path)
+        assert status == 400 and answer["error"]["message"].startswith("n: got 2; one answer")
+
+    @pytest.mark.parametrize("is_streamed", [False, True])
+    def test_a_client_that_hangs_up(self, served: Served, eventually: Eventually, is_streamed: bool) -> None:
+        """11: what it asked for is finished and kept, and was not delivered."""
+        session, url, key = served.open()
+        served.says += ["left"]
+        hang_up(url, key, body_of(USER, stream=is_streamed), served, eventually)
+        (node,) = session.recorder.nodes
+        assert node.spoken.text == "left"
+        assert session.recorder.turns()[0].facts["delivery"] == "broken"
+        assert call_metrics([episode(session)])["endpoint/delivered"] == 0.0
+
+    def test_a_stream_is_kept_awake(self, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+        """11 and 16: signs of life are sent while the answer is sampled, and the SDK reads over them."""
+        monkeypatch.setattr("quintain.serve.endpoint.PING_SECONDS", 0.05)
+        _, url, key = served.open()
+        served.gate.clear()
+        threading.Timer(0.4, served.gate.set).start()
+        with client(url, key) as sdk:
+            chunks = list(
+                sdk.chat.completions.create(
+                    model="m", messages=[{"role": "user", "content": "Go."}], stream=True
+                )
+            )
+        assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "go on"
+
+    def test_what_is_not_recorded_marks_the_rollout(
+        self, served: Served, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """13: the agent notices nothing; the episode is a failure of kind capture, and has no score."""
+
+        def commit(*_: object, **__: object) -> None:
+            raise RuntimeError("the disk is full")
+
+        session, url, key = served.open()
+        with monkeypatch.context() as broken:
+            broken.setattr(Recorder, "commit", commit)
+            status, answer = post(url, key, body_of(USER))
+        assert (status, answer["choices"][0]["message"]["content"]) == (200, "go on")
+        post(url, key, body_of(USER))
+        outcome, stop = outcome_of(session, Score(value=1.0, is_success=True))
+        assert isinstance(outcome, Failure) and stop is Stop.FAILURE
+        assert (outcome.owner, outcome.kind) == ("engine", "capture")
+        assert outcome.message == "1 calls were not recorded, the first by RuntimeError: the disk is full"
+        trajectory = replace(episode(session), outcome=outcome)
+        assert call_metrics([trajectory])["endpoint/not_recorded"] == 1.0
+
+    def test_facts_stand_in_the_journal(self, served: Served) -> None:
+        """1 and 17: what was seen of a call is written and read with the episode."""
+        session, url, key = served.open()
+        post(url, key, body_of(USER), x_quintain_agent="scout")
+        turns: tuple[Turn, ...] = session.recorder.turns()
+        assert turns[0].facts["lineage"] == "scout"
+        trajectory = episode(session)
+        record = encode(trajectory)
+        assert decode(record) == trajectory
+
+    def test_long_bodies_are_read(self, served: Served) -> None:
+        """16: a body may be longer than what other servers here take."""
+        _, url, key = served.open()
+        status, _ = post(url, key, body_of(USER, metadata={"files": "x" * (17 << 20)}))
+        assert status == 200
+        status, answer = post(url, key, body_of({"role": "user", "content": "bcdfg" * 500}))
+        assert (status, answer["error"]["code"]) == (400, "context_length_exceeded")
+
+
+class TestDialects:
+    def test_thoughts_belong_to_the_identity(self, served: Served) -> None:
+        """12: what a dialect keeps opaque comes back as it was; without it, or changed, it is another chat."""
+        session, url, key = served.open()
+        served.says += ["<think>a wall</think>left", "done", "done", "done"]
+        with anthropic.Anthropic(base_url=url, api_key=key, max_retries=0) as sdk:
+            more: Any = {"model": "m", "max_tokens": 90}
+            answer = sdk.messages.create(messages=[{"role": "user", "content": "Go."}], **more)
+            assert [block.type for block in answer.content] == ["thinking", "text"]
+            again = [{"role": "user", "content": "Go."}, {"role": "assistant", "content": answer.content}]
+            sdk.messages.create(messages=[*again, {"role": "user", "content": "And?"}], **more)
+            bare = [block for block in answer.content if block.type == "text"]
+            again[1] = {"role": "assistant", "content": bare}
+            sdk.messages.create(messages=[*again, {"role": "user", "content": "And?"}], **more)
+        assert parents(session) == [None, 0, None]
+        with client(url, key) as sdk:
+            served.says[:] = ["<think>a wall</think>left", "done"]
+            found = sdk.responses.create(model="m", input="Go.")
+            assert [item.type for item in found.output] == ["reasoning", "message"]
+            items: Any = [
+                {"role": "user", "content": "Go."},
+                *found.output,
+                {"role": "user", "content": "And?"},
+            ]
+            sdk.responses.create(model="m", input=items)
+        assert parents(session)[3:] == [None, 3]
