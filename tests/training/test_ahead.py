@@ -155,7 +155,12 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("killed")
     program = KILLED.format(root=str(Path(__file__).parents[2]), kills=KILLS, folder=str(folder))
     parent = subprocess.run(
-        [sys.executable, "-c", program], timeout=300, check=True, env=dict(os.environ), capture_output=True, text=True  # noqa: TID251 - a child like this
+        [sys.executable, "-c", program],
+        timeout=300,
+        check=True,
+        env=dict(os.environ),
+        capture_output=True,
+        text=True,  # noqa: TID251 - a child like this
     )
     assert parent.stdout == "".join(f"{most} {-signal.SIGKILL}\n" for most, _ in KILLS), parent.stderr
     return folder

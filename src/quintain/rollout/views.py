@@ -112,7 +112,9 @@ class Looks:
             legal_actions=views[0].legal_actions,
         )
         _, _, has_seats, at_once = self._abilities(environment)
-        return Start(views=views, brief=brief, seats=seats_of(environment) if has_seats or at_once else (ALONE,))
+        return Start(
+            views=views, brief=brief, seats=seats_of(environment) if has_seats or at_once else (ALONE,)
+        )
 
     def act(self, environment: Environment, moves: Mapping[str, Action]) -> Answer:
         """Carry out `moves`, the action of each seat that was shown something, and return the answer."""
