@@ -69,15 +69,9 @@ def gradients(context: TrainingContext, credit: Credit, losses: Mapping[str, Los
     for batch in prepare(context.policies, policy, samples, update).batches(range(len(samples)), update, 64):
         predictions = policy.forward(batch)
         for name, loss in losses.items():
-            parts = torch.autograd.grad(
-                loss(predictions, batch).loss, parameters, retain_graph=True, allow_unused=True
-            )
-            found[name] += torch.cat(
-                [
-                    torch.zeros(p.numel()) if part is None else part.flatten()
-                    for p, part in zip(parameters, parts, strict=True)
-                ]
-            )
+            value = loss(predictions, batch).loss
+            parts = torch.autograd.grad(value, parameters, retain_graph=True, materialize_grads=True)
+            found[name] += torch.cat([part.flatten() for part in parts])
     return found
 
 
