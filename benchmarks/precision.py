@@ -1,9 +1,8 @@
 """What bf16 pays on this processor: python benchmarks/precision.py [--model smollm2] [--pairs 3] [--json FILE]
 
 The same model samples and trains in fp32 and in bf16, in turn, in one process; seconds are of the processor, so that
-other work on the machine counts little, and the ratio is that of the medians. Decoding: 16 rows of 200 tokens before,
-48 tokens each. Reading: the 200 tokens. Training: one update on 8 streams of 200 tokens, 50 of them trained. The gap
-is the mean difference, in nats, of the log-probs that the engine told and those of the learner of the same precision.
+other work on the machine counts little, and the ratio is that of the medians. Reading: --rows prompts of --before
+tokens. Decoding: 48 tokens after each. Training: one update on --streams of them, AdamW. The gap is the mean difference, in nats, of the log-probs that the engine told and those of the learner of the same precision.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from quintain.models.load import load
 from quintain.training.learner import Learner, Optimization
 from quintain.types import Completion, Sample
 
-ROWS, BEFORE, NEW, STREAMS = 16, 200, 48, 8
+NEW = 48
 PRECISIONS: tuple[Literal["fp32", "bf16"], ...] = ("fp32", "bf16")
 
 
@@ -36,11 +35,15 @@ def main() -> None:
     parser.add_argument("--model", default="smollm2", help="what to measure")
     parser.add_argument("--pairs", type=int, default=3, help="times that each side is run; one more warms up")
     parser.add_argument("--json", type=Path, help="file to write the figures to")
+    parser.add_argument("--rows", type=int, default=16, help="prompts that are sampled from together")
+    parser.add_argument("--before", type=int, default=200, help="tokens of a prompt")
+    parser.add_argument("--streams", type=int, default=8, help="streams of an update")
     arguments = parser.parse_args()
+    rows, before, streams = arguments.rows, arguments.before, arguments.streams
     model = load(arguments.model).model
     rng = np.random.default_rng(0)
     vocabulary = int(model.config.vocab_size)
-    prompts = [tuple(map(int, rng.integers(0, vocabulary, BEFORE))) for _ in range(ROWS)]
+    prompts = [tuple(map(int, rng.integers(0, vocabulary, before))) for _ in range(rows)]
     seconds: dict[tuple[str, str], list[float]] = {}
     gaps: dict[str, float] = {}
 
@@ -59,10 +62,10 @@ def main() -> None:
             replies = engine.advance()
             clocked("reading", precision, started)
             started = time.process_time()
-            while len(replies) < ROWS:
+            while len(replies) < rows:
                 replies += engine.advance()
             clocked("decoding", precision, started)
-            samples = [sample(prompts[int(r.session)], r.result) for r in replies[:STREAMS]]
+            samples = [sample(prompts[int(r.session)], r.result) for r in replies[:streams]]
             batch = pack(samples)
             outputs = learners[precision].infer(batch)
             is_trained = batch.turn_id >= 0
@@ -70,7 +73,7 @@ def main() -> None:
             started = time.process_time()
             learners[precision].step([batch], imitation())
             clocked("training", precision, started)
-    tokens = {"reading": ROWS * BEFORE, "decoding": ROWS * (NEW - 1), "training": STREAMS * (BEFORE + NEW)}
+    tokens = {"reading": rows * before, "decoding": rows * (NEW - 1), "training": streams * (before + NEW)}
     found: dict[str, float] = {}
     for what, count in tokens.items():
         full, half = (statistics.median(seconds[what, precision][1:]) for precision in PRECISIONS)
@@ -91,7 +94,7 @@ def sample(prompt: tuple[int, ...], result: object) -> Sample:
         token_ids=ids,
         turn_id=np.where(is_new, 0, -1),
         advantages=is_new.astype(np.float32),
-        loss_weight=is_new.astype(np.float32) / (NEW * STREAMS),
+        loss_weight=is_new.astype(np.float32) / NEW,
         logprobs=np.array([0.0] * len(prompt) + list(result.logprobs), dtype=np.float32),
         returns=np.zeros(len(ids), dtype=np.float32),
         turn_end=np.arange(len(ids)) == len(ids) - 1,

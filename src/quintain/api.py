@@ -118,9 +118,9 @@ def train(
 
 def check_parts(job: Job) -> None:
     """Raise the error of an environment that does not work, or of a model that is not there."""
-    find_ready(job.environment, for_training=True)
+    find_ready(job.environment, for_training=True, for_model=True)
     if job.eval_environment:
-        find_ready(job.eval_environment)
+        find_ready(job.eval_environment, for_model=True)
     if new_model(job.model) is None:
         check_folder(find_folder(job.model, say=tell), job.model)
 
@@ -161,7 +161,7 @@ def evaluate(
 ) -> tuple[Evaluation, list[Trajectory]]:
     """Return what `episodes` held-out tasks say of a model folder, a hub id or a run, and the episodes."""
     spec = environment if environment is not None else environment_of(target)
-    make_environment = find_ready(spec)
+    make_environment = find_ready(spec, for_model=True)
     loaded = policy_of(target)
     agent = build_agent(loaded.tokenizer, make_environment, temperature=temperature, agent=harness_of(target))
     with progressing("evaluation", episodes) as display:
@@ -189,7 +189,7 @@ def collect(
     """Return episodes of the expert, of random valid actions or of a model, and their tokenizer."""
     if split not in ("train", "eval"):
         raise UsageError(f"split: got {split!r}; choose train or eval")
-    make_environment = find_ready(environment, for_training=split == "train")
+    make_environment = find_ready(environment, for_training=split == "train", for_model=agent not in TEACHERS)
     if agent == "expert":
         require_expert(make_environment)
     loaded = None if agent in TEACHERS else policy_of(agent)

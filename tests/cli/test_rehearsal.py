@@ -126,3 +126,19 @@ def test_nobody_trains_on_what_is_for_evaluation_only(cli: Cli) -> None:
         assert told in found.line or "training on mix:guess" in found.line
     assert {path.name for path in Path().iterdir()} <= {"world.py", "__pycache__"}
     assert find_ready(spec).spec == spec, "it may be evaluated on"
+
+
+PICTURED = (
+    RESET + "    def step(self, action):\n"
+    "        seen = (quintain.Text(text='a page'), quintain.Image(data=b'x', media_type='image/png'))\n"
+    "        return quintain.StepResult(observation=seen)\n"
+)
+
+
+def test_a_world_with_pictures_is_refused_for_a_model_before_a_run(cli: Cli) -> None:
+    spec = world(PICTURED)
+    assert find_ready(spec).spec == spec, "others may act in it"
+    told = cli("train", "grpo", "--environment", spec, "--run", "seen", "--steps", "1")
+    assert told.status == UsageError.exit_code
+    assert "got an observation with a picture (image/png) for a model that reads text only" in told.line
+    assert not Path("runs/seen").exists()

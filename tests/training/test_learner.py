@@ -1,5 +1,5 @@
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.training.streams import streamed
 from torch import Tensor
 from transformers import GemmaConfig, GemmaForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
@@ -171,28 +172,10 @@ def test_engine_and_learner_of_one_precision_say_the_same(
         replies = engine.advance()
     result = replies[0].result
     assert isinstance(result, Completion)
-    ids = np.array([3, 1, 4, 1, *result.token_ids])
-    stream = replace(
-        sample(np.random.default_rng(0), 0, ids),
-        **streamed(ids, first=4, logprobs=result.logprobs),
-    )
-    batch = pack([stream])
+    batch = pack([streamed([3, 1, 4, 1, *result.token_ids], first=4, logprobs=result.logprobs)])
     outputs = Learner(model, replace(PLAIN, precision=precision)).infer(batch)
     found = gap(outputs, batch)
     assert found.total / 20 < (1e-5 if precision == "fp32" else 2e-3)
-
-
-def streamed(ids: np.ndarray[Any, Any], *, first: int, logprobs: Sequence[float]) -> dict[str, Any]:
-    is_new = np.arange(len(ids)) >= first
-    return {
-        "token_ids": ids,
-        "turn_id": np.where(is_new, 0, -1),
-        "turn_end": np.arange(len(ids)) == len(ids) - 1,
-        "loss_weight": is_new.astype(np.float32) / int(is_new.sum()),
-        "advantages": is_new.astype(np.float32),
-        "returns": np.zeros(len(ids), np.float32),
-        "logprobs": np.array([0.0] * first + list(logprobs), np.float32),
-    }
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -231,9 +214,8 @@ def test_a_stream_of_32k_tokens_trains_in_bounded_memory(monkeypatch: pytest.Mon
     def peak(length: int) -> int:
         rng = np.random.default_rng(0)
         learner = Learner(model, replace(PLAIN, gradient_checkpointing=True, optimizer="sgd"))
-        ids = rng.integers(0, 4096, length)
-        stream = replace(sample(rng, 0, ids), **streamed(ids, first=8, logprobs=[-8.0] * (length - 8)))
-        batch = pack([stream])
+        ids = rng.integers(0, 4096, length).tolist()
+        batch = pack([streamed(ids, first=8, logprobs=[-8.0] * (length - 8))])
         CLEAR.write_text("5", encoding="ascii")  # forget the peak until now
         before = memory("VmRSS")
         report = learner.step([batch], nll)

@@ -5,6 +5,7 @@ call has a deadline.
 """
 
 import random
+from collections.abc import Sequence
 from contextlib import closing
 
 from quintain.environments.baselines import random_action
@@ -18,22 +19,30 @@ from quintain.environments.boundary import (
 )
 from quintain.environments.catalog import EnvironmentSpec, find
 from quintain.environments.protocol import Environment, advance, begin
+from quintain.errors import UsageError
+from quintain.types import Image, Observation
 
 DEADLINE = 60.0
 """Seconds that the rehearsal may take."""
 NUM_STEPS = 5
 
 
-def find_ready(spec: str | type[Environment], *, for_training: bool = False) -> EnvironmentSpec:
+def find_ready(
+    spec: str | type[Environment], *, for_training: bool = False, for_model: bool = False
+) -> EnvironmentSpec:
     """Return how to build the environment `spec`, after a rehearsal.
 
     Raises:
-        UsageError: there is no such environment, or it is not for training.
+        UsageError: there is no such environment, it is not for training, or it shows pictures and is for a model.
         MissingExtra: its package is not installed.
         EnvironmentFault: it cannot be imported or built, raises, hangs, or returns what it must not.
     """
     recipe = find_or_blame(spec)
-    call_within(recipe.spec, lambda: rehearse(recipe, for_training=for_training), seconds=DEADLINE)
+    call_within(
+        recipe.spec,
+        lambda: rehearse(recipe, for_training=for_training, for_model=for_model),
+        seconds=DEADLINE,
+    )
     return recipe
 
 
@@ -43,18 +52,40 @@ def find_or_blame(spec: str | type[Environment]) -> EnvironmentSpec:
         return find(spec)
 
 
-def rehearse(recipe: EnvironmentSpec, *, for_training: bool = False) -> int:
-    """Build an environment, take a few random steps, close it, and return how many steps it took."""
+def rehearse(recipe: EnvironmentSpec, *, for_training: bool = False, for_model: bool = False) -> int:
+    """Build an environment, take a few random steps, close it, and return how many steps it took.
+
+    Raises:
+        UsageError: it shows pictures, and is for a model.
+    """
     rng = random.Random(0)
     with closing(recipe()) as environment:
         if for_training:
             refuse_training(environment)
         check_instructions(environment)
         check_tools(environment)
-        begin(environment, environment.task("train", 0))
-        for step in range(NUM_STEPS):
+        seen = [begin(environment, environment.task("train", 0))]
+        for _ in range(NUM_STEPS):
             result = advance(environment, random_action(environment, rng))
+            seen.append(result.observation)
             if result.is_terminated or result.is_truncated:
-                return step + 1
+                break
         check_acts(environment)
-    return NUM_STEPS
+        if for_model:
+            refuse_pictures(recipe.spec, seen)
+    return len(seen) - 1
+
+
+def refuse_pictures(spec: str, observations: Sequence[Observation]) -> None:
+    """Refuse an environment whose `observations` hold pictures: models are read as text only.
+
+    Raises:
+        UsageError: there is one.
+    """
+    parts = [part for each in observations if not isinstance(each, str) for part in each]
+    picture = next((part for part in parts if isinstance(part, Image)), None)
+    if picture is not None:
+        raise UsageError(
+            f"environment {spec}: got an observation with a picture ({picture.media_type}) for a model that reads text "
+            "only; turn pictures off in the environment's options, or tell in words what they show"
+        )

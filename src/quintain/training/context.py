@@ -58,6 +58,7 @@ from quintain.training.start import (
     warm_start,
 )
 from quintain.training.thresholds import thresholds
+from quintain.training.trackers import Tracked, Trackers, tracker_names, tracking
 from quintain.training.untrained import evaluate_untrained
 from quintain.types import NOTHING, Group, Pair, Trajectory, Use
 
@@ -146,6 +147,7 @@ class TrainingContext:
         self.collector.spent.env_steps = int(last.get("total/turns", 0))
         self.collector.spent.tokens = int(last.get("total/tokens", 0))
         self.num_parameters = sum(p.numel() for p in self.model.parameters())
+        self.trackers: Trackers | None = None
         self.beside: list[Callable[[], Mapping[str, float]]] = []
         """what evaluations measure besides, such as the loss of data that is held out"""
         self.started = self._step_started = time.monotonic()
@@ -265,6 +267,8 @@ class TrainingContext:
         weights = fingerprint(self.model) if is_named else None
         row["time/seconds"] = self._seconds_before + time.monotonic() - self.started
         self.run.commit(step, row, weights=weights, policy_version=self.policies.main.version, uses=uses)
+        if self.trackers is not None:
+            self.trackers.log(step, row)
         self._note_finished(step)
         for alarm in self.monitors.new:
             self.run.event(alarm.kind, str(alarm), step=step, **self.monitors.evidence(alarm))
@@ -419,6 +423,7 @@ def check_run(job: Job, policies: Mapping[str, PolicySpec]) -> None:
     Raises: ConfigError: a policy that nothing needs, a seat without a policy or that is not there, a device that is
     not here. UsageError: an engine cannot do what the agent asks of it.
     """
+    tracker_names(job.track)
     needed = engine_needs(job.agent)
     if is_outside(job.agent) and job.seats:
         raise ConfigError(
@@ -455,6 +460,8 @@ def opened(
             has_critic=has_critic, policies=policies, limits=limits or Limits(),
         )  # fmt: skip
         context.started = started
+        tracked = Tracked(folder=run.folder, config=run.config, next_step=run.next_step)
+        context.trackers = stack.enter_context(tracking(job.track, tracked))
         for engine in context.policies.engines.values():
             stack.callback(engine.close)
         for rollout in {context.rollout, context.evaluator}:

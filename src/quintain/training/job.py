@@ -135,6 +135,8 @@ class Job:
     """Share of attempts at an episode that environment, tools or judge may break; above it the run is refused."""
     monitors: str = ""
     """Thresholds of alarms that differ from the defaults: entropy=0.5,window=10 (docs/reliability.md)."""
+    track: str = ""
+    """Where metrics are shown as well: wandb, trackio, tensorboard, mlflow, or several: wandb,tensorboard."""
     device: str = "auto"
     """Where the policy computes: auto, cpu, cuda, cuda:1 or mps."""
     precision: Precision = "fp32"
