@@ -1,6 +1,5 @@
 """Asynchronous training: tokens say by which weights they were sampled, and what has ended is never played twice."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -158,9 +157,8 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         [sys.executable, "-c", program],
         timeout=300,
         check=True,
-        env=dict(os.environ),
         capture_output=True,
-        text=True,  # noqa: TID251 - a child like this
+        text=True,
     )
     assert parent.stdout == "".join(f"{most} {-signal.SIGKILL}\n" for most, _ in KILLS), parent.stderr
     return folder
