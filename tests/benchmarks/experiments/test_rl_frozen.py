@@ -147,3 +147,21 @@ def test_a_deaf_actor_is_led_by_nobody(tmp_path: Path) -> None:
     (row,) = epo.measure(options, 1)
     assert row["null_method"] == row["null_control"]
     assert 0 <= row["method"] <= 1 and row["extra.heard"] == row["method"] - row["null_method"]
+
+
+def test_without_pay_for_searches_the_arms_are_the_same(tmp_path: Path) -> None:
+    pytest.importorskip("bm25s")
+    options = {
+        **JOB,
+        "world": "hopqa?hops=1&least_hops=1&distractors=1&hits=0.5",
+        "root": str(tmp_path),
+        "demonstrations": 24,
+        "imitation_epochs": 10,
+        "tasks": 2,
+        "size": 3,
+        "seeds": 2,
+    }
+    rows = mt_grpo.measure(options, 1)
+    assert len(rows) == 2
+    assert all(row["null_method"] == row["null_control"] for row in rows)
+    assert all(-1 <= row[name] <= 1 for row in rows for name in ("method", "control"))
