@@ -81,9 +81,10 @@ def test_deviations_go_to_other_groups() -> None:
 
 
 def test_estimates_are_unbiased_and_a_wrong_baseline_is_found_out() -> None:
-    (row,) = policy_gradient.measure({"estimates": 300, "directions": 30}, 3)
+    (row,) = policy_gradient.measure({"estimates": 200, "directions": 30}, 3)
     assert row["violations"] == 0 and row["extra.z"] < 3.9 < row["extra.control_z"]
     assert row["trials"] == row["control_trials"] == 30
+    assert row["extra.null_violations"] == 0 and row["extra.null_z"] < 3.9
 
 
 def test_as_many_tokens_are_dropped_as_are_clipped() -> None:

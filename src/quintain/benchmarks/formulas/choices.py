@@ -169,7 +169,7 @@ def opinion(tokens: Sequence[int]) -> float:
 
 
 def replaced(case: Sequence[Sequence[Episode]]) -> list[float]:
-    """Return, for each task with a right answer, the successes, and of the failures the two the verifier likes best.
+    """Return, for each task with a right answer, the successes, and the two failures that the verifier likes best.
 
     Each as a list of its number, of its turns and of its last tokens, where a failure has the answer that comes first
     by 100 · label + score.

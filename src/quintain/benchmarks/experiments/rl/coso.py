@@ -99,7 +99,7 @@ def arms(options: Mapping[str, Any], seed: int, agent: str, num: int) -> list[di
     )
     enough, most = float(options.get("enough", 0.35)), float(options.get("most", 0.7))
     with frozen(job, seed, enough=enough, most=most, root=None if root is None else Path(root)) as start:
-        known, asked = start.batches(2, tasks=64, size=2)
+        known, asked = start.batches(2, tasks=int(options.get("known", 64)), size=2)
         model = ActionModel()
         model.update(known)
         questions = ask(asked, start, count=int(options.get("contexts", 64)))
