@@ -27,7 +27,8 @@ BREAKS = (
     ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError, ValueError, RuntimeError,
 )  # fmt: skip
 """How a mutant may break."""
-ROOMS = ("credit", "losses", "rewards")
+ROOMS = ("credit", "losses", "rewards", "conduct", "scoring", "estimators")
+"""Modules with second versions."""
 
 
 @cache
