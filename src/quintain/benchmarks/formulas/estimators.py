@@ -1,4 +1,4 @@
-"""What methods share beside credit and losses: prices, filters, small estimators, each beside a plain second version."""
+"""Prices, filters and small estimators that methods share, each beside a plain second version."""
 
 from collections.abc import Sequence
 from dataclasses import replace
