@@ -192,6 +192,11 @@ def test_every_step_of_the_teacher_is_one_context(context: TrainingContext) -> N
     assert len(contexts.prefixes) == sum(len(t.turns) for t in episodes) > 0
     assert {prefix.task.id for prefix in contexts.prefixes} == contexts.wanted.keys()
     assert {action.text for action in contexts.wanted.values()} == {"right"}
+    measure = contexts.measure(lambda action, right: float(action.text == right.text))
+    on_context = replace(episodes[0], task=contexts.prefixes[0].task, turns=episodes[0].turns[:1])
+    assert measure(on_context) == [1.0]
+    (unknown,) = measure(replace(on_context, task=replace(on_context.task, id="elsewhere")))  # type: ignore[misc]
+    assert unknown != unknown, "the judge knows nothing of an episode that is on no context"
 
 
 @pytest.mark.parametrize("keep", ["process", "outcome", "both", "all"])

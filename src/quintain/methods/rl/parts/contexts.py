@@ -71,8 +71,16 @@ class Contexts:
         return [groups[prefix.task.id] for prefix in chosen]
 
     def measure(self, score: Callable[[Action, Action], float]) -> Measure:
-        """Return the measure of `score`(action, the expert's) of an action on a context."""
-        return lambda trajectory: [score(trajectory.turns[-1].action, self.wanted[trajectory.task.id])]
+        """Return the measure of `score`(action, the expert's) of an action on a context.
+
+        An episode that is on no context is a failure of the judge, who knows nothing of it.
+        """
+
+        def measured(trajectory: Trajectory) -> Sequence[float]:
+            right = self.wanted.get(trajectory.task.id)
+            return [float("nan") if right is None else score(trajectory.turns[-1].action, right)]
+
+        return measured
 
 
 def is_kept(episode: Trajectory, number: int, right: Action, keep: Keep) -> bool:
