@@ -27,9 +27,7 @@ def num_calls(trajectory: Trajectory) -> int:
     It says so by the reward term ``answer``; what else such a turn calls counts. Example: ``search`` and ``answer`` in
     one turn are one call.
     """
-    return sum(
-        max(len(turn.action.tool_calls) - ("answer" in turn.reward_terms), 0) for turn in trajectory.turns
-    )
+    return sum(max(len(turn.action.tool_calls) - turn.is_answer, 0) for turn in trajectory.turns)
 
 
 def num_turns(trajectory: Trajectory) -> int:

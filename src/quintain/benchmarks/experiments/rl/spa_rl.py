@@ -3,11 +3,14 @@
 On S3-mid the predictor learns from episodes of earlier batches. The number is the cosine with ∇J of SPA-RL's gradient:
 contributions that sum to the outcome, then an estimate over tokens by a critic that knows nothing yet. The control
 permutes the rewards among the turns of each episode, so their sum and sizes stay. In the null world the predictor
-learned from outcomes that were dealt to other episodes, so what it places means nothing wherever it stands.
+learned from outcomes that were dealt to other episodes, whose turns stand in a random order: what it places means
+nothing wherever it stands. What is left there is that contributions are differences of one value and cancel along an
+episode, and permuted ones do not.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -33,9 +36,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
     _, exact = exact_gradient(start.world, start.theta)
     past = [start.sample(size=size, seed=derive_seed("spa_rl", "past", seed, k)) for k in range(earlier)]
     right = learned(past)
-    blind = learned(
-        [permute_outcomes(groups, seed=derive_seed("dealt", seed), across=True)[0] for groups in past]
-    )
+    blind = learned([senseless(groups, derive_seed("dealt", seed)) for groups in past])
     even = spa_rl.method(spa_rl.Config())
     found: list[Mapping[str, float]] = []
     for batch in range(int(options["seeds"])):
@@ -69,6 +70,21 @@ def learned(past: Sequence[Sequence[Group]]) -> OnPolicy:
     for groups in [*past, []]:
         method.state.update(groups)
     return replace(method, state=type(method.state)())
+
+
+def senseless(groups: Sequence[Group], seed: int) -> list[Group]:
+    """Return `groups` with outcomes of other episodes and turns in a random order: a state tells not even the time."""
+    rng = random.Random(seed)
+    dealt, _ = permute_outcomes(groups, seed=seed, across=True)
+    return [
+        replace(
+            group,
+            trajectories=tuple(
+                replace(t, turns=tuple(rng.sample(t.turns, len(t.turns)))) for t in group.trajectories
+            ),
+        )
+        for group in dealt
+    ]
 
 
 def agreement(method: OnPolicy, groups: Sequence[Group], start: TablePolicy) -> float:
