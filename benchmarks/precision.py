@@ -2,7 +2,8 @@
 
 The same model samples and trains in fp32 and in bf16, in turn, in one process; seconds are of the processor, so that
 other work on the machine counts little, and the ratio is that of the medians. Reading: --rows prompts of --before
-tokens. Decoding: 48 tokens after each. Training: one update on --streams of them, AdamW. The gap is the mean difference, in nats, of the log-probs that the engine told and those of the learner of the same precision.
+tokens. Decoding: 48 tokens after each. Training: one update on --streams of them, AdamW. The gap is the mean
+difference, in nats, of the log-probs that the engine told and those of the learner of the same precision.
 """
 
 from __future__ import annotations
