@@ -158,9 +158,9 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         [sys.executable, "-c", program],
         timeout=300,
         check=True,
-        env=dict(os.environ),
+        env=dict(os.environ),  # noqa: TID251 - a child like this
         capture_output=True,
-        text=True,  # noqa: TID251 - a child like this
+        text=True,
     )
     assert parent.stdout == "".join(f"{most} {-signal.SIGKILL}\n" for most, _ in KILLS), parent.stderr
     return folder
