@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from quintain.rollout.collector import spared
+from quintain.rollout.collector import RARELY, spared
 
 
 def test_what_is_there_is_set_aside_until_the_end() -> None:
@@ -23,3 +23,15 @@ def test_what_somebody_else_set_aside_stays_there() -> None:
         assert gc.get_freeze_count() > 1000
     finally:
         gc.unfreeze()
+
+
+@pytest.mark.parametrize(("often", "meanwhile"), [(700, RARELY), (RARELY * 2, RARELY * 2), (0, 0)])
+def test_the_collector_comes_less_often_until_the_end(often: int, meanwhile: int) -> None:
+    before = gc.get_threshold()
+    gc.set_threshold(often, *before[1:])
+    try:
+        with spared():
+            assert gc.get_threshold()[0] == meanwhile
+        assert gc.get_threshold() == (often, *before[1:])
+    finally:
+        gc.set_threshold(*before)

@@ -61,6 +61,7 @@ def test_chat_completions(served: Served, is_streamed: bool) -> None:
     messages: Any = [{"role": "system", "content": "Go."}, {"role": "user", "content": "A wall."}]
     with openai.OpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0) as sdk:
         assert [model.id for model in sdk.models.list()] == ["policy"]
+        choice: Any = None
         for _ in range(2):
             more: Any = {"model": "m", "messages": messages, "tools": tools, "logprobs": True}
             if is_streamed:

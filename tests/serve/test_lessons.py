@@ -484,7 +484,10 @@ class TestDialects:
             more: Any = {"model": "m", "max_tokens": 90}
             answer = sdk.messages.create(messages=[{"role": "user", "content": "Go."}], **more)
             assert [block.type for block in answer.content] == ["thinking", "text"]
-            again = [{"role": "user", "content": "Go."}, {"role": "assistant", "content": answer.content}]
+            again: Any = [
+                {"role": "user", "content": "Go."},
+                {"role": "assistant", "content": answer.content},
+            ]
             sdk.messages.create(messages=[*again, {"role": "user", "content": "And?"}], **more)
             bare = [block for block in answer.content if block.type == "text"]
             again[1] = {"role": "assistant", "content": bare}

@@ -505,3 +505,16 @@ def test_a_chat_that_grows_too_long_is_refused(chat_of: ChatOf, monkeypatch: pyt
     monkeypatch.setattr(template_module, "LONGEST_TEXT", 10)
     with pytest.raises(ModelError, match=r"TemplateBoundError: \d+ characters"):
         chat.template.render([{"role": "user", "content": "go on"}])
+
+
+def test_a_branch_goes_on_by_itself() -> None:
+    chat = Chat(train_tokenizer(["<|user|>A wall.<|assistant|>left<|end|>"], 300))
+    one = chat.conversation()
+    one.prompt([Message(role="user", content=as_content("A wall."))])
+    one.record(chat.write("left"))
+    other = one.branch()
+    added = [one.prompt([Message(role="user", content=as_content(text))]).token_ids for text in ("Go.",)]
+    added.append(other.prompt([Message(role="user", content=as_content("A door."))]).token_ids)
+    assert [chat.encoder.decode(ids) for ids in added] == [
+        "<|user|>Go.<|assistant|>", "<|user|>A door.<|assistant|>",
+    ]  # fmt: skip

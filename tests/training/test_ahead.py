@@ -1,5 +1,6 @@
 """Asynchronous training: tokens say by which weights they were sampled, and what has ended is never played twice."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -157,6 +158,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         [sys.executable, "-c", program],
         timeout=300,
         check=True,
+        env=dict(os.environ),  # noqa: TID251 - a child like this
         capture_output=True,
         text=True,
     )

@@ -111,8 +111,7 @@ def check(spec: str) -> tuple[Layer, ...]:
     Raises:
         UsageError: an unknown name or option, a value that does not fit, or parts in an impossible order.
     """
-    parts = () if is_outside(spec) else spec.split("+")
-    layers = tuple(_layer(spec, part) for part in parts) or (_outside_layer(spec),)
+    layers = [_outside_layer(spec)] if is_outside(spec) else [_layer(spec, part) for part in spec.split("+")]
     if len(layers) > 1 and layers[-1].name == OUTSIDE:
         raise UsageError(
             f"agent: got {spec!r}, in which {layers[0].name} wraps an agent that keeps its own history; leave it out"
@@ -132,13 +131,13 @@ def check(spec: str) -> tuple[Layer, ...]:
             f"{inner}+{repeater}+..."
         )
     if layers[-1].name in WRAPPERS:
-        layers = (*layers, Layer(AUTO, {}))
+        layers.append(Layer(AUTO, {}))
     for layer in layers:
         if layer.name != AUTO:
             _values(spec, layer, _class(_place(layer.name)))
         elif layer.options:
             raise UsageError(f"agent: got {spec!r}; {AUTO} has no options, name the harness instead")
-    return layers
+    return tuple(layers)
 
 
 def is_outside(spec: str) -> bool:

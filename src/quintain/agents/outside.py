@@ -195,22 +195,21 @@ def command_runner(command: str, deadline: float) -> Run:
             "QUINTAIN_TASK": task_text(task),
         }  # fmt: skip
         given = json.dumps({"variables": variables, "command": words}).encode() + b"\n"
-        process = subprocess.Popen(
+        with subprocess.Popen(
             [sys.executable, "-I", "-c", LAUNCH],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-        )  # fmt: skip
-        try:
-            out, err = process.communicate(given, timeout=deadline)
-        except subprocess.TimeoutExpired:
-            fault = AgentFault(
-                f"agent {command}: got no end within {deadline:g} s; raise deadline, or mend it"
-            )
-            fault.kind = "timeout"
-            raise fault from None
-        finally:
-            if process.poll() is None:
-                send([*below(process.pid), process.pid], signal.SIGKILL)
-                process.wait(timeout=5.0)
+        ) as process:  # fmt: skip
+            try:
+                out, err = process.communicate(given, timeout=deadline)
+            except subprocess.TimeoutExpired:
+                fault = AgentFault(
+                    f"agent {command}: got no end within {deadline:g} s; raise deadline, or mend it"
+                )
+                fault.kind = "timeout"
+                raise fault from None
+            finally:
+                if process.poll() is None:
+                    send([*below(process.pid), process.pid], signal.SIGKILL)
         if process.returncode:
             told = " ".join(err.decode(errors="replace").split())[-LONGEST_TOLD:]
             raise AgentFault(f"agent {command}: got exit status {process.returncode}; it wrote: {told}")

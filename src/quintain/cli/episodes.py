@@ -5,6 +5,7 @@ An episode that failed is kept in a run and left out of messages, which are ther
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quintain.data import messages
+from quintain.data.atif import to_atif
 from quintain.data.seats import speakers
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.errors import DataError
@@ -86,6 +88,27 @@ def write_messages(
                 count += 1
         if not count:
             raise DataError(f"messages for {file}: got no scored episode; collect or train first")
+        temporary.replace(file)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return count
+
+
+def write_atif(trajectories: Iterable[Trajectory], tokenizer: PreTrainedTokenizerBase, file: Path) -> int:
+    """Write `trajectories` to `file` in the Agent Trajectory Interchange Format, failures too, and count them.
+
+    Raises:
+        DataError: there is none.
+    """
+    decode, count = Chat(tokenizer).text, 0
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with open(temporary, "x", encoding="utf-8", errors="replace") as stream:
+            for trajectory in trajectories:
+                stream.write(json.dumps(to_atif(trajectory, decode), default=dict) + "\n")
+                count += 1
+        if not count:
+            raise DataError(f"ATIF for {file}: got no episode; collect or train first")
         temporary.replace(file)
     finally:
         temporary.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""``quintain export RUN --to hf|messages|parquet --out PATH``, and the mean of several runs' models."""
+"""``quintain export RUN --to hf|messages|atif|parquet --out PATH``, and the mean of several runs' models."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +11,11 @@ def export(argv: Sequence[str]) -> int:
     """Take a model or episodes out of a run."""
     parser = Parser("export", "Take the model (hf) or the episodes (messages, parquet) out of a run.")
     parser.add_argument("run", metavar="RUN|DATA", help="folder of a run (trained or collected), or its name")
-    parser.flag("--to", "hf: model folder · messages: chat as JSON lines · parquet: every token", "FORM")
+    parser.flag(
+        "--to",
+        "hf: model folder · messages: chat as JSON lines · atif: ATIF, too · parquet: every token",
+        "FORM",
+    )
     parser.flag("--out", "file or folder to write, which must be new", "PATH")
     parser.flag(
         "--with", "runs from the same start, by commas: the mean of all their models is taken (hf)", "RUNS"
@@ -89,6 +93,16 @@ def export_messages(folder: Path, out: Path) -> str:
     return f"{written} episodes"
 
 
+def export_atif(folder: Path, out: Path) -> str:
+    """Write the episodes of the run `folder` in the Agent Trajectory Interchange Format, one a line."""
+    from quintain.cli.episodes import write_atif
+    from quintain.store import Run
+    from quintain.training.demonstrations import tokenizer_of
+
+    with Run.open(folder, writable=False) as run:
+        return f"{write_atif(run.trajectories(), tokenizer_of(folder), out)} episodes"
+
+
 def export_rows(folder: Path, out: Path) -> str:
     """Write the episodes of the run `folder` as Parquet, with every token, and as messages where it has a tokenizer."""
     from quintain.cli.episodes import chat_writer
@@ -100,6 +114,7 @@ def export_rows(folder: Path, out: Path) -> str:
 
 
 FORMS: dict[str, Callable[[Path, Path], str]] = {
+    "atif": export_atif,
     "hf": export_model,
     "messages": export_messages,
     "parquet": export_rows,

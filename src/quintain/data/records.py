@@ -2,8 +2,8 @@
 
 Read are OpenAI messages (tool calls, ``tools``, ``developer`` and ``function`` roles, ``weight``), ShareGPT (with
 ``function_call`` and ``observation``), Hermes and Qwen text (``<tool_call>`` in the content), Anthropic blocks
-(``tool_use``, ``tool_result``), prompt and completion, and preferences (chosen and rejected). The format is told by
-each object itself, so files may mix them. Every object is read, or refused with its file, line and cure; nothing is
+(``tool_use``, ``tool_result``), prompt and completion, ATIF, and preferences (chosen and rejected). The format is told
+by each object itself, so files may mix them. Every object is read, or refused with its file, line and cure; nothing is
 skipped in silence.
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
+from quintain.data.atif import as_messages, is_atif
 from quintain.data.files import Found
 from quintain.errors import DataError
 from quintain.types import NOTHING, Message, Text, ToolCall, ToolSpec, as_text
@@ -146,7 +147,7 @@ def read_record(value: Mapping[str, Any], found: Found) -> Record:
         DataError: it is none; no assistant says anything.
     """
     place = found.place
-    fields = dict(value)
+    fields = as_messages(value, place) if is_atif(value) else dict(value)
     names = [key for key in CONVERSATIONS if key in fields]
     if not names and "completion" in fields:
         prompt, said = (

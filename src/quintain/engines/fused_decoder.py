@@ -299,7 +299,7 @@ class HalfProduct:
 
     def __call__(self, inputs: Tensor, residual: Tensor | None = None) -> Tensor:
         """Return the layer's output [T, N] for `inputs` [T, K], plus `residual` [T, N]."""
-        return half.product(half.rows_of(inputs), self.packed, self.width, bias=self.bias, residual=residual)
+        return half.product(inputs, self.packed, self.width, bias=self.bias, residual=residual)
 
 
 class HalfGatedProduct:
@@ -311,7 +311,7 @@ class HalfGatedProduct:
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """Return the activation [T, N] of `inputs` [T, K]."""
-        return half.product(half.rows_of(inputs), self.packed, self.width, is_gated=True)
+        return half.product(inputs, self.packed, self.width, is_gated=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,18 +81,18 @@ def stream(answer: Answer, asked: Asked) -> Iterator[str]:
     """Yield `answer` as the events of a stream."""
     head = _head(answer, asked, "chat.completion.chunk")
 
-    def chunk(delta: Row, finish: str | None = None, **more: Any) -> str:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None, **more}
+    def chunk(delta: Row, more: Row | None = None) -> str:
+        choice = {"index": 0, "delta": delta, "finish_reason": None, "logprobs": None, **(more or {})}
         return f"data: {json.dumps(head | {'choices': [choice]})}\n\n"
 
     yield chunk({"role": "assistant", "content": ""})
     logprobs = {"logprobs": _logprobs(answer)} if asked.has_logprobs else {}
     if answer.spoken.text or logprobs:
-        yield chunk({"content": answer.spoken.text}, **logprobs)
+        yield chunk({"content": answer.spoken.text}, logprobs)
     for place, call in enumerate(_calls(answer)):
         yield chunk({"tool_calls": [{"index": place, **call}]})
     ids = {"token_ids": list(answer.token_ids)} if asked.has_token_ids else {}
-    yield chunk({}, FINISH[answer.finish], **ids)
+    yield chunk({}, {"finish_reason": FINISH[answer.finish], **ids})
     if asked.has_usage:
         yield f"data: {json.dumps(head | {'choices': [], 'usage': _usage(answer)})}\n\n"
     yield "data: [DONE]\n\n"

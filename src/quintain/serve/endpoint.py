@@ -229,7 +229,7 @@ class Endpoint:
     @contextmanager
     def _sending(self, session: Session, pending: Pending) -> Generator[Callable[[], None]]:
         """Note that an answer is being sent; what is yielded says that it was read to its end."""
-        node = None if pending.done.exception() else pending.done.result()[1]
+        node = None if pending.done.exception() else pending.done.result(0)[1]
 
         def was_read() -> None:
             if node is not None:
@@ -296,7 +296,7 @@ class Endpoint:
                 found = next((each for each in reversed(session.pending) if each.body == body), None)
             if found is not None and not (found.done.done() and found.done.exception() is not None):
                 found.num_retries += 1
-                if found.done.done() and (node := found.done.result()[1]) is not None:
+                if found.done.done() and (node := found.done.result(0)[1]) is not None:
                     node.num_retries += 1
                 return found
             plan = self._planned(session, asked, headers)
@@ -378,7 +378,7 @@ class Endpoint:
 
     def _take(self, session: Session, pending: Pending, name: str, answered: Answered) -> None:
         """Commit what the engine answered; it runs in the thread of the engine's owner."""
-        result = answered.result()
+        result = answered.result(0)
         with self.lock:
             if isinstance(result, Failure):
                 if not session.is_over:
@@ -474,7 +474,7 @@ class Writer:
             await asyncio.wait({done, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not done.done():
                 return
-            answer, _ = done.result()
+            answer, _ = await done
             with self._sending(self._pending) as was_read:
                 await send_json(self._send, 200, self._dialect.whole(answer, self._asked))
                 if not gone.done():
@@ -503,7 +503,7 @@ class Writer:
                 [f"event: error\ndata: {json.dumps(self._dialect.error(failed))}\n\n"]
             )
         else:
-            events = self._dialect.stream(done.result()[0], self._asked)
+            events = self._dialect.stream((await done)[0], self._asked)
         with self._sending(self._pending) as was_read:
             for event in events:
                 if gone.done():

@@ -49,14 +49,22 @@ def test_a_row_does_not_depend_on_the_rows_beside_it() -> None:
 def test_residual_and_gate() -> None:
     inputs, gate, _ = factors(9, 32, 40)
     up, residual = torch.randn(40, 32), torch.randn(9, 40)
-    rows = half.rows_of(inputs)
     expected = (rounded(inputs) @ rounded(gate).t()).float() + residual
-    found = half.product(rows, half.pairs_of(gate), 40, residual=residual)
+    found = half.product(inputs, half.pairs_of(gate), 40, residual=residual)
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-5)
     both = torch.stack([half.pairs_of(gate), half.pairs_of(up)], dim=1)
     opened = F.silu(rounded(inputs) @ rounded(gate).t()) * (rounded(inputs) @ rounded(up).t())
-    found = half.product(rows, both, 40, is_gated=True)
+    found = half.product(inputs, both, 40, is_gated=True)
     torch.testing.assert_close(found, opened.float(), atol=1e-4, rtol=1e-5)
+
+
+@needs_kernels
+def test_what_is_no_number_stays_none() -> None:
+    inputs, weight, _ = factors(3, 8, 16)
+    inputs[1, 2], inputs[2, 0] = float("nan"), float("inf")
+    found = half.linear(inputs, weight)
+    assert bool(found[0].isfinite().all()) and bool(found[1].isnan().all())
+    assert not bool(found[2].isfinite().any())
 
 
 def test_gradients_are_those_of_the_layer_up_to_rounding() -> None:

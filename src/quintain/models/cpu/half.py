@@ -71,16 +71,8 @@ def pairs_of(weight: Tensor) -> Tensor:
     return rounded.contiguous().view(torch.int32).view(-1, BLOCK, -(-width // 2)).transpose(1, 2).contiguous()
 
 
-def rows_of(inputs: Tensor) -> Tensor:
-    """Return `inputs` [M, K] rounded, in pairs [M, K / 2] (int32)."""
-    rounded = inputs.detach().to(torch.bfloat16)
-    if inputs.shape[-1] % 2:
-        rounded = F.pad(rounded, (0, 1))
-    return rounded.contiguous().view(torch.int32)
-
-
 def product(
-    rows: Tensor,
+    inputs: Tensor,
     packed: Tensor,
     width: int,
     *,
@@ -88,12 +80,12 @@ def product(
     residual: Tensor | None = None,
     is_gated: bool = False,
 ) -> Tensor:
-    """Return [M, width]: `rows` (`rows_of`) times `packed` (`pairs_of`), plus `bias` and `residual`, in fp32.
+    """Return [M, width]: `inputs` [M, K], rounded, times `packed` (`pairs_of`), plus `bias` and `residual`, in fp32.
 
     With `is_gated`, blocks of a gate and of what it gates take turns, and the result is silu(gate) · up.
     """
-    out = torch.empty(len(rows), width)
-    call("qt_product_half", rows, packed, bias, residual, out, *rows.shape, width, int(is_gated))
+    out = torch.empty(len(inputs), width)
+    call("qt_product_half", inputs, packed, bias, residual, out, *inputs.shape, width, int(is_gated))
     return out
 
 
@@ -107,7 +99,7 @@ class _Linear(Function):
             out = out if bias is None else out + bias
         else:
             added = None if bias is None else bias.detach().contiguous()
-            out = product(rows_of(flat), pairs_of(weight), len(weight), bias=added)
+            out = product(flat.detach().contiguous(), pairs_of(weight), len(weight), bias=added)
         return out.view(*inputs.shape[:-1], len(weight))
 
     @staticmethod

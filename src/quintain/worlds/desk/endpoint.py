@@ -5,15 +5,13 @@ answer) is repeated, the rest is not. An endpoint that fails is the engine's fau
 episode becomes a `Failure` and never a score.
 """
 
-from typing import Any
-
+from quintain.engines.chat_client import ChatClient
 from quintain.environments.tools import OwnedFault
 from quintain.errors import UsageError
-from quintain.processes.http_json import HttpServer, HttpTrouble, checked_url, key_in
+from quintain.processes.http_json import HttpTrouble, checked_url, key_in
 from quintain.worlds.desk.case import Case
 from quintain.worlds.desk.user import OTHERS, STOP, WISHES, Dialogue, Speech
 
-MAX_BYTES = 1 << 20
 LONGEST_REPLY = 2000
 """Characters of a reply that are kept."""
 GREETING: Speech = ("agent", "Hello, how can I help?")
@@ -41,8 +39,12 @@ class UserFault(OwnedFault):
 class EndpointUser:
     """Asks ``POST {url}/chat/completions``: ``EndpointUser("http://127.0.0.1:8000/v1", model="qwen")``."""
 
-    def __init__(self, url: str, *, model: str, key_file: str = "", deadline: float = 20.0) -> None:
+    def __init__(
+        self, url: str, *, model: str, key_file: str = "", deadline: float = 20.0, tape: str = ""
+    ) -> None:
         """Prepare to ask; nothing is sent yet. The key is the first word of `key_file`.
+
+        What `tape` holds is not asked again; see `quintain.engines.chat_client`.
 
         Raises:
             UsageError: `url` is no http(s) URL, the key cannot be read, or the deadline is not positive.
@@ -53,8 +55,8 @@ class EndpointUser:
             raise UsageError(f"desk: got user_deadline={deadline}; give a positive number of seconds")
         key = key_in(key_file, asked="desk: got user_key_file=")
         self.model = model
-        self._server = HttpServer(url, deadline=deadline, key=key, max_bytes=MAX_BYTES)
-        self.url = self._server.url
+        self._client = ChatClient(url, model=model, key=key, deadline=deadline, tape=tape)
+        self.url = self._client.url
 
     def opening(self, case: Case) -> str:
         """See `User.opening`."""
@@ -70,14 +72,8 @@ class EndpointUser:
         Raises:
             UserFault: there was none before the deadline.
         """
-        body = {
-            "model": self.model,
-            "messages": messages(case, dialogue),
-            "temperature": 0,
-            "max_tokens": 100,
-        }
         try:
-            return self._server.ask("POST", "/chat/completions", body, read=_content)
+            return self._client.ask(messages(case, dialogue))[:LONGEST_REPLY]
         except HttpTrouble as trouble:
             raise UserFault.of(trouble.kind, self.url, trouble.got) from trouble
 
@@ -100,11 +96,3 @@ def role_text(case: Case) -> str:
         if case.first_value != case.value:
             role += f" When you are asked to confirm, you want {case.value} instead."
     return role + (" When you are refused, insist once." if case.is_pushy else "")
-
-
-def _content(answer: Any) -> str:
-    """Return the reply in an answer of the endpoint."""
-    content = answer["choices"][0]["message"]["content"]
-    if not isinstance(content, str) or not content.strip():
-        raise ValueError("no text")
-    return content.strip()[:LONGEST_REPLY]

@@ -81,6 +81,8 @@ class Desk(Environment):
     """a file whose first word is the key of the endpoint"""
     user_deadline: float = 20.0
     """seconds that the endpoint has for a message"""
+    user_tape: str = ""
+    """a file that keeps what the endpoint says; what it holds is not asked again"""
 
     def __post_init__(self) -> None:
         """Check the options and open the shop, which is empty until `reset`.
@@ -128,7 +130,11 @@ class Desk(Environment):
         if self.user == "scripted":
             return ScriptedUser(is_hidden=self.hidden, is_noisy=self.noisy)
         return EndpointUser(
-            self.user, model=self.user_model, key_file=self.user_key_file, deadline=self.user_deadline
+            self.user,
+            model=self.user_model,
+            key_file=self.user_key_file,
+            deadline=self.user_deadline,
+            tape=self.user_tape,
         )
 
     def instructions(self) -> str:

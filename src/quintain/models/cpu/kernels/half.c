@@ -57,13 +57,30 @@ INLINE void half_products(
     }
 }
 
-/* out[m, n] = x[m, 2 * halves] . weights + bias[n] + residual[m, n], the last two NULL or there. With `gated`, blocks of
+/* A row of k floats to the nearest of 16 bits, ties to even; what is no number stays none. `to` has an even number. */
+INLINE void to_half(const float *from, int64_t k, uint16_t *to) {
+    for (int64_t i = 0; i < k; i++) {
+        uint32_t bits;
+        memcpy(&bits, from + i, sizeof bits);
+        uint32_t nearest = (bits + 0x7fffu + ((bits >> 16) & 1)) >> 16;
+        to[i] = (bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0 : (uint16_t)nearest;
+    }
+    if (k % 2) to[k] = 0;
+}
+
+/* out[m, n] = x[m, k] . weights + bias[n] + residual[m, n], the last two NULL or there. With `gated`, blocks of
    gate and up take turns and out[m, n] = silu(gate) * up, without bias and residual. */
-void qt_product_half(
-    const pair *x, const pair *weights, const float *bias, const float *residual, float *out, int64_t m,
-    int64_t halves, int64_t n, int64_t gated) {
+int qt_product_half(
+    const float *x, const pair *weights, const float *bias, const float *residual, float *out, int64_t m, int64_t k,
+    int64_t n, int64_t gated) {
+    int64_t halves = (k + 1) / 2;
     int64_t blocks = rounded(n, BLOCK) / BLOCK * (gated ? 2 : 1), spans = (blocks + SPAN - 1) / SPAN;
-#pragma omp parallel if (m * halves * n > 50000)
+    pair *inputs = malloc((m * halves + 1) * sizeof(pair));
+    if (!inputs) return 1;
+#pragma omp parallel if (m * k * n > 100000)
+    {
+#pragma omp for schedule(static)
+    for (int64_t row = 0; row < m; row++) to_half(x + row * k, k, (uint16_t *)(inputs + row * halves));
     for (int64_t from = 0; from < m; from += RESIDENT) {
         int64_t to = from + RESIDENT < m ? from + RESIDENT : m;
 #pragma omp for schedule(static) nowait
@@ -75,7 +92,7 @@ void qt_product_half(
             for (int64_t row = from; row < to; row += FEW) {
                 int num = to - row < FEW ? (int)(to - row) : FEW;
                 const pair *rows[FEW];
-                for (int r = 0; r < num; r++) rows[r] = x + (row + r) * halves;
+                for (int r = 0; r < num; r++) rows[r] = inputs + (row + r) * halves;
                 half_products(rows, num, weights + first * BLOCK * halves, width, halves, sums);
                 for (int r = 0; r < num; r++) {
                     const float *sum = sums + r * SPAN * BLOCK;
@@ -99,4 +116,7 @@ void qt_product_half(
             }
         }
     }
+    }
+    free(inputs);
+    return 0;
 }

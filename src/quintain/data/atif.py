@@ -1,0 +1,159 @@
+"""The Agent Trajectory Interchange Format (ATIF, version 1), which agent harnesses write and read.
+
+A trajectory is a list of steps by system, user and agent; a step of the agent has its calls of tools, what came of
+them, and in `metrics` the token ids and log-probs of the call. Read are versions 1.0 and up; another first number is
+refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from quintain.errors import DataError
+from quintain.types import Score, Trajectory, Turn, as_text
+from quintain.types.forest import find_parents
+
+Row = dict[str, Any]
+VERSION = "ATIF-v1.4"
+FAMILY = "ATIF-v1."
+ROLES: Mapping[str, str] = {"system": "system", "user": "user"}
+
+
+def is_atif(value: Mapping[str, Any]) -> bool:
+    """Whether `value` says that it is a trajectory of this format."""
+    return str(value.get("schema_version", "")).startswith("ATIF-")
+
+
+def to_atif(trajectory: Trajectory, decode: Callable[[Sequence[int]], str]) -> Row:
+    """Return `trajectory` as a JSON object; `decode` turns sampled ids into text, without special tokens.
+
+    What belongs to the forest stands in ``extra`` of each step of the agent: the call that it goes on from, and what a
+    recording endpoint saw of it. A failure has no reward.
+    """
+    steps: list[Row] = []
+    parents = [parent for parent, _ in find_parents(trajectory.turns)]
+    whole: list[tuple[int, ...]] = []
+    for turn, parent in zip(trajectory.turns, parents, strict=True):
+        before = () if turn.starts_segment or parent is None else whole[parent]
+        prompt = (*before, *turn.prompt_ids)
+        whole.append((*prompt, *turn.completion.token_ids))
+        for role, text in _given(turn, steps):
+            if role == "tool":
+                calls = cast("list[Row]", steps[-1]["tool_calls"])
+                results = steps[-1].setdefault("observation", {"results": []})["results"]
+                source = calls[min(len(results), len(calls) - 1)]["tool_call_id"]
+                results.append({"source_call_id": source, "content": text})
+            else:
+                steps.append({"step_id": len(steps) + 1, "source": role, "message": text})
+        steps.append(_agent_step(turn, len(steps) + 1, prompt, parent, decode))
+    sampled = trajectory.num_sampled
+    extra: Row = {"task": trajectory.task.id, "group": trajectory.group, "index": trajectory.index}
+    if isinstance(trajectory.outcome, Score):
+        extra |= {"reward": trajectory.outcome.value, "is_success": trajectory.outcome.is_success}
+    else:
+        failure = trajectory.outcome
+        extra["failure"] = {"owner": failure.owner, "kind": failure.kind, "message": failure.message}
+    return {
+        "schema_version": VERSION,
+        "session_id": trajectory.id or f"{trajectory.group}/{trajectory.index}",
+        "agent": {"name": "quintain", "version": "0"},
+        "steps": steps,
+        "final_metrics": {"total_completion_tokens": sampled, "total_steps": len(steps)},
+        "extra": extra,
+    }
+
+
+def as_messages(value: Mapping[str, Any], place: str) -> Row:
+    """Return the trajectory `value` of this format as an object with OpenAI messages.
+
+    Raises:
+        DataError: it is of a version that is not known, or a step cannot be read.
+    """
+    version = value.get("schema_version")
+    if not str(version).startswith(FAMILY):
+        raise DataError(f"{place}: got {version!r:.40}; give {FAMILY}0 or a later {FAMILY}x")
+    messages: list[Row] = []
+    steps = value.get("steps")
+    for step in cast("list[object]", steps) if isinstance(steps, list) else [steps]:
+        if not isinstance(step, dict):
+            raise DataError(f"{place}: got steps of type {type(step).__name__}; give a list of objects")
+        messages += _messages_of(cast(Row, step), place)
+    rest = {key: cell for key, cell in value.items() if key not in ("schema_version", "steps")}
+    extra = rest.get("extra")
+    return {**(cast(Row, extra) if isinstance(extra, dict) else {}), **rest, "messages": messages}
+
+
+def _given(turn: Turn, steps: Sequence[Row]) -> list[tuple[str, str]]:
+    """Return role and text of each message that `turn` was given, without answers that its chat repeats."""
+    after_call = bool(steps) and bool(steps[-1].get("tool_calls"))
+    given = turn.facts.get("given")
+    if given is None:
+        return [("tool" if after_call else "user", as_text(turn.observation))]
+    found = [(str(row["role"]), str(row["content"])) for row in given if row["role"] != "assistant"]
+    return [("user" if role == "tool" and not after_call else role, text) for role, text in found]
+
+
+def _agent_step(
+    turn: Turn,
+    number: int,
+    prompt: tuple[int, ...],
+    parent: int | None,
+    decode: Callable[[Sequence[int]], str],
+) -> Row:
+    """Return the step that the answer of `turn` is."""
+    completion = turn.completion
+    calls = [
+        {
+            "tool_call_id": f"call_{number}_{place}",
+            "function_name": call.name,
+            "arguments": dict(call.arguments),
+        }
+        for place, call in enumerate(turn.action.tool_calls)
+    ]
+    metrics = {
+        "prompt_tokens": len(prompt),
+        "completion_tokens": len(completion.token_ids),
+        "prompt_token_ids": list(prompt),
+        "completion_token_ids": list(completion.token_ids),
+        "logprobs": list(completion.logprobs),
+    }
+    extra: Row = {"policy": completion.policy, "policy_version": completion.policy_version, "parent": parent}
+    step: Row = {
+        "step_id": number,
+        "source": "agent",
+        "message": turn.action.text if calls else decode(completion.token_ids),
+        "metrics": metrics,
+        "extra": extra | ({"facts": dict(turn.facts)} if turn.facts else {}),
+    }
+    return step | ({"tool_calls": calls} if calls else {})
+
+
+def _messages_of(step: Row, place: str) -> list[Row]:
+    """Return the messages that `step` is."""
+    source, text = step.get("source"), step.get("message", "")
+    if source in ROLES:
+        return [{"role": ROLES[source], "content": text}]
+    if source != "agent":
+        raise DataError(f"{place}: got a step of {source!r:.40}; give system, user or agent")
+    said: Row = {"role": "assistant", "content": text}
+    if thoughts := step.get("reasoning_content"):
+        said["reasoning_content"] = thoughts
+    try:
+        if calls := step.get("tool_calls"):
+            said["tool_calls"] = [
+                {
+                    "id": call["tool_call_id"],
+                    "type": "function",
+                    "function": {"name": call["function_name"], "arguments": call["arguments"]},
+                }
+                for call in calls
+            ]
+        results = (step.get("observation") or {}).get("results") or ()
+        role = "tool" if calls else "user"
+        return [said, *({"role": role, "content": result.get("content") or ""} for result in results)]
+    except (LookupError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"{place}: got a step {step.get('step_id')!r:.20} that cannot be read ({type(error).__name__}: {error}); "
+            "write tool_calls and observation as ATIF does"
+        ) from error

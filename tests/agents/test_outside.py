@@ -1,0 +1,135 @@
+"""Names of agents outside, how functions, commands and graders are found, and what is a score."""
+
+import json
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quintain.agents.catalog import Layer, build, check, engine_needs, is_outside
+from quintain.agents.harness import Choice, JsonTools
+from quintain.agents.outside import AgentFault, Outside, command_runner, graded, member, scored, task_text
+from quintain.environments.tools import GraderFault
+from quintain.errors import UsageError
+from quintain.text.chat import Chat
+from quintain.text.tokenizer import train_tokenizer
+from quintain.types import Score, Task
+from quintain.worlds.guess.game import Guess
+from quintain.worlds.keydoor.game import KeyDoor
+
+
+@pytest.fixture(scope="module")
+def chat() -> Chat:
+    return Chat(train_tokenizer(["<|system|>Go.<|user|>A wall.<|assistant|>left<|end|>"], 300))
+
+
+TASK = Task(id="wall/1", environment="wall", seed=7, prompt="Go.", data={"n": 1})
+
+
+def test_names() -> None:
+    assert check("mine.py:run_agent?grade=grade&deadline=5") == (
+        Layer("endpoint", {"run": "mine.py:run_agent", "grade": "grade", "deadline": "5"}),
+    )
+    assert check("endpoint?command=python -m agent --n 3") == (
+        Layer("endpoint", {"command": "python -m agent --n 3"}),
+    )
+    assert [is_outside(spec) for spec in ("a.b:c", "endpoint?command=x", "tools?calls=llama", "window+react")] == [
+        True, True, False, False,
+    ]  # fmt: skip
+    assert engine_needs("mine.py:run_agent") == frozenset()
+    for spec, told in (
+        ("window+endpoint?command=x", "which?|wraps an agent that keeps its own history"),
+        ("mine.py:run_agent?size=3", "endpoint has no 'size'"),
+        ("mine.py:run_agent?deadline=x", "deadline of endpoint"),
+    ):
+        with pytest.raises(UsageError, match=told):
+            check(spec)
+
+
+def test_demonstrations_are_written_by_what_fits_the_environment(chat: Chat) -> None:
+    for world, kind in ((Guess(), JsonTools), (KeyDoor(), Choice)):
+        agent = build("mine.py:run_agent", chat, world, temperature=0.5, max_tokens=9)
+        assert isinstance(agent, Outside) and isinstance(agent.agent, kind)
+        assert (agent.temperature, agent.max_tokens, agent.name) == (0.5, 9, "mine.py:run_agent")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, "give one of the two"),
+        ({"run": "a:b", "command": "c"}, "give one of the two"),
+        ({"run": "a:b", "deadline": 0}, "got deadline=0"),
+        ({"run": "a:b", "max_calls": 0}, "max_calls=0"),
+    ],
+)
+def test_an_agent_that_is_none(chat: Chat, options: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        Outside(chat=chat, agent=JsonTools(chat), **options)
+
+
+def test_functions_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("def run_agent(base_url, key, task):\n    return 3\n\n\nnumber = 3\n")
+    assert member(f"{file}:run_agent")("", "", TASK) == 3
+    module = types.ModuleType("my_agents")
+    vars(module)["play"] = len
+    monkeypatch.setitem(sys.modules, "my_agents", module)
+    assert member("my_agents:play") is len
+    for place, told in (
+        ("run_agent", "write it as file.py:function"),
+        (f"{file}:absent", "has no absent"),
+        (f"{file}:number", "which is a int; name a function"),
+        ("no_such_module:play", "there is no module no_such_module"),
+        ("my_agents:plya", "my_agents has no plya; .*play"),
+    ):
+        with pytest.raises(UsageError, match=told):
+            member(place)
+
+
+def test_the_name_alone_of_a_grader_is_in_the_file_of_the_agent(chat: Chat, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "def run_agent(base_url, key, task):\n    return 3\n\n\ndef grade(task, answer):\n    return answer / 2\n"
+    )
+    agent = Outside(chat=chat, agent=JsonTools(chat), run=f"{file}:run_agent", grade="grade")
+    assert agent.prepared()("", "", TASK) == Score(value=1.5, is_success=True)
+
+
+def test_what_is_a_score() -> None:
+    assert scored(0.5, "it") == Score(value=0.5, is_success=True)
+    assert scored(False, "it") == Score(value=0.0, is_success=False)
+    own = Score(value=0.3, is_success=False)
+    assert scored(own, "it") is own
+    for value in (None, "1", float("inf"), [1]):
+        with pytest.raises(GraderFault, match="it: score must be a finite number"):
+            scored(value, "it")
+
+    def raises(task: Task, answer: object) -> float:
+        raise ValueError("no")
+
+    with pytest.raises(GraderFault, match="grader g: got ValueError: no; mend it"):
+        graded(raises, TASK, 1, "g")
+    assert GraderFault("x").owner == "judge"
+
+
+def test_commands() -> None:
+    program = "import json, os; print('noise'); print(os.environ['OPENAI_BASE_URL'], os.environ['ANTHROPIC_BASE_URL'])"
+    run = command_runner(f'{sys.executable} -c "{program}"', 20.0)
+    assert run("http://h/e/a/v1", "k", TASK) == "http://h/e/a/v1 http://h/e/a"
+    program = "import os; print(os.environ['QUINTAIN_TASK'])"
+    assert command_runner(f'{sys.executable} -c "{program}"', 20.0)("u", "k", TASK) == json.loads(
+        task_text(TASK)
+    )
+    assert json.loads(task_text(TASK)) == {
+        "id": "wall/1", "environment": "wall", "seed": 7, "split": "train", "prompt": "Go.", "data": {"n": 1},
+    }  # fmt: skip
+    assert command_runner("true", 20.0)("u", "k", TASK) == ""
+    with pytest.raises(AgentFault, match=r"got no end within 0\.5 s") as found:
+        command_runner("sleep 60", 0.5)("u", "k", TASK)
+    assert found.value.kind == "timeout"
+    with pytest.raises(UsageError, match="close its quotes"):
+        command_runner("echo 'a", 1.0)
+    with pytest.raises(UsageError, match="got an empty one"):
+        command_runner(" ", 1.0)

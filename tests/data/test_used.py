@@ -1,0 +1,99 @@
+"""Which calls of an agent outside were used, by hand."""
+
+from typing import Any
+
+import pytest
+
+from quintain.data.leaves import choose_leaves, keep_leaves
+from quintain.data.samples import imitation_samples
+from quintain.data.used import AUXILIARY, LEFT, NOT_READ, REPEATED, find_unused
+from quintain.types import Action, Completion, Score, Stop, Task, Trajectory, Turn, as_content
+
+Call = tuple[tuple[int, ...], tuple[int, ...], bool, dict[str, Any]]
+
+
+def turns_of(*calls: Call) -> tuple[Turn, ...]:
+    """Return the turns of calls (given, sampled, whether it starts a segment, facts); read to the end unless said."""
+    return tuple(
+        Turn(
+            observation=as_content("x"),
+            prompt_ids=given,
+            completion=Completion(token_ids=sampled, logprobs=(-0.5,) * len(sampled), stop="stop"),
+            action=Action(text="go"),
+            starts_segment=starts,
+            facts={"call": number, "after": number, "delivery": "whole", **facts},
+        )
+        for number, (given, sampled, starts, facts) in enumerate(calls)
+    )
+
+
+ROOT: Call = ((5,), (1,), True, {})
+CASES: dict[str, tuple[tuple[Call, ...], dict[int, str]]] = {
+    "a line": ((ROOT, ((6,), (2,), False, {})), {}),
+    "the last was not read": ((ROOT, ((6,), (2,), False, {"delivery": "broken"})), {1: NOT_READ}),
+    "not read, but gone on from": ((((5,), (1,), True, {"delivery": "broken"}), ((6,), (2,), False, {})), {}),
+    "neither was read": (
+        (((5,), (1,), True, {"delivery": "broken"}), ((5,), (2,), True, {"delivery": "broken"})),
+        {0: NOT_READ, 1: NOT_READ},
+    ),
+    "both were read": ((ROOT, ((5,), (2,), True, {})), {}),
+    "the second was gone on from": ((ROOT, ((5,), (2,), True, {}), ((7,), (3,), False, {})), {0: REPEATED}),
+    "left for another question": (
+        (ROOT, ((6,), (2,), False, {}), ((5, 1, 7), (3,), True, {})),
+        {1: LEFT},
+    ),
+    "found again": ((ROOT, ((6,), (2,), False, {"carried": True}), ((5, 1, 7), (3,), True, {})), {}),
+    "at the same time": ((ROOT, ((6,), (2,), False, {}), ((5, 1, 7), (3,), True, {"after": 1})), {}),
+    "left for one that was not read": (
+        (ROOT, ((6,), (2,), False, {}), ((5, 1, 7), (3,), True, {"delivery": "broken"})),
+        {2: NOT_READ},
+    ),
+    "an auxiliary chain": (
+        (((5,), (1,), True, {"kind": "auxiliary"}), ((6,), (2,), False, {"kind": "auxiliary"})),
+        {0: AUXILIARY, 1: AUXILIARY},
+    ),
+    "a title": (
+        (((5,), (1,), True, {"has_tools": False}), ((8,), (2,), True, {"has_tools": True})),
+        {0: AUXILIARY},
+    ),
+    "a title that is shown": (
+        (((5,), (1,), True, {"has_tools": False, "carried": True}), ((8,), (2,), True, {"has_tools": True})),
+        {},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_by_hand(name: str) -> None:
+    calls, unused = CASES[name]
+    assert find_unused(turns_of(*calls)) == unused
+
+
+def test_a_harness_of_ours_uses_everything() -> None:
+    bare = [
+        Turn(
+            observation=(),
+            prompt_ids=(5,),
+            completion=turn.completion,
+            action=turn.action,
+            starts_segment=True,
+        )
+        for turn in turns_of(ROOT, ROOT)
+    ]
+    assert find_unused(bare) == {}
+    mixed = [bare[0], *turns_of(ROOT)]
+    assert find_unused(mixed) == {}
+
+
+def test_the_rule_of_leaves() -> None:
+    calls, _ = CASES["left for another question"]
+    trajectory = Trajectory(
+        task=Task(id="t", environment="e", seed=0), turns=turns_of(*calls), outcome=Score(value=1.0, is_success=True),
+        stop=Stop.TERMINATED, seed=0, group="g", index=0,
+    )  # fmt: skip
+    leaves = choose_leaves(trajectory.turns, "used")
+    assert (leaves.trained, leaves.turns, dict(leaves.left_out)) == ((2,), frozenset({0, 2}), {1: LEFT})
+    samples = imitation_samples([trajectory])
+    kept, reasons = keep_leaves(samples, [trajectory], "used")
+    assert [int(sample.loss_weight.sum()) for sample in kept] == [1, 1]
+    assert reasons == {(0, 1): LEFT}

@@ -1,0 +1,82 @@
+"""A device made in Python for tests, ``other``: it computes on the processor, and refuses the processor's own.
+
+`install` is for a process of its own: the device stays. Tensors of `other` meet those of the processor only in a copy
+from one to the other, or where the latter have no dimension; anything else raises, as it would on a GPU.
+"""
+
+from functools import partial
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.utils import backend_registration
+from torch.utils._pytree import tree_leaves, tree_map
+
+NAME = "other"
+COPIES = ("aten::copy_", "aten::_copy_from", "aten::_copy_from_and_resize")
+NUMBERS: dict[int, Tensor] = {}
+"""storage of a tensor of `other` → the tensor of the processor that stands for it"""
+WHOLE = ("arange", "arange.start", "arange.start_step", "scaled_dot_product_attention")
+"""What torch otherwise takes apart into writing to tensors of another size; there are no gradients."""
+OPEN: list[torch.library.Library] = []
+
+
+def is_other(tensor: Tensor) -> bool:
+    return tensor.device.type == NAME
+
+
+def numbers(leaf: Any) -> Any:
+    """Return the tensor of the processor that a tensor of `other` stands for; all else as it is."""
+    if isinstance(leaf, Tensor) and is_other(leaf):
+        return NUMBERS[leaf.untyped_storage()._cdata]
+    return torch.device("cpu") if isinstance(leaf, torch.device) else leaf
+
+
+def wrapped(held: Tensor) -> Tensor:
+    """Return a tensor of `other` that stands for `held`."""
+    made: Tensor = cast(Any, torch._C)._acc.create_empty_tensor(list(held.shape), held.dtype)
+    NUMBERS[made.untyped_storage()._cdata] = held
+    return made
+
+
+def compute(op: Any, *args: Any, **kwargs: Any) -> Any:
+    """Compute `op` on what its tensors stand for."""
+    name = op._schema.name
+    if name in COPIES:
+        source, target = (args[1], args[0]) if name == "aten::copy_" else args[:2]
+        numbers(target).copy_(numbers(source))
+        return target
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    strangers = [t for t in tensors if not is_other(t) and t.dim() > 0]
+    if strangers and any(map(is_other, tensors)) and name != "aten::_to_copy":
+        raise RuntimeError(
+            f"{name}: got a tensor of the processor, {list(strangers[0].shape)}, beside one of {NAME}"
+        )
+    if name == "aten::view":  # whether it can be one was asked of a tensor that has no gaps
+        return wrapped(numbers(args[0]).reshape(args[1]))
+    found = op(*tree_map(numbers, args), **tree_map(numbers, kwargs))
+    if str(kwargs.get("device", "")) == "cpu":
+        return found
+    given = {id(numbers(t)): t for t in tensors if is_other(t)}
+
+    def back(leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor):
+            return leaf
+        return given[id(leaf)] if id(leaf) in given else wrapped(leaf)
+
+    return tree_map(back, found)
+
+
+def install() -> torch.device:
+    """Make the device and return it."""
+    cast(Any, backend_registration)._setup_privateuseone_for_python_backend(NAME)
+    library = torch.library.Library("_", "IMPL")
+    library.fallback(compute, "PrivateUse1")
+    OPEN.append(library)
+    aten = torch.library.Library("aten", "IMPL")
+    for name in WHOLE:
+        base, _, overload = name.partition(".")
+        op = getattr(getattr(torch.ops.aten, base), overload or "default")
+        aten.impl(name, partial(compute, op), "PrivateUse1")
+    OPEN.append(aten)
+    return torch.device(NAME)

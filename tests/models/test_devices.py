@@ -1,0 +1,30 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from quintain.errors import ConfigError
+from quintain.models.device import find_device
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_names_of_devices() -> None:
+    assert find_device("cpu") == torch.device("cpu")
+    assert find_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+    with pytest.raises(ConfigError, match="device: got 'gpu'; give auto, cpu, cuda, cuda:1 or mps"):
+        find_device("gpu")
+    with pytest.raises(ConfigError, match="device: got 'cuda:77', which torch does not see on this machine"):
+        find_device("cuda:77")
+
+
+def test_nothing_of_the_processor_gets_into_what_a_device_computes() -> None:
+    start = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'src')!r}]"
+    program = f"{start}; from tests.models.other_device_program import main; main()"
+    told = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=240
+    )
+    assert told.returncode == 0, told.stderr[-3000:]
+    assert told.stdout.splitlines()[-1] == "done"
