@@ -91,7 +91,7 @@ def rollout_of(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
 
         outside = Outside(chat=chat, agent=PlainText(chat), **options)
         limits = limits or Limits(max_failure_share=1.0, attempts=1)
-        source = Outsiders(outside)
+        source = Outsiders(outside, is_checked=True)
         rollout = Rollout(outside, Wall, engine or Scripted(script), limits=limits, source=source)
         made.append(rollout)
         return rollout
@@ -193,7 +193,7 @@ def test_what_fails_is_tried_again_in_a_new_episode(rollout_of: Callable[..., Ro
     (found,) = episodes(rollout, size=1)
     assert found.is_success and len(found.turns) == 1
     assert len(set(keys)) == 2
-    assert [failure.message for _, _, failure in rollout.retries] == ["a tool broke"]
+    assert ["a tool broke" in failure.message for _, _, failure in rollout.retries] == [True]
 
 
 def test_too_many_failures_end_the_rollout(rollout_of: Callable[..., Rollout]) -> None:

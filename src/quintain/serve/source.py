@@ -23,6 +23,7 @@ from quintain.rollout.play import Stage
 from quintain.rollout.request import POLICY, EpisodeRequest
 from quintain.rollout.staleness import judged, oldest_versions
 from quintain.rollout.stepper import OURS, guarded
+from quintain.serve.check import check_endpoint
 from quintain.serve.endpoint import Endpoint, Session, Terms
 from quintain.serve.listener import Listener
 from quintain.serve.pump import Pump
@@ -47,10 +48,11 @@ class _Live:
 class Outsiders:
     """Makes sources whose episodes `outside` plays; the server stands until it is closed.
 
-    Example: ``Rollout(outside, make_environment, engine, source=Outsiders(outside))``.
+    Example: ``Rollout(outside, make_environment, engine, source=Outsiders(outside))``. Unless `is_checked` says that it
+    was done, the endpoint is looked at before the first episode (`quintain.serve.check`).
     """
 
-    def __init__(self, outside: Outside) -> None:
+    def __init__(self, outside: Outside, *, is_checked: bool = False) -> None:
         """Find the agent and its grader; nothing is started yet.
 
         Raises:
@@ -61,14 +63,22 @@ class Outsiders:
         self.endpoint: Endpoint | None = None
         self._listener: Listener | None = None
         self._numbers = count()
+        self._is_checked = is_checked
 
     def __call__(self, stage: Stage) -> OutsideSource:
-        """Return the source for one call of a rollout."""
+        """Return the source for one call of a rollout.
+
+        Raises:
+            EngineFault: the endpoint does not do what it must.
+        """
         if self.endpoint is None:
             engine = stage.engines.get(POLICY) or next(iter(stage.engines.values()))
             pump = Pump(engine, patience=stage.limits.reply_timeout)
             self.endpoint = Endpoint(pump, self.outside.chat)
             self._listener = Listener(self.endpoint).start()
+            if not self._is_checked:
+                check_endpoint(self.endpoint, self._listener.url)
+                self._is_checked = True
         return OutsideSource(self, stage)
 
     def url(self, session: Session) -> str:
