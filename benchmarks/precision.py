@@ -20,8 +20,9 @@ import numpy as np
 import torch
 
 from quintain.data.pack import pack
-from quintain.engines.local import Local
+from quintain.engines.build import build_engine
 from quintain.engines.protocol import Request, Sampling
+from quintain.engines.settings import EngineSettings
 from quintain.losses.imitation import imitation
 from quintain.models.device import find_device
 from quintain.models.load import load
@@ -64,7 +65,7 @@ def main() -> None:
     learners = {p: Learner(model, Optimization(learning_rate=1e-9, precision=p)) for p in PRECISIONS}
     for pair in range(arguments.pairs + 1):
         for precision in PRECISIONS if pair % 2 else reversed(PRECISIONS):
-            engine = Local(model, precision=precision)
+            engine = build_engine(EngineSettings(precision=precision), model)
             for row, prompt in enumerate(prompts):
                 engine.submit(
                     Request(session=str(row), prompt_ids=prompt, seed=row, sampling=Sampling(max_tokens=NEW))
@@ -105,7 +106,7 @@ def sample(prompt: tuple[int, ...], result: object) -> Sample:
         token_ids=ids,
         turn_id=np.where(is_new, 0, -1),
         advantages=is_new.astype(np.float32),
-        loss_weight=is_new.astype(np.float32) / NEW,
+        loss_weight=(is_new / NEW).astype(np.float32),
         logprobs=np.array([0.0] * len(prompt) + list(result.logprobs), dtype=np.float32),
         returns=np.zeros(len(ids), dtype=np.float32),
         turn_end=np.arange(len(ids)) == len(ids) - 1,

@@ -1,5 +1,7 @@
 """What samples and scores, on a device that refuses tensors of the processor; run by test_devices."""
 
+from typing import Any, cast
+
 import torch
 from tests.models.other_device import NAME, install
 
@@ -17,7 +19,7 @@ from quintain.models.heads import ValueHead  # noqa: E402
 from quintain.training.learner import Forward  # noqa: E402
 from quintain.types import Completion  # noqa: E402
 
-SHAPE = {
+SHAPE: dict[str, Any] = {
     "vocab_size": 60, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 200,
 }  # fmt: skip
@@ -33,7 +35,7 @@ def main() -> None:
     else:
         raise AssertionError("the device takes tensors of the processor")
     torch.manual_seed(0)
-    model = Qwen3ForCausalLM(Qwen3Config(**SHAPE)).eval().to(DEVICE)
+    model = cast(Any, Qwen3ForCausalLM(Qwen3Config(**SHAPE)).eval()).to(DEVICE)
     engine = Local(model)
     assert isinstance(engine.decoder, FastDecoder)
     streams = {name: list(prompt) for name, prompt in PROMPTS.items()}

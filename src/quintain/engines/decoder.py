@@ -77,7 +77,8 @@ class GenericDecoder:
     """
 
     def __init__(self, model: PreTrainedModel, *, precision: Precision = "fp32") -> None:
-        self.model, self.precision = model, precision
+        self.model = model
+        self.precision: Precision = precision
         self._caches: dict[int, Any] = {}
         self._reading: Reading | None = None
         names = inspect.signature(model.forward).parameters

@@ -7,7 +7,7 @@ it says in training would not be what it sampled.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
@@ -60,7 +60,7 @@ def contexts(
 
 
 @contextmanager
-def training_mode(model: PreTrainedModel, *, is_on: bool) -> Iterator[None]:
+def training_mode(model: PreTrainedModel, *, is_on: bool) -> Generator[None]:
     """Have `model` in its training mode meanwhile, if it `is_on`."""
     was = model.training
     model.train(is_on or was)

@@ -4,7 +4,7 @@ Weights and optimizer stay in fp32 either way. On the processor linear layers ro
 (`models.cpu.half`); elsewhere it is torch's autocast.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Literal
 
@@ -16,7 +16,7 @@ Precision = Literal["fp32", "bf16"]
 
 
 @contextmanager
-def computing(precision: Precision, device: torch.device) -> Iterator[None]:
+def computing(precision: Precision, device: torch.device) -> Generator[None]:
     """Let what is computed on `device` meanwhile be of `precision`."""
     if precision == "fp32":
         yield

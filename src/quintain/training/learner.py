@@ -94,7 +94,8 @@ class Forward:
         activate: Callable[[], None] | None = None,
     ) -> None:
         self.model, self.value_head = model, value_head
-        self.temperature, self.precision, self.shares_prefixes = temperature, precision, shares_prefixes
+        self.temperature, self.shares_prefixes = temperature, shares_prefixes
+        self.precision: Precision = precision
         self.gradient_checkpointing = gradient_checkpointing
         self.fallback_reason = unsupported(model)
         if gradient_checkpointing and self.fallback_reason:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -197,7 +197,7 @@ class Trackers:
 
 
 @contextmanager
-def tracking(text: str, run: Tracked) -> Iterator[Trackers]:
+def tracking(text: str, run: Tracked) -> Generator[Trackers]:
     """Yield the trackers that `text` names, and end them."""
     trackers = Trackers(tracker_names(text), run)
     try:
