@@ -27,7 +27,7 @@ INSTALL := -m pip --disable-pip-version-check install
 BFCL := --no-deps bfcl-eval==2026.3.23
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-real test test-faults test-attacks test-reference test-real test-real-quick check format bench docs clean
+.PHONY: help quickstart quickstart-real test test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -93,6 +93,13 @@ bench: $(VENV)/.bench  ## how fast it is on this machine, side by side with TRL 
 	$(BIN)/python benchmarks/growth.py --json benchmarks/results/growth.json
 	$(BIN)/python benchmarks/limits.py --json benchmarks/results/limits.json
 	$(BIN)/python benchmarks/compare.py --growth --json benchmarks/results/compare.json
+
+test-gpu: $(VENV)/.dev  ## what only a GPU shows, with its speeds (skipped with a reason where there is none)
+	OMP_NUM_THREADS=4 $(BIN)/python -m pytest tests/gpu -q -rsP
+
+bench-gpu: $(VENV)/.quickstart-real  ## fp32 beside bf16 on the GPU (MODEL=a folder or hub id)
+	@mkdir -p benchmarks/results
+	$(BIN)/python benchmarks/precision.py --device cuda --model $(or $(MODEL),smollm2) --json benchmarks/results/precision-gpu.json
 
 docs: $(VENV)/.docs  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict --quiet

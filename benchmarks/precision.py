@@ -1,7 +1,8 @@
 """What bf16 pays on this processor: python benchmarks/precision.py [--model smollm2] [--pairs 3] [--json FILE]
 
-The same model samples and trains in fp32 and in bf16, in turn, in one process; seconds are of the processor, so that
-other work on the machine counts little, and the ratio is that of the medians. Reading: --rows prompts of --before
+The same model samples and trains in fp32 and in bf16, in turn, in one process; seconds are of the processor (on a GPU
+of the clock), so that other work on the machine counts little, and the ratio is that of the medians.
+Reading: --rows prompts of --before
 tokens. Decoding: 48 tokens after each. Training: one update on --streams of them, AdamW. The gap is the mean
 difference, in nats, of the log-probs that the engine told and those of the learner of the same precision.
 """
@@ -13,15 +14,17 @@ import json
 import statistics
 import time
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
 
 from quintain.data.pack import pack
-from quintain.engines.local import Local
+from quintain.engines.build import build_engine
 from quintain.engines.protocol import Request, Sampling
+from quintain.engines.settings import EngineSettings
 from quintain.losses.imitation import imitation
+from quintain.models.device import find_device
 from quintain.models.load import load
 from quintain.training.learner import Learner, Optimization
 from quintain.types import Completion, Sample
@@ -34,6 +37,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="smollm2", help="what to measure")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or mps")
     parser.add_argument("--pairs", type=int, default=3, help="times that each side is run; one more warms up")
     parser.add_argument("--json", type=Path, help="file to write the figures to")
     parser.add_argument("--rows", type=int, default=16, help="prompts that are sampled from together")
@@ -41,37 +45,44 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=8, help="streams of an update")
     arguments = parser.parse_args()
     rows, before, streams = arguments.rows, arguments.before, arguments.streams
-    model = load(arguments.model).model
+    device = find_device(arguments.device)
+    model = cast("Any", load(arguments.model).model).to(device)
     rng = np.random.default_rng(0)
     vocabulary = int(model.config.vocab_size)
     prompts = [tuple(map(int, rng.integers(0, vocabulary, before))) for _ in range(rows)]
     seconds: dict[tuple[str, str], list[float]] = {}
     gaps: dict[str, float] = {}
 
+    def now() -> float:
+        if device.type != "cuda":
+            return time.process_time()
+        torch.cuda.synchronize()
+        return time.perf_counter()
+
     def clocked(what: str, precision: str, started: float) -> None:
-        seconds.setdefault((what, precision), []).append(time.process_time() - started)
+        seconds.setdefault((what, precision), []).append(now() - started)
 
     learners = {p: Learner(model, Optimization(learning_rate=1e-9, precision=p)) for p in PRECISIONS}
     for pair in range(arguments.pairs + 1):
         for precision in PRECISIONS if pair % 2 else reversed(PRECISIONS):
-            engine = Local(model, precision=precision)
+            engine = build_engine(EngineSettings(precision=precision), model)
             for row, prompt in enumerate(prompts):
                 engine.submit(
                     Request(session=str(row), prompt_ids=prompt, seed=row, sampling=Sampling(max_tokens=NEW))
                 )
-            started = time.process_time()
+            started = now()
             replies = engine.advance()
             clocked("reading", precision, started)
-            started = time.process_time()
+            started = now()
             while len(replies) < rows:
                 replies += engine.advance()
             clocked("decoding", precision, started)
             samples = [sample(prompts[int(r.session)], r.result) for r in replies[:streams]]
             batch = pack(samples)
-            outputs = learners[precision].infer(batch)
+            told = learners[precision].infer(batch).logprobs.cpu()
             is_trained = batch.turn_id >= 0
-            gaps[precision] = float((outputs.logprobs - batch.logprobs)[is_trained].abs().mean())
-            started = time.process_time()
+            gaps[precision] = float((told - batch.logprobs)[is_trained].abs().mean())
+            started = now()
             learners[precision].step([batch], imitation())
             clocked("training", precision, started)
     tokens = {"reading": rows * before, "decoding": rows * (NEW - 1), "training": streams * (before + NEW)}
@@ -95,7 +106,7 @@ def sample(prompt: tuple[int, ...], result: object) -> Sample:
         token_ids=ids,
         turn_id=np.where(is_new, 0, -1),
         advantages=is_new.astype(np.float32),
-        loss_weight=is_new.astype(np.float32) / NEW,
+        loss_weight=(is_new / NEW).astype(np.float32),
         logprobs=np.array([0.0] * len(prompt) + list(result.logprobs), dtype=np.float32),
         returns=np.zeros(len(ids), dtype=np.float32),
         turn_end=np.arange(len(ids)) == len(ids) - 1,

@@ -420,7 +420,7 @@ def test_too_many_failures_stop_the_run_in_one_line(chat: Chat) -> None:
         everywhere.groups(tasks(5), size=2, seed=0)
     assert re.fullmatch(
         r"10 episodes(, stopped after \d)?: got \d+ failures, more than 5%; the first, by the environment "
-        r"\(RuntimeError\): broken in reset",
+        r"\(RuntimeError\): broken in reset \(test_collect\.py, line \d+\)",
         str(caught.value),
     )
     allowed = rollout(chat, "right", make=sick, max_failure_share=1.0)
@@ -548,7 +548,8 @@ def test_a_constructor_that_raises_is_named(chat: Chat) -> None:
     engine = Scripted(saying(chat, "right"))
     with pytest.raises(EnvironmentFault) as caught:
         Rollout(PlainText(chat), Fragile, engine).groups(tasks(1), size=1, seed=0)
-    assert str(caught.value) == "making environment Fragile: got OSError: no such file; mend __init__"
+    why = r"got OSError: no such file \(test_collect\.py, line \d+\); mend __init__"
+    assert re.fullmatch(f"making environment Fragile: {why}", str(caught.value))
     with pytest.raises(UsageError, match="world: got nothing"):
         Rollout(PlainText(chat), refused, engine).groups(tasks(1), size=1, seed=0)
 

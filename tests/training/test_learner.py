@@ -164,14 +164,7 @@ def test_engine_and_learner_of_one_precision_say_the_same(
 ) -> None:
     model = make()
     engine = Local(model, precision=precision)
-    engine.submit(
-        Request(
-            session="a",
-            prompt_ids=(3, 1, 4, 1),
-            seed=1,
-            sampling=Sampling(max_tokens=20, stop_ids=frozenset()),
-        )
-    )
+    engine.submit(Request(session="a", prompt_ids=(3, 1, 4, 1), seed=1, sampling=Sampling(max_tokens=20)))
     replies = []
     while not replies:
         replies = engine.advance()

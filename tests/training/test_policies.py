@@ -1,5 +1,6 @@
 """Policies by name: references rest, critics are followed by their targets, adapters on one model stay apart."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -7,9 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from tests.training.test_learner import streams
 from torch import Tensor
 
+import quintain
 from quintain.data.pack import pack
 from quintain.engines.build import hand_over
 from quintain.engines.protocol import Engine, Request, Sampling
@@ -17,12 +20,13 @@ from quintain.environments.catalog import find
 from quintain.errors import ConfigError, UsageError
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
+from quintain.models.adapters import has_adapters
 from quintain.models.heads import ValueHead
 from quintain.models.load import load
 from quintain.models.save import save
 from quintain.training.canary import Canary
 from quintain.training.context import make_engine
-from quintain.training.job import MAIN, Job, PolicySettings, PolicySpec
+from quintain.training.job import MAIN, GroupJob, Job, PolicySettings, PolicySpec
 from quintain.training.learner import Forward
 from quintain.training.policies import Policies, Policy, build_policies, load_main, plan_policies
 from quintain.training.start import make_start
@@ -402,3 +406,19 @@ def test_a_seat_of_a_policy_of_its_own_has_its_own_model(make: Make, other: Path
     before = state(policies.main)
     train(policies, "opponent")
     assert changed(before, state(policies.main)) == set()
+
+
+def test_a_run_with_lora_in_one_line_keeps_its_adapter(tmp_path: Path) -> None:
+    folder = quintain.train(
+        "grpo", run="a", root=tmp_path, model="micro", environment="guess?high=4", steps=1, demonstrations=4,
+        imitation_epochs=1, tasks=2, group_size=2, eval_episodes=2, lora="r=2,targets=q_proj,out=adapter",
+        optimizer="sgd", lr_schedule="cosine", lr_warmup=1, gradient_checkpointing=True, weight_decay=0.1,
+    )  # fmt: skip
+    kept = json.loads((folder / "adapter" / "adapter_config.json").read_text(encoding="utf-8"))
+    assert (kept["r"], kept["lora_alpha"], kept["target_modules"]) == (2, 4.0, ["q_proj"])
+    names = set(load_file(folder / "adapter" / "adapter_model.safetensors"))
+    assert names and all("q_proj.lora_" in name for name in names)
+    merged = load(str(folder / "model")).model
+    assert not has_adapters(merged)
+    with pytest.raises(ConfigError, match=r"lora: got 'r=2' with lora_rank 3; give one of the two"):
+        GroupJob(lora="r=2", lora_rank=3).check()

@@ -26,6 +26,7 @@ from quintain.environments.catalog import find
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import Factory
 from quintain.errors import ConfigError, InvariantError, StoreError
+from quintain.models.adapters import read_lora, save_adapter
 from quintain.models.device import find_device
 from quintain.models.fingerprint import fingerprint
 from quintain.models.save import save
@@ -65,9 +66,9 @@ from quintain.types import NOTHING, Group, Pair, Trajectory, Use
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-START, MODEL, ENGINES = "start", "model", "engines"
-"""Folders of a run: the policy it starts from (after the warm start), the one it ends with, and weights on their way
-to engines in other processes."""
+START, MODEL, ADAPTER, ENGINES = "start", "model", "adapter", "engines"
+"""Folders of a run: the policy it starts from (after the warm start), the one it ends with, its LoRA layers alone, and
+weights on their way to engines in other processes."""
 MAX_NAMED = 50_000_000
 """Parameters up to which the journal names the weights of every step; of larger models those of checkpoints."""
 
@@ -186,6 +187,9 @@ class TrainingContext:
                 policy.activate()
                 place = MODEL if name == MAIN else f"{MODEL}-{name}"
                 save(policy.model, policy.tokenizer, self.run.folder / place)
+                lora = read_lora(self.job.lora)
+                if name == MAIN and lora is not None and lora.is_kept:
+                    save_adapter(policy.model, MAIN, str(self.run.folder / START), self.run.folder / ADAPTER)
 
     def _begin(self) -> None:
         """Evaluate, record and save the starting policy as step 0."""

@@ -16,6 +16,7 @@ from quintain.data.leaves import LeafRule
 from quintain.data.records import Overlong, TrainOn
 from quintain.engines.settings import EngineKind
 from quintain.errors import ConfigError
+from quintain.models.adapters import read_lora
 from quintain.models.precision import Precision
 from quintain.training.optimizers import OptimizerName, Schedule
 from quintain.training.thresholds import thresholds
@@ -51,6 +52,8 @@ class PolicySettings:
     """Folder or hub id; empty: it begins as a copy, see the method."""
     shares: str = ""
     """Policy whose model it shares, as a LoRA adapter of its own."""
+    lora_targets: tuple[str, ...] = ()
+    """Ends of the names of the modules that get LoRA layers; none: every linear layer but the output head."""
     lora_rank: NonNegativeInt = 0
     """Rank of its LoRA layers; 0 trains all weights."""
     lora_alpha: PositiveFloat = 16.0
@@ -153,6 +156,8 @@ class Job:
     """First steps, over which the learning rate rises; counts where lr_schedule is not that of the method."""
     gradient_checkpointing: bool = False
     """Keep only what each layer begins with for the backward pass, and compute the rest anew: less memory."""
+    lora: str = ""
+    """LoRA in one line: r=16,alpha=32,targets=q_proj+v_proj,out=adapter (kept beside the merged model)."""
     lora_rank: NonNegativeInt = 0
     """Rank of LoRA layers that are trained instead of all weights; 0 trains all."""
     lora_alpha: PositiveFloat = 16.0
@@ -185,9 +190,11 @@ class Job:
 
     def main_policy(self, *, is_copy: bool = False) -> PolicySettings:
         """Return the settings of the main policy; as a copy it has its machine, and no model or adapter of its own."""
+        lora = read_lora(self.lora)
         return PolicySettings(
-            lora_rank=0 if is_copy else self.lora_rank,
-            lora_alpha=self.lora_alpha,
+            lora_rank=0 if is_copy else lora.rank if lora else self.lora_rank,
+            lora_alpha=lora.alpha if lora else self.lora_alpha,
+            lora_targets=lora.targets if lora else (),
             device=self.device,
             precision=self.precision,
             engine=self.engine,
@@ -212,6 +219,8 @@ class Job:
                 f"max_staleness: got {self.max_staleness} in lockstep, where weights never move on while an episode is "
                 "played; use rollout=async, or leave it at 0"
             )
+        if read_lora(self.lora) is not None and self.lora_rank:
+            raise ConfigError(f"lora: got {self.lora!r} with lora_rank {self.lora_rank}; give one of the two")
         check_agent(self.agent)
         thresholds(self.monitors)
 

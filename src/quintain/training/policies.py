@@ -25,7 +25,7 @@ from quintain.data.pack import micro_batches
 from quintain.data.samples import imitation_samples, in_streams
 from quintain.engines.protocol import Engine, Reply
 from quintain.errors import ConfigError, UsageError, suggestion
-from quintain.models.adapters import add_lora
+from quintain.models.adapters import add_lora, read_lora
 from quintain.models.device import find_device
 from quintain.models.heads import ValueHead
 from quintain.models.load import load
@@ -50,7 +50,7 @@ class SharedModel:
 
     def add(self, name: str, settings: PolicySettings) -> None:
         """Put a fresh adapter `name` into the model."""
-        add_lora(self.model, settings.lora_rank, settings.lora_alpha, name=name)
+        add_lora(self.model, settings.lora_rank, settings.lora_alpha, settings.lora_targets, name=name)
         self.adapters.append(name)
         self._active = name
 
@@ -410,8 +410,11 @@ def build_policies(
 def load_main(model: PreTrainedModel, config: Mapping[str, Any], checkpoint: Path) -> None:
     """Put the main policy's weights of `checkpoint` into `model`, which a run with `config` started from."""
     shared, rank = SharedModel(model), int(config.get("lora_rank", 0))
+    alpha, targets = float(config.get("lora_alpha", 16.0)), ()
+    if (lora := read_lora(str(config.get("lora", "")))) is not None:
+        rank, alpha, targets = lora.rank, lora.alpha, lora.targets
     if rank:
-        shared.add(MAIN, PolicySettings(lora_rank=rank, lora_alpha=float(config["lora_alpha"])))
+        shared.add(MAIN, PolicySettings(lora_rank=rank, lora_alpha=alpha, lora_targets=targets))
     optimization = Optimization(optimizer=config.get("optimizer", "adamw"))
     Learner(model, optimization, trained=shared.trained(MAIN if rank else None)).load(checkpoint)
 
