@@ -332,11 +332,11 @@ def test_an_engine_that_fails(
     assert session.failure == fault
     if is_streamed:
         served.gate.clear()
-        threading.Timer(0.2, served.gate.set).start()
         with openai.OpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0) as sdk:
             chunks = sdk.chat.completions.create(
                 model="m", messages=[{"role": "user", "content": "Go."}], stream=True
             )
+            served.gate.set()  # the head of the stream is here
             with pytest.raises(openai.APIError, match="no power"):
                 list(chunks)
     status, answer = post(url, body | {"stream": False}, X_Api_Key=key, Idempotency_Key="k")
