@@ -61,7 +61,7 @@ def test_an_earlier_comparison_is_exploratory_with_t_intervals() -> None:
     text = section("one", result(), "rl")
     assert text.startswith(
         "**Earlier, exploratory:** 2026-01-31, `keydoor` with the model `mini`, 2 seeds, the same held-out tasks for "
-        "all of them; intervals are t intervals over seeds. Too few seeds for a verdict. The paper says: States are "
+        "all of them; intervals are t intervals over seeds. Too few seeds for a verdict. Asked was: States are "
         "compared.\n"
     )
     assert "| success at the end | 0.800 [-0.471, 2.071] | 0.500 [0.500, 0.500] |" in text

@@ -347,7 +347,8 @@ def test_a_constructor_that_raises_later_on_ends_the_run(chat: Chat) -> None:
 
     rollout = Rollout(PlainText(chat), make, speaking(chat), source="async")
     with pytest.raises(
-        EnvironmentFault, match="making environment make: got OSError: no more; mend __init__"
+        EnvironmentFault,
+        match=r"making environment make: got OSError: no more \(test_source.py, line \d+\); mend",
     ):
         rollout.groups(tasks(4), size=1, seed=0)
     assert made[0].closed == 1

@@ -71,7 +71,9 @@ def test_without_pyarrow_the_extra_is_named(
 
 
 def test_a_folder_that_is_missing_is_named(run: Run, make: Any, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"exporting in .*/nowhere/run.parquet: .*bytes free"):
+    with pytest.raises(
+        StoreError, match=r"exporting in .*/nowhere/run.parquet: .*give a folder that can be written to"
+    ):
         export_parquet(run, tmp_path / "nowhere" / "run.parquet")
 
 

@@ -80,7 +80,7 @@ def test_a_run_measures_proves_and_raises(
     monkeypatch.setattr("quintain.training.monitors.alarms.RULES", (always,))
     events = train(tmp_path / "run", config)
     (alarm,) = [event for event in events if event["kind"] == "alarm"]
-    assert alarm["message"] == "the reward was bought"
+    assert alarm["message"].startswith("the reward was bought; read the transcripts")
     assert alarm["data"]["step"] == 2 and alarm["data"]["name"] == "hacking"
     assert all(each["text"].startswith("< A lever.\n> ") for each in alarm["data"]["transcripts"])
     assert "alarm at step 2 (hacking): the reward was bought" in capsys.readouterr().err
