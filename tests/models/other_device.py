@@ -28,14 +28,14 @@ def is_other(tensor: Tensor) -> bool:
 def numbers(leaf: Any) -> Any:
     """Return the tensor of the processor that a tensor of `other` stands for; all else as it is."""
     if isinstance(leaf, Tensor) and is_other(leaf):
-        return NUMBERS[leaf.untyped_storage()._cdata]
+        return NUMBERS[cast(Any, leaf.untyped_storage())._cdata]
     return torch.device("cpu") if isinstance(leaf, torch.device) else leaf
 
 
 def wrapped(held: Tensor) -> Tensor:
     """Return a tensor of `other` that stands for `held`."""
-    made: Tensor = cast(Any, torch._C)._acc.create_empty_tensor(list(held.shape), held.dtype)
-    NUMBERS[made.untyped_storage()._cdata] = held
+    made: Tensor = cast(Any, torch)._C._acc.create_empty_tensor(list(held.shape), held.dtype)
+    NUMBERS[cast(Any, made.untyped_storage())._cdata] = held
     return made
 
 

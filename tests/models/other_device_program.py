@@ -29,7 +29,7 @@ PROMPTS = {"a": (3, 1, 4, 1), "b": (3, 1, 4, 1), "c": (5, 9)}
 def main() -> None:
     """Sample over two turns, score, and let a learner say something of it; its numbers are not those of a device."""
     try:
-        torch.ones(2, device=DEVICE) + torch.ones(2)
+        torch.add(torch.ones(2, device=DEVICE), torch.ones(2))
     except RuntimeError as error:
         assert "same device" in str(error) or "of the processor" in str(error), error
     else:

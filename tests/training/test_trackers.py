@@ -106,12 +106,13 @@ def test_tensorboard_holds_the_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_wandb_offline_holds_the_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("wandb", reason='pip install "quintain[wandb]"')
+    wandb = pytest.importorskip("wandb", reason='pip install "quintain[wandb]"')
     monkeypatch.setenv("WANDB_MODE", "offline")
     (tmp_path / "runs" / "a").mkdir(parents=True)
     with tracking("wandb", told(tmp_path)) as found:
         for step, row in ROWS.items():
             found.log(step, row)
+    wandb.teardown()  # its process writes the file
     files = list((tmp_path / "runs" / "a" / "wandb").glob("offline-run-*/*.wandb"))
     assert len(files) == 1
     assert b"eval/success" in files[0].read_bytes()
