@@ -1,11 +1,12 @@
 """What the documentation says of the code is compared with the code."""
 
+import io
 import re
 import runpy
 import shutil
-import subprocess
 import sys
 import tomllib
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
@@ -138,15 +139,22 @@ def test_the_states_of_methods_are_those_of_the_command() -> None:
     assert {name: told.get(name) for name in listed} == listed
 
 
-def run_tables(root: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-    """Run docs/tables.py as it stands in the folder `root`."""
-    program = [sys.executable, str(root / "docs" / "tables.py"), *argv]
-    return subprocess.run(program, capture_output=True, text=True, timeout=120)
+def run_tables(root: Path, *argv: str) -> tuple[int, str, str]:
+    """Run docs/tables.py as it stands in the folder `root`; return its exit status and what it prints."""
+    program, out, told = str(root / "docs" / "tables.py"), io.StringIO(), io.StringIO()
+    status = 0
+    with pytest.MonkeyPatch.context() as patched, redirect_stdout(out), redirect_stderr(told):
+        patched.setattr(sys, "argv", [program, *argv])
+        try:
+            runpy.run_path(program, run_name="__main__")
+        except SystemExit as ending:
+            status = int(ending.code or 0)
+    return status, out.getvalue(), told.getvalue()
 
 
 def test_the_tables_of_methods_are_current(tmp_path: Path) -> None:
     """And what is stale is named, and written anew only when that is asked for."""
-    assert run_tables(ROOT, "--check").returncode == 0, "run python docs/tables.py"
+    assert run_tables(ROOT, "--check")[0] == 0, "run python docs/tables.py"
     (tmp_path / "docs" / "methods").mkdir(parents=True)
     (tmp_path / "src" / "quintain" / "methods").mkdir(parents=True)
     shutil.copytree(ROOT / "docs" / "results", tmp_path / "docs" / "results")
@@ -160,15 +168,14 @@ def test_the_tables_of_methods_are_current(tmp_path: Path) -> None:
     )
     readme.write_text(readme.read_text(encoding="utf-8") + "More.\n", encoding="utf-8")
     stale = index.read_text(encoding="utf-8")
-    found = run_tables(tmp_path, "--check")
-    assert (found.returncode, found.stdout) == (1, "")
-    assert found.stderr == "stale tables in docs/methods/index.md: run python docs/tables.py\n"
+    stale_tables = "stale tables in docs/methods/index.md: run python docs/tables.py\n"
+    assert run_tables(tmp_path, "--check") == (1, "", stale_tables)
     assert index.read_text(encoding="utf-8") == stale, "a check writes nothing"
-    assert run_tables(tmp_path).returncode == 0
+    assert run_tables(tmp_path)[0] == 0
     for name in names[1:]:
         assert (tmp_path / name).read_bytes() == (ROOT / name).read_bytes()
     assert readme.read_text(encoding="utf-8").endswith("More.\n"), "only what is between the marks is written"
-    assert run_tables(tmp_path, "--check").returncode == 0
+    assert run_tables(tmp_path, "--check")[0] == 0
 
 
 def test_the_fields_of_every_job_are_told_with_their_defaults() -> None:
