@@ -115,7 +115,7 @@ def lessons(start: TablePolicy, seed: int, *, mistakes: float) -> list[Context]:
                 continue
             wanted = Action(text=world.actions[int(world.expert[at])])
             filters: tuple[Keep, ...] = ("process", "outcome", "both", "all")
-            kept = frozenset(keep for keep in filters if is_kept(episode, number, wanted, keep))
+            kept: frozenset[Keep] = frozenset(k for k in filters if is_kept(episode, number, wanted, k))
             found.append(Context(state=at, task=task, kept=kept))
     return found
 
