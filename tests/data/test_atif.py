@@ -33,13 +33,14 @@ def decode(ids: Sequence[int]) -> str:
 
 
 def turn(given: tuple[int, ...], sampled: tuple[int, ...], text: str, **more: Any) -> Turn:
+    fields: dict[str, Any] = {"action": Action(text="go"), **more}
     return Turn(
         observation=as_content(text),
         prompt_ids=given,
         completion=Completion(
             token_ids=sampled, logprobs=(-0.5,) * len(sampled), stop="stop", policy_version=3
         ),
-        **{"action": Action(text="go"), **more},
+        **fields,
     )
 
 

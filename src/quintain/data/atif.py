@@ -131,7 +131,7 @@ def _agent_step(
 
 def _messages_of(step: Row, place: str) -> list[Row]:
     """Return the messages that `step` is."""
-    source, text = step.get("source"), step.get("message", "")
+    source, text = str(step.get("source")), step.get("message", "")
     if source in ROLES:
         return [{"role": ROLES[source], "content": text}]
     if source != "agent":
