@@ -4,13 +4,13 @@ import gc
 
 import pytest
 
-from quintain.rollout.collector import RARELY, spared
+from quintain.rollout.collector import AT_START, RARELY, spared
 
 
 def test_what_is_there_is_set_aside_until_the_end() -> None:
-    assert gc.get_freeze_count() == 0
+    assert gc.get_freeze_count() <= AT_START
     with pytest.raises(ValueError), spared():
-        assert gc.get_freeze_count() > 1000
+        assert gc.get_freeze_count() > AT_START + 1000
         raise ValueError
     assert gc.get_freeze_count() == 0
 
