@@ -26,10 +26,10 @@ from quintain.dashboard.curve import learning_curve_png, terminal_curve
 from quintain.dashboard.report import write_report
 from quintain.engines.build import build_engine
 from quintain.engines.settings import EngineSettings
-from quintain.environments.boundary import ask, tasks_of
+from quintain.environments.boundary import has_expert, tasks_of
 from quintain.environments.catalog import EnvironmentSpec, is_importing
 from quintain.environments.nothing import NO_ENVIRONMENT
-from quintain.environments.protocol import Environment, Expert
+from quintain.environments.protocol import Environment
 from quintain.environments.rehearsal import find_ready
 from quintain.errors import ModelError, UsageError
 from quintain.eval.evaluate import Evaluation
@@ -279,7 +279,7 @@ def lab(
 
 def require_expert(make_environment: EnvironmentSpec) -> None:
     """Raise a `UsageError` if the environment has no expert."""
-    if not ask(make_environment, lambda environment: isinstance(environment, Expert)):
+    if not has_expert(make_environment):
         raise UsageError(
             f"agent: got 'expert', but {make_environment.spec} has no expert_action; take random or a model"
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar, cast
 
-from quintain.environments.protocol import Environment, Factory, environment_name
+from quintain.environments.protocol import Environment, Expert, Factory, environment_name
 from quintain.errors import EnvironmentFault, QuintainError, UsageError
 from quintain.types import Split, Task, ToolSpec
 
@@ -119,6 +119,11 @@ def check_instructions(environment: Environment) -> str:
     raise EnvironmentFault(
         f"{environment_name(environment)}.instructions must return a text: got {type(found).__name__}; return a str"
     )
+
+
+def has_expert(make_environment: Factory) -> bool:
+    """Return whether an environment made by `make_environment` knows a good next action."""
+    return ask(make_environment, lambda environment: isinstance(environment, Expert))
 
 
 def check_acts(environment: Environment) -> None:

@@ -140,10 +140,6 @@ class TrainingContext:
         rows = run.metrics()
         last = rows[-1] if rows else {}
         self._tools = [tool.name for tool in ask(self.make_environment, trainable_tools)]
-        self._return_range = ask(
-            self.evaluator.make_environment, lambda environment: environment.return_range
-        )
-        self._longest = job.max_context or longest_stream(self.model)
         self.monitors = Monitors(thresholds(job.monitors), rows, self._tools)
         self.collector.spent.env_steps = int(last.get("total/turns", 0))
         self.collector.spent.tokens = int(last.get("total/tokens", 0))
@@ -248,7 +244,9 @@ class TrainingContext:
         trajectories = [t for group in groups for t in group.trajectories]
         self.run.append(trajectories, step=step, phase="eval")
         if step == 0:
-            for note in after_first_evaluation(self.job, trajectories, self._return_range, self._longest):
+            bounds = ask(self.evaluator.make_environment, lambda environment: environment.return_range)
+            longest = self.job.max_context or longest_stream(self.model)
+            for note in after_first_evaluation(self.job, trajectories, bounds, longest):
                 self.display.say(f"note: {note}")
         found = evaluation_metrics(trajectories, self._tools)
         return (

@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from quintain.environments.boundary import ask
+from quintain.environments.boundary import has_expert
 from quintain.environments.nothing import NO_ENVIRONMENT
-from quintain.environments.protocol import Expert, Factory
+from quintain.environments.protocol import Factory
 from quintain.errors import ConfigError
 from quintain.store.creation import CONFIG, is_run
 from quintain.training.job import GroupJob, Job
@@ -34,7 +34,7 @@ def before_teaching(job: Job, make_environment: Factory) -> Iterator[str]:
     is_shown = (
         isinstance(job.demonstrations, int) and job.demonstrations and job.environment != NO_ENVIRONMENT
     )
-    if is_shown and not ask(make_environment, lambda environment: isinstance(environment, Expert)):
+    if is_shown and not has_expert(make_environment):
         yield (
             f"{job.environment} has no expert_action(): its {job.demonstrations} demonstrations are random valid "
             "actions, which teach how an action is written and nothing of the task; write expert_action(), or give "

@@ -18,8 +18,7 @@ import numpy as np
 from quintain.credit.group import group_relative
 from quintain.data.pack import micro_batches
 from quintain.data.samples import in_streams, samples_from
-from quintain.environments.boundary import ask
-from quintain.environments.protocol import Expert
+from quintain.environments.boundary import has_expert
 from quintain.errors import InvariantError
 from quintain.rollout.collect import Limits
 from quintain.rollout.measures import tool_metrics
@@ -104,7 +103,7 @@ def examined(context: TrainingContext, groups: Sequence[Group], *, job: Job, sec
         groups,
         rollout_seconds=seconds,
         forward_seconds=time.monotonic() - started,
-        has_expert=ask(context.make_environment, lambda environment: isinstance(environment, Expert)),
+        has_expert=has_expert(context.make_environment),
         imitated=context.job.demonstrations if isinstance(context.job.demonstrations, int) else 0,
     )
     shown = tuple(tuple(pieces(sample, chat)) for sample in samples[:NUM_SHOWN])

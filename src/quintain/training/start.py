@@ -24,7 +24,7 @@ from quintain.curriculum.streams import TaskStream, draw_held_out
 from quintain.data.pack import micro_batches
 from quintain.data.samples import imitation_samples
 from quintain.environments.baselines import find_range_text, random_action
-from quintain.environments.boundary import ask, spec_of, tasks_of
+from quintain.environments.boundary import ask, has_expert, spec_of, tasks_of
 from quintain.environments.catalog import find
 from quintain.environments.noisy import noisy
 from quintain.environments.nothing import NO_ENVIRONMENT
@@ -151,7 +151,7 @@ def teacher(make_environment: Factory, *, mistakes: float = 0.0) -> Demonstrator
     Raises:
         ConfigError: there are to be mistakes, and no expert who could make them.
     """
-    if not ask(make_environment, lambda environment: isinstance(environment, Expert)):
+    if not has_expert(make_environment):
         if mistakes:
             raise ConfigError(
                 f"mistakes: got {mistakes} with environment {spec_of(make_environment)}, which has no expert who "
