@@ -1,11 +1,17 @@
 """Formulas agree with their second versions, and the harness tells a wrong one."""
 
+import ast
 import importlib
+import inspect
+import pkgutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import quintain.credit
+import quintain.losses
+import quintain.rewards
 from quintain.benchmarks.evidence.formulas import (
     answer,
     check_formulas,
@@ -14,7 +20,7 @@ from quintain.benchmarks.evidence.formulas import (
     hunted,
     known_formulas,
 )
-from quintain.benchmarks.formulas.mutants import mutant, num_mutants
+from quintain.benchmarks.formulas.mutants import called_by, mutant, num_mutants
 from quintain.errors import UsageError
 
 
@@ -68,3 +74,37 @@ def test_random_batches_are_ragged() -> None:
     sizes = {len(group.trajectories) for case in cases for group in case.groups}
     assert 1 in sizes and len(sizes) > 3
     assert any(len(case.plays) < sum(len(g.trajectories) for g in case.groups) for case in cases), "failures"
+
+
+LAYOUT = {
+    "quintain.credit.decomposition": {"Earlier", "describe_turn"},
+    "quintain.credit.layout": None,
+    "quintain.losses.measure": {"is_trained", "token_means", "numbers", "reference_of"},
+    "quintain.rewards.conduct": {"environment_reward", "success"},
+    "quintain.rewards.efficiency": {"num_tokens", "num_turns"},
+    "quintain.rewards.exploration": {"by_environment"},
+    "quintain.rewards.pointing": {"as_call"},
+    "quintain.rewards.terms": {"mean_terms"},
+}
+"""what counts, reads or arranges, and computes nothing that a paper says; None: the whole file"""
+
+
+def test_all_of_credit_losses_and_rewards_has_a_second_version() -> None:
+    checked: dict[str, set[str]] = {}
+    for formula in known_formulas().values():
+        tree = ast.parse(inspect.getsource(importlib.import_module(formula.module)))
+        reached = called_by(tree, formula.functions, ())
+        checked.setdefault(formula.module, set()).update(name.split(".")[0] for name in reached)
+    missing: list[str] = []
+    for room in (quintain.credit, quintain.losses, quintain.rewards):
+        for info in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
+            aside = LAYOUT.get(info.name, set[str]())
+            tree = ast.parse(inspect.getsource(importlib.import_module(info.name)))
+            missing += [
+                f"{info.name}.{node.name}"
+                for node in tree.body
+                if isinstance(node, (ast.FunctionDef, ast.ClassDef))
+                and aside is not None
+                and node.name not in checked.get(info.name, set()) | aside
+            ]
+    assert missing == []

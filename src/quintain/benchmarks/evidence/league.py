@@ -36,6 +36,10 @@ from quintain.types import NOTHING
 LAYER = "league"
 HELD_OUT = 512
 """Held-out episodes of an evaluation."""
+TRIED = 256
+"""Held-out episodes of runs on tuning tasks."""
+ENDS_ONLY = 1_000_000
+"""Steps between evaluations where the last alone is compared, so that there are two: of the start and of the end."""
 TASKS_APART = 100_000
 """Tasks between those of one seed and of the next."""
 TUNING = (1000, 1001, 1002)
@@ -95,12 +99,12 @@ class Entry:
 
     def trial(self, arm: str, seed: int, rate: float | None) -> Trial:
         """Return the run of an arm; the one of `REPEAT` is the baseline's with other samples."""
-        chosen = {} if rate is None else {"learning_rate": rate}
-        values = {
-            "eval_episodes": HELD_OUT,
+        values: dict[str, Any] = {
+            "eval_episodes": TRIED if seed in TUNING else HELD_OUT,
             "first_task": seed * TASKS_APART,
+            **({"eval_every": ENDS_ONLY} if self.benchmark.at == "end" else {}),
             **self.settings,
-            **chosen,
+            **({} if rate is None else {"learning_rate": rate}),
         }
         if arm != REPEAT:
             return trial(self.benchmark, arm, seed=seed, overrides=values)

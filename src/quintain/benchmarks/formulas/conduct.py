@@ -157,6 +157,25 @@ def refused(t: Trajectory) -> list[float]:
     return [-1.0 if turn.action.error is None and not turn.is_valid else 0.0 for turn in t.turns]
 
 
+def done(t: Trajectory) -> list[float]:
+    """Return 1 for each action that was read and carried out."""
+    return [0.0 if turn.action.error is not None or not turn.is_valid else 1.0 for turn in t.turns]
+
+
+def first_tries(t: Trajectory) -> list[float]:
+    """Return 1 for each action that was carried out and never before in its episode."""
+    found: list[float] = []
+    for number, turn in enumerate(t.turns):
+        before = [
+            (other.action.text, other.action.tool_calls)
+            for other, is_done in zip(t.turns[:number], done(t), strict=False)
+            if is_done
+        ]
+        is_new = (turn.action.text, turn.action.tool_calls) not in before
+        found.append(1.0 if is_new and done(t)[number] else 0.0)
+    return found
+
+
 def brief(t: Trajectory) -> list[float]:
     """Return what .3 for each token over 9, as a share of 9, and at most .4, takes off a right answer."""
     over = max(0.0, sum(lengths(t)) - 9) / 9
@@ -358,6 +377,20 @@ def thirds(case: Sequence[tuple[Action, Target]]) -> list[float]:
     return found
 
 
+def scored(module: ModuleType, case: Sequence[tuple[Any, Room, Sequence[float] | None]]) -> list[float]:
+    """Return the whole scores of the code, -9 where the judge failed."""
+    found = [module.arrangement_score(answer, room, grades) for answer, room, grades in case]
+    return [-9.0 if score is None else float(score) for score in found]
+
+
+def in_all(case: Sequence[tuple[Any, Room, Sequence[float] | None]]) -> list[float]:
+    """Return the sum of the terms of each answer, which are four where the judge did not fail."""
+    found: list[float] = []
+    for one in case:
+        found.append(sum(laid_out([one])))
+    return found
+
+
 def graded(module: ModuleType, case: Sequence[tuple[Action, Target]]) -> list[float]:
     """Return the scores of the code."""
     return [module.pointing_score(action, target) for action, target in case]
@@ -366,6 +399,10 @@ def graded(module: ModuleType, case: Sequence[tuple[Action, Target]]) -> list[fl
 FORMULAS: tuple[Formula, ...] = (
     of_term("format_penalty", "conduct", "format_penalty", lambda f: f(), broken),
     of_term("invalid_action_penalty", "conduct", "invalid_action_penalty", lambda f: f(), refused),
+    of_term("executed", "conduct", "executed", lambda f: f(), done),
+    of_term("untried_bonus", "exploration", "untried_bonus", lambda f: f(), first_tries),
+    of_term("turn_shaped_success", "search", "turn_shaped_success", lambda f: f(),
+            lambda t: [1.0 if t.is_success else min(-0.6, -1.1 + len(t.turns) / 20)]),
     of_term("well_formed", "conduct", "well_formed", lambda f: f(),
             lambda t: [1 + sum(broken(t)) / len(t.turns)]),
     of_term("new_state", "conduct", "new_state_bonus", lambda f: f(), news),
@@ -384,6 +421,8 @@ FORMULAS: tuple[Formula, ...] = (
             draw=groups, ours=applied, reference=summed, aside=("check", "_find_overflow", "_failure")),
     Formula(name="rewards.arrangement_terms", module="quintain.rewards.arrangement",
             functions=("arrangement_terms",), draw=layouts, ours=arranged, reference=laid_out),
+    Formula(name="rewards.arrangement_score", module="quintain.rewards.arrangement",
+            functions=("arrangement_score",), draw=layouts, ours=scored, reference=in_all),
     Formula(name="rewards.pointing_score", module="quintain.rewards.pointing", functions=("pointing_score",),
             draw=pointed, ours=graded, reference=thirds),
 )  # fmt: skip

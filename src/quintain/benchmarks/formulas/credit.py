@@ -439,7 +439,15 @@ def by_kinds(module: ModuleType, case: Case) -> list[float]:
     return flatten([module.group_relative(case.groups, std=kind).advantages for kind in KINDS])
 
 
+def returned(module: ModuleType, case: Case) -> list[float]:
+    """Return the discounted return from every turn of every episode on."""
+    played = [t for group in case.groups for t in group.trajectories if isinstance(t.outcome, Score)]
+    return [module.return_from(t, turn, 0.9) for t in played for turn in range(len(t.turns))]
+
+
 FORMULAS: tuple[Formula, ...] = (
+    Formula(name="credit.return_from", module="quintain.credit.step_value", functions=("return_from",),
+            draw=draw, ours=returned, reference=lambda c: flatten([to_go(p, 0.9) for p in c.plays])),
     of("outcome_return", "outcome", "outcome_return", lambda f, c: f(c.groups, baseline=0.3),
        lambda c: constant(c, [p.total - 0.3 for p in c.plays])),
     Formula(name="credit.group_relative", module="quintain.credit.group", functions=("group_relative",),

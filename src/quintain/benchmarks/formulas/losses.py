@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from quintain.benchmarks.formulas.formula import Formula, Rng, flatten
-from quintain.types import Batch, BatchExtra, Loss, Outputs
+from quintain.losses.entropy import entropy_bonus
+from quintain.losses.imitation import imitation
+from quintain.types import Batch, BatchExtra, Loss, LossReport, Outputs
 
 STEP = 1e-5
 """Half the width of a central difference, in float64."""
@@ -437,8 +439,87 @@ def loop_bounds() -> Formula:
     )
 
 
+def adapted() -> Formula:
+    """Return the coefficient of KL that follows a target: by a fifth of the error at most, over a horizon."""
+
+    def draw_cases(rng: Rng) -> list[tuple[float, float, float, int]]:
+        return [
+            (
+                float(rng.uniform(0.01, 1)),
+                float(rng.uniform(0, 9)),
+                float(rng.uniform(2, 5)),
+                int(rng.integers(1, 99)),
+            )
+            for _ in range(20)
+        ]
+
+    def reference(case: Sequence[tuple[float, float, float, int]]) -> list[float]:
+        found: list[float] = []
+        for coefficient, kl, target, num in case:
+            error = (kl - target) / target
+            error = 0.2 if error > 0.2 else -0.2 if error < -0.2 else error
+            found.append(coefficient + coefficient * error * num / 500)
+        return found
+
+    return Formula(
+        name="losses.adapted_coefficient",
+        module="quintain.losses.kl",
+        functions=("adapted_coefficient",),
+        draw=draw_cases,
+        ours=lambda module, case: [
+            module.adapted_coefficient(c, kl, target=target, num=num, horizon=500)
+            for c, kl, target, num in case
+        ],
+        reference=reference,
+    )
+
+
+def pooled() -> Formula:
+    """Return sums and means over the trained tokens of a stream or a turn, at each of its trained tokens."""
+
+    def ours(module: ModuleType, case: Case) -> list[float]:
+        batch, values = case.batch(), torch.tensor(case.values, dtype=torch.float64)
+        trained = torch.tensor(case.trained)
+        return flatten(
+            [[f(values, batch, unit)[trained] for f in (module.unit_sum, module.unit_mean)] for unit in UNITS]
+        )
+
+    def reference(case: Case) -> list[float]:
+        found: list[float] = []
+        for unit in UNITS:
+            members = [
+                [
+                    case.values[other]
+                    for other in case.trained
+                    if case.tokens[other].stream == case.tokens[place].stream
+                    and (unit == "sequence" or case.tokens[other].turn == case.tokens[place].turn)
+                ]
+                for place in case.trained
+            ]
+            found += [sum(own) for own in members] + [sum(own) / len(own) for own in members]
+        return found
+
+    return Formula(
+        name="losses.units",
+        module="quintain.losses.measure",
+        functions=("unit_sum", "unit_mean"),
+        draw=draw,
+        ours=ours,
+        reference=reference,
+    )
+
+
+UNITS = ("sequence", "turn")
+
 FORMULAS: tuple[Formula, ...] = (
     loop_bounds(),
+    adapted(),
+    pooled(),
+    against("combine", "compose", "combine", lambda m: m.combine((imitation(), 0.7), (entropy_bonus(), 0.1)),
+            summed(lambda _c, t, logs, entropy, _v: -0.7 * logs[t] - 0.1 * entropy[t])),
+    against("weighted_sum", "measure", "weighted_sum",
+            lambda m: lambda out, batch: LossReport(loss=m.weighted_sum(batch, out.logprobs), metrics={}),
+            summed(lambda _c, t, logs, _e, _v: logs[t])),
     against("reinforce", "policy", "reinforce", lambda m: m.reinforce(), REINFORCE),
     against("clipped", "policy", "clipped", lambda m: m.clipped(0.2, 0.28), summed(clipped)),
     against("clipped.dual", "policy", "clipped", lambda m: m.clipped(0.2, 0.28, dual=1.5), summed(dual)),

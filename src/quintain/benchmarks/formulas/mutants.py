@@ -1,7 +1,7 @@
 """Mutants: copies of a module with one small mistake each, of the kinds that formulas suffer from.
 
 A sign is turned, a factor or a mask dropped, a divisor dropped, an axis or a number off by one, a bound strict or not,
-the larger taken for the smaller, a sum for a mean. A check that does not notice one proves little.
+the larger taken for the smaller, a sum for a mean, "and" for "or". A check that does not notice one proves little.
 """
 
 import ast
@@ -23,6 +23,10 @@ COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.LtE: ast.Gt,
     ast.Gt: ast.LtE,
     ast.GtE: ast.Lt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
 }
 CALLS = {
     "maximum": "minimum", "minimum": "maximum", "max": "min", "min": "max", "mean": "sum", "sum": "mean",
@@ -109,9 +113,19 @@ class _Mutator(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
-        """Drop a minus."""
-        if isinstance(node.op, ast.USub) and self._is_here(node, "minus dropped"):
-            return node.operand
+        """Drop a minus or a "not"."""
+        for kind, word in ((ast.USub, "minus"), (ast.Not, "not")):
+            if isinstance(node.op, kind) and self._is_here(node, f"{word} dropped"):
+                return node.operand
+        return self.generic_visit(node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        """Take "and" for "or"."""
+        is_and = isinstance(node.op, ast.And)
+        if self._is_here(node, "and taken for or" if is_and else "or taken for and"):
+            return ast.copy_location(
+                ast.BoolOp(op=ast.Or() if is_and else ast.And(), values=node.values), node
+            )
         return self.generic_visit(node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:

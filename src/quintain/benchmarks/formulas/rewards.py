@@ -115,6 +115,38 @@ def answers(rng: Rng) -> list[tuple[list[str], list[list[str]]]]:
     return [(some(), [some(), some()]) for _ in range(20)]
 
 
+def written(rng: Rng) -> list[tuple[str, list[str]]]:
+    """Return answers and golds that differ in case, articles, punctuation, space, and sometimes in a word."""
+    words = ["Red", "house", "moon"]
+
+    def some() -> str:
+        chosen = [words[k] for k in rng.integers(0, 3, int(rng.integers(0, 3)))]
+        dressed = [["{}", "the {}", "{}!", " {}", "A {},"][int(rng.integers(0, 5))].format(w) for w in chosen]
+        return " ".join(dressed)
+
+    return [(some(), [some() for _ in range(int(rng.integers(1, 4)))]) for _ in range(20)]
+
+
+def same_words(case: Sequence[tuple[str, list[str]]]) -> list[float]:
+    """Return 1 where the words that are no articles are those of a gold answer, in order."""
+
+    def bare(text: str) -> list[str]:
+        letters = "".join(c for c in text.lower() if c.isalnum() or c.isspace())
+        return [word for word in letters.split() if word not in {"a", "an", "the"}]
+
+    return [float(any(bare(answer) == bare(gold) for gold in golds)) for answer, golds in case]
+
+
+def checks(rng: Rng) -> list[list[bool]]:
+    """Return results of one to six checks."""
+    return [[bool(x) for x in rng.integers(0, 2, int(rng.integers(1, 7)))] for _ in range(20)]
+
+
+def states(rng: Rng) -> list[tuple[int, int, int]]:
+    """Return states at the end, goals, and states at the start, out of three."""
+    return [(int(a), int(b), int(c)) for a, b, c in rng.integers(0, 3, (30, 3))]
+
+
 def matched(case: Sequence[tuple[list[ToolCall], list[ToolCall]]]) -> list[float]:
     """Return ToolRL's correctness, 6 S / S_max - 3, with the best of all ways to pair calls."""
     found: list[float] = []
@@ -202,6 +234,30 @@ FORMULAS: tuple[Formula, ...] = (
         lambda f, c: f(" ".join(c[0]), [" ".join(g) for g in c[1]]),
         answers,
         overlap,
+    ),
+    each(
+        "exact_match",
+        "answers",
+        "exact_match",
+        lambda f, c: f(*c),
+        written,
+        same_words,
+    ),
+    each(
+        "share_passed",
+        "execution",
+        "share_passed",
+        lambda f, c: f(c),
+        checks,
+        lambda case: [results.count(True) / len(results) for results in case],
+    ),
+    each(
+        "state_reached",
+        "execution",
+        "state_reached",
+        lambda f, c: float(f(c[0], goal=c[1], start=c[2])),
+        states,
+        lambda case: [float(now == goal and now != start) for now, goal, start in case],
     ),
     each("match_score", "tool_match", "match_score", lambda f, c: f(*c), requests, matched),
 )
