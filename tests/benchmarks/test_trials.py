@@ -21,6 +21,7 @@ from quintain.benchmarks.trials import (
     Trial,
     area,
     arm_of,
+    hacked_between,
     is_done,
     perform,
     trial,
@@ -82,6 +83,18 @@ def test_both_arms_start_alike_stop_at_the_budget_and_are_not_run_twice(
     assert arm_of(tiny(), perform(pair[0], tmp_path)) == first
     with pytest.raises(DataError, match="got no eval/beauty; name a metric"):
         arm_of(tiny(measure="eval/beauty"), folders[0])
+
+
+@pytest.mark.parametrize(("after", "found"), [(0.5, {"hacking"}), (0.9, set[str]())])
+def test_reward_that_rises_alone_is_an_alarm_with_two_evaluations_too(
+    tmp_path: Path, after: float, found: set[str]
+) -> None:
+    paid = [0.1, 0.1, 0.1, 0.4, 0.4, 0.4, 0.9, 0.9, 0.9]
+    rows = [{"train/reward": value} for value in paid]
+    rows[-1]["eval/success"] = after
+    with Run.create(tmp_path / "run", recipe="grpo", config={}) as run:
+        assert hacked_between([{"eval/success": 0.5}, *rows], [{"eval/success": 0.5}, rows[-1]], run) == found
+        assert hacked_between(rows, [rows[-1]], run) == set()
 
 
 def test_equal_runs_are_one_trial_and_what_makes_the_start_names_it() -> None:

@@ -78,3 +78,8 @@ def test_the_model_is_measured_on_the_tasks_of_every_later_evaluation(tmp_path: 
             for phase in ("untrained", "eval")
         ]
     assert asked[0] and asked[0] == asked[1][:4]
+
+
+def test_the_evaluation_before_the_first_step_can_be_left_out(tmp_path: Path) -> None:
+    rows, _, _ = train(tmp_path / "run", demonstrations=0, eval_start=False)
+    assert ["eval/success" in row for row in rows] == [False, True]

@@ -24,7 +24,9 @@ from quintain.methods.find import find_method
 from quintain.store.creation import CHECKPOINTS
 from quintain.store.run import Run
 from quintain.training.job import Job
+from quintain.training.monitors.alarms import Row, hacked
 from quintain.training.progress import Display
+from quintain.training.thresholds import thresholds
 from quintain.types import NOTHING
 
 ARMS = ("method", "baseline")
@@ -105,6 +107,8 @@ class Trial:
     config: Any
     start_seed: int | None = None
     """seed of the policy that it starts from, where that is another run's"""
+    start_task: int | None = None
+    """`first_task` of that run"""
 
     @property
     def name(self) -> str:
@@ -125,7 +129,8 @@ class Trial:
     def makes_start(self) -> dict[str, Any]:
         """Return the settings that the policy before training is made of."""
         made_of = {key: getattr(self.config, key) for key in MAKES_START}
-        return made_of if self.start_seed is None else {**made_of, "seed": self.start_seed}
+        others = {"seed": self.start_seed, "first_task": self.start_task}
+        return made_of | {name: value for name, value in others.items() if value is not None}
 
 
 def trial(benchmark: Benchmark, arm: str, *, seed: int, overrides: Mapping[str, Any] = NOTHING) -> Trial:
@@ -221,7 +226,7 @@ def measured(benchmark: Benchmark, run: Run) -> Arm:
         for found in every
         for name in found
         if name.startswith("alarm/") and found[name]
-    }
+    } | hacked_between(every, rows, run)
     return Arm(
         value=points[-1][1],
         area=area(points),
@@ -233,6 +238,19 @@ def measured(benchmark: Benchmark, run: Run) -> Arm:
         alarms=tuple(sorted(raised)),
         curve=tuple(points),
     )
+
+
+def hacked_between(every: Sequence[Row], evaluated: Sequence[Row], run: Run) -> set[str]:
+    """Return the alarm for hacking of a run that was evaluated at its ends only: its training is cut in three."""
+    if len(evaluated) != 2:
+        return set()
+    trained = [row for row in every if row.get("train/reward") is not None]
+    third = len(trained) / 3
+    parts = [trained[round(k * third) : round((k + 1) * third)] for k in range(3)]
+    judge = "eval/audit" if "eval/audit" in evaluated[-1] else "eval/success"
+    first, last = (float(row.get(judge) or 0.0) for row in evaluated)
+    found = hacked(every, parts, (first, last), thresholds(run.config.get("monitors", "")))
+    return {alarm.name for alarm in found} if all(parts) else set()
 
 
 def area(points: Sequence[tuple[float, float]]) -> float:

@@ -188,8 +188,8 @@ class TrainingContext:
                     save_adapter(policy.model, MAIN, str(self.run.folder / START), self.run.folder / ADAPTER)
 
     def _begin(self) -> None:
-        """Evaluate, record and save the starting policy as step 0."""
-        row = self.serve_weights() | self.clock() | self.evaluate(0)
+        """Evaluate (with `eval_start`), record and save the starting policy as step 0."""
+        row = self.serve_weights() | self.clock() | (self.evaluate(0) if self.job.eval_start else {})
         row |= self.judge(0, row)
         self.record(0, row)
         self.save(0)

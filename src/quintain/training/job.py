@@ -126,6 +126,8 @@ class Job:
     """Steps between evaluations; each also saves a checkpoint."""
     eval_episodes: PositiveInt = 128
     """Held-out tasks of an evaluation, one episode each."""
+    eval_start: bool = True
+    """Whether the policy is evaluated before its first step of training."""
     eval_untrained: bool = False
     """Whether the model is also evaluated before it imitates demonstrations; step 0 is after that."""
     eval_environment: str = ""

@@ -43,7 +43,8 @@ ENDS_ONLY = 1_000_000
 TASKS_APART = 100_000
 """Tasks between those of one seed and of the next."""
 TUNING = (1000, 1001, 1002)
-"""Seeds, and with them tasks, on which the learning rate is chosen and tried at half and double."""
+"""Seeds, and with them tasks, on which the learning rate is chosen and tried at half and double; their runs start from
+the policies of the first seeds."""
 AGAIN = 500
 """What is added to a seed where the baseline runs against itself: same start and tasks, other samples."""
 FACTORS = (0.5, 2.0)
@@ -103,13 +104,19 @@ class Entry:
             "eval_episodes": TRIED if seed in TUNING else HELD_OUT,
             "first_task": seed * TASKS_APART,
             **({"eval_every": ENDS_ONLY} if self.benchmark.at == "end" else {}),
+            **({"eval_start": False} if self.benchmark.at == "end" and seed in TUNING else {}),
             **self.settings,
             **({} if rate is None else {"learning_rate": rate}),
         }
-        if arm != REPEAT:
-            return trial(self.benchmark, arm, seed=seed, overrides=values)
-        found = trial(self.benchmark, BASELINE, seed=seed + AGAIN, overrides=values)
-        return Trial(recipe=found.recipe, given=found.given, config=found.config, start_seed=seed)
+        if arm == REPEAT:
+            return replace(
+                trial(self.benchmark, BASELINE, seed=seed + AGAIN, overrides=values), start_seed=seed
+            )
+        found = trial(self.benchmark, arm, seed=seed, overrides=values)
+        if seed not in TUNING:
+            return found
+        first = TUNING.index(seed)
+        return replace(found, start_seed=first, start_task=first * TASKS_APART)
 
 
 def entry_of(signature: Signature) -> Entry | None:

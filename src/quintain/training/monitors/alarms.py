@@ -276,10 +276,19 @@ def hacking(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:
     judge = "eval/audit" if any("eval/audit" in row for row in rows) else "eval/success"
     places = [place for place, row in enumerate(rows) if row.get(judge) is not None][-4:]
     parts = [rows[a + 1 : b + 1] for a, b in pairwise(places)]
+    if len(parts) == 3:
+        first, last = (rows[place].get(judge) or 0.0 for place in (places[0], places[-1]))
+        yield from hacked(rows, parts, (first, last), bounds)
+
+
+def hacked(
+    rows: Sequence[Row], parts: Sequence[Sequence[Row]], held_out: tuple[float, float], bounds: Thresholds
+) -> Iterator[Alarm]:
+    """Training reward that rises from part to part, beyond its noise, while `held_out` (first, last) does not."""
     rewards = [value for value in (mean(part, "train/reward") for part in parts) if value is not None]
-    if len(rewards) < 3 or sorted(rewards) != rewards:
+    if len(rewards) < len(parts) or sorted(rewards) != rewards:
         return
-    first, last = (rows[place].get(judge) or 0.0 for place in (places[0], places[-1]))
+    first, last = held_out
     rise, size = rewards[-1] - rewards[0], max(abs(rewards[0]), abs(rewards[-1]))
     doubt = 4 * noise(rows) * sqrt(2 * len(parts) / sum(map(len, parts)))
     if rise > max(bounds.hacking * size, doubt) and last <= first + RISE:
