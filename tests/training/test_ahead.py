@@ -82,20 +82,15 @@ def by_step(run: Run) -> dict[int, list[Trajectory]]:
     return {step: list(run.trajectories(step, "train")) for step in range(1, STEPS + 1)}
 
 
-@pytest.mark.parametrize("tries", [5])
-def test_weights_that_change_under_an_episode_are_named_by_token(tmp_path: Path, tries: int) -> None:
-    """Whether an update falls amid a completion is a matter of time: a run is repeated until all of it was seen."""
-    for number in range(tries):
-        try:
-            weights_change_under_an_episode(tmp_path / str(number))
-        except AssertionError:
-            if number == tries - 1:
-                raise
-        else:
-            return
+def test_weights_that_change_under_an_episode_are_named_by_token(tmp_path: Path) -> None:
+    """What must always hold holds in every run; whether an update falls amid a completion is a matter of time."""
+    assert any(weights_change_under_an_episode(tmp_path / str(number)) for number in range(8)), (
+        "no update fell amid a completion in any run"
+    )
 
 
-def weights_change_under_an_episode(folder: Path) -> None:
+def weights_change_under_an_episode(folder: Path) -> bool:
+    """Train, check the versions of all tokens, and return whether some updates fell amid completions."""
     seen: list[float] = []
     train(folder, replace(CONFIG, loss="truncated"))
     with Run.open(folder, writable=False) as run:
@@ -118,9 +113,10 @@ def weights_change_under_an_episode(folder: Path) -> None:
                 num_mixed += len(set(versions)) == 2
         seen.append(rows[step]["gap/stale_fraction"])
         assert rows[step]["gap/mean"] < 0.01, "log-probs of the tokens of the newest weights agree"
-    assert num_mixed, "some completion was under way while weights were updated"
-    assert seen[0] == seen[1] == 0 and all(0 < share < 1 for share in seen[2:])
-    assert abs(rows[1]["importance/weight"] - 1) < 1e-4 < abs(rows[3]["importance/weight"] - 1)
+    assert seen[0] == 0 and all(0 <= share <= 1 for share in seen)
+    assert abs(rows[1]["importance/weight"] - 1) < 1e-4
+    is_told = num_mixed > 0 and all(0 < share < 1 for share in seen[2:])
+    return is_told and abs(rows[3]["importance/weight"] - 1) > 1e-4
 
 
 def test_on_policy_nothing_is_played_ahead(tmp_path: Path) -> None:
