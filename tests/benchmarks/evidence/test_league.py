@@ -104,6 +104,7 @@ def test_an_outcome_tells_budgets_signs_and_noise(tmp_path: Path) -> None:
                 append(tmp_path, "one", line)
     found = outcome_of(one, [one], tmp_path)
     assert found.signs == pytest.approx({0.5: 0.1, 2.0: -0.1})
+    assert found.verdict == "unresolved", "at double the rate it is worse"
     assert found.again is not None and found.again.mean == pytest.approx(0.01)
     assert found.used[METHOD] == {"turns": 100, "tokens": 200, "updates": 7, "seconds": 1.0}
     assert found.arms[BASELINE].mean == pytest.approx(0.5) and found.has_headroom
@@ -136,6 +137,16 @@ def test_bounds_are_of_all_arms_of_a_baseline(tmp_path: Path) -> None:
     assert among.low != alone.low
 
 
+def test_runs_on_tuning_tasks_start_from_the_first_policies_and_are_judged_at_their_end() -> None:
+    one, seed = entry(), league_module.TUNING[1]
+    tried, base = one.trial(METHOD, seed, 1e-3), one.trial(METHOD, 1, 1e-3)
+    assert tried.start == base.start and tried.name != base.name
+    assert tried.config.first_task == seed * TASKS_APART
+    assert (tried.config.eval_start, base.config.eval_start) == (False, True)
+    assert tried.config.eval_every > tried.config.steps
+    assert replace(one, benchmark=replace(one.benchmark, at="run")).trial(METHOD, seed, 1e-3).config.eval_start
+
+
 def test_a_seed_has_tasks_of_its_own_and_a_repeat_has_them_too() -> None:
     one = entry()
     first, second = one.trial(METHOD, 0, 1e-3), one.trial(METHOD, 1, 1e-3)
@@ -155,6 +166,7 @@ def test_the_season_runs_what_is_missing(
         monkeypatch.setattr(f"quintain.benchmarks.evidence.{place}", short)
     monkeypatch.setattr(league_module, "TUNING", (1000,))
     monkeypatch.setattr(league_module, "FACTORS", (0.5,))
+    monkeypatch.setattr(league_module, "CLAIMED", league_module.VERDICTS)
     one = replace(entry(rates=(1e-3, 5e-4)), seeds=2)
     season = Season(tmp_path / "runs", tmp_path / "results", 1, lambda row: f"run {row}", [one])
     found = season([one])["one"]

@@ -3,6 +3,7 @@
 A seed draws its own training and held-out tasks. Both arms learn at one rate, the best for the baseline over tuning
 seeds. Arms with the same baseline are one comparison: an additive model of arm and seed with one residual, and bounds
 that hold for all of them at once. Seeds come in a sequence (6, 10, 16), and each look spends its share of the error.
+What is found better or worse must have the same sign at half and at double the rate, or it is unresolved.
 """
 
 import hashlib
@@ -52,6 +53,8 @@ MARGIN = 0.05
 HEADROOM = (0.25, 0.75)
 """Where the baseline must end for its world to tell methods apart."""
 METHOD, BASELINE, REPEAT = "method", "baseline", "again"
+CLAIMED = ("better", "worse")
+"""Verdicts that are asked for at other rates, and beside the noise of a baseline against itself."""
 VERDICTS = ("better", "not worse", "unresolved", "worse", "refused", "unfinished")
 
 
@@ -237,6 +240,9 @@ def outcome_of(entry: Entry, rivals: Sequence[Entry], folder: Path) -> Outcome:
         if is_last or is_futile:
             verdict = "not worse" if found.low > -entry.margin else "unresolved"
             break
+    signs = signs_of(entry, own)
+    if verdict in CLAIMED and any((mean > 0) != (verdict == "better") for mean in signs.values()):
+        verdict = "unresolved"
     raised = sorted(
         {
             f"{arm}: {name}"
@@ -273,15 +279,6 @@ def described(
                 name: sum(float(line[name]) for line in seen) / num
                 for name in ("turns", "tokens", "updates", "seconds")
             }
-    signs: dict[float, float] = {}
-    for factor in FACTORS:
-        pairs = [
-            value_of(entry, own[METHOD, factor, seed]) - value_of(entry, own[BASELINE, factor, seed])
-            for seed in TUNING
-            if (METHOD, factor, seed) in own and (BASELINE, factor, seed) in own
-        ]
-        if pairs:
-            signs[factor] = sum(pairs) / len(pairs)
     repeats = [
         value_of(entry, own[REPEAT, 1.0, seed]) - value_of(entry, own[BASELINE, 1.0, seed])
         for seed in range(LOOKS[0].num)
@@ -298,7 +295,7 @@ def described(
         arms=arms,
         used=used,
         rate=own[METHOD, 1.0, 0]["rate"] if (METHOD, 1.0, 0) in own else None,
-        signs=signs,
+        signs=signs_of(entry, own),
         again=estimate([repeats]) if len(repeats) > 1 else None,
         has_headroom=not is_rate or centre is None or HEADROOM[0] <= centre <= HEADROOM[1],
         refused=raised,
@@ -306,6 +303,20 @@ def described(
         command=some["command"] if some else "",
         is_futile=is_futile,
     )
+
+
+def signs_of(entry: Entry, own: Values) -> dict[float, float]:
+    """Return the mean difference in favour of the method on tuning tasks, by the factor on the rate."""
+    found: dict[float, float] = {}
+    for factor in FACTORS:
+        pairs = [
+            value_of(entry, own[METHOD, factor, seed]) - value_of(entry, own[BASELINE, factor, seed])
+            for seed in TUNING
+            if (METHOD, factor, seed) in own and (BASELINE, factor, seed) in own
+        ]
+        if pairs:
+            found[factor] = sum(pairs) / len(pairs)
+    return found
 
 
 def column(entry: Entry, have: Values, arm: str, num: int) -> list[float] | None:
@@ -333,16 +344,20 @@ class Season:
             (entry, arm, seed) for entry in chosen for arm, seed in self._missing(entry, self.outcome(entry))
         ]:
             self._run([(entry, arm, seed, 1.0, rates[entry.row]) for entry, arm, seed in wanted], "runs")
+        verdicts = {entry.row: self.outcome(entry).verdict for entry in chosen}
         others = [
             (entry, arm, seed, factor, rate * factor)
             for entry in chosen
-            if (rate := rates[entry.row]) is not None
+            if (rate := rates[entry.row]) is not None and verdicts[entry.row] in CLAIMED
             for arm in (METHOD, BASELINE)
             for seed in TUNING
             for factor in FACTORS
         ]
         repeats = [
-            (entry, REPEAT, seed, 1.0, rates[entry.row]) for entry in chosen for seed in range(LOOKS[0].num)
+            (entry, REPEAT, seed, 1.0, rates[entry.row])
+            for entry in chosen
+            if verdicts[entry.row] in CLAIMED
+            for seed in range(LOOKS[0].num)
         ]
         self._run([*others, *repeats], "runs at other rates and of baselines against themselves")
         return {entry.row: self.outcome(entry) for entry in chosen}
