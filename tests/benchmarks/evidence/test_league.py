@@ -144,7 +144,9 @@ def test_runs_on_tuning_tasks_start_from_the_first_policies_and_are_judged_at_th
     assert tried.config.first_task == seed * TASKS_APART
     assert (tried.config.eval_start, base.config.eval_start) == (False, True)
     assert tried.config.eval_every > tried.config.steps
-    assert replace(one, benchmark=replace(one.benchmark, at="run")).trial(METHOD, seed, 1e-3).config.eval_start
+    assert (
+        replace(one, benchmark=replace(one.benchmark, at="run")).trial(METHOD, seed, 1e-3).config.eval_start
+    )
 
 
 def test_a_seed_has_tasks_of_its_own_and_a_repeat_has_them_too() -> None:
