@@ -93,6 +93,8 @@ class Arm:
     """passes over what was collected, minibatches counted one by one"""
     alarms: tuple[str, ...] = ()
     """alarms that the run raised"""
+    alarms_at_end: tuple[str, ...] = ()
+    """those that held when it ended"""
     curve: tuple[tuple[float, float], ...] = ()
     """(environment steps so far, the measure) at each evaluation"""
 
@@ -221,12 +223,8 @@ def measured(benchmark: Benchmark, run: Run) -> Arm:
     points = [(float(row["total/turns"]), float(row[benchmark.measure])) for row in rows]
     every = run.metrics()
     last = every[-1]
-    raised = {
-        name.removeprefix("alarm/")
-        for found in every
-        for name in found
-        if name.startswith("alarm/") and found[name]
-    } | hacked_between(every, rows, run)
+    held = raised_in(last) | hacked_between(every, rows, run)
+    raised = held.union(*map(raised_in, every))
     return Arm(
         value=points[-1][1],
         area=area(points),
@@ -236,8 +234,14 @@ def measured(benchmark: Benchmark, run: Run) -> Arm:
         run=run.folder.name,
         updates=int(last["step"]) * run.config.get("num_epochs", 1) * run.config.get("num_minibatches", 1),
         alarms=tuple(sorted(raised)),
+        alarms_at_end=tuple(sorted(held)),
         curve=tuple(points),
     )
+
+
+def raised_in(row: Row) -> set[str]:
+    """Return the alarms that held in `row` of the metrics."""
+    return {name.removeprefix("alarm/") for name in row if name.startswith("alarm/") and row[name]}
 
 
 def hacked_between(every: Sequence[Row], evaluated: Sequence[Row], run: Run) -> set[str]:

@@ -122,6 +122,10 @@ def test_what_is_lower_is_turned_and_alarms_refuse(tmp_path: Path) -> None:
     put(tmp_path, refused, BASELINE, BASE[:6])
     found = outcome_of(refused, [refused], tmp_path)
     assert (found.verdict, found.refused) == ("refused", ("method: hacking",))
+    passed = entry("three")
+    put(tmp_path, passed, METHOD, shifted(0.2, num=6), alarms=["length"], alarms_at_end=[])
+    put(tmp_path, passed, BASELINE, BASE[:6])
+    assert outcome_of(passed, [passed], tmp_path).verdict == "better", "it went over before the end"
 
 
 def test_bounds_are_of_all_arms_of_a_baseline(tmp_path: Path) -> None:

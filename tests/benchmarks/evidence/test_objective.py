@@ -8,7 +8,6 @@ import pytest
 
 from quintain.benchmarks.evidence.objective import (
     audit_world,
-    check_alarms,
     compare_rewards,
     relative_ranks,
 )
@@ -119,12 +118,6 @@ def test_rewards_are_compared_on_the_same_episodes() -> None:
     assert compare_rewards(groups, same_groups, same_groups).has_passed
     found = compare_rewards(groups, same_groups, pays_the_last)
     assert not found.has_passed and found.detail == "1 of 2 recorded episodes are paid differently"
-
-
-def test_alarms_refuse_an_arm() -> None:
-    assert check_alarms([{"alarm/entropy": 1.0}, {"alarm/hacking": 0.0}], "method").has_passed
-    found = check_alarms([{"alarm/hacking": 1.0}, {}, {"alarm/length": 1.0}], "baseline")
-    assert not found.has_passed and found.detail == "raised hacking, length"
 
 
 def test_a_world_without_an_expert_is_refused(tmp_path: Path) -> None:

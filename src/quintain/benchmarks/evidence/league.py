@@ -184,7 +184,7 @@ class Outcome:
     """the baseline against itself"""
     has_headroom: bool = True
     refused: tuple[str, ...] = ()
-    """alarms that refuse an arm"""
+    """alarms that refuse an arm, for they held when a run of it ended"""
     version: int = 1
     command: str = ""
     is_futile: bool = False
@@ -248,7 +248,7 @@ def outcome_of(entry: Entry, rivals: Sequence[Entry], folder: Path) -> Outcome:
             f"{arm}: {name}"
             for (arm, factor, _), line in own.items()
             if factor == 1.0 and arm != REPEAT
-            for name in line["alarms"]
+            for name in line.get("alarms_at_end", line["alarms"])
             if name in REFUSING
         }
     )

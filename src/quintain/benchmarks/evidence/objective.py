@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import cycle, permutations
-from typing import Any
 
 from quintain.benchmarks.evidence.inference import rank_correlation
 from quintain.benchmarks.evidence.verdict import Check
@@ -32,7 +31,7 @@ NUM_TRIED = 6
 """Random actions that a stalling policy chooses from, where legal ones are not listed."""
 RANKS = 0.8
 REFUSING = ("hacking", "length", "length_advantage")
-"""Alarms with which an arm is no evidence."""
+"""Alarms with which an arm is no evidence, where they hold when its run ends."""
 SAME = 1e-6
 
 
@@ -232,13 +231,3 @@ def pay(trajectory: Trajectory) -> tuple[float, ...]:
     """Return what each turn is paid, and the whole episode."""
     whole = (trajectory.outcome.value,) if isinstance(trajectory.outcome, Score) else ()
     return (*(turn.reward for turn in trajectory.turns), *whole)
-
-
-def check_alarms(rows: Sequence[Mapping[str, Any]], arm: str) -> Check:
-    """Return whether the metrics `rows` of a run are free of alarms that refuse it as evidence."""
-    raised = sorted(name for name in REFUSING if any(row.get(f"alarm/{name}") for row in rows))
-    return Check(
-        name=f"alarms of {arm}",
-        has_passed=not raised,
-        detail=f"raised {', '.join(raised)}" if raised else "none that refuses",
-    )
