@@ -308,6 +308,7 @@ def test_a_function_of_a_file_grades(tmp_path: Path) -> None:
         ({"deadline": "5"}, "positive number of seconds"),
         ({"deadline": -5}, "positive number of seconds"),
         ({"pass_at": 2}, "up to 1"),
+        ({"grade_at_limit": "yes"}, "true or false"),
         ({"tools": [{"name": "a", "url": "http://x"}] * 2}, "two tools of one name"),
     ],
 )
@@ -532,6 +533,25 @@ def test_endpoints_that_were_written_for_openai_serve_as_they_are(office: Office
     office.answers["/add"] = [saying({"type": "message", "output": "26"})]
     begin(world, world.task("train", 0))
     assert failure(world, tool_action("add", a=1, b=24)).kind == "tool_malformed"
+
+
+def test_an_episode_without_an_answer_is_graded_where_that_is_asked_for(office: Office, file: Path) -> None:
+    office.answers["/grade"] = [lambda body: {"score": len(body["calls"]) / 4}]
+    for is_asked in (False, True):
+        world = change(file, max_turns=2, grade_at_limit=is_asked)
+        first = advance(world, tool_action("add", a=1, b=25))
+        assert (first.reward, first.is_truncated) == (0.0, False)
+        last = advance(world, tool_action("add", a=1, b=25))
+        assert last.observation == "26" and last.is_truncated is is_asked
+        assert (last.reward, last.is_success) == ((0.5, True) if is_asked else (0.0, None))
+    assert [body["answer"] for body in office.bodies("/grade")] == [""]
+    begin(world, world.task("train", 0))
+    advance(world, Action(error="unreadable"))
+    assert advance(world, Action(error="unreadable")).is_success is False
+    office.answers["/grade"] = [with_status(503)]
+    begin(world, world.task("train", 0))
+    advance(world, Action(error="unreadable"))
+    assert failure(world, Action(error="unreadable")).owner == "judge"
 
 
 def test_a_moment_of_training_leaves_no_key_behind(

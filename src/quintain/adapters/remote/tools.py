@@ -82,6 +82,7 @@ class RemoteTools(Environment):
         self.settings: dict[str, Any] = self._settings(file)
         self.rows = checked_rows(self.settings.get("tasks", self.rows), file or type(self).__name__)
         self.max_turns = int(self.settings.get("max_turns", self.max_turns))
+        self._grades_limit = bool(self.settings.get("grade_at_limit", False))
         self._splits = splits(self.rows)
         self._row: Row = self.rows[0]
         self.calls: list[Called] = []
@@ -162,7 +163,7 @@ class RemoteTools(Environment):
         if action.error is not None:
             told = f"Error: {action.error}"
             self.messages.append({"role": "user", "content": told})
-            return StepResult(observation=told, is_valid=False)
+            return self._at_limit(StepResult(observation=told, is_valid=False))
         if not action.tool_calls:
             return self._ended(action.text)
         texts: list[str] = []
@@ -176,11 +177,16 @@ class RemoteTools(Environment):
             texts.append(reply.text[:LONGEST_REPLY])
             self.messages.append({"role": "tool", "tool_call_id": name, "content": texts[-1]})
             errors += [error] if error is not None else []
-        return StepResult(
-            observation="\n".join(texts),
-            is_valid=not any(error.cause == "invalid_call" for error in errors),
-            tool_errors=tuple(errors),
-        )
+        is_valid = not any(error.cause == "invalid_call" for error in errors)
+        text = "\n".join(texts)
+        return self._at_limit(StepResult(observation=text, is_valid=is_valid, tool_errors=tuple(errors)))
+
+    def _at_limit(self, result: StepResult) -> StepResult:
+        """Return `result`, graded without an answer if it is of the last turn and such episodes are graded."""
+        if not self._grades_limit or self._num_actions < self.max_turns:
+            return result
+        ended = self._ended("")
+        return replace(result, reward=ended.reward, is_truncated=True, is_success=ended.is_success)
 
     def _called(self, call: ToolCall) -> tuple[Reply, ToolError | None]:
         """Carry out `call` if it is right; return what to tell the agent, and what went wrong."""
@@ -257,7 +263,9 @@ class RemoteTools(Environment):
 
     def keys(self) -> frozenset[str]:
         """Return the keys that a file may have."""
-        return frozenset({"tasks", "grade", "instructions", "max_turns", "pass_at", "judge"})
+        return frozenset(
+            {"tasks", "grade", "instructions", "max_turns", "pass_at", "judge", "grade_at_limit"}
+        )
 
 
 def golds(row: Row) -> list[str]:
@@ -355,6 +363,8 @@ def read_settings(file: str, known: frozenset[str]) -> dict[str, Any]:
     turns = settings.get("max_turns", 1)
     if not isinstance(turns, int) or isinstance(turns, bool) or turns < 1:
         refuse(file, f"max_turns={turns!r}", "give a positive integer")
+    if not isinstance(settings.get("grade_at_limit", False), bool):
+        refuse(file, f"grade_at_limit={settings['grade_at_limit']!r:.40}", "give true or false")
     return settings
 
 
