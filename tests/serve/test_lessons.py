@@ -474,10 +474,11 @@ class TestServing:
 
     def test_another_policy_than_is_served_is_not_recorded(self, served: Served) -> None:
         """10: an answer of other weights, such as the base model's without the adapter, and one beyond its limit."""
-        for change, told in (
+        cases: list[tuple[dict[str, Any], str]] = [
             ({"policy": "base"}, "an answer of the policy 'base', and 'policy' is served"),
             ({"token_ids": (5,) * 30, "logprobs": (-1.0,) * 30}, "30 sampled tokens, and 20 were asked for"),
-        ):
+        ]
+        for change, told in cases:
             session, url, key = served.open()
             changing(served, **change)
             post(url, key, body_of(USER, max_tokens=20))
