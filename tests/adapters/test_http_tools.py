@@ -238,6 +238,16 @@ def test_an_endpoint_that_is_not_there(office: Office, file: Path) -> None:
     assert failure(world, tool_action("add", a=1, b=2)).kind == "tool_unreachable"
 
 
+def test_what_a_query_holds_is_told_to_nobody(office: Office, file: Path) -> None:
+    office.answers |= {"/add": [with_status(401)], "/grade": [with_status(401)]}
+    tool = {"name": "add", "parameters": ADD, "url": f"{office.url}/add?code=hidden"}
+    world = change(file, tools=[tool], grader=f"{office.url}/grade?code=hidden")
+    for action in (tool_action("add", a=1, b=2), Action(text="25")):
+        begin(world, world.task("train", 0))
+        found = failure(world, action)
+        assert "hidden" not in found.message and f"{office.url}/" in found.message
+
+
 def test_a_redirect_is_not_followed(office: Office, file: Path) -> None:
     office.answers["/add"] = [with_status(302)]
     assert failure(started(file), tool_action("add", a=1, b=2)).kind == "tool_refused"
@@ -307,6 +317,7 @@ def test_a_function_of_a_file_grades(tmp_path: Path) -> None:
         ({"grader": {"url": "http://x", "headrs": {}}}, "did you mean 'headers'"),
         ({"deadline": "5"}, "positive number of seconds"),
         ({"deadline": -5}, "positive number of seconds"),
+        ({"grader": "http://me:hidden@x/grade"}, "got a URL with a name and password; give them as headers"),
         ({"pass_at": 2}, "up to 1"),
         ({"grade_at_limit": "yes"}, "true or false"),
         ({"tools": [{"name": "a", "url": "http://x"}] * 2}, "two tools of one name"),
@@ -316,7 +327,7 @@ def test_a_file_that_cannot_be_used_is_one_line(file: Path, change: dict[str, An
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
     with pytest.raises(UsageError, match=told) as found:
         HttpTools(str(file))
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(found.value) and "hidden" not in str(found.value)
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from quintain.adapters.http_tools.wire import WIRES, Ending
 from quintain.adapters.remote.tools import RemoteTools, Reply, Row, checked_score, refuse
@@ -91,7 +92,7 @@ class HttpTools(RemoteTools):
         except HttpTrouble as trouble:
             if trouble.status in WRONG_CALL:
                 return Reply(text=f"the tool refused the call ({trouble.got})", is_error=True)
-            fault = ToolFault.of(name, f"at {server.url}: got {trouble.got}; mend the endpoint")
+            fault = ToolFault.of(name, f"at {shown(server)}: got {trouble.got}; mend the endpoint")
             fault.kind = f"tool_{trouble.kind}"
             raise fault from trouble
 
@@ -111,7 +112,7 @@ class HttpTools(RemoteTools):
             body = self._wire.ending(end)
             return self._grader.ask("POST", body=body, read=self._score, once=f"{self._rollout}-grade")
         except HttpTrouble as trouble:
-            fault = GraderFault(f"grader at {self._grader.url}: got {trouble.got}; mend the endpoint")
+            fault = GraderFault(f"grader at {shown(self._grader)}: got {trouble.got}; mend the endpoint")
             fault.kind = f"grader_{trouble.kind}"
             raise fault from trouble
 
@@ -152,6 +153,10 @@ def endpoint(
     url = found.get("url", found.get("server_url"))
     if not isinstance(url, str) or not url:
         refuse(who, f"{row!r:.80}", 'give {"url": "http://127.0.0.1:8000/grade"}')
+    if "@" in urlsplit(url).netloc:
+        refuse(
+            who, "a URL with a name and password", 'give them as headers: {Authorization = "Basic ${KEY}"}'
+        )
     parts = [usual["headers"], found.get("headers", {})]
     if not all(isinstance(part, Mapping) for part in parts):
         refuse(who, f"headers={parts!r:.60}", 'give {"Authorization": "Bearer ${KEY}"}')
@@ -160,6 +165,11 @@ def endpoint(
     if not isinstance(seconds, (int, float)) or isinstance(seconds, bool):
         refuse(who, f"deadline={seconds!r:.40}", "give a positive number of seconds")
     return HttpServer(url, deadline=seconds, key=key, headers=headers)
+
+
+def shown(server: HttpServer) -> str:
+    """Return the address of `server` for messages, which are kept: without its query, which may hold a key."""
+    return server.url.partition("?")[0]
 
 
 def checked_tool(row: object, who: str) -> ToolSpec:
