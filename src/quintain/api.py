@@ -11,12 +11,13 @@ import sys
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from quintain.agents.catalog import AUTO
+from quintain.agents.teacher import Teacher
 from quintain.benchmarks.labs.credit import Report, check_names, run_lab
 from quintain.benchmarks.labs.material import collect_batch, read_batch
 from quintain.benchmarks.labs.report import write_lab
@@ -25,6 +26,7 @@ from quintain.curriculum.streams import TaskStream, draw_held_out
 from quintain.dashboard.curve import learning_curve_png, terminal_curve
 from quintain.dashboard.report import write_report
 from quintain.engines.build import build_engine
+from quintain.engines.chat_client import is_endpoint
 from quintain.engines.settings import EngineSettings
 from quintain.environments.boundary import has_expert, tasks_of
 from quintain.environments.catalog import EnvironmentSpec, is_importing
@@ -61,6 +63,8 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 ROOT = Path("runs")
 TEACHERS = {"expert": expert_action, "random": valid_action}
+AT_ONCE = 8
+"""Questions that a teacher behind an endpoint is asked at the same time."""
 """Agents of `collect` that need no model."""
 
 
@@ -186,20 +190,30 @@ def collect(
     seed: int = 0,
     split: str = "train",
 ) -> tuple[list[Trajectory], PreTrainedTokenizerBase]:
-    """Return episodes of the expert, of random valid actions or of a model, and their tokenizer."""
+    """Return episodes of the expert, of random valid actions, of a model or of a chat endpoint, and their tokenizer.
+
+    An endpoint is named by its URL and options: ``http://127.0.0.1:8000/v1?model=NAME``; see `engines.chat_client`.
+    """
     if split not in ("train", "eval"):
         raise UsageError(f"split: got {split!r}; choose train or eval")
+    teacher = Teacher.read(agent) if is_endpoint(agent) else None
     make_environment = find_ready(environment, for_training=split == "train", for_model=agent not in TEACHERS)
     if agent == "expert":
         require_expert(make_environment)
-    loaded = None if agent in TEACHERS else policy_of(agent)
+    loaded = None if agent in TEACHERS or teacher is not None else policy_of(agent)
     tokenizer = new_tokenizer(make_environment, seed=seed) if loaded is None else loaded.tokenizer
-    acting = build_agent(tokenizer, make_environment, temperature=1.0, agent=harness_of(agent))
+    harness = AUTO if teacher is not None else harness_of(agent)
+    acting = build_agent(tokenizer, make_environment, temperature=1.0, agent=harness)
+    limits = Limits(max_failure_share=0.5)
+    if teacher is not None:
+        limits = replace(
+            limits, num_workers=AT_ONCE, step_timeout=teacher.client.deadline + limits.step_timeout
+        )
     rollout = Rollout(
         acting,
         make_environment,
         None if loaded is None else build_engine(EngineSettings(), loaded.model, loaded.tokenizer),
-        limits=Limits(max_failure_share=0.5),
+        limits=limits,
         source=find_source(acting),
     )
     tasks = TaskStream(tasks_of(make_environment), "eval" if split == "eval" else "train").draw(0, episodes)
@@ -208,8 +222,9 @@ def collect(
         if loaded is not None:
             groups = rollout.groups(tasks, size=1, seed=chosen, on_episode=lambda _: display.advance())
         else:
+            demonstrator = TEACHERS[agent] if teacher is None else teacher
             groups = rollout.demonstrations(
-                tasks, TEACHERS[agent], seed=chosen, on_episode=lambda _: display.advance()
+                tasks, demonstrator, seed=chosen, on_episode=lambda _: display.advance()
             )
     return [t for group in groups for t in group.trajectories], tokenizer
 

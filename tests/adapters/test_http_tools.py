@@ -5,7 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.datastructures import Headers
+from starlette.types import Receive, Scope, Send
+from tests.engines.chat_model import KEY, ChatModel
 
+from quintain import api
 from quintain.adapters.http_tools.environment import HttpTools
 from quintain.cli.main import main
 from quintain.environments.baselines import expert, play
@@ -18,6 +22,7 @@ from quintain.processes import http_json
 from quintain.rollout.stepper import guarded
 from quintain.serve.json_app import Refusal, Request, json_app
 from quintain.serve.listener import Listener
+from quintain.store.run import Run
 from quintain.types import Action, Failure
 
 Answer = Callable[[dict[str, Any]], Any]
@@ -46,8 +51,15 @@ class Office(Listener):
             "/grade": [lambda body: {"score": float(body["answer"] == body["task"]["answer"])}],
         }
         self.seen: list[tuple[str, dict[str, Any]]] = []
+        self.headers: list[dict[str, str]] = []
         self.released = threading.Event()
-        super().__init__(json_app(self.answer), token="s3cret")
+        self._app = json_app(self.answer)
+        super().__init__(self.noting_headers, token="s3cret")
+
+    async def noting_headers(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            self.headers.append(dict(Headers(scope=scope)))
+        await self._app(scope, receive, send)
 
     def answer(self, request: Request) -> Any:
         self.seen.append((request.path, request.body))
@@ -226,6 +238,16 @@ def test_an_endpoint_that_is_not_there(office: Office, file: Path) -> None:
     assert failure(world, tool_action("add", a=1, b=2)).kind == "tool_unreachable"
 
 
+def test_what_a_query_holds_is_told_to_nobody(office: Office, file: Path) -> None:
+    office.answers |= {"/add": [with_status(401)], "/grade": [with_status(401)]}
+    tool = {"name": "add", "parameters": ADD, "url": f"{office.url}/add?code=hidden"}
+    world = change(file, tools=[tool], grader=f"{office.url}/grade?code=hidden")
+    for action in (tool_action("add", a=1, b=2), Action(text="25")):
+        begin(world, world.task("train", 0))
+        found = failure(world, action)
+        assert "hidden" not in found.message and f"{office.url}/" in found.message
+
+
 def test_a_redirect_is_not_followed(office: Office, file: Path) -> None:
     office.answers["/add"] = [with_status(302)]
     assert failure(started(file), tool_action("add", a=1, b=2)).kind == "tool_refused"
@@ -288,13 +310,24 @@ def test_a_function_of_a_file_grades(tmp_path: Path) -> None:
         ({"grader": "http://host:port"}, "http://127.0.0.1:8000"),
         ({"key_file": "/absent"}, "readable text file"),
         ({"grade": "judge.py"}, "choose exact_match, f1, checks"),
+        ({"wire": "opneai"}, "did you mean 'openai'"),
+        ({"headers": {"Bad Name": "x"}}, "got the header 'Bad Name'; write it as"),
+        ({"headers": ["x"]}, "Authorization"),
+        ({"grader": {"url": ""}}, "http://127.0.0.1:8000/grade"),
+        ({"grader": {"url": "http://x", "headrs": {}}}, "did you mean 'headers'"),
+        ({"deadline": "5"}, "positive number of seconds"),
+        ({"deadline": -5}, "positive number of seconds"),
+        ({"grader": "http://me:hidden@x/grade"}, "got a URL with a name and password; give them as headers"),
+        ({"pass_at": 2}, "up to 1"),
+        ({"grade_at_limit": "yes"}, "true or false"),
+        ({"tools": [{"name": "a", "url": "http://x"}] * 2}, "two tools of one name"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_one_line(file: Path, change: dict[str, Any], told: str) -> None:
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
     with pytest.raises(UsageError, match=told) as found:
         HttpTools(str(file))
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(found.value) and "hidden" not in str(found.value)
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
@@ -401,3 +434,184 @@ def test_tasks_that_a_grader_by_name_cannot_grade_are_refused(file: Path, grade:
         named(file, grade, {"prompt": "Which?"})
     with pytest.raises(UsageError, match=r"choose exact_match, f1, checks, or name a function as file\.py:"):
         named(file, "exact")
+
+
+def change(file: Path, **settings: Any) -> Environment:
+    file.write_text(json.dumps({**json.loads(file.read_text()), **settings}))
+    return started(file)
+
+
+def test_the_grader_is_sent_all_that_was_said(office: Office, file: Path) -> None:
+    world = started(file)
+    advance(world, Action(error="unreadable", text="{"))
+    advance(world, tool_action("add", a=0, b=25))
+    advance(world, Action(text="25"))
+    (grading,) = office.bodies("/grade")
+    roles = [message["role"] for message in grading["messages"]]
+    assert roles == ["system", "user", "assistant", "user", "assistant", "tool", "assistant"]
+    call = grading["messages"][4]["tool_calls"][0]
+    assert json.loads(call["function"]["arguments"]) == {"a": 0, "b": 25}
+    assert grading["messages"][5] == {"role": "tool", "tool_call_id": call["id"], "content": "25"}
+    assert grading["messages"][6] == {"role": "assistant", "content": "25"}
+
+
+def test_attempts_of_a_request_have_one_idempotency_key(office: Office, file: Path) -> None:
+    office.answers["/add"] = [with_status(503), saying({"output": "26"})]
+    office.answers["/grade"] = [with_status(500), saying({"score": 1})]
+    world = started(file)
+    advance(world, tool_action("add", a=1, b=25))
+    advance(world, Action(text="26"))
+    first, again, graded, regraded = (headers["idempotency-key"] for headers in office.headers)
+    rollout = office.bodies("/grade")[0]["rollout_id"]
+    assert first == again == office.bodies("/add")[0]["call_id"]
+    assert graded == regraded == f"{rollout}-grade"
+
+
+def test_a_file_of_toml_with_secrets_of_the_environment(
+    office: Office, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "sums.toml"
+    path.write_text(
+        f"""
+tasks = "tasks.jsonl"
+deadline = 5
+pass_at = 0.8
+headers = {{Authorization = "Bearer ${{SHOP_KEY}}"}}
+
+[[tools]]
+name = "add"
+url = "{office.url}/add"
+headers = {{X-Shop = "${{SHOP_NAME}}-1"}}
+parameters = {{type = "object", properties = {{a = {{type = "integer"}}, b = {{type = "integer"}}}}}}
+
+[grader]
+url = "{office.url}/grade"
+deadline = 9.5
+"""
+    )
+    (tmp_path / "tasks.jsonl").write_text(json.dumps(ROWS[0]))
+    with pytest.raises(
+        UsageError, match=r"\$\{SHOP_KEY\} in the header Authorization, which is not set; export"
+    ):
+        HttpTools(str(path))
+    monkeypatch.setenv("SHOP_KEY", "s3cret")
+    monkeypatch.setenv("SHOP_NAME", "corner")
+    world = started(path)
+    office.answers["/grade"] = [saying({"score": 0.7}), saying({"score": 0.8})]
+    assert advance(world, tool_action("add", a=1, b=25)).observation == "26"
+    assert office.headers[0]["x-shop"] == "corner-1"
+    for score, is_success in ((0.7, False), (0.8, True)):
+        begin(world, world.task("train", 0))
+        result = advance(world, Action(text="25"))
+        assert (result.reward, result.is_success) == (score, is_success)
+    assert "x-shop" not in office.headers[-1]
+    monkeypatch.setenv("SHOP_NAME", "two\nlines")
+    with pytest.raises(UsageError, match="whose value is no line of ASCII") as found:
+        HttpTools(str(path))
+    assert "two" not in str(found.value)
+    (tmp_path / "broken.toml").write_text("tasks = [")
+    with pytest.raises(UsageError, match=r"TOMLDecodeError.*or of TOML"):
+        HttpTools(str(tmp_path / "broken.toml"))
+
+
+def test_endpoints_that_were_written_for_openai_serve_as_they_are(office: Office, file: Path) -> None:
+    office.answers["/add"] = [
+        lambda body: {
+            "type": "function_call_output",
+            "call_id": body["call_id"],
+            "id": body["id"],
+            "output": str(sum(json.loads(body["arguments"]).values())),
+        },
+        saying({"call_id": "another", "output": "26"}),
+    ]
+    office.answers["/grade"] = [
+        lambda body: {"score": float(body["sample"]["output_text"] == body["item"]["answer"])}
+    ]
+    world = change(
+        file, wire="openai", tools=[{"name": "add", "parameters": ADD, "server_url": f"{office.url}/add"}]
+    )
+    assert advance(world, tool_action("add", a=1, b=24)).observation == "25"
+    result = advance(world, Action(text="25"))
+    assert (result.reward, result.is_success) == (1.0, True)
+    (call,), (grading,) = office.bodies("/add"), office.bodies("/grade")
+    assert call["type"] == "function_call" and call["name"] == "add"
+    assert call["trace_id"] == grading["trace_id"] and call["trace_id"].startswith("trace_")
+    assert grading["sample"]["choices"][0]["message"] == {"role": "assistant", "content": "25"}
+    assert [each["function"]["name"] for each in grading["sample"]["output_tools"]] == ["add"]
+    assert "solution" not in grading["item"]
+    begin(world, world.task("train", 0))
+    assert failure(world, tool_action("add", a=1, b=24)).kind == "tool_malformed"
+    office.answers["/add"] = [saying({"type": "message", "output": "26"})]
+    begin(world, world.task("train", 0))
+    assert failure(world, tool_action("add", a=1, b=24)).kind == "tool_malformed"
+
+
+def test_an_episode_without_an_answer_is_graded_where_that_is_asked_for(office: Office, file: Path) -> None:
+    office.answers["/grade"] = [lambda body: {"score": len(body["calls"]) / 4}]
+    for is_asked in (False, True):
+        world = change(file, max_turns=2, grade_at_limit=is_asked)
+        first = advance(world, tool_action("add", a=1, b=25))
+        assert (first.reward, first.is_truncated) == (0.0, False)
+        last = advance(world, tool_action("add", a=1, b=25))
+        assert last.observation == "26" and last.is_truncated is is_asked
+        assert (last.reward, last.is_success) == ((0.5, True) if is_asked else (0.0, None))
+    assert [body["answer"] for body in office.bodies("/grade")] == [""]
+    begin(world, world.task("train", 0))
+    advance(world, Action(error="unreadable"))
+    assert advance(world, Action(error="unreadable")).is_success is False
+    office.answers["/grade"] = [with_status(503)]
+    begin(world, world.task("train", 0))
+    advance(world, Action(error="unreadable"))
+    assert failure(world, Action(error="unreadable")).owner == "judge"
+
+
+def test_a_moment_of_training_leaves_no_key_behind(
+    office: Office, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_KEY", "s3cret")
+    settings = {**json.loads(file.read_text()), "headers": {"Authorization": "Bearer ${SHOP_KEY}"}}
+    del settings["key_file"]
+    file.write_text(json.dumps(settings))
+    office.answers["/grade"] = [lambda body: {"score": (len(body["answer"]) % 5) / 4}]
+    folder = api.train(
+        "grpo", environment=f"http-tools/{file}", model="micro", demonstrations=16, imitation_epochs=2,
+        steps=1, tasks=2, group_size=4, eval_episodes=2, max_turn_tokens=24, run="shop", root=tmp_path / "runs",
+    )  # fmt: skip
+    with Run.open(folder, writable=False) as run:
+        sampled = [t for t in run.trajectories() if t.id and t.turns[0].completion.logprobs]
+    assert len(sampled) >= 8
+    ids = {body["rollout_id"] for body in office.bodies("/grade")}
+    assert len(ids) == len(office.bodies("/grade"))  # each episode has its own, and is graded once
+    calls = [body["rollout_id"] for body in office.bodies("/add")]
+    assert len(set(calls)) > 1
+    assert all(b"s3cret" not in each.read_bytes() for each in folder.rglob("*") if each.is_file())
+
+
+def test_a_model_behind_an_endpoint_grades(file: Path, tmp_path: Path) -> None:
+    told: list[dict[str, Any]] = []
+
+    def say(body: dict[str, Any]) -> str | int:
+        told.append(json.loads(body["messages"][1]["content"]))
+        return {"25": "SCORE: 6", "24": "SCORE: 4"}.get(told[-1]["answer"], 503)
+
+    model = ChatModel(say)
+    try:
+        (tmp_path / "key2").write_text(KEY)
+        (tmp_path / "rubric.md").write_text("Is it right?")
+        settings = json.loads(file.read_text())
+        del settings["grader"]
+        spec = f"{model.url}?model=m&key_file=key2&rubric=rubric.md&tape=tape.jsonl&calls=2"
+        file.write_text(json.dumps({**settings, "judge": spec}))
+        worlds = [started(file), started(file)]
+        for answer, world, is_success in (("25", worlds[0], True), ("24", worlds[1], False)):
+            result = advance(world, Action(text=answer))
+            assert result.is_success is is_success and result.reward == (0.6 if is_success else 0.4)
+        assert told[0]["messages"][-1]["content"] == "25" and "solution" not in told[0]["task"]
+        assert len((tmp_path / "tape.jsonl").read_text().splitlines()) == 2
+        begin(worlds[0], worlds[0].task("train", 0))
+        found = failure(worlds[0], Action(text="23"))  # both worlds have one budget
+        assert (found.owner, found.kind) == ("judge", "judge_refused")
+        with pytest.raises(UsageError, match="grade='f1' beside a judge; give one of them"):
+            change(file, grade="f1")
+    finally:
+        model.listener.close()

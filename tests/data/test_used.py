@@ -7,6 +7,7 @@ import pytest
 from quintain.data.leaves import choose_leaves, keep_leaves
 from quintain.data.samples import imitation_samples
 from quintain.data.used import AUXILIARY, LEFT, NOT_READ, REPEATED, find_unused
+from quintain.errors import DataError
 from quintain.types import Action, Completion, Score, Stop, Task, Trajectory, Turn, as_content
 
 Call = tuple[tuple[int, ...], tuple[int, ...], bool, dict[str, Any]]
@@ -83,6 +84,12 @@ def test_a_harness_of_ours_uses_everything() -> None:
     assert find_unused(bare) == {}
     mixed = [bare[0], *turns_of(ROOT)]
     assert find_unused(mixed) == {}
+
+
+def test_facts_of_a_newer_version_are_refused() -> None:
+    assert find_unused(turns_of((*ROOT[:3], {"version": 1}))) == {}
+    with pytest.raises(DataError, match="got version 2, and this Quintain reads 1; update it"):
+        find_unused(turns_of(ROOT, (*ROOT[:3], {"version": 2})))
 
 
 def test_the_rule_of_leaves() -> None:

@@ -1,5 +1,6 @@
 """What other recorders got wrong, one test for each: retries, sub-agents, compaction, delivery, versions, loss."""
 
+import asyncio
 import http.client
 import json
 import socket
@@ -12,17 +13,22 @@ from urllib.parse import urlsplit
 
 import anthropic
 import httpx2
+import numpy as np
 import openai
 import pytest
 
+from quintain.dashboard.transcript import transcript_html
+from quintain.data.pack import Aggregation, pack
 from quintain.data.samples import imitation_samples
 from quintain.data.used import AUXILIARY, LEFT, NOT_READ, REPEATED, find_unused
 from quintain.engines.scripted import Scripted
+from quintain.errors import DataError
 from quintain.rollout.measures import call_metrics
 from quintain.rollout.request import EpisodeRequest
+from quintain.serve import endpoint
 from quintain.serve.chat_completions import read
 from quintain.serve.endpoint import Session, Terms
-from quintain.serve.recorder import Recorder, node_digest
+from quintain.serve.recorder import Recorder, find_changed, node_digest
 from quintain.serve.source import outcome_of, trajectory_of
 from quintain.store.codec import decode, encode
 from quintain.text.chat import Chat
@@ -108,6 +114,23 @@ def hang_up(url: str, key: str, body: Any, served: Served, eventually: Eventuall
     served.gate.set()
     pending = served.endpoint.sessions["a"].pending[-1]
     eventually(pending.done.done)
+
+
+def changing(served: Served, *, loads: int | None = None, **fields: Any) -> None:
+    """Let the engine's next answer have other `fields`; before it is taken, weights of version `loads` are served."""
+    pump = served.endpoint.pump
+    engine = pump.engine
+    advance = engine.advance
+
+    def changed() -> Any:
+        replies = advance()
+        if replies:
+            engine.advance = advance
+            if loads is not None:
+                engine.load_weights(loads, None)
+        return [replace(reply, result=replace(reply.result, **fields)) for reply in replies]
+
+    engine.advance = changed
 
 
 class TestForest:
@@ -379,8 +402,89 @@ class TestManyAgents:
         assert [sample.trajectory for sample in samples] == [0, 0]
         assert sum(float(sample.loss_weight.sum()) for sample in samples) == trajectory.num_sampled
 
+    @pytest.mark.parametrize("aggregation", ["sequence_mean", "constant", "token_mean"])
+    def test_one_stream_of_three_answers_weighs_what_three_streams_of_one_weigh(
+        self, served: Served, aggregation: Aggregation
+    ) -> None:
+        """8: 1×3 against 3×1, beside another rollout: every token has the same weight however the rows are cut."""
+        asked = [{"role": "user", "content": text} for text in ("A wall.", "Go.", "left")]
+        weights: list[list[list[float]]] = []
+        for is_one in (True, False):
+            rollouts: list[Trajectory] = []
+            for name, texts in (("long", ["go on", "left", "right"]), ("short", ["left"])):
+                session, url, key = served.open(name)
+                served.says[:] = texts
+                history: list[Any] = []
+                for user, text in zip(asked, texts, strict=False):
+                    history = [*history, user] if is_one else [user]
+                    post(url, key, body_of(*history))
+                    history = [*history, said(text)]
+                rollouts.append(episode(session))
+            samples = imitation_samples(rollouts)
+            assert [sample.trajectory for sample in samples] == ([0, 1] if is_one else [0, 0, 0, 1])
+            constant = 5.0 if aggregation == "constant" else None
+            batch = pack(samples, aggregation=aggregation, constant=constant)
+            ends = np.cumsum([len(sample.token_ids) for sample in samples])
+            per_row = np.split(np.asarray(batch.loss_weight), ends[:-1])
+            found: list[list[float]] = [[], []]
+            for row, sample in zip(per_row, samples, strict=True):
+                found[sample.trajectory] += [float(weight) for weight in row if weight > 0]
+            weights.append(found)
+        assert weights[0] == weights[1]
+        if aggregation == "sequence_mean":
+            assert [sum(found) for found in weights[0]] == pytest.approx([0.5, 0.5])  # pyright: ignore[reportUnknownMemberType]
+
 
 class TestServing:
+    @pytest.mark.parametrize(
+        "spans",
+        [
+            ((1, 3), (2, 3)),  # the first token has no version
+            ((0, 4), (2, 3)),  # the weights went back
+            ((0, 3), (0, 3)),  # one token has two
+            ((0, 3), (9, 3)),  # a token that was not sampled has one
+            ((0, 2),),  # older than what was served when it was dispatched
+            ((0, 3), (2, 8)),  # newer than what is served
+        ],
+    )
+    def test_what_cannot_be_dated_is_not_recorded(
+        self, served: Served, spans: tuple[tuple[int, int], ...]
+    ) -> None:
+        """9: an answer of which it cannot be said which weights sampled it is a failure, and the agent reads on."""
+        engine = served.endpoint.pump.engine
+        assert isinstance(engine, Scripted)
+        engine.load_weights(3, None)
+        session, url, key = served.open()
+        changing(served, version_spans=spans, policy_version=spans[-1][1])
+        status, answer = post(url, key, body_of(USER))
+        assert (status, answer["choices"][0]["message"]["content"]) == (200, "go on")
+        outcome, _ = outcome_of(session, Score(value=1.0, is_success=True))
+        assert isinstance(outcome, Failure) and outcome.kind == "capture"
+        assert "dispatched at 3 and served at 3" in outcome.message
+
+    def test_weights_that_change_on_the_way_are_dated_by_token(self, served: Served) -> None:
+        """9: a version at dispatch, and one for each token."""
+        engine = served.endpoint.pump.engine
+        assert isinstance(engine, Scripted)
+        session, url, key = served.open()
+        engine.load_weights(2, None)
+        changing(served, version_spans=((0, 2), (1, 4)), policy_version=4, loads=4)
+        post(url, key, body_of(USER))
+        assert session.recorder.nodes[-1].completion.version_spans == ((0, 2), (1, 4))
+
+    def test_another_policy_than_is_served_is_not_recorded(self, served: Served) -> None:
+        """10: an answer of other weights, such as the base model's without the adapter, and one beyond its limit."""
+        cases: list[tuple[dict[str, Any], str]] = [
+            ({"policy": "base"}, "an answer of the policy 'base', and 'policy' is served"),
+            ({"token_ids": (5,) * 30, "logprobs": (-1.0,) * 30}, "30 sampled tokens, and 20 were asked for"),
+        ]
+        for change, told in cases:
+            session, url, key = served.open()
+            changing(served, **change)
+            post(url, key, body_of(USER, max_tokens=20))
+            outcome, _ = outcome_of(session, Score(value=1.0, is_success=True))
+            assert isinstance(outcome, Failure) and told in outcome.message
+
     def test_versions_are_those_of_sampling(self, chat: Chat, served: Served) -> None:
         """9: a version for each token, where weights change in the middle of an answer."""
         engine = served.endpoint.pump.engine
@@ -467,6 +571,73 @@ class TestServing:
         trajectory = replace(episode(session), outcome=outcome)
         assert call_metrics([trajectory])["endpoint/not_recorded"] == 1.0
 
+    def test_the_first_token_that_differs_is_told(self, served: Served, chat: Chat) -> None:
+        """15: where a rewritten history leaves what was recorded, and in the transcript of the episode."""
+        session, url, key = served.open()
+        served.says += ["go on", "left", "right"]
+        post(url, key, body_of(USER))
+        post(url, key, body_of(USER, said("go on"), USER))
+        post(url, key, body_of(USER, said("go off"), USER))
+        first, second, third = (node.whole for node in session.recorder.nodes)
+        differs = session.recorder.turns()[2].facts["differs"]
+        at = differs["token"]
+        assert second[:at] == third[:at] and second[at] != third[at] and at > len(first) - 5
+        assert (differs["call"], session.recorder.nodes[2].fork) == (1, "rewrite")
+        assert chat.text(second[at : at + 12]) == differs["was"] != differs["now"]
+        assert "differs" not in session.recorder.turns()[1].facts
+        shown = transcript_html(episode(session), None, heading="x")
+        assert f"call 2: rewrite · differs from call 1 at token {at}: " in shown
+
+    def test_what_is_not_trained_is_told_in_the_transcript(self, served: Served) -> None:
+        """15: a leaf that was left out has its reason where a person reads it."""
+        session, url, key = served.open()
+        post(url, key, body_of(USER), x_quintain_kind="auxiliary")
+        post(url, key, body_of({"role": "user", "content": "Go."}))
+        assert f"not trained: {AUXILIARY}" in transcript_html(episode(session), None, heading="x")
+        metrics = call_metrics([episode(session)])
+        assert (metrics["endpoint/streams"], metrics["endpoint/delivered"], metrics["endpoint/unused"]) == (
+            2,
+            1,
+            0.5,
+        )
+
+    def test_what_was_recorded_can_be_proved(self, served: Served) -> None:
+        """17: a digest of a call and all before it; a changed token, log-prob, version or order is found."""
+        session, url, key = served.open()
+        served.says += ["go on", "left", "right", "done", "bcd"]
+        post(url, key, body_of(USER))
+        post(url, key, body_of(USER, said("go on"), USER))
+        post(url, key, body_of(USER, said("go on"), {"role": "user", "content": "Go."}))
+        post(url, key, body_of({"role": "user", "content": "Go."}, tools=[GUESS]))
+        post(url, key, body_of(USER, tools=[GUESS]))
+        turns = list(decode(encode(episode(session))).turns)
+        assert find_changed(turns) == []
+        for number, hurt in ((1, [1]), (0, [0, 1, 2])):
+            for change in (
+                {"token_ids": (*turns[number].completion.token_ids[:-1], 3)},
+                {"logprobs": (*turns[number].completion.logprobs[:-1], -9.0)},
+                {"policy_version": 5},
+                {"policy": "other"},
+            ):
+                completion = replace(turns[number].completion, **change)
+                forged = [*turns]
+                forged[number] = replace(turns[number], completion=completion)
+                assert find_changed(forged)[: len(hurt)] == hurt[: len(find_changed(forged))]
+                assert number in find_changed(forged) and 3 not in find_changed(forged)
+        forged = [*turns]
+        forged[2] = replace(turns[2], prompt_ids=(5, *turns[2].prompt_ids[1:]))
+        assert find_changed(forged) == [2]
+        assert find_changed([replace(turn, facts={}) for turn in turns]) == []
+
+    def test_what_a_newer_version_recorded_is_refused(self, served: Served) -> None:
+        """17: readers refuse facts that they do not know."""
+        session, url, key = served.open()
+        post(url, key, body_of(USER))
+        newer = [replace(turn, facts={**turn.facts, "version": 2}) for turn in turns_of(session)]
+        for look in (find_changed, find_unused):
+            with pytest.raises(DataError, match="got version 2, and this Quintain reads 1; update it"):
+                look(newer)
+
     def test_facts_stand_in_the_journal(self, served: Served) -> None:
         """1 and 17: what was seen of a call is written and read with the episode."""
         session, url, key = served.open()
@@ -476,6 +647,73 @@ class TestServing:
         trajectory = episode(session)
         record = encode(trajectory)
         assert decode(record) == trajectory
+
+    def test_a_body_beyond_the_limit_is_refused_in_a_line(
+        self, served: Served, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """16: the limit is 1 GiB; what is longer is told so, and the episode goes on."""
+        assert endpoint.MAX_BODY_BYTES == 1 << 30
+        monkeypatch.setattr(endpoint, "MAX_BODY_BYTES", 2000)
+        session, url, key = served.open()
+        status, answer = post(url, key, body_of(USER, metadata={"files": "x" * 3000}))
+        assert (status, answer["error"]["message"]) == (413, "body: got more than 2000 bytes; send less")
+        assert post(url, key, body_of(USER))[0] == 200 and len(session.recorder.nodes) == 1
+
+    def test_calls_that_wait_need_no_thread_each_and_no_probes(
+        self, served: Served, eventually: Eventually
+    ) -> None:
+        """16: thirty calls wait at once in the server's one thread; nothing is asked of the engine but them."""
+        session, url, key = served.open()
+        served.gate.clear()
+        before = threading.active_count()
+        widest: list[int] = []
+
+        async def ask_all() -> list[int]:
+            headers = {"Authorization": f"Bearer {key}"}
+            async with httpx2.AsyncClient(timeout=30, headers=headers) as asker:
+                asked = [
+                    asyncio.create_task(
+                        asker.post(
+                            f"{url}/v1/chat/completions", json=body_of({"role": "user", "content": text})
+                        )
+                    )
+                    for text in ("A wall.", "Go.", "left") * 10
+                ]
+                while len(session.pending) < len(asked):
+                    await asyncio.sleep(0.01)
+                widest.append(threading.active_count())
+                served.gate.set()
+                return [answer.status_code for answer in await asyncio.gather(*asked)]
+
+        assert asyncio.run(ask_all()) == [200] * 30
+        assert widest[0] <= before + 2
+        assert len(served.requests) == 30 == len(session.recorder.nodes)
+
+    def test_headers_of_a_hop_end_at_it(self, served: Served) -> None:
+        """16: what a client says of its own connection is not answered, and the connection is used again."""
+        session, url, key = served.open()
+        parts = urlsplit(url)
+        connection = http.client.HTTPConnection(str(parts.hostname), int(parts.port or 0), timeout=10)
+        own = {
+            "Keep-Alive": "timeout=5",
+            "TE": "trailers",
+            "Proxy-Authorization": "x",
+            "Connection": "keep-alive, TE",
+        }
+        for _ in range(2):
+            connection.request(
+                "POST",
+                f"{parts.path}/v1/chat/completions",
+                json.dumps(body_of(USER)),
+                {"Authorization": f"Bearer {key}", **own},
+            )
+            answer = connection.getresponse()
+            names = {name.lower() for name, _ in answer.getheaders()}
+            assert answer.status == 200 and not names & {name.lower() for name in own}
+            answer.read()
+            assert connection.sock is not None
+        connection.close()
+        assert len(session.recorder.nodes) == 2
 
     def test_long_bodies_are_read(self, served: Served) -> None:
         """16: a body may be longer than what other servers here take."""

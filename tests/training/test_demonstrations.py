@@ -10,11 +10,13 @@ import pytest
 
 from quintain import api
 from quintain.cli.episodes import write_messages, write_run
+from quintain.cli.main import main
 from quintain.environments.nothing import NO_ENVIRONMENT, Nothing
 from quintain.environments.protocol import advance, begin
 from quintain.errors import ConfigError, DataError, UsageError
 from quintain.methods.imitation import sft
 from quintain.methods.preference import dpo
+from quintain.models.load import load_tokenizer
 from quintain.models.save import save
 from quintain.models.tiny import build_tiny
 from quintain.store import Run
@@ -105,6 +107,29 @@ def test_a_run_is_taken_token_by_token_and_names_its_episodes(place: Path) -> No
     assert [[(x.prompt_ids, x.completion.token_ids) for x in t.turns] for t in found] == [
         [(x.prompt_ids, x.completion.token_ids) for x in t.turns] for t in taught
     ]
+
+
+def test_exported_rollouts_of_verifiers_give_the_tokens_of_the_run(place: Path, tmp_path: Path) -> None:
+    file = tmp_path / "results.jsonl"
+    assert main(["export", str(place / "runs" / "taught"), "--to", "verifiers", "--out", str(file)]) == 0
+    tokenizer = load_tokenizer(str(place / "model"))
+    from quintain.environments.catalog import find
+    from quintain.training.start import build_agent
+
+    agent = build_agent(tokenizer, find("guess"), temperature=1.0)
+    job = Job(environment="guess", demonstrations="x")
+    found = load_data(file, tokenizer, job, agent=agent, max_length=4096)
+    taught = _episodes(place / "runs" / "taught")
+    assert [
+        [(x.prompt_ids, x.completion.token_ids) for x in t.turns]
+        for t in found.data
+        if isinstance(t, Trajectory)
+    ] == [[(x.prompt_ids, x.completion.token_ids) for x in t.turns] for t in taught]
+    exported = [json.loads(line)["trajectory"] for line in file.read_text().splitlines()]
+    assert [[tuple(step["tokens"]["completion_ids"]) for step in steps] for steps in exported] == [
+        [x.completion.token_ids for x in t.turns] for t in taught
+    ]
+    assert main(["check", str(file), "--show", "0"]) == 0
 
 
 def test_a_run_of_another_harness_is_written_anew(place: Path) -> None:

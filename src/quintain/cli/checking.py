@@ -131,15 +131,24 @@ def check_load(spec: str, instances: int, is_json: bool) -> int:
 
 
 def run_lines(folder: Path) -> Iterator[Finding]:
-    """Yield what is found of the run in `folder`: settings, journal, metrics, checkpoints, models."""
+    """Yield what is found of the run in `folder`: settings, journal, custody, metrics, checkpoints, models."""
+    from quintain.serve.recorder import find_changed
     from quintain.store import Run
     from quintain.store.checkpoints import damage
 
     with Run.open(folder, writable=False) as run:
         yield Finding("settings", "pass", f"{run.recipe}, {run.status}")
-        num = sum(1 for _ in run.trajectories())
+        num = num_calls = 0
+        changed: list[str] = []
+        for trajectory in run.trajectories():
+            num += 1
+            num_calls += sum("digest" in turn.facts for turn in trajectory.turns)
+            changed += [f"turn {place} of {trajectory.id}" for place in find_changed(trajectory.turns)]
         unread = f", {run.num_quarantined} cannot be read" if run.num_quarantined else ""
         yield Finding("journal", "fail" if unread else "pass", f"{num} trajectories{unread}")
+        if num_calls:
+            first = f", {len(changed)} are not what was recorded, the first {changed[0]}" if changed else ""
+            yield Finding("custody", "fail" if changed else "pass", f"{num_calls} recorded calls{first}")
         yield Finding("metrics", "pass", f"{len(run.metrics())} steps")
     checkpoints = sorted((folder / "checkpoints").glob("step-*"))
     if not checkpoints:

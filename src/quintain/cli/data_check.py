@@ -146,7 +146,7 @@ def look_at(found: Found, survey: Survey, transcriber: Transcriber, num_shown: i
         preference = next(read_preferences([found]))
         sides = (("chosen", preference.chosen), ("rejected", preference.rejected))
     else:
-        sides = (("", next(read_records([found]))),)
+        sides = tuple(("", record) for record in read_records([found]))
     survey.num_preferences += is_preference
     for name, record in sides:
         survey.roles.update(message.role for message in record.messages)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from quintain.data import messages
 from quintain.data.atif import to_atif
-from quintain.data.seats import speakers
+from quintain.data.seats import by_seat, speakers
+from quintain.data.verifiers import to_rollout
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.errors import DataError
 from quintain.eval.evaluate import evaluate
@@ -109,6 +110,34 @@ def write_atif(trajectories: Iterable[Trajectory], tokenizer: PreTrainedTokenize
                 count += 1
         if not count:
             raise DataError(f"ATIF for {file}: got no episode; collect or train first")
+        temporary.replace(file)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return count
+
+
+def write_verifiers(
+    trajectories: Iterable[Trajectory], tokenizer: PreTrainedTokenizerBase, file: Path, environment: str
+) -> int:
+    """Write the scored of `trajectories` to `file` as a ``results.jsonl`` of verifiers, and return how many rows.
+
+    There is one for each seat.
+
+    Raises:
+        DataError: there is none.
+    """
+    decode, told, count = Chat(tokenizer).text, teller(environment), 0
+    examples: dict[str, int] = {}
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with open(temporary, "x", encoding="utf-8", errors="replace") as stream:
+            for part in (part for t in trajectories if isinstance(t.outcome, Score) for part in by_seat(t)):
+                example = examples.setdefault(part.task.id, len(examples))
+                row = to_rollout(part, decode, told=told(part), example=example)
+                stream.write(json.dumps(row, default=dict) + "\n")
+                count += 1
+        if not count:
+            raise DataError(f"rollouts for {file}: got no scored episode; collect or train first")
         temporary.replace(file)
     finally:
         temporary.unlink(missing_ok=True)

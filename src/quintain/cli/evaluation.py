@@ -88,7 +88,12 @@ def collect(argv: Sequence[str]) -> int:
     """Write down episodes."""
     parser = Parser("collect", "Write down episodes of an environment as chat messages or as a run.")
     parser.add_argument("environment", metavar="E", help="environment: see quintain environments")
-    parser.flag("--agent", "expert (default), random, or a model folder, hub id or run", "AGENT", "expert")
+    parser.flag(
+        "--agent",
+        "expert (default), random, a model folder, hub id or run, or a teacher: http://…/v1?model=NAME",
+        "AGENT",
+        "expert",
+    )
     parser.flag("--episodes", "how many (default 100)", "N", "100")
     parser.flag("--seed", "seed (default 0)", "N", "0")
     parser.flag("--split", "tasks to act on: train (default) or eval", "SPLIT", "train")
@@ -100,7 +105,7 @@ def collect(argv: Sequence[str]) -> int:
     split = one_of(arguments.split, "--split", ("train", "eval"))
     out = new_path(arguments.out)
     agent = arguments.agent
-    if agent not in ("expert", "random"):
+    if agent not in ("expert", "random") and not agent.startswith(("http://", "https://")):
         agent = named_model(agent, arguments.runs)
 
     from quintain import api as launch

@@ -1,4 +1,4 @@
-"""``quintain export RUN --to hf|messages|atif|parquet --out PATH``, and the mean of several runs' models."""
+"""``quintain export RUN --to hf|messages|atif|verifiers|parquet --out PATH``, and the mean of several runs' models."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ def export(argv: Sequence[str]) -> int:
     parser.add_argument("run", metavar="RUN|DATA", help="folder of a run (trained or collected), or its name")
     parser.flag(
         "--to",
-        "hf: model folder · messages: chat as JSON lines · atif: ATIF, too · parquet: every token",
+        "hf: model folder · messages: chat as JSON lines · atif, verifiers: with tokens, too · parquet: every token",
         "FORM",
     )
     parser.flag("--out", "file or folder to write, which must be new", "PATH")
@@ -103,6 +103,19 @@ def export_atif(folder: Path, out: Path) -> str:
         return f"{write_atif(run.trajectories(), tokenizer_of(folder), out)} episodes"
 
 
+def export_verifiers(folder: Path, out: Path) -> str:
+    """Write the scored episodes of the run `folder` as verifiers saves its rollouts (``results.jsonl``)."""
+    from quintain.cli.episodes import write_verifiers
+    from quintain.store import Run
+    from quintain.training.demonstrations import tokenizer_of
+
+    with Run.open(folder, writable=False) as run:
+        written = write_verifiers(
+            run.trajectories(), tokenizer_of(folder), out, str(run.config["environment"])
+        )
+    return f"{written} episodes"
+
+
 def export_rows(folder: Path, out: Path) -> str:
     """Write the episodes of the run `folder` as Parquet, with every token, and as messages where it has a tokenizer."""
     from quintain.cli.episodes import chat_writer
@@ -118,4 +131,5 @@ FORMS: dict[str, Callable[[Path, Path], str]] = {
     "hf": export_model,
     "messages": export_messages,
     "parquet": export_rows,
+    "verifiers": export_verifiers,
 }

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from quintain.dashboard.page import escape
+from quintain.data.used import find_unused
 from quintain.types import Failure, Trajectory, Turn, as_text
 
 Decode = Callable[[Sequence[int]], str]
@@ -20,7 +21,11 @@ def transcript_html(
     trajectory: Trajectory, decode: Decode | None, *, heading: str, is_open: bool = False
 ) -> str:
     """Return `trajectory` as a block that folds out, or `is_open` from the start."""
-    turns = "".join(_turn(turn, decode) for turn in trajectory.turns[:MAX_TURNS])
+    unused = find_unused(trajectory.turns)
+    turns = "".join(
+        _turn(turn, decode, call_notes(turn, unused.get(place)))
+        for place, turn in enumerate(trajectory.turns[:MAX_TURNS])
+    )
     left_out = len(trajectory.turns) - MAX_TURNS
     more = f'<p class="soft">{left_out} more turns</p>' if left_out > 0 else ""
     final = as_text(trajectory.final_observation)
@@ -42,7 +47,19 @@ def _outcome(trajectory: Trajectory) -> str:
     return f'<span class="bad">not solved, reward {outcome.value:g}</span>'
 
 
-def _turn(turn: Turn, decode: Decode | None) -> str:
+def call_notes(turn: Turn, unused: str | None) -> list[str]:
+    """Return what a recording endpoint saw of a call: why it forks, where it first differs, why it is not trained."""
+    facts = turn.facts
+    notes = [f"call {facts['call']}: {facts['fork']}"] if facts.get("fork") not in (None, "root") else []
+    if differs := facts.get("differs"):
+        notes.append(
+            f"differs from call {differs['call']} at token {differs['token']}: "
+            f"{differs['was']!r} was, {differs['now']!r} is"
+        )
+    return [*notes, *([f"not trained: {unused}"] if unused else [])]
+
+
+def _turn(turn: Turn, decode: Decode | None, seen: Sequence[str]) -> str:
     if decode is None:
         given, sampled = (
             _cut(as_text(turn.observation) + "\n"),
@@ -53,6 +70,7 @@ def _turn(turn: Turn, decode: Decode | None) -> str:
     notes = [f"reward {turn.reward:g}"] if turn.reward else []
     notes += [] if turn.is_valid else ["invalid action"]
     notes += [turn.action.error] if turn.action.error is not None else []
+    notes += seen
     note = f'<div class="reward">{escape(" · ".join(notes))}</div>' if notes else ""
     return f'<pre><span class="prompt">{given}</span>{sampled}</pre>{note}'
 

@@ -2,9 +2,9 @@
 
 Read are OpenAI messages (tool calls, ``tools``, ``developer`` and ``function`` roles, ``weight``), ShareGPT (with
 ``function_call`` and ``observation``), Hermes and Qwen text (``<tool_call>`` in the content), Anthropic blocks
-(``tool_use``, ``tool_result``), prompt and completion, ATIF, and preferences (chosen and rejected). The format is told
-by each object itself, so files may mix them. Every object is read, or refused with its file, line and cure; nothing is
-skipped in silence.
+(``tool_use``, ``tool_result``), prompt and completion, ATIF, saved rollouts of verifiers, and preferences (chosen and
+rejected). The format is told by each object itself, so files may mix them. Every object is read, or refused with its
+file, line and cure; nothing is skipped in silence.
 """
 
 import json
@@ -15,6 +15,7 @@ from typing import Any, Literal, cast
 
 from quintain.data.atif import as_messages, is_atif
 from quintain.data.files import Found
+from quintain.data.verifiers import as_conversations, is_rollout, is_trace
 from quintain.errors import DataError
 from quintain.types import NOTHING, Message, Text, ToolCall, ToolSpec, as_text
 
@@ -93,7 +94,7 @@ class Preference:
 
 
 def read_records(found: Iterable[Found]) -> Iterator[Record]:
-    """Yield the conversation of each object.
+    """Yield the conversation of each object; a trace of verifiers may hold several.
 
     Raises:
         DataError: an object that is no conversation, has nothing to learn from, or is a preference.
@@ -105,7 +106,11 @@ def read_records(found: Iterable[Found]) -> Iterator[Record]:
                 f"{each.place}: got a preference (chosen and rejected) among demonstrations; train it with "
                 "quintain train dpo --preferences FILE"
             )
-        yield read_record(value, each)
+        if is_rollout(value) or is_trace(value):
+            for conversation in as_conversations(value, each.place):
+                yield read_record(conversation, each)
+        else:
+            yield read_record(value, each)
 
 
 def read_preferences(found: Iterable[Found]) -> Iterator[Preference]:

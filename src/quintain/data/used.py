@@ -15,6 +15,7 @@ Parallel sub-agents, which were asked before their siblings were answered, are a
 
 from collections.abc import Sequence
 
+from quintain.errors import DataError
 from quintain.types import Turn
 from quintain.types.forest import find_parents
 
@@ -24,10 +25,32 @@ REPEATED = "it was asked again, and the other answer was gone on from"
 LEFT = "the agent went on from before it, and its answer is in no later prompt"
 
 
+FACTS_VERSION = 1
+"""Version of `Turn.facts` that is read; facts that name none are of version 1."""
+
+
+def refuse_newer(turns: Sequence[Turn]) -> None:
+    """Raise where `turns` were recorded by a version of which it is not known what it saw.
+
+    Raises:
+        DataError: their facts are of a newer version.
+    """
+    newest = max((turn.facts.get("version", 1) for turn in turns if turn.facts), default=1)
+    if newest > FACTS_VERSION:
+        raise DataError(
+            f"facts of recorded calls: got version {newest}, and this Quintain reads {FACTS_VERSION}; update it"
+        )
+
+
 def find_unused(turns: Sequence[Turn]) -> dict[int, str]:
-    """Return the turns that were not used, by number, each with the reason."""
+    """Return the turns that were not used, by number, each with the reason.
+
+    Raises:
+        DataError: they were recorded by a newer version.
+    """
     if not any(turn.facts for turn in turns):
         return {}
+    refuse_newer(turns)
     parents = [parent for parent, _ in find_parents(turns)]
     children: dict[int, list[int]] = {}
     for number, parent in enumerate(parents):

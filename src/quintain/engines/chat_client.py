@@ -11,15 +11,22 @@ import hashlib
 import json
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import parse_qsl, urlsplit
 
-from quintain.errors import DataError, UsageError
-from quintain.processes.http_json import HttpServer, HttpTrouble, checked_url
+from quintain.errors import DataError, UsageError, suggestion
+from quintain.processes.http_json import HttpServer, HttpTrouble, checked_headers, checked_url, key_in
+from quintain.types import ToolCall
 
 MAX_BYTES = 4 << 20
 ADVICE = "give a base URL such as http://127.0.0.1:8000/v1"
+DEADLINE = 60.0
+OPTIONS = frozenset(
+    {"model", "key_file", "key_env", "tape", "replays", "calls", "tokens", "deadline", "temperature"}
+)
+"""What may stand after the question mark of a `ChatSpec`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +43,107 @@ class Reply:
     """What an endpoint said: ``Reply(text="yes", tokens=12)``."""
 
     text: str
+    """empty where it only calls tools"""
     tokens: int = 0
     """of question and answer, as the endpoint counts them; 0 where it does not"""
+    calls: tuple[ToolCall, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatSpec:
+    """A chat endpoint in one text: ``http://127.0.0.1:8000/v1?model=qwen&key_env=KEY&tape=t.jsonl&calls=1000``.
+
+    Options: ``model`` (its name there), ``key_file`` or ``key_env`` (the variable of the environment that holds the
+    key), ``tape``, ``replays=1``, ``calls`` and ``tokens`` (the budget), ``deadline``, ``temperature``. A key itself
+    never stands in it, because it is written into runs.
+    """
+
+    url: str
+    options: Mapping[str, str]
+    more: Mapping[str, str] = field(default_factory=dict[str, str])
+    """options of whoever uses the endpoint"""
+    folder: Path = Path()
+    """where the files are that it names"""
+    temperature: float = 0.0
+
+    @classmethod
+    def read(
+        cls, text: str, *, asked: str, more: frozenset[str] = frozenset(), folder: Path | None = None
+    ) -> ChatSpec:
+        """Return the endpoint that `text` is; `asked` opens errors, `more` are further options that it may have.
+
+        Raises:
+            UsageError: it is none, an option is unknown, or has a value that it cannot have.
+        """
+        place, _, query = text.partition("?")
+        url = checked_url(
+            place, is_whole=True, asked=f"{asked}: got ", advice="give http://127.0.0.1:8000/v1?model=NAME"
+        )
+        if "@" in urlsplit(url).netloc:
+            raise UsageError(
+                f"{asked}: got a URL with a name and password; give key_file=FILE or key_env=NAME"
+            )
+        found = dict(parse_qsl(query, keep_blank_values=True))
+        for name in found:
+            if name not in OPTIONS | more:
+                raise UsageError(f"{asked}: got the option {name!r}; {suggestion(name, OPTIONS | more)}")
+        if not found.get("model"):
+            raise UsageError(f"{asked}: got {place!r} without a model; add ?model=NAME, its name there")
+        if "key_file" in found and "key_env" in found:
+            raise UsageError(f"{asked}: got key_file and key_env; give one of them")
+        checked = {
+            name: _number(found[name], name, asked)
+            for name in ("calls", "tokens", "deadline", "temperature")
+            if name in found
+        }
+        own = {name: value for name, value in found.items() if name in OPTIONS}
+        return cls(
+            url=url,
+            options=own,
+            more={name: value for name, value in found.items() if name in more},
+            folder=folder or Path(),
+            temperature=checked.get("temperature", 0.0),
+        )
+
+    def client(self) -> ChatClient:
+        """Return what asks it.
+
+        Raises:
+            UsageError: the key cannot be read, or there is no tape to replay.
+            DataError: the tape is broken.
+        """
+        given = self.options
+        key = key_in(str(self.folder / given["key_file"])) if given.get("key_file") else ""
+        headers: dict[str, str] = {}
+        if variable := given.get("key_env"):
+            headers = checked_headers({"Authorization": f"Bearer ${{{variable}}}"}, asked="key_env: got ")
+        calls, tokens = (int(float(given[name])) if name in given else None for name in ("calls", "tokens"))
+        return ChatClient(
+            self.url,
+            model=given["model"],
+            key=key,
+            headers=headers,
+            deadline=float(given.get("deadline", DEADLINE)),
+            budget=Spending(calls=calls, tokens=tokens),
+            tape=self.folder / given["tape"] if given.get("tape") else "",
+            replays=given.get("replays", "0") not in ("", "0", "false", "False"),
+        )
+
+
+def is_endpoint(text: str) -> bool:
+    """Whether `text` names a chat endpoint, and no folder, hub id or run."""
+    return text.startswith(("http://", "https://"))
+
+
+def _number(text: str, name: str, asked: str) -> float:
+    """Return the number, 0 or more, that an option is."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise UsageError(f"{asked}: got {name}={text!r}; give a number of 0 or more")
+    return number
 
 
 class ChatClient:
@@ -47,6 +153,7 @@ class ChatClient:
         url: what the paths of the endpoint begin with.
         model: its name there.
         key: sent as a bearer token to this host alone, and kept nowhere else; see `processes.http_json.key_in`.
+        headers: sent, too, and kept nowhere else; see `processes.http_json.checked_headers`.
         deadline: seconds of a question with all its attempts.
         budget: asking goes on until it is spent; what a tape holds costs nothing.
         tape: file of questions and answers, made if it is not there.
@@ -59,7 +166,8 @@ class ChatClient:
         *,
         model: str,
         key: str = "",
-        deadline: float = 60.0,
+        headers: Mapping[str, str] | None = None,
+        deadline: float = DEADLINE,
         budget: Spending | None = None,
         tape: str | Path = "",
         replays: bool = False,
@@ -74,8 +182,8 @@ class ChatClient:
         self.num_calls = self.num_tokens = self.num_replayed = 0
         self._lock = threading.Lock()
         url = checked_url(url, is_whole=True, asked="chat endpoint: got ", advice=ADVICE)
-        self._server = HttpServer(url, deadline=deadline, key=key, max_bytes=MAX_BYTES)
-        self.url = self._server.url
+        self._server = HttpServer(url, deadline=deadline, key=key, headers=headers, max_bytes=MAX_BYTES)
+        self.url, self.deadline = self._server.url, self._server.deadline
         self._tape = Path(tape) if tape else None
         self._replays = replays
         if replays and (self._tape is None or not self._tape.is_file()):
@@ -101,18 +209,37 @@ class ChatClient:
                 spent (kind ``refused``).
             DataError: the tape cannot be written.
         """
-        body = {
+        found = self.reply(messages, temperature=temperature, max_tokens=max_tokens, number=number)
+        if not found.text:
+            raise HttpTrouble(
+                "malformed", "an answer without text, which calls tools that it was not told of"
+            )
+        return found.text
+
+    def reply(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+        temperature: float = 0.0,
+        max_tokens: int = 100,
+        number: int = 0,
+    ) -> Reply:
+        """Return text and calls of `tools` (as OpenAI writes them) with which the model answers; see `ask`."""
+        body: dict[str, Any] = {
             "model": self.model,
             "messages": [dict(message) for message in messages],
             "temperature": temperature,
             "max_tokens": max_tokens,
         }
+        if tools:
+            body["tools"] = [dict(tool) for tool in tools]
         name = question_name(body, number)
         with self._lock:
             found = self._known.get(name)
             if found is not None:
                 self.num_replayed += 1
-                return found.text
+                return found
             if self._replays:
                 raise HttpTrouble("refused", f"a question that the tape {self._tape} does not hold")
             self._check_budget()
@@ -121,7 +248,7 @@ class ChatClient:
         with self._lock:
             self.num_tokens += reply.tokens
             self._keep(name, body, number, reply)
-        return reply.text
+        return reply
 
     def close(self) -> None:
         """Give up whoever waits between two attempts."""
@@ -141,6 +268,8 @@ class ChatClient:
             return
         self._known[name] = reply
         row = {"name": name, "number": number, **body, "text": reply.text, "tokens": reply.tokens}
+        if reply.calls:
+            row["calls"] = [{"name": call.name, "arguments": dict(call.arguments)} for call in reply.calls]
         try:
             with open(self._tape, "a", encoding="utf-8") as file:
                 file.write(json.dumps(row, ensure_ascii=True) + "\n")
@@ -158,11 +287,26 @@ def question_name(body: Mapping[str, Any], number: int) -> str:
 
 def read_reply(answer: Any) -> Reply:
     """Return the reply in an answer of an endpoint; raises what `HttpServer.ask` takes for an answer to be repeated."""
-    content = answer["choices"][0]["message"]["content"]
-    if not isinstance(content, str) or not content.strip():
+    message, usage = answer["choices"][0]["message"], answer.get("usage") or {}
+    if not isinstance(message, dict) or not isinstance(usage, dict):
+        raise TypeError("a message or usage that is no object")
+    content, calls = message.get("content"), message.get("tool_calls") or ()
+    text = content.strip() if isinstance(content, str) else ""
+    if not text and not calls:
         raise ValueError("no text")
-    usage = answer.get("usage") or {}
-    return Reply(text=content.strip(), tokens=int(usage.get("total_tokens") or 0))
+    return Reply(
+        text=text,
+        tokens=int(usage.get("total_tokens") or 0),
+        calls=tuple(_call(call["function"]["name"], call["function"]["arguments"]) for call in calls),
+    )
+
+
+def _call(name: Any, arguments: Any) -> ToolCall:
+    """Return a call whose arguments are an object, or the JSON text of one."""
+    found = json.loads(arguments or "{}") if isinstance(arguments, str) else arguments
+    if not isinstance(name, str) or not isinstance(found, dict):
+        raise TypeError(f"a call of {name!r:.40} with arguments of type {type(found).__name__}")
+    return ToolCall(name=name, arguments=cast("dict[str, Any]", found))
 
 
 def drop_broken_end(path: Path) -> None:
@@ -196,7 +340,9 @@ def read_tape(path: Path) -> dict[str, Reply]:
             if not line.endswith("\n"):
                 break
             row = cast("dict[str, Any]", json.loads(line))
-            found[str(row["name"])] = Reply(text=str(row["text"]), tokens=int(row["tokens"]))
+            name, text, tokens = str(row["name"]), str(row["text"]), int(row["tokens"])
+            calls = tuple(_call(call["name"], call["arguments"]) for call in row.get("calls", ()))
+            found[name] = Reply(text=text, tokens=tokens, calls=calls)
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise DataError(f"tape {path}: got {type(error).__name__}: {error}; name another file") from error
     return found

@@ -2,11 +2,13 @@
 
 What is worth repeating (no connection, 429, 5xx, an answer that cannot be read) is repeated with growing pauses, the
 rest is not. A key goes to the host that was named and nowhere else: redirects, proxies and cookies are not followed,
-used or kept, and the environment is not read.
+used or kept, and of the environment nothing is read but the variables that a person names as ``${NAME}``.
 """
 
 import functools
 import json
+import os
+import re
 import ssl
 import threading
 import time
@@ -27,6 +29,9 @@ ATTEMPTS = 3
 PAUSE = 0.2
 """Seconds before the second attempt; doubled before each further one."""
 MAX_BYTES = 4 << 20
+VARIABLE = re.compile(r"\$\{(\w*)\}")
+"""How a header names the variable of the environment that holds a secret."""
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 UNREADABLE = (ValueError, LookupError, TypeError, RecursionError)
 """What reading an answer may raise when it is not what it should be."""
 
@@ -45,8 +50,18 @@ class HttpTrouble(Exception):
 class HttpServer:
     """A server that is asked: ``HttpServer("http://127.0.0.1:8000", deadline=20.0).ask("POST", "/step", {})``."""
 
-    def __init__(self, url: str, *, deadline: float, key: str = "", max_bytes: int = MAX_BYTES) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        deadline: float,
+        key: str = "",
+        headers: Mapping[str, str] | None = None,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
         """Prepare to ask; nothing is sent yet. A `key` is sent as a bearer token; answers have at most `max_bytes`.
+
+        `headers` are sent with every request, and may replace that of the key; see `checked_headers`.
 
         Raises:
             UsageError: `url` is no http(s) URL, or the deadline is not positive.
@@ -54,6 +69,7 @@ class HttpServer:
         self.url, self.deadline = checked_url(url), checked_deadline(deadline)
         self._max_bytes = max_bytes
         self._client = make_client(self.url, key)
+        self._client.headers.update(headers or {})
         self._closed = threading.Event()
 
     def ask(
@@ -64,11 +80,12 @@ class HttpServer:
         *,
         read: Callable[[Any], T],
         attempts: int = ATTEMPTS,
+        once: str = "",
     ) -> T:
         """Send `body` and return what `read` makes of the JSON that comes back.
 
         `read` raises one of `UNREADABLE` on an answer that is not what it should be. A request that must not be
-        carried out twice has one attempt.
+        carried out twice has one attempt, or a key `once` by which the server knows its attempts as one request.
 
         Raises:
             HttpTrouble: no attempt before the deadline gave a usable answer.
@@ -76,7 +93,8 @@ class HttpServer:
         ends = time.monotonic() + self.deadline
         trouble = HttpTrouble("timeout", f"no answer within {self.deadline:g} s")
         data = None if body is None else json.dumps(body).encode()
-        request = self._client.build_request(method, self.url + path, content=data)
+        headers = {"Idempotency-Key": once} if once else {}
+        request = self._client.build_request(method, self.url + path, content=data, headers=headers)
         for attempt in range(attempts):
             try:
                 return self._attempt(request, ends, read)
@@ -205,6 +223,34 @@ def checked_deadline(seconds: float) -> float:
     if not 0 < seconds < float("inf"):
         raise UsageError(f"deadline of a server: got {seconds}; give a positive number of seconds")
     return seconds
+
+
+def checked_headers(given: Mapping[str, object], *, asked: str) -> dict[str, str]:
+    """Return the headers `given`, with ``${NAME}`` replaced by that variable of the environment; `asked` opens errors.
+
+    Example: ``{"Authorization": "Bearer ${SHOP_KEY}"}``. What the variable holds stands in no message.
+
+    Raises:
+        UsageError: a name or a value can be no header's, or a variable is not set.
+    """
+    found: dict[str, str] = {}
+    for name, written in given.items():
+        if not HEADER_NAME.fullmatch(name) or not isinstance(written, str):
+            raise UsageError(
+                f'{asked}the header {name!r:.40}; write it as {{"Authorization": "Bearer ${{KEY}}"}}'
+            )
+        value = written
+        for variable in VARIABLE.findall(written):
+            secret = os.environ.get(variable, "").strip()  # noqa: TID251 - a person names it, in a file of theirs
+            if not secret:
+                raise UsageError(
+                    f"{asked}${{{variable}}} in the header {name}, which is not set; export {variable}=…"
+                )
+            value = value.replace(f"${{{variable}}}", secret)
+        if not value.isascii() or not value.isprintable():
+            raise UsageError(f"{asked}the header {name}, whose value is no line of ASCII; mend it")
+        found[name] = value
+    return found
 
 
 def key_in(path: str, *, asked: str = "key file: got ") -> str:

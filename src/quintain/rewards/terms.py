@@ -15,7 +15,7 @@ from typing import cast
 from quintain.errors import UsageError, suggestion
 from quintain.types import Failure, Group, Score, Trajectory
 
-Measure = Callable[[Trajectory], float | Sequence[float]]
+Measure = Callable[[Trajectory], float | Sequence[float] | Failure]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Term:
 
     name: str
     measure: Measure
-    """Trajectory → one number (for the last turn), or one number per turn."""
+    """Trajectory → one number (for the last turn), one number per turn, or why there is none."""
     weight: float = 1.0
     cap: tuple[float, float] | None = None
     """Bounds of the weighted sum over the episode; what passes them, turn by turn, is cut."""
@@ -105,6 +105,8 @@ def check(terms: Sequence[Term]) -> None:
 def _measure(term: Term, trajectory: Trajectory) -> list[float] | Failure:
     """Return one finite number per turn (one in all for an episode without turns), or why there is none."""
     found = cast(object, term.measure(trajectory))
+    if isinstance(found, Failure):
+        return found
     size = max(len(trajectory.turns), 1)
     if isinstance(found, Real):
         numbers: list[object] = [*[0.0] * (size - 1), found]

@@ -19,7 +19,13 @@ from quintain.rollout.play import Stage
 from quintain.rollout.pool import Pool
 from quintain.rollout.replay import Walk, walk
 from quintain.rollout.request import POLICY, USUAL, Cast, EpisodeRequest, Limits, Options, by_policy
-from quintain.rollout.samplers import Demonstrator, DemonstratorSampler, EngineSampler, Sampler
+from quintain.rollout.samplers import (
+    Conversant,
+    Demonstrator,
+    DemonstratorSampler,
+    EngineSampler,
+    Sampler,
+)
 from quintain.rollout.source import SOURCES, Home, Kind, Recorded
 from quintain.rollout.views import Looks, Prefix, seats_of
 from quintain.types import NOTHING, Failure, Group, Task, Trajectory, derive_seed
@@ -132,7 +138,7 @@ class Rollout:
     def demonstrations(
         self,
         tasks: Sequence[Task],
-        demonstrator: Demonstrator,
+        demonstrator: Demonstrator | Conversant,
         *,
         seed: int,
         on_episode: OnEpisode | None = None,

@@ -10,14 +10,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from quintain.agents.protocol import Brief
 from quintain.engines.protocol import Engine, Request
 from quintain.environments.protocol import Environment
 from quintain.errors import EngineFault
 from quintain.rollout.episode import LiveEpisode
 from quintain.rollout.stepper import Stepper, guarded
-from quintain.types import Action, Completion, Failure, Observation
+from quintain.types import Action, Completion, Failure, Observation, Turn
 
 Asked = tuple[LiveEpisode, str]
 """An episode, and the seat in it that is to speak."""
@@ -25,6 +26,19 @@ Choice = tuple[LiveEpisode, str, Completion | Failure]
 """An episode, the seat, and what it says."""
 Demonstrator = Callable[[Environment, Random, Sequence[Observation]], Action]
 """(environment, source of chance, observations of the seat so far) → action"""
+
+
+@runtime_checkable
+class Conversant(Protocol):
+    """A demonstrator that is told what an agent is told, and nothing else: a model that plays by reading."""
+
+    def answer(self, brief: Brief, turns: Sequence[Turn], observation: Observation) -> Action:
+        """Return the action after the `turns` of its seat, when it is shown `observation`.
+
+        Raises:
+            EnvironmentFault: there is none.
+        """
+        ...
 
 
 class Sampler(Protocol):
@@ -197,7 +211,7 @@ def _named(result: Completion | Failure, policy: str) -> Completion | Failure:
 class DemonstratorSampler:
     """Writes what `demonstrator` does as the tokens the policy should have sampled (no log-probs)."""
 
-    def __init__(self, demonstrator: Demonstrator, stepper: Stepper) -> None:
+    def __init__(self, demonstrator: Demonstrator | Conversant, stepper: Stepper) -> None:
         self.demonstrator = demonstrator
         self.stepper = stepper
 
@@ -226,9 +240,14 @@ class DemonstratorSampler:
         """Return the call that asks for the action of `seat`."""
         rng, environment = Random(episode.seed(seat)), episode.environment
         assert environment is not None, "an episode that is played has an environment"
-        acted = (turn.observation for turn in episode.turns if turn.seat == seat)
-        seen = (*acted, episode.voices[seat].view.observation)
-        return lambda: self.demonstrator(environment, rng, seen)
+        turns, view = [turn for turn in episode.turns if turn.seat == seat], episode.voices[seat].view
+        demonstrator = self.demonstrator
+        if isinstance(demonstrator, Conversant):
+            assert episode.brief is not None, "an episode is opened before it is asked"
+            brief = replace(episode.brief, legal_actions=view.legal_actions)
+            return lambda: demonstrator.answer(brief, turns, view.observation)
+        seen = (*(turn.observation for turn in turns), view.observation)
+        return lambda: demonstrator(environment, rng, seen)
 
     def _written(self, episode: LiveEpisode, seat: str, action: Action | Failure) -> Completion | Failure:
         """Return `action` as a completion; one that cannot be written is the demonstrator's failure."""

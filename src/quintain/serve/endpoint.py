@@ -27,6 +27,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from types import ModuleType
 from typing import Any, cast
 
@@ -83,10 +84,14 @@ class Pending:
     plan: Plan
     body: str
     """digest of path and body"""
+    version: int
+    """of the weights that were served when it was dispatched"""
     done: Future[tuple[Answer, Node | None]] = field(default_factory=Future)  # pyright: ignore[reportUnknownVariableType]
     num_retries: int = 0
     stream: str = ""
     """the engine's stream that it was sent to"""
+    most: int = 0
+    """tokens that may be sampled for it"""
 
 
 class Session:
@@ -300,7 +305,7 @@ class Endpoint:
                     node.num_retries += 1
                 return found
             plan = self._planned(session, asked, headers)
-            pending = Pending(asked=asked, plan=plan, body=body)
+            pending = Pending(asked=asked, plan=plan, body=body, version=self.pump.version)
             session.pending.append(pending)
             if name:
                 session.by_key[name] = pending
@@ -366,9 +371,10 @@ class Endpoint:
             name, given = f"{session.name}/{session.num_dispatched}", plan.whole
         pending.stream = name
         most = min(terms.max_turn_tokens, self.pump.max_length - len(plan.whole))
+        pending.most = min(most, pending.asked.max_tokens or most)
         sampling = Sampling(
             temperature=terms.temperature,
-            max_tokens=min(most, pending.asked.max_tokens or most),
+            max_tokens=pending.most,
             stop_ids=self.chat.stop_ids,
         )
         prompt = hashlib.blake2b(repr(plan.whole).encode(), digest_size=16).hexdigest()
@@ -405,6 +411,11 @@ class Endpoint:
             raise ValueError(
                 f"log-probs of {len(result.token_ids)} tokens: got {len(result.logprobs)}, or not finite"
             )
+        if result.policy != self.pump.policy:
+            raise ValueError(f"an answer of the policy {result.policy!r}, and {self.pump.policy!r} is served")
+        if len(result.token_ids) > pending.most:
+            raise ValueError(f"{len(result.token_ids)} sampled tokens, and {pending.most} were asked for")
+        check_dated(result, pending.version, self.pump.version)
         node = session.recorder.commit(pending.plan, result, session=name)
         node.num_retries = pending.num_retries
         if session.is_over or not node.session:
@@ -442,6 +453,25 @@ class Endpoint:
             token_ids=completion.token_ids, logprobs=completion.logprobs, pieces=pieces,
             policy=completion.policy, version=completion.policy_version, created=int(time.time()),
         )  # fmt: skip
+
+
+def check_dated(result: Completion, dispatched: int, served: int) -> None:
+    """Raise where it cannot be said which weights sampled each token of `result`.
+
+    Every token has a version from that at its dispatch to the one that is `served` now, and they only grow.
+
+    Raises:
+        ValueError: it does not.
+    """
+    spans = result.version_spans or ((0, result.policy_version),)
+    firsts, versions = [first for first, _ in spans], [version for _, version in spans]
+    is_ordered = firsts[0] == 0 and all(a < b for a, b in pairwise(firsts)) and versions == sorted(versions)
+    is_within = firsts[-1] < max(len(result.token_ids), 1) and versions[-1] == result.policy_version
+    if not is_ordered or not is_within or versions[0] < dispatched or versions[-1] > served:
+        raise ValueError(
+            f"versions {spans} of {len(result.token_ids)} tokens of the policy at version {result.policy_version}, "
+            f"dispatched at {dispatched} and served at {served}"
+        )
 
 
 class Writer:

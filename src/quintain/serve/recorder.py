@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from quintain.data.used import refuse_newer
 from quintain.serve.spoken import Asked, Spoken, canonical, digest_of, split_thinking, tools_key
 from quintain.text.chat import Chat, Conversation
 from quintain.text.tool_formats import FORMATS
@@ -30,6 +31,10 @@ Fork = Literal["", "root", "repeat", "branch", "sub-agent", "compaction", "rewri
 - ``compaction``: its history was rewritten, and holds what an earlier answer says;
 - ``rewrite``: its history was rewritten.
 """
+REWRITTEN = frozenset({"compaction", "rewrite"})
+"""Forks whose prompt is another than what was recorded, from some token on."""
+SHOWN_TOKENS = 12
+"""Tokens that are told of each side of a difference."""
 NO_TOOLS = tools_key(())
 SHORTEST_CARRIED = 2
 """Characters of an answer by which it can be found again in a later prompt."""
@@ -57,6 +62,8 @@ class Node:
     """why calls of tools in it could not be read"""
     conversation: Conversation
     fork: Fork
+    differs: Mapping[str, Any]
+    """where its prompt first differs from an earlier call's tokens, if its history was rewritten"""
     after: int
     """number of calls that had been committed when it was dispatched"""
     digest: str
@@ -95,6 +102,8 @@ class Plan:
     history: tuple[Spoken, ...]
     added: tuple[Spoken, ...]
     fork: Fork
+    differs: Mapping[str, Any]
+    """where a rewritten history first differs from what was recorded; see `Recorder._difference`"""
     after: int
     repeat: int
     """times that the same tokens were asked before"""
@@ -168,6 +177,7 @@ class Recorder:
             error=error,
             conversation=plan.conversation,
             fork=plan.fork,
+            differs=plan.differs,
             after=plan.after,
             digest=digest,
             lineage=plan.lineage,
@@ -248,12 +258,13 @@ class Recorder:
             tools_key(asked.tools), *(each.text for each in asked.messages if each.role == "system")
         )
         fork = self._cause(asked, parent, whole, identity)
+        differs = self._difference(whole) if fork in REWRITTEN else {}
         self._identities.add(identity)
         repeat = self._asked[whole]
         self._asked[whole] += 1
         return Plan(
             asked=asked, parent=parent, prompt_ids=given, whole=whole, conversation=conversation,
-            history=asked.messages, added=added, fork=fork, after=len(self.nodes), repeat=repeat,
+            history=asked.messages, added=added, fork=fork, differs=differs, after=len(self.nodes), repeat=repeat,
             lineage=lineage, kind=kind,
         )  # fmt: skip
 
@@ -269,6 +280,16 @@ class Recorder:
             return "sub-agent"
         texts = [each.text for each in asked.messages if each.role != "assistant"]
         return "compaction" if any(says(texts, node) for node in self.nodes) else "rewrite"
+
+    def _difference(self, whole: tuple[int, ...]) -> Mapping[str, Any]:
+        """Return the call whose tokens `whole` shares furthest, the first token that differs, and the text there."""
+        shared = [shared_length(node.whole, whole) for node in self.nodes]
+        if not shared:
+            return {}
+        at = max(shared)
+        node = self.nodes[max(place for place, length in enumerate(shared) if length == at)]
+        was, now = (self.chat.text(ids[at : at + SHOWN_TOKENS]) for ids in (node.whole, whole))
+        return {"call": node.number, "token": at, "was": was, "now": now}
 
     def _note_carried(self, messages: Sequence[Spoken]) -> None:
         """Note which answers the chat `messages` holds in what others say."""
@@ -331,6 +352,15 @@ def chat_key(tools: str, messages: Sequence[Spoken]) -> str:
     return digest_of(tools, *(each.key() for each in messages))
 
 
+def shared_length(first: Sequence[int], second: Sequence[int]) -> int:
+    """Return how many ids two streams have in common from their beginning."""
+    low, high = 0, min(len(first), len(second))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if first[:middle] == second[:middle] else (low, middle - 1)
+    return low
+
+
 def says(texts: Sequence[str], node: Node) -> bool:
     """Whether one of `texts` holds what `node` answered."""
     said = node.spoken.text.strip()
@@ -358,8 +388,12 @@ def facts_of(node: Node) -> Mapping[str, Any]:
     }
     if len(node.added) > 1:
         facts["given"] = [{"role": each.role, "content": each.text} for each in node.added]
+    if node.parent is not None:
+        facts["parent"] = node.parent.number
     if node.fork:
         facts["fork"] = node.fork
+    if node.differs:
+        facts["differs"] = dict(node.differs)
     if node.is_carried:
         facts["carried"] = True
     if node.num_retries:
@@ -368,3 +402,33 @@ def facts_of(node: Node) -> Mapping[str, Any]:
         if value:
             facts[name] = value
     return facts
+
+
+def find_changed(turns: Sequence[Turn]) -> list[int]:
+    """Return the turns that are not what was recorded, by number: tokens, log-probs, policy, version or parent differ.
+
+    The digest of a call names what the engine saw and said in it, and the digest of the call that it goes on from, so
+    a change is found in the call itself and in all that go on from it. Turns without a digest are not looked at.
+
+    Raises:
+        DataError: they were recorded by a newer version.
+    """
+    refuse_newer(turns)
+    whole: dict[int, tuple[int, ...]] = {}
+    digests: dict[int, str] = {}
+    changed: list[int] = []
+    for place, turn in enumerate(turns):
+        if "digest" not in turn.facts:
+            continue
+        number, parent = int(turn.facts["call"]), turn.facts.get("parent")
+        before = whole.get(parent, ()) if parent is not None else ()
+        prompt = turn.prompt_ids
+        is_prefix = not turn.starts_segment or prompt[: len(before)] == before
+        given = prompt[len(before) :] if turn.starts_segment else prompt
+        whole[number] = (*before, *given, *turn.completion.token_ids)
+        digests[number] = node_digest(
+            digests.get(parent, "") if parent is not None else "", number, given, turn.completion
+        )
+        if digests[number] != turn.facts["digest"] or not is_prefix:
+            changed.append(place)
+    return changed

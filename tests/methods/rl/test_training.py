@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.engines.chat_model import KEY, ChatModel
 
 from quintain.credit.whiten import whiten
 from quintain.errors import ConfigError
@@ -48,6 +49,30 @@ def test_a_method_trains_and_resumes_bit_for_bit(
     runner.resume(stopped)
     assert rows(stopped) == curve
     assert weights(stopped / "model") == weights(whole / "model")
+
+
+def test_a_judge_is_heard_from_its_tape_when_a_run_goes_on(
+    runner: Any, rows: Rows, interrupt: Callable[[int], None], tmp_path: Path
+) -> None:
+    said = iter(range(10**6))
+    model = ChatModel(lambda _: f"So so.\nSCORE: {next(said) % 10}")
+    (tmp_path / "rubric.md").write_text("Is it good?")
+    (tmp_path / "key").write_text(KEY)
+    judge = (
+        f"{model.url}?model=m&key_file={tmp_path}/key&rubric={tmp_path}/rubric.md&tape={tmp_path}/tape.jsonl"
+    )
+    settings = {"tasks": 2, "group_size": 3, "rewards": "environment, judge=0.5", "judge": judge}
+    try:
+        whole = runner.train("policy_gradient", **settings)
+        curve = rows(whole)
+        assert any(row["reward/judge"] > 0 for row in curve[1:])
+        interrupt(1)
+        stopped = runner.train("policy_gradient", **settings)
+    finally:
+        model.listener.close()
+    runner.resume(stopped)  # nobody is there to be asked
+    assert rows(stopped) == curve
+    assert all(KEY.encode() not in each.read_bytes() for each in stopped.rglob("*") if each.is_file())
 
 
 def test_dynamic_sampling_draws_other_tasks_until_enough_groups_differ(runner: Any, rows: Rows) -> None:

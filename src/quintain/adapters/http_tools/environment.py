@@ -1,22 +1,30 @@
 """Tools and a grader behind plain HTTP endpoints, joined by a rollout id, as an environment.
 
-``http-tools/shop.json`` names a file with the tools' endpoints, the grader's, and the tasks. Every call of an episode,
-and its grading, carry the same ``rollout_id``, so that a server can keep a state for it. An endpoint that fails after
-all attempts is a `Failure` of the tool or the judge, never a score.
+``http-tools/shop.toml`` names a file with the tools' endpoints, the grader's, and the tasks. Every call of an episode,
+and its grading, carry the same rollout id, so that a server can keep a state for it. An endpoint that fails after all
+attempts is a `Failure` of the tool or the judge, never a score.
 """
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, cast
+from urllib.parse import urlsplit
 
+from quintain.adapters.http_tools.wire import WIRES, Ending
 from quintain.adapters.remote.tools import RemoteTools, Reply, Row, checked_score, refuse
 from quintain.environments.protocol import environment_name
 from quintain.environments.tools import GraderFault, ToolFault
-from quintain.processes.http_json import HttpServer, HttpTrouble, key_in
-from quintain.types import Task, ToolSpec
+from quintain.errors import suggestion
+from quintain.processes.http_json import HttpServer, HttpTrouble, checked_headers, key_in
+from quintain.types import NOTHING, Task, ToolCall, ToolSpec
 
 WRONG_CALL = frozenset({400, 422})
 """Statuses by which an endpoint says that the arguments do not fit: the agent reads that and may mend it."""
+DEADLINE = 20.0
+"""Seconds of a call or a grading with all its attempts, unless the file or the option says otherwise."""
+ENDPOINT_KEYS = frozenset({"url", "headers", "deadline"})
+TOOL_KEYS = ENDPOINT_KEYS | {"name", "description", "parameters", "server_url"}
 
 
 class HttpTools(RemoteTools):
@@ -24,29 +32,46 @@ class HttpTools(RemoteTools):
 
     endpoints: Sequence[Row] = ()
     """The tools: ``{"name": "add", "description": "…", "parameters": {…}, "url": "http://127.0.0.1:8000/add"}``"""
-    grader: str = ""
-    """URL of the grader; without one, `grade` decides."""
+    grader: str | Row = ""
+    """URL of the grader, or ``{"url": "…", "headers": {…}, "deadline": 60}``; without one, `grade` decides."""
+    headers: Row = NOTHING
+    """Headers for all endpoints; ``${NAME}`` in them is a variable of the environment."""
     key_file: str = ""
     """A file whose first word is sent to all endpoints as a bearer token."""
+    wire: str = "quintain"
+    """What is sent and answered: quintain or openai; see `quintain.adapters.http_tools.wire`."""
 
-    def __init__(self, file: str = "", *, deadline: float = 20.0) -> None:
-        """Take the endpoints that the JSON file at `file` names, else those of the class; nothing is sent yet.
+    def __init__(self, file: str = "", *, deadline: float | None = None) -> None:
+        """Take the endpoints that the file at `file` names, else those of the class; nothing is sent yet.
 
-        `deadline` is for a call or a grading with all its attempts, in seconds.
+        `deadline` is for a call or a grading with all its attempts, in seconds: 20 unless the file says otherwise.
 
         Raises:
-            UsageError: the file, the endpoints or the tasks cannot be used.
+            UsageError: the file, the endpoints or the tasks cannot be used, or a variable that it names is not set.
         """
         super().__init__(file=file)
+        who = environment_name(self)
+        wire = str(self.settings.get("wire", self.wire))
+        if wire not in WIRES:
+            refuse(who, f"wire={wire!r}", suggestion(wire, WIRES))
+        self._wire = WIRES[wire]
         key = key_in(str(self.settings.get("key_file", self.key_file)))
-        rows = self.settings.get("tools", self.endpoints)
-        self._specs = tuple(checked_tool(row, environment_name(self)) for row in cast("Sequence[Any]", rows))
-        self._servers = {
-            str(row["name"]): HttpServer(str(row["url"]), deadline=deadline, key=key)
-            for row in cast("Sequence[Row]", rows)
+        usual = {
+            "headers": self.settings.get("headers", self.headers),
+            "deadline": self.settings.get("deadline", DEADLINE),
         }
-        grader = str(self.settings.get("grader", self.grader))
-        self._grader = HttpServer(grader, deadline=deadline, key=key) if grader else None
+        make = partial(endpoint, usual=usual, deadline=deadline, key=key)
+        rows = cast("Sequence[Any]", self.settings.get("tools", self.endpoints))
+        self._specs = tuple(checked_tool(row, who) for row in rows)
+        self._servers = {
+            spec.name: make(row, who=f"{who}: tool {spec.name}")
+            for spec, row in zip(self._specs, rows, strict=True)
+        }
+        if len(self._servers) < len(self._specs):
+            refuse(who, "two tools of one name", "give each its own")
+        grader: Any = self.settings.get("grader", self.grader)
+        row = {"url": grader} if isinstance(grader, str) else grader
+        self._grader = make(row, who=f"{who}: grader", known=ENDPOINT_KEYS) if grader else None
         self._rollout, self._task = "", ""
 
     def offered(self) -> tuple[ToolSpec, ...]:
@@ -55,22 +80,19 @@ class HttpTools(RemoteTools):
 
     def begin_episode(self, task: Task) -> None:
         """Draw the id of the rollout; one that is tried again has another."""
-        self._rollout, self._task = uuid.uuid4().hex, task.id
+        self._rollout, self._task = self._wire.rollout_prefix + uuid.uuid4().hex, task.id
 
     def carry_out(self, name: str, arguments: Row) -> Reply:
-        """Ask the endpoint of tool `name`; attempts of one call have the same ``call_id``."""
-        body = {
-            "rollout_id": self._rollout,
-            "call_id": uuid.uuid4().hex,
-            "tool": name,
-            "arguments": dict(arguments),
-        }
+        """Ask the endpoint of tool `name`; attempts of one call have the same call id, also as ``Idempotency-Key``."""
+        server, call_id = self._servers[name], uuid.uuid4().hex
+        body = self._wire.call(self._rollout, call_id, ToolCall(name=name, arguments=dict(arguments)))
+        read: Callable[[Any], Reply] = partial(self._wire.read, call_id)
         try:
-            return self._servers[name].ask("POST", body=body, read=read_reply)
+            return server.ask("POST", body=body, read=read, once=call_id)
         except HttpTrouble as trouble:
             if trouble.status in WRONG_CALL:
                 return Reply(text=f"the tool refused the call ({trouble.got})", is_error=True)
-            fault = ToolFault.of(name, f"at {self._servers[name].url}: got {trouble.got}; mend the endpoint")
+            fault = ToolFault.of(name, f"at {shown(server)}: got {trouble.got}; mend the endpoint")
             fault.kind = f"tool_{trouble.kind}"
             raise fault from trouble
 
@@ -78,32 +100,25 @@ class HttpTools(RemoteTools):
         """Ask the grader; without one, see `RemoteTools.grade`."""
         if self._grader is None:
             return super().grade(row, answer)
-        calls = [
-            {
-                "tool": call.name,
-                "arguments": dict(call.arguments),
-                "output": call.reply.text,
-                "is_error": call.reply.is_error,
-            }
-            for call in self.calls
-        ]
-        task = {key: value for key, value in row.items() if key != "solution"}
-        body = {
-            "rollout_id": self._rollout,
-            "task_id": self._task,
-            "task": task,
-            "answer": answer,
-            "calls": calls,
-        }
+        end = Ending(
+            rollout_id=self._rollout,
+            task_id=self._task,
+            row={key: value for key, value in row.items() if key != "solution"},
+            answer=answer,
+            calls=self.calls,
+            messages=self.messages,
+        )
         try:
-            return self._grader.ask("POST", body=body, read=self._score)
+            body = self._wire.ending(end)
+            return self._grader.ask("POST", body=body, read=self._score, once=f"{self._rollout}-grade")
         except HttpTrouble as trouble:
-            fault = GraderFault(f"grader at {self._grader.url}: got {trouble.got}; mend the endpoint")
+            fault = GraderFault(f"grader at {shown(self._grader)}: got {trouble.got}; mend the endpoint")
             fault.kind = f"grader_{trouble.kind}"
             raise fault from trouble
 
     def close(self) -> None:
         """Give up what waits between two attempts."""
+        super().close()
         for server in (*self._servers.values(), *filter(None, [self._grader])):
             server.close()
 
@@ -113,7 +128,7 @@ class HttpTools(RemoteTools):
 
     def keys(self) -> frozenset[str]:
         """Return the keys that a file may have."""
-        return super().keys() | {"tools", "grader", "key_file"}
+        return super().keys() | {"tools", "grader", "key_file", "headers", "deadline", "wire"}
 
     def _score(self, answer: Any) -> float:
         """Return the score in the grader's answer ``{"score": 0.5}``; one that is none is asked for again."""
@@ -123,18 +138,38 @@ class HttpTools(RemoteTools):
             raise ValueError(str(fault)) from fault
 
 
-def read_reply(answer: Any) -> Reply:
-    """Return the reply in an endpoint's answer: ``{"output": "5"}``, or ``{"error": "no such item"}``."""
-    if not isinstance(answer, dict):
-        raise TypeError(f"the answer must be an object, not {type(answer).__name__}")
-    found = cast("dict[str, object]", answer)
-    error = found.get("error")
-    if isinstance(error, str):
-        return Reply(text=error, is_error=True)
-    output = found["output"]
-    if not isinstance(output, str):
-        raise TypeError(f"output must be a text, not {type(output).__name__}")
-    return Reply(text=output)
+def endpoint(
+    row: Any, *, usual: Row, deadline: float | None, key: str, who: str, known: frozenset[str] = TOOL_KEYS
+) -> HttpServer:
+    """Return the server that `row` names; what it does not say is as `usual`, and a given `deadline` holds for all.
+
+    Raises:
+        UsageError: it has no URL, a key that is not `known`, or a header or deadline that cannot be.
+    """
+    found = cast(Row, row) if isinstance(row, Mapping) else {}
+    for name in found:
+        if name not in known:
+            refuse(who, f"the key {name!r}", suggestion(name, known))
+    url = found.get("url", found.get("server_url"))
+    if not isinstance(url, str) or not url:
+        refuse(who, f"{row!r:.80}", 'give {"url": "http://127.0.0.1:8000/grade"}')
+    if "@" in urlsplit(url).netloc:
+        refuse(
+            who, "a URL with a name and password", 'give them as headers: {Authorization = "Basic ${KEY}"}'
+        )
+    parts = [usual["headers"], found.get("headers", {})]
+    if not all(isinstance(part, Mapping) for part in parts):
+        refuse(who, f"headers={parts!r:.60}", 'give {"Authorization": "Bearer ${KEY}"}')
+    headers = checked_headers({**parts[0], **parts[1]}, asked=f"headers of {who}: got ")
+    seconds: Any = deadline if deadline is not None else found.get("deadline", usual["deadline"])
+    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool):
+        refuse(who, f"deadline={seconds!r:.40}", "give a positive number of seconds")
+    return HttpServer(url, deadline=seconds, key=key, headers=headers)
+
+
+def shown(server: HttpServer) -> str:
+    """Return the address of `server` for messages, which are kept: without its query, which may hold a key."""
+    return server.url.partition("?")[0]
 
 
 def checked_tool(row: object, who: str) -> ToolSpec:
@@ -151,8 +186,9 @@ def checked_tool(row: object, who: str) -> ToolSpec:
     known = cast(Row, row)
     name, parameters = known.get("name"), known.get("parameters", {"type": "object", "properties": {}})
     is_schema = isinstance(parameters, Mapping) and cast(Row, parameters).get("type") == "object"
-    if not isinstance(name, str) or not name or not isinstance(known.get("url"), str) or not is_schema:
-        refuse(who, f"the tool {dict(known)!r:.120}", advice)
+    url = known.get("url", known.get("server_url"))
+    if not isinstance(name, str) or not name or not isinstance(url, str) or not is_schema:
+        refuse(who, f"the tool {name or '?'} with {', '.join(known)}", advice)
     return ToolSpec(
         name=name, description=str(known.get("description") or name), parameters=cast(Row, parameters)
     )

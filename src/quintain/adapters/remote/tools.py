@@ -8,11 +8,16 @@ tool, server or grader that breaks is a `Failure` of its own and never a score.
 import json
 import math
 import numbers
+import threading
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NoReturn, cast
+from weakref import WeakValueDictionary
 
+from quintain.data.messages import MARKUP, write_call
+from quintain.engines.judge import Judge
 from quintain.environments.catalog import file_member
 from quintain.environments.protocol import Environment, environment_name
 from quintain.environments.schema import complaint
@@ -23,6 +28,7 @@ from quintain.rewards.execution import share_passed
 from quintain.types import (
     UNKNOWN_TOOL,
     Action,
+    Failure,
     Split,
     StepResult,
     Task,
@@ -63,9 +69,12 @@ class RemoteTools(Environment):
     """The tasks; each has a ``prompt``, may have a ``split`` and a ``solution`` (calls, then the answer)."""
     parallel = 16
     _graded_by: Callable[..., object] | None = None
+    _judge: Judge | None = None
+    _pass_at: float | None = None
+    """score from which an answer is a success; None: above 0"""
 
     def __init__(self, *, file: str = "") -> None:
-        """Take what this kind of environment needs from the JSON file at `file`, else from the class.
+        """Take what this kind of environment needs from the JSON or TOML file at `file`, else from the class.
 
         Raises:
             UsageError: there are no tasks, or what is there cannot be used.
@@ -73,13 +82,21 @@ class RemoteTools(Environment):
         self.settings: dict[str, Any] = self._settings(file)
         self.rows = checked_rows(self.settings.get("tasks", self.rows), file or type(self).__name__)
         self.max_turns = int(self.settings.get("max_turns", self.max_turns))
+        self._grades_limit = bool(self.settings.get("grade_at_limit", False))
         self._splits = splits(self.rows)
         self._row: Row = self.rows[0]
         self.calls: list[Called] = []
         """The calls of this episode so far."""
+        self.messages: list[dict[str, Any]] = []
+        """What was said in this episode so far, as OpenAI messages; a grader finds the answer as the last."""
         self._num_actions = 0
         if all("solution" in row for row in self.rows):
             self.expert_action = self._next_of_solution
+
+    @property
+    def judge(self) -> Judge | None:
+        """The model that grades, where the file names one."""
+        return self._judge
 
     def offered(self) -> tuple[ToolSpec, ...]:
         """Return the tools of the server."""
@@ -99,8 +116,9 @@ class RemoteTools(Environment):
     def grade(self, row: Row, answer: str) -> float:
         """Return the reward of `answer`, 0 to 1; `self.calls` and `self.call` say what else happened.
 
-        Unless overridden, the ``grade`` of the file: a name in `GRADERS`, or ``file.py:function``, which is called
-        with this environment, the row and the answer; without one, whether the answer is the row's.
+        Unless overridden, the ``judge`` of the file (`quintain.engines.judge`), or its ``grade``: a name in `GRADERS`,
+        or ``file.py:function``, which is called with this environment, the row and the answer; without one, whether
+        the answer is the row's.
         """
         if self._graded_by is not None:
             return cast(float, self._graded_by(self, row, answer))
@@ -120,8 +138,13 @@ class RemoteTools(Environment):
         rows = self._splits[task.split]
         number = task.data.get("row", rows[(task.seed >> 1) % len(rows)])
         self._row, self.calls, self._num_actions = self.rows[number], [], 0
+        prompt = str(self._row["prompt"])
+        self.messages = [
+            {"role": "system", "content": self.instructions()},
+            {"role": "user", "content": prompt},
+        ]
         self.begin_episode(task)
-        return str(self._row["prompt"])
+        return prompt
 
     def tools(self) -> tuple[ToolSpec, ...]:
         """Return the tools of the server."""
@@ -134,21 +157,36 @@ class RemoteTools(Environment):
     def step(self, action: Action) -> StepResult:
         """Carry out the calls in `action`; without any, grade its text and end the episode."""
         self._num_actions += 1
+        words = MARKUP.sub("", action.text).strip() if action.tool_calls else action.text
+        said: dict[str, Any] = {"role": "assistant", "content": words}
+        self.messages.append(said)
         if action.error is not None:
-            return StepResult(observation=f"Error: {action.error}", is_valid=False)
+            told = f"Error: {action.error}"
+            self.messages.append({"role": "user", "content": told})
+            return self._at_limit(StepResult(observation=told, is_valid=False))
         if not action.tool_calls:
             return self._ended(action.text)
         texts: list[str] = []
         errors: list[ToolError] = []
-        for call in action.tool_calls:
+        names = [f"call_{self._num_actions}_{place}" for place in range(len(action.tool_calls))]
+        said["tool_calls"] = [
+            {"id": name, **write_call(call)} for name, call in zip(names, action.tool_calls, strict=True)
+        ]
+        for name, call in zip(names, action.tool_calls, strict=True):
             reply, error = self._called(call)
             texts.append(reply.text[:LONGEST_REPLY])
+            self.messages.append({"role": "tool", "tool_call_id": name, "content": texts[-1]})
             errors += [error] if error is not None else []
-        return StepResult(
-            observation="\n".join(texts),
-            is_valid=not any(error.cause == "invalid_call" for error in errors),
-            tool_errors=tuple(errors),
-        )
+        is_valid = not any(error.cause == "invalid_call" for error in errors)
+        text = "\n".join(texts)
+        return self._at_limit(StepResult(observation=text, is_valid=is_valid, tool_errors=tuple(errors)))
+
+    def _at_limit(self, result: StepResult) -> StepResult:
+        """Return `result`, graded without an answer if it is of the last turn and such episodes are graded."""
+        if not self._grades_limit or self._num_actions < self.max_turns:
+            return result
+        ended = self._ended("")
+        return replace(result, reward=ended.reward, is_truncated=True, is_success=ended.is_success)
 
     def _called(self, call: ToolCall) -> tuple[Reply, ToolError | None]:
         """Carry out `call` if it is right; return what to tell the agent, and what went wrong."""
@@ -179,7 +217,8 @@ class RemoteTools(Environment):
                 f"grader of {environment_name(self)}: got {type(error).__name__}: {error}; mend it"
             ) from error
         score = checked_score(reward, environment_name(self), self.return_range)
-        is_success = score >= 1 if self._graded_by in GRADERS.values() else score > 0
+        least = self._pass_at
+        is_success = score > 0 if least is None else score >= least
         return StepResult(observation="", reward=score, is_terminated=True, is_success=is_success)
 
     def _next_of_solution(self) -> Action:
@@ -203,8 +242,13 @@ class RemoteTools(Environment):
         self.name = self.name or Path(file).stem
         settings = read_settings(file, self.keys())
         grade = str(settings.get("grade") or "")
-        if grade in GRADERS:
-            self._graded_by = GRADERS[grade]
+        if "judge" in settings:
+            if grade:
+                refuse(file, f"grade={grade!r} beside a judge", "give one of them")
+            self._judge = shared_judge(str(settings["judge"]), Path(file).parent)
+            self._graded_by, self._pass_at = judged, 0.5
+        elif grade in GRADERS:
+            self._graded_by, self._pass_at = GRADERS[grade], 1.0
             refuse_ungraded(settings.get("tasks", self.rows), file, grade)
         elif grade:
             path, _, function = grade.partition(":")
@@ -213,11 +257,15 @@ class RemoteTools(Environment):
                 names = ", ".join(GRADERS)
                 refuse(file, f"grade={grade!r}", f"choose {names}, or name a function as file.py:function")
             self._graded_by = found
+        if "pass_at" in settings:
+            self._pass_at = checked_share(settings["pass_at"], file)
         return settings
 
     def keys(self) -> frozenset[str]:
         """Return the keys that a file may have."""
-        return frozenset({"tasks", "grade", "instructions", "max_turns"})
+        return frozenset(
+            {"tasks", "grade", "instructions", "max_turns", "pass_at", "judge", "grade_at_limit"}
+        )
 
 
 def golds(row: Row) -> list[str]:
@@ -234,6 +282,36 @@ def checks_passed(world: RemoteTools, row: Row, _: str) -> float:
     found = [world.call(str(check["tool"]), **check.get("arguments", {})) for check in checks]
     pairs = zip(found, checks, strict=True)
     return share_passed([text.strip() == str(check["equals"]).strip() for text, check in pairs])
+
+
+def judged(world: RemoteTools, row: Row, answer: str) -> float:
+    """Return what the judge of `world` gives.
+
+    Raises:
+        GraderFault: it gives no score.
+    """
+    assert world.judge is not None, "graded so only where there is one"
+    task = {key: value for key, value in row.items() if key != "solution"}
+    found = world.judge.score({"task": task, "messages": world.messages, "answer": answer})
+    if isinstance(found, Failure):
+        fault = GraderFault(found.message)
+        fault.kind = found.kind
+        raise fault
+    return found
+
+
+_judges: WeakValueDictionary[tuple[str, Path], Judge] = WeakValueDictionary()
+_judges_lock = threading.Lock()
+
+
+def shared_judge(spec: str, folder: Path) -> Judge:
+    """Return the judge that `spec` names; all environments of it that live have one, with one budget and one tape."""
+    name = (spec, folder.resolve())
+    with _judges_lock:
+        found = _judges.get(name)
+        if found is None:
+            found = _judges[name] = Judge(spec, folder=folder)
+        return found
 
 
 GRADERS: Mapping[str, Callable[[RemoteTools, Row, str], float]] = {
@@ -257,15 +335,18 @@ def refuse_ungraded(rows: Sequence[Row], file: str, grade: str) -> None:
 
 
 def read_settings(file: str, known: frozenset[str]) -> dict[str, Any]:
-    """Return the JSON object in `file`; ``tasks`` may name a file of JSON lines beside it.
+    """Return the object in `file`, which is JSON or TOML; ``tasks`` may name a file of JSON lines beside it.
 
     Raises:
         UsageError: it cannot be read, or has a key that is not `known`.
     """
     try:
-        found: object = json.loads(Path(file).read_text(encoding="utf-8"))
+        text = Path(file).read_text(encoding="utf-8")
+        found: object = tomllib.loads(text) if file.endswith(".toml") else json.loads(text)
     except (OSError, ValueError) as error:
-        refuse(file, f"{type(error).__name__}: {error}", "give a JSON file")
+        refuse(
+            file, f"{type(error).__name__}: {error}", "give a file of JSON, or of TOML, which ends in .toml"
+        )
     if not isinstance(found, dict):
         refuse(file, type(found).__name__, "give a JSON object")
     settings = cast("dict[str, Any]", found)
@@ -282,7 +363,20 @@ def read_settings(file: str, known: frozenset[str]) -> dict[str, Any]:
     turns = settings.get("max_turns", 1)
     if not isinstance(turns, int) or isinstance(turns, bool) or turns < 1:
         refuse(file, f"max_turns={turns!r}", "give a positive integer")
+    if not isinstance(settings.get("grade_at_limit", False), bool):
+        refuse(file, f"grade_at_limit={settings['grade_at_limit']!r:.40}", "give true or false")
     return settings
+
+
+def checked_share(value: object, who: str) -> float:
+    """Return the score from which an answer is a success.
+
+    Raises:
+        UsageError: it is no number above 0 and up to 1.
+    """
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value <= 1:
+        refuse(who, f"pass_at={value!r:.40}", "give a score above 0 and up to 1")
+    return float(value)
 
 
 def checked_rows(rows: object, who: str) -> tuple[Row, ...]:

@@ -30,9 +30,15 @@ from quintain.methods.rl.parts.choices import (
     normalise,
 )
 from quintain.methods.rl.parts.kl import KLController, Place
-from quintain.methods.rl.parts.reward_terms import ONLY_ENVIRONMENT, needs_states, needs_tools, terms
+from quintain.methods.rl.parts.reward_terms import (
+    ONLY_ENVIRONMENT,
+    needs_states,
+    needs_tools,
+    pay,
+    read_judge,
+    terms,
+)
 from quintain.rewards.exploration import Visits
-from quintain.rewards.terms import apply_all
 from quintain.training.job import OnPolicyJob
 from quintain.training.update import Aggregation
 
@@ -73,6 +79,8 @@ class Config(OnPolicyJob):
     """Weight of the entropy bonus."""
     rewards: str = ONLY_ENVIRONMENT
     """Reward terms, name=weight<=most@gate: environment, success, invalid=0.1, visits, … (all: docs/methods)."""
+    judge: str = ""
+    """Chat endpoint of the reward term judge: http://…/v1?model=NAME&rubric=FILE, and tape=, calls=, key_env=, …"""
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have, and for settings that would be ignored."""
@@ -86,7 +94,7 @@ def refuse_parts(config: Config) -> None:
         if getattr(config, name) not in known:
             got = getattr(config, name)
             raise ConfigError(f"{name}: got {got!r}; {suggestion(got, known)}")
-    terms(config.rewards, Visits())
+    read_judge(config.rewards, config.judge)
     idea = IDEAS[config.credit]
     if config.credit == "others" and config.tasks * config.group_size < 2:
         raise ConfigError(
@@ -143,7 +151,8 @@ def method(config: Config) -> OnPolicy:
     given = {name: getattr(config, name) for name in sorted(idea.reads) if getattr(config, name) is not None}
     assign = normalise(idea.make(Options(**given), contributions), config.normaliser)
     anchor = KLController(config.kl_coef, config.kl_place, config.kl_target)
-    is_plain, paid = config.rewards == ONLY_ENVIRONMENT, terms(config.rewards, visits)
+    judge = read_judge(config.rewards, config.judge)
+    is_plain, paid = config.rewards == ONLY_ENVIRONMENT, terms(config.rewards, visits, judge)
     needs = replace(
         idea.needs,
         reference=config.kl_coef > 0,
@@ -157,7 +166,7 @@ def method(config: Config) -> OnPolicy:
     losses += [(entropy_bonus(), config.entropy_coef)] if config.entropy_coef else []
     return OnPolicy(
         collect=grouped(config.tasks, config.group_size),
-        reward=same_groups if is_plain else partial(apply_all, terms=paid),
+        reward=same_groups if is_plain else partial(pay, paid=paid, judge=judge),
         branch=idea.branch,
         credit=anchor.price(assign),
         update=Update(

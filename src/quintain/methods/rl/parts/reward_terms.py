@@ -2,13 +2,14 @@
 
 A reward is a list of terms, each ``name``, ``name=weight``, with ``<=most`` for the most that it may pay or take in an
 episode, and ``@earlier`` for a term that must be above 0 for it to count. What is not listed does not count, the
-environment's own reward included.
+environment's own reward included. The term ``judge`` is what a model behind a chat endpoint gives by a rubric.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from quintain.engines.judge import Judge
 from quintain.errors import ConfigError, UsageError, suggestion
 from quintain.rewards.conduct import (
     environment_reward,
@@ -22,7 +23,8 @@ from quintain.rewards.conduct import (
 from quintain.rewards.efficiency import fewest_calls
 from quintain.rewards.exploration import Visits, untried_bonus
 from quintain.rewards.search import turn_shaped_success
-from quintain.rewards.terms import Term, check
+from quintain.rewards.terms import Term, apply_all, check
+from quintain.types import Group, Trajectory
 
 ONLY_ENVIRONMENT = "environment"
 TERM = re.compile(r"(\w+)(?:=(-?\d+\.?\d*))?(?:<=(\d+\.?\d*))?(?:@(\w+))?")
@@ -40,11 +42,11 @@ TERMS: Mapping[str, tuple[Callable[[float], Term], float]] = {
     "new_state": (new_state_bonus, 0.1),
     "untried": (untried_bonus, 0.1),
 }
-"""name → term by weight, and its usual weight; "visits" counts over the run and is made apart"""
+"""name → term by weight, and its usual weight; "visits" counts over the run and "judge" asks: they are made apart"""
 
 
-def terms(text: str, visits: Visits) -> tuple[Term, ...]:
-    """Return the terms that `text` lists; those of the name "visits" count by `visits`.
+def terms(text: str, visits: Visits, judge: Judge | None = None) -> tuple[Term, ...]:
+    """Return the terms that `text` lists; that of the name "visits" counts by `visits`, "judge" asks `judge`.
 
     Example: ``terms("success, invalid=0.2<=0.6", Visits())``.
 
@@ -52,7 +54,7 @@ def terms(text: str, visits: Visits) -> tuple[Term, ...]:
         ConfigError: a term is unknown, named twice, not written as above, its gate is no earlier term, or economy may
             take away more than success pays.
     """
-    found = tuple(_term(part.strip(), visits) for part in text.split(","))
+    found = tuple(_term(part.strip(), visits, judge) for part in text.split(","))
     try:
         check(found)
     except UsageError as error:
@@ -86,14 +88,53 @@ def _refuse_dear(found: Sequence[Term]) -> None:
         )
 
 
-def _term(part: str, visits: Visits) -> Term:
+def has_judge(text: str) -> bool:
+    """Return whether a term that `text` lists asks a judge."""
+    return any(term.name == "judge" for term in terms(text, Visits()))
+
+
+def read_judge(text: str, spec: str) -> Judge | None:
+    """Return the judge that `spec` names, None where the terms in `text` need none.
+
+    Raises:
+        ConfigError: a judge is needed and not given, given and not needed, or cannot be.
+    """
+    if has_judge(text) != bool(spec):
+        advice = (
+            "give judge=http://127.0.0.1:8000/v1?model=NAME&rubric=FILE" if not spec else "add the term judge"
+        )
+        raise ConfigError(f"judge: got {spec!r} with rewards {text!r}; {advice}")
+    try:
+        return Judge(spec) if spec else None
+    except UsageError as error:
+        raise ConfigError(str(error)) from error
+
+
+def pay(groups: Sequence[Group], *, paid: Sequence[Term], judge: Judge | None) -> list[Group]:
+    """Return `groups` with the terms `paid` as rewards; the judge is asked about all episodes at the same time."""
+    if judge is not None:
+        judge.prepare(trajectory for group in groups for trajectory in group.scored)
+    return apply_all(groups, paid)
+
+
+def _unasked(_: Trajectory) -> float:
+    """Stand for a judge where only the names of terms are looked at."""
+    raise AssertionError("nothing is measured here")
+
+
+def _term(part: str, visits: Visits, judge: Judge | None) -> Term:
     match = TERM.fullmatch(part)
     if match is None:
         raise ConfigError(
             f"rewards: got {part!r}; write name, name=weight, name=weight<=most or name@earlier"
         )
     name, weight, most, gate = match.groups()
-    makers = {**TERMS, "visits": (visits.bonus, 0.1)}
+    measure = _unasked if judge is None else judge.measure
+    makers = {
+        **TERMS,
+        "visits": (visits.bonus, 0.1),
+        "judge": (lambda weight: Term(name="judge", measure=measure, weight=weight), 1.0),
+    }
     if name not in makers:
         raise ConfigError(f"rewards: got {name!r}; {suggestion(name, makers)}")
     make, usual = makers[name]
