@@ -1,6 +1,8 @@
-"""An agent of yours: a plain loop over the OpenAI SDK that plays `guess`, and knows nothing of training.
+r"""An agent of yours: a plain loop over the OpenAI SDK that plays `guess`, and knows nothing of training.
 
-quintain train grpo --environment guess --agent examples/openai_agent.py:run_agent --model micro
+quintain train grpo --environment "guess?high=8&max_turns=4" --agent examples/openai_agent.py:run_agent \
+    --model "mini?tokens=words" --demonstrations 512 --mistakes 0.5 --imitation_epochs 6 --learning_rate 1e-3 \
+    --steps 40 --group_size 16 --eval_episodes 256
 """
 
 import json
@@ -11,11 +13,14 @@ from quintain import Task
 from quintain.types import Action, ToolCall, as_text
 from quintain.worlds.guess.game import Guess
 
+CLIENT = openai.OpenAI(base_url="http://127.0.0.1", api_key="none")
+"""What episodes share: to make one of their own costs each of them more than all else that it does."""
+
 
 def run_agent(base_url: str, api_key: str, task: Task) -> float:
     """Play the task with the model at `base_url`, and return the score."""
-    world = Guess()
-    client = openai.OpenAI(base_url=base_url, api_key=api_key)
+    world = Guess(high=8, max_turns=4)
+    client = CLIENT.with_options(base_url=base_url, api_key=api_key)
     tools = [
         {
             "type": "function",
