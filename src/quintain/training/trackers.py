@@ -132,9 +132,7 @@ class MLflow:
     def log(self, step: int, row: Mapping[str, float]) -> None:
         """See `Tracker.log`."""
         now = int(time.time() * 1000)
-        numbers = [
-            self._metric(_OTHER_SIGNS.sub("_", name), value, now, step) for name, value in row.items()
-        ]
+        numbers = [self._metric(_OTHER_SIGNS.sub("_", name), value, now, step) for name, value in row.items()]
         self._client.log_batch(self._id, metrics=numbers)
 
     def close(self) -> None:
