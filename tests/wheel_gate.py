@@ -7,7 +7,6 @@ outside this folder.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tarfile
@@ -72,12 +71,13 @@ def package_files() -> set[str]:
 def run(command: list[str | Path], folder: Path) -> None:
     """Run `command` in `folder`; its output is shown where it fails."""
     started = time.monotonic()
-    plain = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=plain)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     said = " ".join(Path(part).name if isinstance(part, Path) else part for part in command)
     print(f"{time.monotonic() - started:6.1f} s  {said[:110]}", flush=True)
     if done.returncode:
-        raise SystemExit(f"{said}: exit status {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
+        raise SystemExit(
+            f"{said}: exit status {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+        )
 
 
 def find_links() -> list[str | Path]:
@@ -86,9 +86,7 @@ def find_links() -> list[str | Path]:
         [sys.executable, "-m", "pip", "config", "list"], check=True, capture_output=True, text=True
     )
     lines = (line.partition("=") for line in told.stdout.splitlines())
-    places = {
-        place for key, _, value in lines if "find-links" in key for place in value.strip("'").split()
-    }
+    places = {place for key, _, value in lines if "find-links" in key for place in value.strip("'").split()}
     return [part for place in sorted(places) for part in ("--find-links", place)]
 
 
@@ -121,10 +119,10 @@ def use(python: Path, folder: Path) -> None:
     folder.mkdir()
     (folder / "echo.py").write_text(WORLD, encoding="utf-8")
     for command in COMMANDS:
-        run([python, "-m", "quintain.cli", *command], folder)
+        run([python, "-I", "-m", "quintain.cli", *command], folder)
     run([python.with_name("quintain"), "--help"], folder)
     found = subprocess.run(
-        [python, "-c", "import quintain; print(quintain.__file__)"],
+        [python, "-I", "-c", "import quintain; print(quintain.__file__)"],
         cwd=folder, check=True, capture_output=True, text=True,
     )  # fmt: skip
     if str(ROOT / "src") in found.stdout:

@@ -131,7 +131,7 @@ def test_the_rate_of_the_warm_start_falls_and_every_pass_has_an_order_of_its_own
 
 
 def test_a_new_model_is_named_by_its_size_and_what_its_tokens_span() -> None:
-    assert new_model("mini") == NewModel("mini", "phrases")
+    assert new_model("mini") == NewModel("mini", "")
     assert new_model("mini?tokens=words") == NewModel("mini", "words")
     assert new_model("folder/mini") is None
 

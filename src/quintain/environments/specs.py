@@ -202,7 +202,9 @@ def _only_class(path: Path, spec: str) -> type[Environment]:
     """
     module = _file_module(path, spec)
     own = [
-        value for value in _environments(module).values() if getattr(value, "__module__", "") == module.__name__
+        value
+        for value in _environments(module).values()
+        if getattr(value, "__module__", "") == module.__name__
     ]
     if len(own) == 1:
         return _check_class(own[0], spec)

@@ -36,8 +36,8 @@ def before_teaching(job: Job, make_environment: Factory) -> Iterator[str]:
         return
     if job.demonstrations is None:
         yield (
-            f"{job.environment} has no expert_action(): the best episodes of random play are imitated, then the best of "
-            f"the policy's own; an expert would teach more, and sooner ({PAGE})"
+            f"{job.environment} has no expert_action(): the best episodes of random play are imitated, then the best "
+            f"of the policy's own; an expert would teach more, and sooner ({PAGE})"
         )
     else:
         yield (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from quintain.curriculum.streams import TaskStream
@@ -40,20 +40,10 @@ class Probe:
         """Build an engine on the weights of `model`."""
         self.return_range = ask(make_environment, lambda environment: environment.return_range)
         self._job, self._tasks = job, TaskStream(tasks_of(make_environment), first=job.first_task)
-        agent = harness(job, tokenizer, make_environment)
+        self._make_environment, self._tokenizer = make_environment, tokenizer
         settings = EngineSettings(max_length=job.max_context, precision=job.precision)
-        with ExitStack() as stack:
-            self._engine = build_engine(settings, model, tokenizer)
-            stack.callback(self._engine.close)
-            self._rollout = Rollout(
-                agent,
-                make_environment,
-                self._engine,
-                source=find_source(agent),
-                limits=Limits(max_broken_share=job.max_broken, concurrency=job.concurrency),
-            )
-            stack.callback(self._rollout.close)
-            self._stack = stack.pop_all()
+        self._engine = build_engine(settings, model, tokenizer)
+        self._rollout = self._made(job)
 
     def __enter__(self) -> Self:
         """Return the probe."""
@@ -61,7 +51,24 @@ class Probe:
 
     def __exit__(self, *_: object) -> None:
         """Close engine and environments."""
-        self._stack.close()
+        self._rollout.close()
+        self._engine.close()
+
+    def limit(self, tokens: int) -> None:
+        """Let no turn be longer than `tokens`, unless the agent says otherwise; what cannot write yet is cut short."""
+        self._rollout.close()
+        self._rollout = self._made(replace(self._job, max_turn_tokens=min(tokens, self._job.max_turn_tokens)))
+
+    def _made(self, job: Job) -> Rollout:
+        """Return what plays episodes of `job` with the engine."""
+        agent = harness(job, self._tokenizer, self._make_environment)
+        return Rollout(
+            agent,
+            self._make_environment,
+            self._engine,
+            source=find_source(agent),
+            limits=Limits(max_broken_share=job.max_broken, concurrency=job.concurrency),
+        )
 
     def success(self, version: int) -> float:
         """Return the share of the first tasks that is solved; `version` is that of the weights now."""

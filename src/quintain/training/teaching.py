@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -61,7 +62,13 @@ KEPT, GOOD = 128, 0.9
 """Episodes of chance that are imitated; and the share of the greatest return with which none better are looked for."""
 ROUND_UPDATES, PRACTICE = 48, 256
 """Updates between two times that the policy plays by itself, and its episodes."""
-PROBES: dict[str, Any] = {"first": 24, "between": 8, "growth": 1.4}
+LIKELY = 1.0
+"""Nats of an expert's average turn under which it is worth while to let the policy play."""
+SMOOTHED = 8
+"""Updates whose loss is averaged for that."""
+ROOM = 2
+"""Tokens of a turn in the policy's own episodes, in multiples of the longest turn that it was shown."""
+PROBES: dict[str, Any] = {"first": 16, "between": 8, "growth": 1.4}
 EVENT = "warm start"
 """The event of a run that says how it ended."""
 SEARCH, PHASE = "random play", "practice"
@@ -135,16 +142,18 @@ class School:
     probe: Probe
     rollout: Rollout
     lesson: Lesson
+    losses: list[float] = field(default_factory=list[float])
+    """of each update, in nats per token"""
+    tokens: float = 0.0
+    """of an average turn that was shown"""
 
     def follow_expert(self, make_environment: Factory) -> None:
         """Imitate episodes of the expert, each once, until enough is solved."""
         demonstrator = fumbling(teacher(make_environment, mistakes=self.job.mistakes), EXPERT_FUMBLES)
         tasks = TaskStream(tasks_of(make_environment), first=self.job.first_task)
         probes: set[int] = set()
-        number = 0
-        while not self.lesson.is_enough and (not self.lesson.most or self.lesson.updates < self.lesson.most):
+        for number in count():
             shown = self._shown(tasks.draw(number, CHUNK), demonstrator)
-            number += 1
             if self.run.next_step == 0:
                 self.run.append(shown, step=0, phase="demonstrations")
             if not self.lesson.most:
@@ -152,7 +161,10 @@ class School:
                 probes = probed_after(self.lesson.most, **PROBES)
             for first in range(0, len(shown), DEMONSTRATIONS_PER_UPDATE):
                 self._imitate(shown[first : first + DEMONSTRATIONS_PER_UPDATE])
-                if self.lesson.updates in probes and self._probed():
+                is_last = self.lesson.updates == self.lesson.most
+                if (self.lesson.updates in probes and self._is_likely()) or is_last:
+                    self._probe()
+                if self.lesson.is_enough or is_last:
                     return
 
     def follow_luck(self, make_environment: Factory) -> None:
@@ -172,8 +184,7 @@ class School:
             own = self.probe.play(self.learner.version, number * PRACTICE, PRACTICE)
             if self.run.next_step == 0:
                 self.run.append(own, step=0, phase=PHASE)
-            solved = sum(each.is_success for each in own) / len(own)
-            self.lesson.success.append((self.lesson.updates, solved))
+            self._note(sum(each.is_success for each in own) / len(own))
             if self.lesson.is_enough:
                 return
             best = best_of([*own, *best])
@@ -217,6 +228,10 @@ class School:
         """Find out how many updates there may be, from the length of what is `shown`."""
         samples = self._samples(shown)
         tokens = DEMONSTRATIONS_PER_UPDATE * sum(len(each.token_ids) for each in samples) / len(shown)
+        turns = [turn for each in shown for turn in each.turns if turn.action.error is None]
+        self.tokens = sum(len(turn.completion.token_ids) for turn in turns) / max(len(turns), 1)
+        longest = max((len(turn.completion.token_ids) for turn in turns), default=self.job.max_turn_tokens)
+        self.probe.limit(ROOM * longest)
         parameters = sum(each.numel() for each in self.learner.model.parameters())
         self.lesson.most = most_updates(parameters, tokens)
         self.display.phase("warm start, at most", self.lesson.most)
@@ -227,15 +242,27 @@ class School:
         if samples:
             batches = micro_batches(samples, max_tokens=self.job.micro_tokens)
             scale = 1 - self.lesson.updates / (self.lesson.most + 1)
-            self.learner.step(batches, imitation(), rate_scale=scale)
+            report = self.learner.step(batches, imitation(), rate_scale=scale)
+            self.losses.append(report.loss)
         self.lesson.updates += 1
         self.lesson.shown += len(shown)
         self.display.advance()
 
-    def _probed(self) -> bool:
-        """Measure success and return whether it is enough."""
-        self.lesson.success.append((self.lesson.updates, self.probe.success(self.learner.version)))
-        return self.lesson.is_enough
+    def _is_likely(self) -> bool:
+        """Whether the policy would write an average turn as the expert does, so that it can be let play."""
+        latest = self.losses[-SMOOTHED:]
+        return bool(latest) and self.tokens * sum(latest) / len(latest) < LIKELY
+
+    def _probe(self) -> None:
+        """Measure how much is solved."""
+        self._note(self.probe.success(self.learner.version))
+
+    def _note(self, solved: float) -> None:
+        """Note that the share `solved` is solved now, and say so."""
+        self.lesson.success.append((self.lesson.updates, solved))
+        self.display.say(
+            f"warm start: {solved:.0%} of training tasks solved after {self.lesson.updates} updates"
+        )
 
     def _samples(self, shown: Sequence[Trajectory]) -> list[Sample]:
         """Return what is trained of `shown`: all that could be read."""
