@@ -101,7 +101,7 @@ def make_start(
     if (new := new_model(model)) is not None:
         tokens = new.tokens or fitting_tokens(make_environment)
         tokenizer = new_tokenizer(make_environment, seed=seed, tokens=tokens, texts=texts)
-        return build_tiny(tokenizer, size=new.size, seed=seed), tokenizer
+        return build_tiny(tokenizer, size=new.size, seed=seed, finds_same=tokens == "runs"), tokenizer
     loaded = load(model)
     return loaded.model, loaded.tokenizer
 
@@ -113,7 +113,7 @@ def fitting_tokens(make_environment: Factory) -> str:
     token of every pair of words; a word that is the same token wherever it stands can be copied.
     """
     tools = ask(make_environment, check_tools)
-    return "words" if any(has_free_text(tool.parameters) for tool in tools) else "phrases"
+    return "runs" if any(has_free_text(tool.parameters) for tool in tools) else "phrases"
 
 
 def has_free_text(schema: Mapping[str, Any]) -> bool:

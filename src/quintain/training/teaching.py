@@ -38,7 +38,7 @@ from quintain.training.job import Job
 from quintain.training.learner import Learner
 from quintain.training.probe import Probe, probed_after
 from quintain.training.progress import Display
-from quintain.training.start import DEMONSTRATIONS_PER_UPDATE, fumbling, harness, imitator, new_model, teacher
+from quintain.training.start import fumbling, harness, imitator, new_model, teacher
 from quintain.types import Sample, Score, Task, Trajectory, derive_seed
 
 if TYPE_CHECKING:
@@ -46,12 +46,14 @@ if TYPE_CHECKING:
 
 ENOUGH = 0.5
 """Success at which imitation ends."""
-MOST_WORK = 1.2e13
-"""Multiplications and additions of the whole warm start: two minutes of one core."""
-LEAST_UPDATES, MOST_UPDATES = 72, 1500
+MOST_WORK = 2e13
+"""Multiplications and additions of the whole warm start: three minutes of one core."""
+LEAST_UPDATES, MOST_UPDATES = 72, 2000
 """Updates that are made whatever they cost, if they are needed, and the most."""
 FLOPS_PER_TOKEN = 6
 """Of a forward and a backward pass, for each parameter."""
+EPISODES = 4
+"""Of an update: more updates on fewer episodes learn to copy sooner than fewer on more."""
 CHUNK = 64
 """Episodes that an expert is asked for at once."""
 EXPERT_FUMBLES = 0.05
@@ -64,11 +66,11 @@ ROUND_UPDATES, PRACTICE = 48, 256
 """Updates between two times that the policy plays by itself, and its episodes."""
 LIKELY = 1.0
 """Nats of an expert's average turn under which it is worth while to let the policy play."""
-SMOOTHED = 8
+SMOOTHED = 16
 """Updates whose loss is averaged for that."""
 ROOM = 2
 """Tokens of a turn in the policy's own episodes, in multiples of the longest turn that it was shown."""
-PROBES: dict[str, Any] = {"first": 16, "between": 8, "growth": 1.4}
+PROBES: dict[str, Any] = {"first": 32, "between": 16, "growth": 1.4}
 EVENT = "warm start"
 """The event of a run that says how it ended."""
 SEARCH, PHASE = "random play", "practice"
@@ -159,8 +161,8 @@ class School:
             if not self.lesson.most:
                 self._plan(shown)
                 probes = probed_after(self.lesson.most, **PROBES)
-            for first in range(0, len(shown), DEMONSTRATIONS_PER_UPDATE):
-                self._imitate(shown[first : first + DEMONSTRATIONS_PER_UPDATE])
+            for first in range(0, len(shown), EPISODES):
+                self._imitate(shown[first : first + EPISODES])
                 is_last = self.lesson.updates == self.lesson.most
                 if (self.lesson.updates in probes and self._is_likely()) or is_last:
                     self._probe()
@@ -179,7 +181,7 @@ class School:
         for number in rounds:
             for update in range(ROUND_UPDATES):
                 rng = np.random.default_rng(derive_seed(self.job.seed, "round", number, update))
-                size = min(DEMONSTRATIONS_PER_UPDATE, len(best))
+                size = min(EPISODES, len(best))
                 self._imitate([best[place] for place in rng.choice(len(best), size, replace=False)])
             own = self.probe.play(self.learner.version, number * PRACTICE, PRACTICE)
             if self.run.next_step == 0:
@@ -227,7 +229,7 @@ class School:
     def _plan(self, shown: Sequence[Trajectory]) -> None:
         """Find out how many updates there may be, from the length of what is `shown`."""
         samples = self._samples(shown)
-        tokens = DEMONSTRATIONS_PER_UPDATE * sum(len(each.token_ids) for each in samples) / len(shown)
+        tokens = EPISODES * sum(len(each.token_ids) for each in samples) / len(shown)
         turns = [turn for each in shown for turn in each.turns if turn.action.error is None]
         self.tokens = sum(len(turn.completion.token_ids) for turn in turns) / max(len(turns), 1)
         longest = max((len(turn.completion.token_ids) for turn in turns), default=self.job.max_turn_tokens)
