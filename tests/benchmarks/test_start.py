@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from quintain.benchmarks import start as benchmark_start
-from quintain.benchmarks.start import imitated, probed_after
+from quintain.benchmarks.start import imitated
 from quintain.models.fingerprint import fingerprint
 from quintain.models.load import load
 from quintain.store.run import Run
 from quintain.training.context import START
 from quintain.training.job import Job
+from quintain.training.probe import probed_after
 from quintain.training.progress import Display
 
 JOB = Job(
@@ -28,7 +28,7 @@ JOB = Job(
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
     monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 2)
-    monkeypatch.setattr(benchmark_start, "NUM_PROBED", 6)
+    monkeypatch.setattr("quintain.training.probe.NUM_PROBED", 6)
 
 
 def made(folder: Path, enough: float) -> tuple[float, str, int]:

@@ -196,3 +196,17 @@ def test_the_program_that_runs_is_not_imported_again(example: Path, monkeypatch:
     vars(program).update(__file__=str(example), Guess=Guess)
     monkeypatch.setitem(sys.modules, "__main__", program)
     assert find(f"{example}:Guess").kind is Guess
+
+
+def test_a_file_with_one_environment_is_enough(tmp_path: Path) -> None:
+    one = "import quintain\n\n\nclass {}(quintain.Environment):\n    pass\n"
+    (tmp_path / "single.py").write_text(one.format("Own"))
+    assert type(find(f"{tmp_path}/single.py")()).__name__ == "Own"
+    (tmp_path / "pair.py").write_text(one.format("First") + one.format("Second"))
+    with pytest.raises(UsageError, match=r"a file with 2 environments: name one, as pair.py:First"):
+        find(f"{tmp_path}/pair.py")
+    (tmp_path / "bare.py").write_text("from quintain import Environment\n")
+    with pytest.raises(
+        UsageError, match=r"a file with no environment: write a class, and name it, as bare.py:Class"
+    ):
+        find(f"{tmp_path}/bare.py")

@@ -1,3 +1,5 @@
+from typing import Any, cast
+
 import pytest
 import torch
 from transformers import PreTrainedTokenizerFast
@@ -94,3 +96,25 @@ def test_own_size(tokenizer: PreTrainedTokenizerFast) -> None:
 def test_a_large_vocabulary_is_refused(tokenizer: PreTrainedTokenizerFast) -> None:
     with pytest.raises(ModelError, match="smaller vocab_size"):
         build_tiny(with_vocabulary(tokenizer, 12_000))
+
+
+def test_half_of_the_heads_may_begin_by_looking_for_what_is_the_same(
+    tokenizer: PreTrainedTokenizerFast,
+) -> None:
+    """They look at earlier tokens like their own more than at others, which a model as it is drawn does not."""
+    ids = torch.tensor([[7, 8, 9, 10, 11, 12, 7]])
+    seen: dict[bool, float] = {}
+    for finds_same in (True, False):
+        model = build_tiny(tokenizer, size="mini", seed=0, finds_same=finds_same)
+        model.set_attn_implementation("eager")
+        with torch.no_grad():
+            weights = model(ids, output_attentions=True).attentions[0][0]
+        seen[finds_same] = float(weights[0, -1, 0])
+    assert seen[True] > 0.3 > 0.25 > seen[False]
+    attention: Any = (
+        cast(Any, build_tiny(tokenizer, size="mini", seed=0, finds_same=True)).model.layers[1].self_attn
+    )
+    wide = attention.head_dim
+    assert torch.equal(attention.q_proj.weight[2 * wide : 3 * wide], attention.k_proj.weight[wide:])
+    assert torch.equal(attention.o_proj.weight[:, :wide], attention.v_proj.weight[:wide].T)
+    assert not torch.equal(attention.q_proj.weight[wide : 2 * wide], attention.k_proj.weight[:wide])

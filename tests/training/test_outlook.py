@@ -29,6 +29,8 @@ def run_of(folder: Path, environment: str) -> Path:
 
 def test_random_demonstrations_are_named() -> None:
     (note,) = before_teaching(grpo.Config(environment=TRADE), find(TRADE))
+    assert "has no expert_action(): the best episodes of random play are imitated" in note
+    (note,) = before_teaching(grpo.Config(environment=TRADE, demonstrations=48), find(TRADE))
     assert "has no expert_action(): its 48 demonstrations are random valid actions" in note
     assert "docs/own-environment.md" in note
     assert not list(before_teaching(grpo.Config(environment="guess", model="tiny"), find("guess")))

@@ -17,8 +17,10 @@ from quintain.training.start import (
     Imitation,
     NewModel,
     demonstrate,
+    fitting_tokens,
     fumbled_action,
     harness,
+    has_free_text,
     make_start,
     new_model,
     teacher,
@@ -131,9 +133,16 @@ def test_the_rate_of_the_warm_start_falls_and_every_pass_has_an_order_of_its_own
 
 
 def test_a_new_model_is_named_by_its_size_and_what_its_tokens_span() -> None:
-    assert new_model("mini") == NewModel("mini", "phrases")
+    assert new_model("mini") == NewModel("mini", "")
     assert new_model("mini?tokens=words") == NewModel("mini", "words")
     assert new_model("folder/mini") is None
+
+
+def test_tokens_are_runs_where_a_tool_takes_a_text_of_ones_own() -> None:
+    assert fitting_tokens(find("desk")) == fitting_tokens(find("hopqa")) == "runs"
+    assert fitting_tokens(find("guess")) == fitting_tokens(find("keydoor")) == "phrases"
+    assert has_free_text({"type": "array", "items": {"anyOf": [{"type": "integer"}, {"type": "string"}]}})
+    assert not has_free_text({"type": "object", "properties": {"a": {"type": "string", "enum": ["x", "y"]}}})
 
 
 @pytest.mark.parametrize(

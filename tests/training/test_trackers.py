@@ -130,3 +130,25 @@ def test_trackio_holds_the_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         rows = opened.execute("select step, metrics from metrics order by step").fetchall()
     assert [step for step, _ in rows] == [1, 2]
     assert "0.75" in json.dumps(str(rows[1][1]))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_mlflow_holds_the_numbers_and_a_resumed_run_goes_on_as_the_same_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mlflow: Any = pytest.importorskip("mlflow", reason='pip install "quintain[mlflow]"')
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    monkeypatch.chdir(tmp_path)
+    rows = {1: {**ROWS[1], "task/keydoor?rooms=3/success": 0.25}, 2: ROWS[2]}
+    for next_step, steps in ((0, (1,)), (2, (2,))):
+        with tracking("mlflow", told(tmp_path, next_step)) as found:
+            for step in steps:
+                found.log(step, rows[step])
+    client: Any = mlflow.MlflowClient()
+    (run,) = client.search_runs([client.get_experiment_by_name("quintain").experiment_id])
+    assert (run.info.run_name, run.info.status) == ("a", "FINISHED")
+    assert run.data.params == {"steps": "2", "seed": "3"}
+    assert run.data.metrics == {"eval/success": 0.75, "task/keydoor_rooms_3/success": 0.25}
+    history = client.get_metric_history(run.info.run_id, "eval/success")
+    assert [(each.step, each.value) for each in history] == [(1, 0.5), (2, 0.75)]

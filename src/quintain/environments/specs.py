@@ -153,7 +153,7 @@ def find_single(spec: str | type[Environment]) -> EnvironmentSpec:
     if brought := entry_points(group=GROUP, name=place):
         kind = _brought(next(iter(brought)), spec)
         return EnvironmentSpec(spec=spec, kind=kind, options=_read_options(kind, spec, query))
-    if ":" not in place:
+    if ":" not in place and not place.endswith(".py"):
         names = sorted({*CATALOG, *ADAPTERS.values()} - set(ADAPTERS))
         raise UsageError(f"environment: got {spec!r}; {suggestion(place, names)}, or give file.py:Class")
     kind = _load(place, spec)
@@ -180,18 +180,46 @@ def _brought(point: EntryPoint, spec: str) -> type[Environment]:
 
 
 def _load(place: str, spec: str) -> type[Environment]:
-    """Return the class at ``file.py:Class`` or ``package.module:Class``."""
+    """Return the class at ``file.py:Class`` or ``package.module:Class``; for ``file.py``, its only one."""
+    if place.endswith(".py"):
+        return _only_class(Path(place), spec)
     where, _, name = place.rpartition(":")
     if not where or not name:
         raise UsageError(f"environment: got {spec!r}; write it as file.py:Class or package.module:Class")
     module = _file_module(Path(where), spec) if where.endswith(".py") else _named_module(where, spec)
     members = vars(module)
     if name not in members:
-        classes = [
-            key for key, value in members.items() if _is_environment(value) and value is not Environment
-        ]
+        classes = list(_environments(module))
         raise UsageError(f"environment: got {spec!r}, but {where} has no {name}; {suggestion(name, classes)}")
     return _check_class(members[name], spec)
+
+
+def _only_class(path: Path, spec: str) -> type[Environment]:
+    """Return the environment that the file at `path` defines, where it is the only one.
+
+    Raises:
+        UsageError: there is none, or there are several.
+    """
+    module = _file_module(path, spec)
+    own = [
+        value
+        for value in _environments(module).values()
+        if getattr(value, "__module__", "") == module.__name__
+    ]
+    if len(own) == 1:
+        return _check_class(own[0], spec)
+    what = f"{len(own)} environments: name one" if own else "no environment: write a class, and name it"
+    example = own[0].__name__ if own else "Class"
+    raise UsageError(f"environment: got {spec!r}, a file with {what}, as {path.name}:{example}")
+
+
+def _environments(module: types.ModuleType) -> dict[str, Any]:
+    """Return the environments that can be named in `module`, by name."""
+    return {
+        key: value
+        for key, value in vars(module).items()
+        if _is_environment(value) and value is not Environment
+    }
 
 
 def file_member(path: Path, name: str, spec: str) -> Any:

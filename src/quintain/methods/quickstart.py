@@ -15,7 +15,7 @@ class Config(grpo.Config):
 
     environment: str = "babyai/GoToRedBallNoDists?max_turns=20"
     steps: int = 40
-    demonstrations: int | str = 32
+    demonstrations: int | str | None = 32
     imitation_epochs: int = 4
     imitation_rate: float = 1e-3
     learning_rate: float = 2e-4

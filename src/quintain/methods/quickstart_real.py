@@ -19,7 +19,7 @@ class Config(grpo.Config):
     model: str = "smollm2"
     agent: str = "tools?max_tokens=32"
     steps: int = 3
-    demonstrations: int | str = 48
+    demonstrations: int | str | None = 48
     imitation_epochs: int = 2
     imitation_rate: float = 1e-4
     learning_rate: float = 2e-5

@@ -45,9 +45,15 @@ SIZES = {
 
 
 def build_tiny(
-    tokenizer: "PreTrainedTokenizerBase", *, size: str | TinySize = "tiny", seed: int = 0
+    tokenizer: "PreTrainedTokenizerBase",
+    *,
+    size: str | TinySize = "tiny",
+    seed: int = 0,
+    finds_same: bool = False,
 ) -> "PreTrainedModel":
     """Return a new Qwen3 for the vocabulary of `tokenizer`, in float32 and evaluation mode.
+
+    With `finds_same` half of its heads begin by looking for tokens like the one they stand at; see `find_same`.
 
     Raises:
         UsageError: `size` has no such name, or a width that its heads do not divide.
@@ -72,6 +78,8 @@ def build_tiny(
         torch.default_generator.manual_seed(seed)
         model = Qwen3ForCausalLM(config)
         initialise(model, shape)
+        if finds_same:
+            find_same(model, shape)
     num_parameters = sum(weight.numel() for weight in model.parameters())
     if num_parameters > MAX_PARAMETERS:
         raise ModelError(
@@ -115,3 +123,24 @@ def initialise(model: nn.Module, shape: TinySize) -> None:
         elif isinstance(module, nn.Linear) and not name.endswith("lm_head"):
             scale = depth if name.endswith(("o_proj", "down_proj")) else 1.0
             nn.init.normal_(module.weight, std=scale / math.sqrt(module.in_features))
+
+
+def find_same(model: nn.Module, shape: TinySize) -> None:
+    """Let the first query head of every key head begin with its keys, and write what it reads as it was read.
+
+    Such a head looks at earlier tokens that are the same as its own and repeats them, which copying out of a text and
+    comparing with it are made of: the mimetic initialization of arXiv 2305.09828, with W_Q = W_K and W_O = W_V
+    transposed in place of matrices that are so on average.
+    """
+    wide, group = shape.hidden // shape.num_heads, shape.num_heads // shape.num_key_value_heads
+    parts = {name: cast(nn.Linear, part) for name, part in model.named_modules() if name.endswith("_proj")}
+    with torch.no_grad():
+        for name, query in parts.items():
+            if not name.endswith("q_proj"):
+                continue
+            key, value, out = (parts[name.replace("q_proj", f"{other}_proj")].weight for other in "kvo")
+            for head in range(shape.num_key_value_heads):
+                own = slice(head * wide, (head + 1) * wide)
+                first = slice(head * group * wide, (head * group + 1) * wide)
+                query.weight[first] = key[own]
+                out[:, first] = value[own].T

@@ -57,8 +57,11 @@ PHRASES = r" ?\p{L}+(?: \p{L}+){0,3}| ?\d+(?: \p{L}+)?| ?[^\s\p{L}\d]+|\s+"
 """Up to four words, a number with the word after it, or punctuation."""
 WORDS = r" ?\p{L}+| ?\d+| ?[^\s\p{L}\d]+|\s+"
 """A word, a number, or punctuation."""
-SPANS = {"phrases": PHRASES, "words": WORDS}
-"""What a token may span, by name. Phrases make short streams; words let a model copy what it never saw together."""
+RUNS = r"\p{L}+|\d+|[^\p{L}\d]+"
+"""A run of letters, of digits, or of anything else: a word is the same token wherever it stands."""
+SPANS = {"phrases": PHRASES, "words": WORDS, "runs": RUNS}
+"""What a token may span, by name. Phrases make short streams; words let a model copy what it never saw together; with
+runs what is copied, into a call as well, is the same token as what was read."""
 
 _MARKERS = re.compile(f"({'|'.join(map(re.escape, (*SPECIAL_TOKENS, *CALL_TOKENS)))})")
 _ENCODERS: WeakKeyDictionary[PreTrainedTokenizerBase, TextEncoder] = WeakKeyDictionary()

@@ -59,6 +59,7 @@ from quintain.training.start import (
     make_start,
     warm_start,
 )
+from quintain.training.teaching import is_taught, teach
 from quintain.training.thresholds import thresholds
 from quintain.training.trackers import Tracked, Trackers, tracker_names, tracking
 from quintain.training.untrained import evaluate_untrained
@@ -528,7 +529,9 @@ def prepare_start(job: Job, run: Run, display: Display, *, has_warm_start: bool)
         checked_evaluation(job, tokenizer)
     if job.eval_untrained:
         evaluate_untrained(model, tokenizer, job, run, display)
-    if has_warm_start and job.demonstrations:
+    if has_warm_start and is_taught(job):
+        teach(model, tokenizer, job, run, display)
+    elif has_warm_start and job.demonstrations != 0:
         trajectories = load_demonstrations(
             job, make_environment, tokenizer, run, display, max_length=longest_stream(model)
         )

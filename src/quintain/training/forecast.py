@@ -97,6 +97,11 @@ def suggestion(job: Job, success: float, differing: float, has_expert: bool, imi
     asked = job.demonstrations
     if success >= SOLVED:
         return "hardly anything is left to learn: take harder options of the environment"
+    if differing == 0 and asked is None:
+        return (
+            f"nothing to compare yet, but only {imitated} demonstrations were imitated here, and the run goes on until "
+            "half of its tasks are solved: begin it, and look at its evaluation of step 0"
+        )
     if differing == 0 and isinstance(asked, int) and imitated < asked:
         return (
             f"nothing to compare yet, but only {imitated} of {asked} demonstrations were imitated here: begin the run, "

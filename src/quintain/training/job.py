@@ -105,9 +105,10 @@ class Job:
     """Number of the first task; runs whose numbers lie far apart train, imitate and are evaluated on other tasks."""
     steps: PositiveInt = 100
     """Steps of training; the evaluation before the first is step 0."""
-    demonstrations: NonNegativeInt | str = 48
-    """What is imitated before training: N episodes of the expert (or of random valid actions), 0 for none; or a file,
-    folder, run or data set of conversations (docs/data.md)."""
+    demonstrations: NonNegativeInt | str | None = None
+    """What is imitated before training: none for as much as is needed until half of the tasks are solved (the expert's
+    episodes, or the best of random play); N for N episodes of the expert (or of random valid actions), 0 for nothing;
+    or a file, folder, run or data set of conversations (docs/data.md)."""
     train_on: TrainOn = "all"
     """Answers of conversations that are trained: all (but those with weight 0), last, or tagged (weight 1)."""
     overlong: Overlong = "error"
@@ -117,7 +118,8 @@ class Job:
     imitation_rate: PositiveFloat = 2e-3
     """Learning rate at which demonstrations are imitated before training; it falls to 0."""
     imitation_epochs: PositiveInt = 12
-    """Times that demonstrations are gone through before training; fewer leave a policy that still explores."""
+    """Times that demonstrations of which N are given are gone through before training; fewer leave a policy that still
+    explores."""
     learning_rate: PositiveFloat = 3e-4
     """Learning rate of AdamW in training."""
     temperature: PositiveFloat = 1.0
@@ -212,7 +214,7 @@ class Job:
                 f"mistakes: got {self.mistakes} with the conversations {self.demonstrations}, in which no expert acts; "
                 "leave it at 0"
             )
-        if self.mistakes and not self.demonstrations:
+        if self.mistakes and self.demonstrations == 0:
             raise ConfigError(
                 f"mistakes: got {self.mistakes} without demonstrations, where nobody could err; raise demonstrations"
             )

@@ -31,10 +31,15 @@ def before_teaching(job: Job, make_environment: Factory) -> Iterator[str]:
             f"{job.model} was taught in {taught}, and this run is in {job.environment}: what it knows of actions there "
             "may not help here; compare with a new model (--model tiny)"
         )
-    is_shown = (
-        isinstance(job.demonstrations, int) and job.demonstrations and job.environment != NO_ENVIRONMENT
-    )
-    if is_shown and not has_expert(make_environment):
+    is_shown = not isinstance(job.demonstrations, str) and job.demonstrations != 0
+    if not is_shown or job.environment == NO_ENVIRONMENT or has_expert(make_environment):
+        return
+    if job.demonstrations is None:
+        yield (
+            f"{job.environment} has no expert_action(): the best episodes of random play are imitated, then the best "
+            f"of the policy's own; an expert would teach more, and sooner ({PAGE})"
+        )
+    else:
         yield (
             f"{job.environment} has no expert_action(): its {job.demonstrations} demonstrations are random valid "
             "actions, which teach how an action is written and nothing of the task; write expert_action(), or give "

@@ -64,6 +64,8 @@ def preflight(job: Job) -> Preflight:
         demonstrations=(
             job.demonstrations
             if isinstance(job.demonstrations, str)
+            else MOST_DEMONSTRATIONS
+            if job.demonstrations is None
             else min(job.demonstrations, MOST_DEMONSTRATIONS)
         ),
         imitation_epochs=min(job.imitation_epochs, MOST_EPOCHS),

@@ -10,7 +10,7 @@ nothing from outside.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -24,7 +24,7 @@ from quintain.curriculum.streams import TaskStream, draw_held_out
 from quintain.data.pack import micro_batches
 from quintain.data.samples import imitation_samples
 from quintain.environments.baselines import find_range_text, random_action
-from quintain.environments.boundary import ask, has_expert, spec_of, tasks_of
+from quintain.environments.boundary import ask, check_tools, has_expert, spec_of, tasks_of
 from quintain.environments.catalog import find
 from quintain.environments.noisy import noisy
 from quintain.environments.nothing import NO_ENVIRONMENT
@@ -58,6 +58,8 @@ LONGEST = 1 << 20
 FUMBLES = 0.15
 """Share of a form teacher's tool calls that cannot be read."""
 DEMONSTRATIONS_PER_UPDATE = 8
+USUAL_DEMONSTRATIONS = 48
+"""Of a method that needs some, where none are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +67,8 @@ class NewModel:
     """What a model made from nothing is to be: ``NewModel("mini", "words")``, written ``mini?tokens=words``."""
 
     size: str
-    tokens: str = "phrases"
-    """What one of its tokens may span; see `quintain.text.tokenizer.SPANS`."""
+    tokens: str = ""
+    """What one of its tokens may span; see `quintain.text.tokenizer.SPANS`. Empty: as the environment needs it."""
 
 
 def new_model(spec: str) -> NewModel | None:
@@ -79,14 +81,14 @@ def new_model(spec: str) -> NewModel | None:
     if size not in SIZES:
         return None
     knobs = dict(parse_qsl(written, keep_blank_values=True))
-    tokens = knobs.pop("tokens", "phrases")
+    tokens = knobs.pop("tokens", None)
     if knobs:
         raise UsageError(
             f"model: got {spec!r} with {', '.join(knobs)}; its one knob is tokens, as tokens=words"
         )
-    if tokens not in SPANS:
+    if tokens is not None and tokens not in SPANS:
         raise UsageError(f"model: got {spec!r}; {suggestion(tokens, SPANS)}")
-    return NewModel(size, tokens)
+    return NewModel(size, tokens or "")
 
 
 def make_start(
@@ -97,10 +99,33 @@ def make_start(
     The tokenizer of a new one is trained on what the environment writes, and on `texts`.
     """
     if (new := new_model(model)) is not None:
-        tokenizer = new_tokenizer(make_environment, seed=seed, tokens=new.tokens, texts=texts)
-        return build_tiny(tokenizer, size=new.size, seed=seed), tokenizer
+        tokens = new.tokens or fitting_tokens(make_environment)
+        tokenizer = new_tokenizer(make_environment, seed=seed, tokens=tokens, texts=texts)
+        return build_tiny(tokenizer, size=new.size, seed=seed, finds_same=tokens == "runs"), tokenizer
     loaded = load(model)
     return loaded.model, loaded.tokenizer
+
+
+def fitting_tokens(make_environment: Factory) -> str:
+    """Return what tokens of a new model should span in the environment; see `quintain.text.tokenizer.SPANS`.
+
+    An argument that is a text of the agent's own is mostly a word out of what it has read. Phrases would make a new
+    token of every pair of words; a word that is the same token wherever it stands can be copied.
+    """
+    tools = ask(make_environment, check_tools)
+    return "runs" if any(has_free_text(tool.parameters) for tool in tools) else "phrases"
+
+
+def has_free_text(schema: Mapping[str, Any]) -> bool:
+    """Whether a JSON schema admits, anywhere in it, a text that it does not list."""
+    if schema.get("type") == "string" and "enum" not in schema and "const" not in schema:
+        return True
+    inner: list[Any] = [*schema.get("properties", {}).values(), *schema.get("$defs", {}).values()]
+    inner += [each for key in ("anyOf", "oneOf", "allOf", "prefixItems") for each in schema.get(key, ())]
+    inner += [
+        each for key in ("items", "additionalProperties") if isinstance(each := schema.get(key), Mapping)
+    ]
+    return any(has_free_text(each) for each in inner)
 
 
 def new_tokenizer(
@@ -178,8 +203,17 @@ def fumbled_action(environment: Environment, rng: Random, seen: Sequence[Observa
     A policy that only ever saw calls go well does not know what to do once one went wrong. The warm-up does
     not imitate the unreadable ones: they are there for what comes after them.
     """
-    action = valid_action(environment, rng, seen)
-    if not action.tool_calls or rng.random() >= FUMBLES:
+    return fumbled(valid_action(environment, rng, seen), rng, FUMBLES)
+
+
+def fumbling(demonstrator: Demonstrator, share: float) -> Demonstrator:
+    """Return `demonstrator` with the given share of its tool calls written so that they cannot be read."""
+    return lambda environment, rng, seen: fumbled(demonstrator(environment, rng, seen), rng, share)
+
+
+def fumbled(action: Action, rng: Random, share: float) -> Action:
+    """Return `action`, or with probability `share` a text that its tool calls cannot be read from."""
+    if not action.tool_calls or rng.random() >= share:
         return action
     text = write_tool_calls(action.tool_calls)
     start = rng.randrange(1, len(text) - 1)
@@ -236,11 +270,12 @@ def load_demonstrations(
             names = run.append(conversations, step=0, phase="demonstrations")
             conversations = [replace(t, id=name) for t, name in zip(conversations, names, strict=True)]
         return conversations
-    display.phase("demonstrations", job.demonstrations)
+    count = USUAL_DEMONSTRATIONS if job.demonstrations is None else job.demonstrations
+    display.phase("demonstrations", count)
     trajectories = demonstrate(
         harness(job, tokenizer, make_environment),
         make_environment,
-        count=job.demonstrations,
+        count=count,
         seed=job.seed,
         mistakes=job.mistakes,
         first_task=job.first_task,
@@ -253,7 +288,21 @@ def load_demonstrations(
 
 def warm_start(model: PreTrainedModel, trajectories: list[Trajectory], job: Job, *, display: Display) -> None:
     """Train `model` to write what is written in `trajectories`, at a learning rate that falls to 0."""
-    learner = Learner(
+    device = model.device
+    learner = imitator(model, job)
+    model.to(cast("Any", find_device(job.device)))
+    updates = Imitation(learner, trajectories, job)
+    for note in before_imitation(job, [len(sample.token_ids) for sample in updates.samples]):
+        display.say(f"note: {note}")
+    display.phase("warm start", updates.total)
+    for _ in updates.run(falls=True):
+        display.advance()
+    model.to(cast("Any", device))
+
+
+def imitator(model: PreTrainedModel, job: Job) -> Learner:
+    """Return what trains `model` in the warm start of `job`."""
+    return Learner(
         model,
         Optimization(
             learning_rate=job.imitation_rate,
@@ -265,15 +314,6 @@ def warm_start(model: PreTrainedModel, trajectories: list[Trajectory], job: Job,
             max_grad_norm=job.max_grad_norm,
         ),
     )
-    device = model.device
-    model.to(cast("Any", find_device(job.device)))
-    updates = Imitation(learner, trajectories, job)
-    for note in before_imitation(job, [len(sample.token_ids) for sample in updates.samples]):
-        display.say(f"note: {note}")
-    display.phase("warm start", updates.total)
-    for _ in updates.run(falls=True):
-        display.advance()
-    model.to(cast("Any", device))
 
 
 class Imitation:

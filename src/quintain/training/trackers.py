@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import math
+import re
+import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +24,8 @@ from quintain.errors import MissingExtra, UsageError, suggestion
 LOG = logging.getLogger(__name__)
 PROJECT = "quintain"
 NAMES = ("wandb", "trackio", "tensorboard", "mlflow")
+_OTHER_SIGNS = re.compile(r"[^\w\-. :/]", re.ASCII)
+"""What MLflow allows in no name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,27 +108,36 @@ class TensorBoard:
 
 
 class MLflow:
-    """MLflow, at its own address (``MLFLOW_TRACKING_URI``)."""
+    """MLflow, at its own address (``MLFLOW_TRACKING_URI``, else ``mlflow.db`` where the command runs).
+
+    Signs that it allows in no name, as those of ``task/keydoor?rooms=3/success``, are written as ``_``.
+    """
 
     def __init__(self, run: Tracked) -> None:
-        self._module: Any = import_module("mlflow")
-        self._module.set_experiment(PROJECT)
-        found: Any = self._module.search_runs(
-            filter_string=f"tags.folder = '{identity(run)}'", output_format="list", max_results=1
-        )
-        if found and run.next_step:
-            self._module.start_run(run_id=found[0].info.run_id)
+        module: Any = import_module("mlflow")
+        self._client: Any = module.MlflowClient()
+        self._metric: Any = module.entities.Metric
+        experiment = self._client.get_experiment_by_name(PROJECT)
+        place = self._client.create_experiment(PROJECT) if experiment is None else experiment.experiment_id
+        known = self._client.search_runs([place], f"tags.folder = '{identity(run)}'", max_results=1)
+        if known and run.next_step:
+            self._id: str = known[0].info.run_id
+            self._client.update_run(self._id, status="RUNNING")
             return
-        self._module.start_run(run_name=run.folder.name, tags={"folder": identity(run)})
-        self._module.log_params({name: str(value)[:500] for name, value in run.config.items()})
+        made = self._client.create_run(place, run_name=run.folder.name, tags={"folder": identity(run)})
+        self._id = made.info.run_id
+        for name, value in run.config.items():
+            self._client.log_param(self._id, _OTHER_SIGNS.sub("_", name), str(value)[:500])
 
     def log(self, step: int, row: Mapping[str, float]) -> None:
         """See `Tracker.log`."""
-        self._module.log_metrics(dict(row), step=step)
+        now = int(time.time() * 1000)
+        numbers = [self._metric(_OTHER_SIGNS.sub("_", name), value, now, step) for name, value in row.items()]
+        self._client.log_batch(self._id, metrics=numbers)
 
     def close(self) -> None:
         """See `Tracker.close`."""
-        self._module.end_run()
+        self._client.set_terminated(self._id)
 
 
 KINDS: dict[str, type[Wandb] | type[Trackio] | type[TensorBoard] | type[MLflow]] = {

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from quintain.benchmarks import start as benchmark_start
 from quintain.benchmarks.experiments.rl import coso, mt_grpo
 from quintain.benchmarks.experiments.rl.frozen import frozen, of_turns
 from quintain.credit.turn_group import turn_group_relative
@@ -25,7 +24,7 @@ MOVES = "sokoban?size=3&walls=0"
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(1)
     monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 2)
-    monkeypatch.setattr(benchmark_start, "NUM_PROBED", 6)
+    monkeypatch.setattr("quintain.training.probe.NUM_PROBED", 6)
     yield
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from quintain.benchmarks import start as benchmark_start
 from quintain.benchmarks.labs import starts
 from quintain.benchmarks.labs.starts import cached_start, cached_starts, start_name
 from quintain.errors import DataError
@@ -21,7 +20,7 @@ JOB = Job(environment="guess?max_turns=1&high=3", model="micro", demonstrations=
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
     monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 2)
-    monkeypatch.setattr(benchmark_start, "NUM_PROBED", 6)
+    monkeypatch.setattr("quintain.training.probe.NUM_PROBED", 6)
 
 
 def test_a_start_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ class Config(Job):
     """Where it acts: a name, as for all methods; none, or empty with conversations of a file, for the loss alone."""
     steps: int = 200
     learning_rate: float = 1e-3
-    demonstrations: int | str = 400
+    demonstrations: int | str | None = 400
     """What is imitated: N episodes of the expert, or a file, folder, run or data set of conversations."""
     examples: int | None = None
     """How many of them are imitated, the first ones; none for all."""
@@ -42,9 +42,9 @@ class Config(Job):
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
         Job.check(self)
-        if not self.demonstrations:
+        if self.demonstrations == 0:
             raise ConfigError("demonstrations: got 0, which leaves nothing to imitate; give 1 or more")
-        most = math.inf if isinstance(self.demonstrations, str) else self.demonstrations
+        most = self.demonstrations if isinstance(self.demonstrations, int) else math.inf
         if self.examples is not None and not 1 <= self.examples <= most:
             raise ConfigError(
                 f"examples: got {self.examples} of {self.demonstrations} demonstrations; give 1 or more, or none"

@@ -1,0 +1,288 @@
+"""The warm start that goes on until tasks are solved, where nobody says how much is to be imitated.
+
+An expert shows fresh episodes for every update, so that nothing can be learned by heart, and now and then writes a call
+that cannot be read, so that the policy knows how to go on after one. Where there is no expert, many episodes of random
+play are looked through and the best are imitated: filtered behaviour cloning, the %BC of arXiv 2106.01345. Then the
+policy plays, and the best of what it and chance have found is imitated (rejection sampling, 2308.01825).
+
+Imitation ends as soon as half of the training tasks are solved, for methods that compare episodes learn most where some
+are solved and some are not; or when an amount of arithmetic is spent, which depends on no clock. A run thus repeats
+bit for bit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from quintain.agents.catalog import is_outside
+from quintain.curriculum.streams import TaskStream
+from quintain.data.pack import micro_batches
+from quintain.data.samples import imitation_samples
+from quintain.environments.boundary import has_expert, tasks_of
+from quintain.environments.catalog import find
+from quintain.environments.protocol import Factory
+from quintain.losses.imitation import imitation
+from quintain.models.device import find_device
+from quintain.rollout.collect import Rollout
+from quintain.rollout.request import Limits
+from quintain.rollout.samplers import Demonstrator
+from quintain.store.run import Run
+from quintain.training.job import Job
+from quintain.training.learner import Learner
+from quintain.training.probe import Probe, probed_after
+from quintain.training.progress import Display
+from quintain.training.start import fumbling, harness, imitator, new_model, teacher
+from quintain.types import Sample, Score, Task, Trajectory, derive_seed
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+ENOUGH = 0.5
+"""Success at which imitation ends."""
+MOST_WORK = 2e13
+"""Multiplications and additions of the whole warm start: three minutes of one core."""
+LEAST_UPDATES, MOST_UPDATES = 72, 2000
+"""Updates that are made whatever they cost, if they are needed, and the most."""
+FLOPS_PER_TOKEN = 6
+"""Of a forward and a backward pass, for each parameter."""
+EPISODES = 4
+"""Of an update: more updates on fewer episodes learn to copy sooner than fewer on more."""
+CHUNK = 64
+"""Episodes that an expert is asked for at once."""
+EXPERT_FUMBLES = 0.05
+"""Share of an expert's tool calls that cannot be read; they are not imitated, only what follows them."""
+SEARCH_CHUNK, MOST_TURNS, MOST_SECONDS = 512, 100_000, 120.0
+"""Random episodes played at once, and the turns and seconds after which there are enough."""
+KEPT, GOOD = 128, 0.9
+"""Episodes of chance that are imitated; and the share of the greatest return with which none better are looked for."""
+ROUND_UPDATES, PRACTICE = 48, 256
+"""Updates between two times that the policy plays by itself, and its episodes."""
+LIKELY = 1.0
+"""Nats of an expert's average turn under which it is worth while to let the policy play."""
+SMOOTHED = 16
+"""Updates whose loss is averaged for that."""
+ROOM = 2
+"""Tokens of a turn in the policy's own episodes, in multiples of the longest turn that it was shown."""
+PROBES: dict[str, Any] = {"first": 32, "between": 16, "growth": 1.4}
+EVENT = "warm start"
+"""The event of a run that says how it ended."""
+SEARCH, PHASE = "random play", "practice"
+"""The event of a run that says how much random play there was, and the phase of the policy's own episodes."""
+
+
+@dataclass(slots=True)
+class Lesson:
+    """How a warm start went: ``Lesson(most=300, updates=120, shown=960, success=[(24, 0.02), (120, 0.53)])``."""
+
+    most: int = 0
+    updates: int = 0
+    shown: int = 0
+    success: list[tuple[int, float]] = field(default_factory=list[tuple[int, float]])
+    """after how many updates how much of the training tasks was solved"""
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether there is no need to go on."""
+        return bool(self.success) and self.success[-1][1] >= ENOUGH
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        if not self.updates:
+            return f"{self.success[-1][1]:.0%} of training tasks solved without any"
+        end = f"{self.success[-1][1]:.0%}" if self.success else "unknown"
+        why = "" if self.is_enough else ", where it ends for lack of time (more: --demonstrations N)"
+        return f"{self.shown:,} episodes imitated in {self.updates} updates: training tasks solved {end}{why}"
+
+
+def is_taught(job: Job) -> bool:
+    """Whether the warm start of `job` finds out for itself how much is imitated."""
+    return job.demonstrations is None and not is_outside(job.agent)
+
+
+def teach(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, job: Job, run: Run, display: Display
+) -> None:
+    """Let `model` imitate until it solves enough of its training tasks, and note in `run` how that went."""
+    make_environment = find(job.environment)
+    device = model.device
+    learner = imitator(model, job)
+    model.to(cast("Any", find_device(job.device)))
+    lesson = Lesson()
+    with Probe(job, make_environment, model, tokenizer) as probe:
+        if new_model(job.model) is None:
+            display.phase("what the model can do", 1)
+            lesson.success.append((0, probe.success(learner.version)))
+        if not lesson.is_enough:
+            limits = Limits(max_failure_share=0.5)
+            agent = harness(job, tokenizer, make_environment)
+            with closing(Rollout(agent, make_environment, None, limits=limits)) as rollout:
+                school = School(job, run, display, learner, probe, rollout, lesson)
+                if has_expert(make_environment):
+                    school.follow_expert(make_environment)
+                else:
+                    school.follow_luck(make_environment)
+    model.to(cast("Any", device))
+    run.event(EVENT, str(lesson), updates=lesson.updates, shown=lesson.shown, success=lesson.success)
+    display.say(f"warm start: {lesson}")
+
+
+@dataclass(slots=True)
+class School:
+    """Who shows what, and what is learned from it."""
+
+    job: Job
+    run: Run
+    display: Display
+    learner: Learner
+    probe: Probe
+    rollout: Rollout
+    lesson: Lesson
+    losses: list[float] = field(default_factory=list[float])
+    """of each update, in nats per token"""
+    tokens: float = 0.0
+    """of an average turn that was shown"""
+
+    def follow_expert(self, make_environment: Factory) -> None:
+        """Imitate episodes of the expert, each once, until enough is solved."""
+        demonstrator = fumbling(teacher(make_environment, mistakes=self.job.mistakes), EXPERT_FUMBLES)
+        tasks = TaskStream(tasks_of(make_environment), first=self.job.first_task)
+        probes: set[int] = set()
+        for number in count():
+            shown = self._shown(tasks.draw(number, CHUNK), demonstrator)
+            if self.run.next_step == 0:
+                self.run.append(shown, step=0, phase="demonstrations")
+            if not self.lesson.most:
+                self._plan(shown)
+                probes = probed_after(self.lesson.most, **PROBES)
+            for first in range(0, len(shown), EPISODES):
+                self._imitate(shown[first : first + EPISODES])
+                is_last = self.lesson.updates == self.lesson.most
+                if (self.lesson.updates in probes and self._is_likely()) or is_last:
+                    self._probe()
+                if self.lesson.is_enough or is_last:
+                    return
+
+    def follow_luck(self, make_environment: Factory) -> None:
+        """Imitate the best episodes of random play, then the best of the policy's own, until enough is solved."""
+        tasks = TaskStream(tasks_of(make_environment), first=self.job.first_task)
+        best = self._searched(tasks, teacher(make_environment))
+        if self.run.next_step == 0:
+            self.run.append(best, step=0, phase="demonstrations")
+        self._plan(best)
+        is_found = any(value_of(each) > value_of(best[-1]) or value_of(each) > 0 for each in best)
+        rounds = range(self.lesson.most // ROUND_UPDATES) if is_found else range(1)
+        for number in rounds:
+            for update in range(ROUND_UPDATES):
+                rng = np.random.default_rng(derive_seed(self.job.seed, "round", number, update))
+                size = min(EPISODES, len(best))
+                self._imitate([best[place] for place in rng.choice(len(best), size, replace=False)])
+            own = self.probe.play(self.learner.version, number * PRACTICE, PRACTICE)
+            if self.run.next_step == 0:
+                self.run.append(own, step=0, phase=PHASE)
+            self._note(sum(each.is_success for each in own) / len(own))
+            if self.lesson.is_enough:
+                return
+            best = best_of([*own, *best])
+
+    def _searched(self, tasks: TaskStream, demonstrator: Demonstrator) -> list[Trajectory]:
+        """Return the best of many episodes of random play."""
+        known = [event["data"]["chunks"] for event in self.run.events() if event["kind"] == SEARCH]
+        highest = self.probe.return_range[1]
+        started, best, turns, number = time.monotonic(), list[Trajectory](), 0, 0
+        self.display.phase("random play", MOST_TURNS)
+        while True:
+            shown = self._shown(tasks.draw(number, SEARCH_CHUNK), demonstrator)
+            number += 1
+            turns += sum(len(each.turns) for each in shown)
+            best = best_of([*best, *shown])
+            is_done = (
+                number >= known[0]
+                if known
+                else turns >= MOST_TURNS
+                or time.monotonic() - started > MOST_SECONDS
+                or (len(best) >= KEPT and value_of(best[-1]) >= GOOD * highest)
+            )
+            self.display.advance()
+            if is_done:
+                break
+        values = [value_of(each) for each in best]
+        played = number * SEARCH_CHUNK
+        if not known:
+            said = f"{played:,} random episodes, the best {len(best)} returned {min(values):.2g} to {max(values):.2g}"
+            self.run.event(SEARCH, said, chunks=number)
+            self.display.say(f"warm start: {said}")
+        return best
+
+    def _shown(self, tasks: Sequence[Task], demonstrator: Demonstrator) -> list[Trajectory]:
+        """Return the scored episodes of `demonstrator` on `tasks`."""
+        seed = derive_seed(self.job.seed, "demonstrations")
+        groups = self.rollout.demonstrations(tasks, demonstrator, seed=seed)
+        return [trajectory for group in groups for trajectory in group.scored]
+
+    def _plan(self, shown: Sequence[Trajectory]) -> None:
+        """Find out how many updates there may be, from the length of what is `shown`."""
+        samples = self._samples(shown)
+        tokens = EPISODES * sum(len(each.token_ids) for each in samples) / len(shown)
+        turns = [turn for each in shown for turn in each.turns if turn.action.error is None]
+        self.tokens = sum(len(turn.completion.token_ids) for turn in turns) / max(len(turns), 1)
+        longest = max((len(turn.completion.token_ids) for turn in turns), default=self.job.max_turn_tokens)
+        self.probe.limit(ROOM * longest)
+        parameters = sum(each.numel() for each in self.learner.model.parameters())
+        self.lesson.most = most_updates(parameters, tokens)
+        self.display.phase("warm start, at most", self.lesson.most)
+
+    def _imitate(self, shown: Sequence[Trajectory]) -> None:
+        """Make one update on what is `shown`, at a rate that falls to 0 with the most updates that there may be."""
+        samples = self._samples(shown)
+        if samples:
+            batches = micro_batches(samples, max_tokens=self.job.micro_tokens)
+            scale = 1 - self.lesson.updates / (self.lesson.most + 1)
+            report = self.learner.step(batches, imitation(), rate_scale=scale)
+            self.losses.append(report.loss)
+        self.lesson.updates += 1
+        self.lesson.shown += len(shown)
+        self.display.advance()
+
+    def _is_likely(self) -> bool:
+        """Whether the policy would write an average turn as the expert does, so that it can be let play."""
+        latest = self.losses[-SMOOTHED:]
+        return bool(latest) and self.tokens * sum(latest) / len(latest) < LIKELY
+
+    def _probe(self) -> None:
+        """Measure how much is solved."""
+        self._note(self.probe.success(self.learner.version))
+
+    def _note(self, solved: float) -> None:
+        """Note that the share `solved` is solved now, and say so."""
+        self.lesson.success.append((self.lesson.updates, solved))
+        self.display.say(
+            f"warm start: {solved:.0%} of training tasks solved after {self.lesson.updates} updates"
+        )
+
+    def _samples(self, shown: Sequence[Trajectory]) -> list[Sample]:
+        """Return what is trained of `shown`: all that could be read."""
+        return imitation_samples(shown, is_left_out=lambda turn: turn.action.error is not None)
+
+
+def most_updates(parameters: int, tokens: float) -> int:
+    """Return how many updates on `tokens` each fit into `MOST_WORK` with a model of so many parameters."""
+    return round(min(max(MOST_WORK / (FLOPS_PER_TOKEN * parameters * tokens), LEAST_UPDATES), MOST_UPDATES))
+
+
+def value_of(trajectory: Trajectory) -> float:
+    """Return the return of a scored episode."""
+    assert isinstance(trajectory.outcome, Score), "only scored episodes are shown"
+    return trajectory.outcome.value
+
+
+def best_of(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
+    """Return the best of `trajectories`: those of highest return, of equal ones the shorter, then the first."""
+    ranked = sorted(trajectories, key=lambda each: (-value_of(each), len(each.turns)))
+    return ranked[:KEPT]

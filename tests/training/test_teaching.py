@@ -1,0 +1,158 @@
+"""The warm start goes on until tasks are solved: with an expert, by luck, and where it cannot."""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import torch
+
+import quintain
+from quintain.environments.boundary import spec_of
+from quintain.environments.catalog import find
+from quintain.models.fingerprint import fingerprint
+from quintain.store.run import Run
+from quintain.training import teaching
+from quintain.training.job import Job
+from quintain.training.progress import Display
+from quintain.training.start import fumbling, make_start
+from quintain.training.teaching import EVENT, SEARCH, Lesson, best_of, is_taught, most_updates, teach
+from quintain.types import Action, Score, Stop, Task, ToolCall, Trajectory
+
+
+class Word(quintain.Environment):
+    """Say the word you are shown."""
+
+    def reset(self, task: Task) -> str:
+        self.word = task.rng.choice(["ball", "door", "key"])
+        return f"Say: {self.word}"
+
+    def legal_actions(self) -> tuple[str, ...]:
+        return ("ball", "door", "key")
+
+    def step(self, action: Action) -> quintain.StepResult:
+        is_right = action.text.strip() == self.word
+        return quintain.StepResult(
+            observation="", reward=float(is_right), is_terminated=True, is_success=is_right
+        )
+
+
+class Taught(Word):
+    """Say the word you are shown."""
+
+    def expert_action(self) -> Action:
+        return Action(text=self.word)
+
+
+class Hopeless(Word):
+    """Say the word you are shown."""
+
+    def step(self, action: Action) -> quintain.StepResult:
+        return quintain.StepResult(observation="", is_terminated=True)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.set_num_threads(1)
+    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    monkeypatch.setattr("quintain.training.probe.NUM_PROBED", 24)
+    monkeypatch.setattr(teaching, "CHUNK", 16)
+    monkeypatch.setattr(teaching, "SEARCH_CHUNK", 32)
+    monkeypatch.setattr(teaching, "KEPT", 24)
+    monkeypatch.setattr(teaching, "PRACTICE", 24)
+    monkeypatch.setattr(teaching, "ROUND_UPDATES", 6)
+    monkeypatch.setattr(teaching, "MOST_UPDATES", 60)
+
+
+def taught(kind: type[Word], folder: Path, **more: Any) -> tuple[dict[str, Any], str, list[dict[str, Any]]]:
+    """How the warm start went, the weights after it, and what the run notes."""
+    job = Job(environment=spec_of(kind), model="micro", imitation_rate=1e-2, **more)
+    make: Any = kind
+    monkey = pytest.MonkeyPatch()
+    monkey.setattr(teaching, "find", lambda _: make)
+    model, tokenizer = make_start(job.model, make, seed=0)
+    config = asdict(replace(job, environment="word"))
+    with (
+        monkey.context(),
+        Run.create(folder, recipe="grpo", config=config) as run,
+        Display("t", 1) as display,
+    ):
+        teach(model, tokenizer, job, run, display)
+        events = run.events()
+    monkey.undo()
+    (found,) = (each["data"] for each in events if each["kind"] == EVENT)
+    return found, fingerprint(model), events
+
+
+def test_an_expert_is_followed_until_half_of_the_tasks_are_solved_and_no_further(tmp_path: Path) -> None:
+    found, weights, _ = taught(Taught, tmp_path / "a")
+    updates, solved = found["success"][-1]
+    assert solved >= 0.5 > max([share for _, share in found["success"][:-1]], default=0.0)
+    assert updates == found["updates"] < 60 and found["shown"] == 4 * updates
+    assert taught(Taught, tmp_path / "b")[:2] == (found, weights), "it repeats bit for bit"
+
+
+def test_without_an_expert_the_best_of_random_play_is_followed(tmp_path: Path) -> None:
+    found, weights, events = taught(Word, tmp_path / "a")
+    (search,) = (each for each in events if each["kind"] == SEARCH)
+    assert search["data"] == {"chunks": 3}, "a third of 96 episodes is right, 24 of them are kept"
+    assert search["message"] == "96 random episodes, the best 24 returned 1 to 1"
+    assert found["success"][-1][1] >= 0.5
+    assert taught(Word, tmp_path / "b")[1] == weights
+
+
+def test_where_nothing_is_ever_rewarded_only_the_form_is_taught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(teaching, "MOST_TURNS", 64)
+    found, _, events = taught(Hopeless, tmp_path / "a")
+    (search,) = (each for each in events if each["kind"] == SEARCH)
+    assert search["message"] == "64 random episodes, the best 24 returned 0 to 0"
+    assert (found["updates"], found["success"]) == (6, [[6, 0.0]])
+
+
+def test_how_long_it_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(teaching, "MOST_UPDATES", 1000)
+    assert most_updates(9_000_000, 3_000) == 123
+    assert most_updates(60_000, 3_000) == 1000
+    assert most_updates(135_000_000, 3_000) == teaching.LEAST_UPDATES
+    assert is_taught(Job()) and not is_taught(Job(demonstrations=8)) and not is_taught(Job(demonstrations=0))
+    assert not is_taught(Job(agent="mine.py:run")), "an agent outside is not let play for a warm start"
+
+
+def test_how_it_went_in_words() -> None:
+    assert str(Lesson(success=[(0, 0.75)])) == "75% of training tasks solved without any"
+    lesson = Lesson(most=60, updates=60, shown=480, success=[(16, 0.0), (60, 0.25)])
+    assert str(lesson).startswith(
+        "480 episodes imitated in 60 updates: training tasks solved 25%, where it ends"
+    )
+    assert str(Lesson(most=60, updates=16, shown=128, success=[(16, 0.5)])).endswith(
+        "training tasks solved 50%"
+    )
+
+
+def test_the_best_are_of_the_highest_return_and_of_those_the_shortest() -> None:
+    def played(name: str, value: float, turns: int) -> Trajectory:
+        return Trajectory(
+            task=Task(id=name, environment="word", seed=0),
+            turns=cast(Any, (None,) * turns),
+            outcome=Score(value=value, is_success=value > 0),
+            stop=Stop.TERMINATED,
+            seed=0,
+            group=name,
+            index=0,
+        )
+
+    episodes = [played("a", 0.2, 1), played("b", 1.0, 5), played("c", 1.0, 3), played("d", 1.0, 3)]
+    assert [each.task.id for each in best_of(episodes)] == ["c", "d", "b", "a"]
+
+
+def test_a_fumbled_call_is_text_that_cannot_be_read() -> None:
+    from random import Random
+
+    call = Action(tool_calls=(ToolCall(name="look", arguments={}),))
+    always, never = fumbling(lambda *_: call, 1.0), fumbling(lambda *_: call, 0.0)
+    environment: Any = find("guess")()
+    assert never(environment, Random(0), ()) == call
+    broken = always(environment, Random(0), ())
+    assert not broken.tool_calls and broken.text not in ("", '<tool_call>{"name": "look", "arguments": {}}')
