@@ -15,7 +15,7 @@ from quintain.training.job import Job
         (
             "demonstrations",
             -1,
-            "demonstrations: got -1; give an integer of 0 or more or text such as 48",
+            "demonstrations: got -1; give an integer of 0 or more or text or none",
         ),
         ("eval_every", 0, "eval_every: got 0; give an integer of 1 or more such as 25"),
         ("eval_episodes", 0, "eval_episodes: got 0; give an integer of 1 or more such as 128"),
