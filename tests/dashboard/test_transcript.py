@@ -27,6 +27,13 @@ def test_what_was_written_to_attack_is_text(make: Any, decode: Any) -> None:
     assert "\\u001b[31m\\u202eévil" in show(evil, decode)
 
 
+def test_facts_of_a_call_are_text(make: Any, decode: Any) -> None:
+    differs = {"call": '"><b>', "token": "<b>", "was": "<b>", "now": "<b>"}
+    facts = {"call": '"><b>', "fork": "<b>", "differs": differs, "delivery": "broken"}
+    shown = show(make(facts=facts), decode)
+    assert "<b>" not in shown and "differs from <a href=" in shown and "not trained: its answer" in shown
+
+
 def test_marks_by_probability(make: Any, decode: Any) -> None:
     shown = show(make(sampled=(3,) * 6, logprobs=(0.1, -0.05, -0.2, -1.0, -3.0, -9.0)), decode)
     assert [shown.count(f"sampled p{level}") for level in range(5)] == [2, 1, 1, 1, 1]

@@ -16,6 +16,7 @@ from quintain.errors import DataError, UsageError
 from quintain.processes import http_json
 from quintain.processes.http_json import HttpTrouble
 from quintain.serve.listener import Listener
+from quintain.types import ToolCall
 
 ASK = [{"role": "user", "content": "Is it right?"}]
 
@@ -26,15 +27,18 @@ class Model:
     def __init__(self) -> None:
         self.answers: list[tuple[int, Any]] = []
         self.seen: list[Any] = []
+        self.keys: list[str] = []
         app = Starlette(routes=[Route("/v1/chat/completions", self.answer, methods=["POST"])])
         self.listener = Listener(app, token="s3cret").start()
         self.url = f"{self.listener.url}/v1"
 
     async def answer(self, request: Request) -> JSONResponse:
         self.seen.append(await request.json())
+        self.keys.append(request.headers["Idempotency-Key"])
         status, text = self.answers.pop(0)
         usage = {"total_tokens": 10}
-        return JSONResponse({"choices": [{"message": {"content": text}}], "usage": usage}, status)
+        message = text if isinstance(text, dict) else {"content": text}
+        return JSONResponse({"choices": [{"message": message}], "usage": usage}, status)
 
 
 @pytest.fixture
@@ -58,6 +62,7 @@ def test_what_is_asked_and_answered(model: Model) -> None:
     model.answers = [(400, "")]
     with pytest.raises(HttpTrouble, match="HTTP status 400"):
         asker.ask(ASK)
+    assert len(set(model.keys[:3])) == 1 and len(set(model.keys)) == 2
     asker.close()
 
 
@@ -100,6 +105,28 @@ def test_a_tape_is_recorded_and_replayed(model: Model, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="name a file that can be written"):
         model.answers = [(200, "yes")]
         client(model, tape=tmp_path / "absent" / "judge.jsonl").ask(ASK)
+
+
+def test_calls_of_tools_are_asked_for_and_kept(model: Model, tmp_path: Path) -> None:
+    tape = tmp_path / "teacher.jsonl"
+    tools = [{"type": "function", "function": {"name": "say", "parameters": {"type": "object"}}}]
+
+    def calling(name: Any, arguments: Any) -> Any:
+        return {"content": None, "tool_calls": [{"function": {"name": name, "arguments": arguments}}]}
+
+    model.answers = [
+        (200, calling("say", "[1]")), (200, calling(None, "{}")), (200, calling("say", '{"n": 1}')),
+        (200, calling("say", {})), (200, calling("say", "")), (200, "text"), (200, calling("say", "")),
+    ]  # fmt: skip
+    asker = client(model, tape=tape)
+    found = asker.reply(ASK, tools=tools)
+    assert (found.text, found.calls) == ("", (ToolCall(name="say", arguments={"n": 1}),))
+    assert model.seen[0]["tools"] == tools and len(model.seen) == 3
+    assert [asker.reply(ASK, tools=tools, number=n).calls[0].arguments for n in (1, 2)] == [{}, {}]
+    assert client(model, tape=tape, replays=True).reply(ASK, tools=tools) == found
+    assert asker.reply(ASK, tools=tools, number=3).text == "text"
+    with pytest.raises(HttpTrouble, match="which calls tools that it was not told of"):
+        asker.ask(ASK)
 
 
 def test_names_of_questions() -> None:

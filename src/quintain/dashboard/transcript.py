@@ -5,6 +5,7 @@ a decoder it is the observation and the action.
 """
 
 import math
+import re
 from collections.abc import Callable, Sequence
 
 from quintain.dashboard.page import escape
@@ -23,7 +24,7 @@ def transcript_html(
     """Return `trajectory` as a block that folds out, or `is_open` from the start."""
     unused = find_unused(trajectory.turns)
     turns = "".join(
-        _turn(turn, decode, call_notes(turn, unused.get(place)))
+        _turn(turn, decode, call_notes(turn, unused.get(place), anchor(trajectory)), anchor(trajectory))
         for place, turn in enumerate(trajectory.turns[:MAX_TURNS])
     )
     left_out = len(trajectory.turns) - MAX_TURNS
@@ -47,19 +48,32 @@ def _outcome(trajectory: Trajectory) -> str:
     return f'<span class="bad">not solved, reward {outcome.value:g}</span>'
 
 
-def call_notes(turn: Turn, unused: str | None) -> list[str]:
-    """Return what a recording endpoint saw of a call: why it forks, where it first differs, why it is not trained."""
+def anchor(trajectory: Trajectory) -> str:
+    """Return what the links to calls of `trajectory` begin with."""
+    return re.sub(r"\W", "-", trajectory.id or f"{trajectory.group}-{trajectory.index}")
+
+
+def call_notes(turn: Turn, unused: str | None, place: str) -> list[str]:
+    """Return what a recording endpoint saw of a call, as HTML: why it forks, where it differs, why it is not trained.
+
+    The call that it differs from is a link, to the calls whose names begin with `place`.
+    """
     facts = turn.facts
-    notes = [f"call {facts['call']}: {facts['fork']}"] if facts.get("fork") not in (None, "root") else []
+    notes = (
+        [f"call {escape(facts['call'])}: {escape(facts['fork'])}"]
+        if facts.get("fork") not in (None, "root")
+        else []
+    )
     if differs := facts.get("differs"):
+        call = escape(differs["call"])
         notes.append(
-            f"differs from call {differs['call']} at token {differs['token']}: "
-            f"{differs['was']!r} was, {differs['now']!r} is"
+            f'differs from <a href="#{place}-{call}">call {call}</a> at token '
+            f"{escape(differs['token'])}: {escape(repr(differs['was']))} was, {escape(repr(differs['now']))} is"
         )
-    return [*notes, *([f"not trained: {unused}"] if unused else [])]
+    return [*notes, *([f"not trained: {escape(unused)}"] if unused else [])]
 
 
-def _turn(turn: Turn, decode: Decode | None, seen: Sequence[str]) -> str:
+def _turn(turn: Turn, decode: Decode | None, seen: Sequence[str], place: str) -> str:
     if decode is None:
         given, sampled = (
             _cut(as_text(turn.observation) + "\n"),
@@ -70,9 +84,10 @@ def _turn(turn: Turn, decode: Decode | None, seen: Sequence[str]) -> str:
     notes = [f"reward {turn.reward:g}"] if turn.reward else []
     notes += [] if turn.is_valid else ["invalid action"]
     notes += [turn.action.error] if turn.action.error is not None else []
-    notes += seen
-    note = f'<div class="reward">{escape(" · ".join(notes))}</div>' if notes else ""
-    return f'<pre><span class="prompt">{given}</span>{sampled}</pre>{note}'
+    told = [*map(escape, notes), *seen]
+    note = f'<div class="reward">{" · ".join(told)}</div>' if told else ""
+    name = f' id="{place}-{escape(turn.facts["call"])}"' if "call" in turn.facts else ""
+    return f'<pre{name}><span class="prompt">{given}</span>{sampled}</pre>{note}'
 
 
 def _sampled(turn: Turn, decode: Decode) -> str:

@@ -1,8 +1,9 @@
 """One client for chat endpoints that play a part: teachers, judges, simulated users.
 
-It asks ``POST {url}/chat/completions`` with retries and a deadline, keeps to a budget, and may keep a tape: a file of
-JSON lines with each question and its answer. What the tape holds is not asked again, so a run that is repeated or
-resumed hears the same words; replayed, nothing is asked at all. Keys are never written.
+It asks ``POST {url}/chat/completions`` within a deadline, with retries that have one ``Idempotency-Key``, keeps to a
+budget, and may keep a tape: a file of JSON lines with each question and its answer. What the tape holds is not asked
+again, so a run that is repeated or resumed hears the same words; replayed, nothing is asked at all. Keys are never
+written.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -244,7 +246,7 @@ class ChatClient:
                 raise HttpTrouble("refused", f"a question that the tape {self._tape} does not hold")
             self._check_budget()
             self.num_calls += 1
-        reply = self._server.ask("POST", "/chat/completions", body, read=read_reply)
+        reply = self._server.ask("POST", "/chat/completions", body, read=read_reply, once=uuid.uuid4().hex)
         with self._lock:
             self.num_tokens += reply.tokens
             self._keep(name, body, number, reply)
