@@ -118,7 +118,7 @@ def test_demonstrations_are_played_by_the_agent_with_its_expert(tmp_path: Path) 
         text = chat.encoder.decode(first.prompt_ids)
         assert "Weigh the extraordinary pumpkin." in text and "weigh" in text and "How heavy" in text
         # The tokenizer was trained on what the client writes: its phrases are few tokens.
-        assert len(first.prompt_ids) < 30 and len(first.completion.token_ids) < 20
+        assert len(first.prompt_ids) < 50 and len(first.completion.token_ids) < 20
 
 
 def test_an_expert_that_errs_by_itself_or_breaks(tmp_path: Path) -> None:
