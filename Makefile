@@ -23,11 +23,14 @@ NEEDS_nle := nle==1.3.0
 NEEDS_openenv := fastapi uvicorn websockets httpx requests tomli tomli_w "fastmcp>=3,<4"
 NEEDS_verifiers := verifiers==0.1.14
 NEEDS_quick := mcp mpmath pettingzoo pygame-ce reasoning-gym textarena
+# Clients that are trained at the endpoint, above what the tests have anyway (openai and anthropic).
+NEEDS_clients := smolagents==1.26.0 langgraph==1.2.22 langchain-openai==1.7.3 "pydantic-ai-slim[openai]==2.68.0" \
+  mini-swe-agent==2.4.6 litellm==1.83.0
 INSTALL := -m pip --disable-pip-version-check install
 BFCL := --no-deps bfcl-eval==2026.3.23
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-real test test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick check format bench docs clean
+.PHONY: help quickstart quickstart-real test test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick test-clients check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -76,6 +79,9 @@ test-real: $(REAL:%=.venv-%/.ready)  ## every adapter against its real package, 
 test-real-quick: .venv-quick/.ready  ## those adapters whose packages install in seconds
 	.venv-quick/bin/python -m pytest -m real -q tests/environments tests/adapters
 
+test-clients: .venv-clients/.ready  ## SDKs and agents of others, unmodified, each trained at the endpoint until it succeeds more often (5 minutes)
+	OMP_NUM_THREADS=1 .venv-clients/bin/python -m pytest tests/clients -m clients -q -rP
+
 check: $(VENV)/.dev  ## style, layout of the rooms, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -106,7 +112,7 @@ docs: $(VENV)/.docs  ## build the documentation into site/
 	@echo "open site/index.html"
 
 clean:  ## remove what the targets made, runs excepted
-	rm -rf $(VENV) $(REAL:%=.venv-%) .venv-quick site dist .coverage coverage.json .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(REAL:%=.venv-%) .venv-quick .venv-clients site dist .coverage coverage.json .pytest_cache .ruff_cache
 
 $(VENV)/.python:
 	@for python in $(CANDIDATES); do \
@@ -150,6 +156,10 @@ $(VENV)/.quickstart-real: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 .venv-quick/.ready: $(VENV)/.dev
 	$(call above,$(VENV),quick)
 	@.venv-quick/bin/python $(INSTALL) -q $(BFCL)
+	@touch $@
+
+.venv-clients/.ready: $(VENV)/.dev
+	$(call above,$(VENV),clients)
 	@touch $@
 
 define above

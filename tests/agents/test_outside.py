@@ -10,12 +10,21 @@ import pytest
 
 from quintain.agents.catalog import Layer, build, check, engine_needs, is_outside
 from quintain.agents.harness import Choice, JsonTools
-from quintain.agents.outside import AgentFault, Outside, command_runner, graded, member, scored, task_text
+from quintain.agents.outside import (
+    AgentFault,
+    Outside,
+    command_runner,
+    graded,
+    member,
+    scored,
+    spoken_by,
+    task_text,
+)
 from quintain.environments.tools import GraderFault
 from quintain.errors import UsageError
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
-from quintain.types import Score, Task
+from quintain.types import Action, Score, Task, ToolCall
 from quintain.worlds.guess.game import Guess
 from quintain.worlds.keydoor.game import KeyDoor
 
@@ -112,6 +121,24 @@ def test_what_is_a_score() -> None:
     with pytest.raises(GraderFault, match="grader g: got ValueError: no; mend it"):
         graded(raises, TASK, 1, "g")
     assert GraderFault("x").owner == "judge"
+
+
+def test_what_an_expert_says() -> None:
+    messages = [{"role": "user", "content": "Go."}]
+
+    def echoes(task: Task, told: list[dict[str, Any]]) -> object:
+        return f"{task.prompt} {told[0]['content']}"
+
+    assert spoken_by(echoes, TASK, messages, "e") == Action(text="Go. Go.")
+    call = {"name": "guess", "arguments": {"number": 3}}
+    guess = ToolCall(name="guess", arguments={"number": 3})
+    for said, calls in ((call, (guess,)), ([call, {"name": "look"}], (guess, ToolCall(name="look")))):
+        assert spoken_by(lambda task, told, said=said: said, TASK, messages, "e") == Action(tool_calls=calls)
+    for wrong in (3, None, {"name": 3}, {"name": "guess", "arguments": "3"}, ["guess"]):
+        with pytest.raises(AgentFault, match=r"expert e: got .*; answer with a text, or {"):
+            spoken_by(lambda task, told, said=wrong: said, TASK, messages, "e")
+    with pytest.raises(AgentFault, match=r"expert e: got ZeroDivisionError: .*; mend it"):
+        spoken_by(lambda task, told: 1 / 0, TASK, messages, "e")
 
 
 def test_commands() -> None:

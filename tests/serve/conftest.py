@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from quintain.engines.protocol import Request
+from quintain.engines.build import build_engine
+from quintain.engines.protocol import Engine, Request
 from quintain.engines.scripted import Scripted
+from quintain.engines.settings import EngineSettings
+from quintain.models.tiny import build_tiny
 from quintain.serve.endpoint import Endpoint, Session, Terms
 from quintain.serve.listener import Listener
 from quintain.serve.pump import Pump
@@ -65,9 +68,16 @@ def served(chat: Chat) -> Iterator[Served]:
     yield from serving(chat, Scripted(script, max_length=2000), says, requests, streams)
 
 
+@pytest.fixture
+def untrained(chat: Chat, tokenizer: PreTrainedTokenizerFast) -> Iterator[Served]:
+    """An endpoint whose model is real, and says anything at all."""
+    engine = build_engine(EngineSettings(), build_tiny(tokenizer, size="micro", seed=0), tokenizer)
+    yield from serving(chat, engine, [], [], [])
+
+
 def serving(
     chat: Chat,
-    engine: Scripted,
+    engine: Engine,
     says: list[str | Failure],
     requests: list[Request],
     streams: list[tuple[int, ...]],

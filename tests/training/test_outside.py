@@ -10,17 +10,24 @@ import pytest
 
 from quintain import api
 from quintain.agents.harness import PlainText
-from quintain.errors import ConfigError
+from quintain.errors import ConfigError, FailureRateError
+from quintain.models.load import load_tokenizer
 from quintain.store.run import Run
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
 from quintain.training.context import check_run
 from quintain.training.job import GroupJob, Job
 from quintain.training.outside import find_source
-from quintain.types import Score, Task
+from quintain.types import Score, Task, ToolCall
 from quintain.worlds.guess.game import Guess
 
 MODULE = "agents_outside_of_a_test"
+PUMPKIN = {"role": "user", "content": "How heavy is it?"}
+TAUGHT: dict[str, Any] = {
+    "environment": "guess", "agent": f"{MODULE}:play_with_a_tool?expert=expert", "model": "micro", "steps": 1,
+    "tasks": 1, "group_size": 2, "eval_every": 1, "eval_episodes": 1, "demonstrations": 4, "imitation_epochs": 1,
+    "max_turn_tokens": 20,
+}  # fmt: skip
 
 
 def run_agent(base_url: str, api_key: str, task: Task) -> float:
@@ -32,10 +39,41 @@ def run_agent(base_url: str, api_key: str, task: Task) -> float:
     return float(len(found.choices[0].message.content or "") % 2)
 
 
+def play_with_a_tool(base_url: str, api_key: str, task: Task) -> float:
+    """Ask twice, the second time with what a tool said."""
+    tools: Any = [{"type": "function", "function": {"name": "weigh", "parameters": {"type": "object"}}}]
+    messages: list[Any] = [{"role": "system", "content": "Weigh the extraordinary pumpkin."}, PUMPKIN]
+    with openai.OpenAI(base_url=base_url, api_key=api_key, max_retries=0) as client:
+        said = (
+            client.chat.completions.create(model="policy", messages=messages, tools=tools).choices[0].message
+        )
+        messages.append(said.model_dump(exclude_none=True))
+        for call in said.tool_calls or ():
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": "9 kg"})
+        if not said.tool_calls:
+            return 0.0
+        found = client.chat.completions.create(model="policy", messages=messages, tools=tools)
+    return float(found.choices[0].message.content == "nine")
+
+
+def expert(task: Task, messages: list[dict[str, Any]]) -> object:
+    """Weigh it, and say what the tool said, but in every third task."""
+    if messages[-1]["role"] == "user":
+        return {"name": "weigh", "arguments": {}}
+    assert messages[-2]["tool_calls"][0]["function"] == {"name": "weigh", "arguments": "{}"}
+    assert messages[-1] == {"role": "tool", "content": "9 kg"}
+    return "ten" if task.id.endswith("2") else "nine"
+
+
+def no_expert(task: Task, messages: list[dict[str, Any]]) -> object:
+    raise ValueError("no idea")
+
+
 @pytest.fixture(autouse=True)
 def module(monkeypatch: pytest.MonkeyPatch) -> None:
     made = types.ModuleType(MODULE)
-    vars(made)["run_agent"] = run_agent
+    functions = (run_agent, play_with_a_tool, expert, no_expert)
+    vars(made).update({function.__name__: function for function in functions})
     monkeypatch.setitem(sys.modules, MODULE, made)
 
 
@@ -65,6 +103,32 @@ def test_a_run_and_its_evaluation(tmp_path: Path) -> None:
         )
     found, trajectories = api.evaluate(folder, episodes=2)
     assert found.num == 2 and all(turn.facts for t in trajectories for turn in t.turns)
+
+
+def test_demonstrations_are_played_by_the_agent_with_its_expert(tmp_path: Path) -> None:
+    folder = api.train("grpo", run="taught", root=tmp_path, config=TAUGHT)
+    with Run.open(folder, writable=False) as run:
+        shown = list(run.trajectories(phase="demonstrations"))
+        chat = Chat(load_tokenizer(folder / "start"))
+    assert [t.outcome.value for t in shown if isinstance(t.outcome, Score)] == [1.0, 1.0, 0.0, 1.0]
+    for episode in shown:
+        first, second = episode.turns
+        assert first.action.tool_calls == (ToolCall(name="weigh"),)
+        assert not second.starts_segment and second.action.text in ("nine", "ten")
+        text = chat.encoder.decode(first.prompt_ids)
+        assert "Weigh the extraordinary pumpkin." in text and "weigh" in text and "How heavy" in text
+        # The tokenizer was trained on what the client writes: its phrases are few tokens.
+        assert len(first.prompt_ids) < 50 and len(first.completion.token_ids) < 20
+
+
+def test_an_expert_that_errs_by_itself_or_breaks(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"mistakes: got 0\.5 with the expert expert of an agent outside"):
+        api.train("grpo", run="errs", root=tmp_path, config=TAUGHT | {"mistakes": 0.5})
+    broken = f"{MODULE}:play_with_a_tool?expert=no_expert"
+    with pytest.raises(FailureRateError, match=r"got an answer of .* tokens, and the model may say 1;"):
+        api.train("grpo", run="long", root=tmp_path, config=TAUGHT | {"max_turn_tokens": 1})
+    with pytest.raises(FailureRateError, match="expert no_expert: got ValueError: no idea; mend it"):
+        api.train("grpo", run="breaks", root=tmp_path, config=TAUGHT | {"agent": broken})
 
 
 def test_what_plays_episodes() -> None:

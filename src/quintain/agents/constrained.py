@@ -91,9 +91,18 @@ class ConstrainedSession(Deliberation):
 
 
 def calls_grammar(
-    tools: Sequence[ToolSpec], form: CallFormat, padding: str, encoder: TextEncoder, most_calls: int
+    tools: Sequence[ToolSpec],
+    form: CallFormat,
+    padding: str,
+    encoder: TextEncoder,
+    most_calls: int,
+    *,
+    instead: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return the grammar of 1 to `most_calls` calls of `tools`, written as `form` writes them."""
+    """Return the grammar of 1 to `most_calls` calls of `tools`, written as `form` writes them.
+
+    Where a JSON schema is given as `instead`, a value of it may be said instead of any call.
+    """
     shapes = [shape(form, padding, tool.name) for tool in tools]
     opening, _, between, _, closing = (_literal(part, encoder) for part in shapes[0])
     rules = [
@@ -103,9 +112,10 @@ def calls_grammar(
     schemas = [f"args_{n}: %json {_schema(tool)}" for n, tool in enumerate(tools)]
     more = f" ({between} call){{0,{most_calls - 1}}}" if most_calls > 1 else ""
     names = " | ".join(f"tool_{n}" for n in range(len(tools)))
-    return "\n".join(
-        ["%llguidance {}", f"start: {opening} call{more} {closing}", f"call: {names}", *rules, *schemas, ""]
-    )
+    start = f"{opening} call{more} {closing}"
+    if instead is not None:
+        start += f" | value\nvalue: %json {compact(instead)}"
+    return "\n".join(["%llguidance {}", f"start: {start}", f"call: {names}", *rules, *schemas, ""])
 
 
 def shape(form: CallFormat, padding: str, name: str) -> tuple[str, str, str, str, str]:
@@ -128,10 +138,14 @@ def _common_start(left: str, right: str) -> str:
 
 
 def _schema(tool: ToolSpec) -> str:
-    """Return the schema of the arguments, closed and written as `json_text` writes."""
+    """Return the schema of the arguments, closed."""
+    return compact({"type": "object", "additionalProperties": False, **tool.parameters})
+
+
+def compact(schema: Mapping[str, Any]) -> str:
+    """Return `schema` for values that are written as `json_text` writes them, without blanks that have no end."""
     style = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-    closed = {"type": "object", "additionalProperties": False, **tool.parameters, "x-guidance": style}
-    return json_text(closed)
+    return json_text({**schema, "x-guidance": style})
 
 
 def _literal(text: str, encoder: TextEncoder) -> str:

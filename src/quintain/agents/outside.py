@@ -2,8 +2,9 @@
 
 ``agent="mine.py:run_agent?grade=mine.py:grade"`` names the function ``run_agent(base_url, api_key, task)`` and what
 scores its answer, ``grade(task, answer)``; ``agent="endpoint?command=python agent.py"`` names a command. Quintain calls
-it for every episode and sees nothing of it but its calls of the model, which `quintain.serve.source` records. Where
-something of the environment is to be imitated first, that is written by the harness that fits the environment.
+it for every episode and sees nothing of it but its calls of the model, which `quintain.serve.source` records. What is
+to be imitated first is played by the agent itself, with ``expert(task, messages)`` in the model's place, so that it
+looks as the agent's own requests do; without one, it is written by the harness that fits the environment.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from quintain.agents.protocol import Agent, Brief, Session
 from quintain.environments.catalog import file_member
@@ -28,10 +29,12 @@ from quintain.environments.tools import GraderFault, OwnedFault
 from quintain.errors import EnvironmentFault, UsageError, suggestion
 from quintain.processes.tree import below, send
 from quintain.text.chat import Chat
-from quintain.types import Score, Task
+from quintain.types import Action, Score, Task, ToolCall
 
 Run = Callable[[str, str, Task], object]
 Grade = Callable[[Task, Any], object]
+Expert = Callable[[Task, list[dict[str, Any]]], object]
+"""(task, messages as OpenAI writes them) → what the model is to answer."""
 LONGEST_TOLD = 300
 """Characters of what a command wrote to its standard error that an error repeats."""
 LAUNCH = (
@@ -66,6 +69,9 @@ class Outside:
     grade: str = ""
     """``file.py:function`` (the name alone: of the file of `run`), called as ``grade(task, answer)``; without one the
     answer itself is the score."""
+    expert: str = ""
+    """``file.py:function`` (the name alone: of the file of `run`), called as ``expert(task, messages)`` with messages
+    as OpenAI writes them: answers for the model in demonstrations, with a text or ``{"name": …, "arguments": {…}}``."""
     deadline: float = 600.0
     """Seconds of an episode."""
     max_calls: int = 256
@@ -102,10 +108,7 @@ class Outside:
             UsageError: there is no such function, file or program.
         """
         run = command_runner(self.command, self.deadline) if self.command else member(self.run)
-        place = (
-            self.grade if ":" in self.grade or not self.run else f"{self.run.rpartition(':')[0]}:{self.grade}"
-        )
-        grade: Grade | None = member(place) if self.grade else None
+        grade: Grade | None = self._beside_run(self.grade)
 
         def play(base_url: str, api_key: str, task: Task) -> Score:
             answer = run(base_url, api_key, task)
@@ -114,6 +117,20 @@ class Outside:
             return scored(answer, self.name) if grade is None else graded(grade, task, answer, self.grade)
 
         return play
+
+    def taught(self) -> Expert | None:
+        """Return who answers for the model in demonstrations, if anybody does.
+
+        Raises:
+            UsageError: there is no such function.
+        """
+        return self._beside_run(self.expert)
+
+    def _beside_run(self, name: str) -> Callable[..., Any] | None:
+        """Return the function `name`, which is in the file of `run` where it names none; None for no name."""
+        if not name:
+            return None
+        return member(name if ":" in name or not self.run else f"{self.run.rpartition(':')[0]}:{name}")
 
 
 def member(place: str) -> Callable[..., Any]:
@@ -170,6 +187,30 @@ def scored(value: object, who: str) -> Score:
     except EnvironmentFault as fault:
         raise GraderFault(f"{fault}, or name a grader with grade=file.py:function") from fault
     return Score(value=number, is_success=number > 0)
+
+
+def spoken_by(expert: Expert, task: Task, messages: list[dict[str, Any]], name: str) -> Action:
+    """Return what `expert` says after `messages`: a text, or calls of tools.
+
+    Raises:
+        AgentFault: it raised, or says something else.
+    """
+    try:
+        said = expert(task, messages)
+    except Exception as error:
+        raise AgentFault(f"expert {name}: got {type(error).__name__}: {error}; mend it") from error
+    if isinstance(said, str):
+        return Action(text=said)
+    calls: list[ToolCall] = []
+    for row in cast("list[object]", said if isinstance(said, list) else [said]):
+        call = cast("dict[str, Any]", row) if isinstance(row, dict) else {}
+        called, arguments = call.get("name"), call.get("arguments", {})
+        if not isinstance(called, str) or not isinstance(arguments, dict):
+            raise AgentFault(
+                f'expert {name}: got {said!r:.80}; answer with a text, or {{"name": ..., "arguments": {{...}}}}'
+            )
+        calls.append(ToolCall(name=called, arguments=cast("dict[str, Any]", arguments)))
+    return Action(tool_calls=tuple(calls))
 
 
 def command_runner(command: str, deadline: float) -> Run:

@@ -15,15 +15,18 @@ from quintain.serve.spoken import (
     arguments_text,
     call_in,
     list_in,
+    must_call_in,
     number_in,
     object_in,
     pinned_in,
     refuse_many,
+    schema_in,
     stops_in,
     text_in,
     texts_in,
     tool_in,
 )
+from quintain.types import ToolSpec
 
 FINISH = {"stop": "stop", "calls": "tool_calls", "length": "length", "text": "stop"}
 ROLES = {"developer": "system", "system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
@@ -36,19 +39,20 @@ def read(body: Row) -> Asked:
         Refused: it asks for what is not there.
     """
     refuse_many(body)
-    form = body.get("response_format")
-    if form is not None and object_in(form, "response_format").get("type") != "text":
-        raise Refused(400, f"response_format: got {form!r:.60}; ask for the format in the messages")
+    form = object_in(body.get("response_format") or {}, "response_format")
     if body.get("top_logprobs"):
         raise Refused(
             400, f"top_logprobs: got {body['top_logprobs']!r:.20}; the sampled token's log-prob is given only"
         )
     options = object_in(body.get("stream_options") or {}, "stream_options")
+    tools = () if body.get("tool_choice") == "none" else _tools(body)
     return Asked(
         messages=tuple(
             _spoken(object_in(row, "a message")) for row in list_in(body.get("messages"), "messages")
         ),
-        tools=() if body.get("tool_choice") == "none" else _tools(body),
+        tools=tools,
+        must_call=must_call(body.get("tool_choice"), tools),
+        schema=schema_in(form, "response_format", ["json_schema"]),
         max_tokens=number_in(body, "max_completion_tokens", "max_tokens"),
         stop=stops_in(body.get("stop")),
         model=text_in(body.get("model"), "model"),
@@ -142,6 +146,24 @@ def _tools(body: Row) -> tuple[Any, ...]:
         if row.get("type") != "function":
             raise Refused(400, f"tools: got one of type {row.get('type')!r:.40}; give functions")
     return tuple(tool_in(object_in(row.get("function"), "function of a tool")) for row in rows)
+
+
+def must_call(choice: object, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
+    """Return the tools of which one must be called.
+
+    Raises:
+        Refused: the choice cannot be made here.
+    """
+    if choice in (None, "auto", "none"):
+        return ()
+    if choice == "required":
+        return must_call_in("tool_choice", None, tools)
+    row = choice if isinstance(choice, dict) else {"type": choice}
+    if row.get("type") != "function":
+        raise Refused(
+            400, f"tool_choice: got {choice!r:.60}; give none, auto, required or the name of a function"
+        )
+    return must_call_in("tool_choice", object_in(row.get("function", row), "tool_choice").get("name"), tools)
 
 
 def _calls(answer: Answer) -> list[Row]:

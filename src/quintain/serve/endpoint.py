@@ -34,8 +34,11 @@ from typing import Any, cast
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
-from quintain.engines.protocol import Request, Sampling
-from quintain.errors import ModelError
+from quintain.agents.constrained import calls_grammar, compact
+from quintain.agents.harness import call_format
+from quintain.engines.grammar import check_grammar
+from quintain.engines.protocol import Grammar, Request, Sampling
+from quintain.errors import ModelError, QuintainError
 from quintain.rollout.stepper import guarded
 from quintain.serve import chat_completions, messages_api, responses_api
 from quintain.serve.pump import Answered, Pump
@@ -74,6 +77,8 @@ class Terms:
     """Calls of the episode; further ones are refused."""
     max_tokens: int | None = None
     """Sampled tokens of the episode after which further calls are refused."""
+    answers: Callable[[Asked], tuple[int, ...]] | None = None
+    """What is said to a request instead of being sampled, as token ids; see `Outside.expert`."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,6 +91,8 @@ class Pending:
     """digest of path and body"""
     version: int
     """of the weights that were served when it was dispatched"""
+    grammar: Grammar | None = None
+    """what the answer keeps to"""
     done: Future[tuple[Answer, Node | None]] = field(default_factory=Future)  # pyright: ignore[reportUnknownVariableType]
     num_retries: int = 0
     stream: str = ""
@@ -304,8 +311,10 @@ class Endpoint:
                 if found.done.done() and (node := found.done.result(0)[1]) is not None:
                     node.num_retries += 1
                 return found
+            grammar = None if session.terms.answers else self._grammar(asked)
             plan = self._planned(session, asked, headers)
-            pending = Pending(asked=asked, plan=plan, body=body, version=self.pump.version)
+            grammar = self._told(session, plan.asked) or grammar
+            pending = Pending(asked=asked, plan=plan, body=body, version=self.pump.version, grammar=grammar)
             session.pending.append(pending)
             if name:
                 session.by_key[name] = pending
@@ -371,16 +380,61 @@ class Endpoint:
             name, given = f"{session.name}/{session.num_dispatched}", plan.whole
         pending.stream = name
         most = min(terms.max_turn_tokens, self.pump.max_length - len(plan.whole))
-        pending.most = min(most, pending.asked.max_tokens or most)
+        pending.most = most if terms.answers else min(most, pending.asked.max_tokens or most)
         sampling = Sampling(
             temperature=terms.temperature,
             max_tokens=pending.most,
             stop_ids=self.chat.stop_ids,
+            constraint=pending.grammar,
         )
         prompt = hashlib.blake2b(repr(plan.whole).encode(), digest_size=16).hexdigest()
         seed = derive_seed(session.seed, prompt, plan.repeat)
         answer = self.pump.ask(Request(session=name, prompt_ids=given, seed=seed, sampling=sampling))
         answer.add_done_callback(partial(self._take, session, pending, name))
+
+    def _grammar(self, asked: Asked) -> Grammar | None:
+        """Return what the answer to a request keeps to: a call that must be made, or the schema of the answer.
+
+        Raises:
+            Refused: the engine keeps to no grammar, or cannot follow this one.
+        """
+        if not asked.must_call and asked.schema is None:
+            return None
+        what = "a tool call that must be made" if asked.must_call else "an answer under a schema"
+        if "grammar" not in self.pump.capabilities:
+            raise Refused(
+                400,
+                f"{what}: got a request for one, and the engine keeps to no grammar; "
+                'pip install "quintain[constrained]", or ask for it in the messages',
+            )
+        tools = asked.must_call or asked.tools
+        schema = None if asked.must_call else asked.schema
+        try:
+            if tools:
+                form, padding = call_format(self.chat)
+                text = calls_grammar(tools, form, padding, self.chat.encoder, 1, instead=schema)
+                grammar = Grammar(text=text)
+            else:
+                grammar = Grammar(kind="json_schema", text=compact(schema or {}))
+            check_grammar(grammar)
+        except QuintainError as error:
+            raise Refused(400, f"{what}: {error}") from error
+        return grammar
+
+    def _told(self, session: Session, asked: Asked) -> Grammar | None:
+        """Return what is to be said to a request, where the terms of the episode have it.
+
+        Raises:
+            Refused: who says it failed, which the episode fails by.
+        """
+        answers = session.terms.answers
+        if answers is None:
+            return None
+        said = guarded(lambda: answers(asked))
+        if isinstance(said, Failure):
+            session.failure = session.failure or said
+            raise Refused(500, said.message, "server_error")
+        return Grammar.of_tokens(said)
 
     def _take(self, session: Session, pending: Pending, name: str, answered: Answered) -> None:
         """Commit what the engine answered; it runs in the thread of the engine's owner."""

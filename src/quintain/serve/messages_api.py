@@ -15,10 +15,12 @@ from quintain.serve.spoken import (
     arguments_text,
     call_in,
     list_in,
+    must_call_in,
     number_in,
     object_in,
     pinned_in,
     refuse_many,
+    schema_in,
     stops_in,
     text_in,
     texts_in,
@@ -50,10 +52,19 @@ def read(body: Row) -> Asked:
         spoken.append(Spoken(role="system", text=system))
     for row in list_in(body.get("messages"), "messages"):
         spoken += _spoken(object_in(row, "a message"))
-    choice = object_in(body.get("tool_choice") or {}, "tool_choice").get("type")
+    chosen = object_in(body.get("tool_choice") or {}, "tool_choice")
+    choice = chosen.get("type", "auto")
+    if choice not in ("auto", "any", "tool", "none"):
+        raise Refused(400, f"tool_choice: got {choice!r:.60}; give auto, any, tool or none")
+    tools = () if choice == "none" else _tools(body)
+    form = object_in(body.get("output_config") or {}, "output_config").get("format") or {}
     return Asked(
         messages=tuple(spoken),
-        tools=() if choice == "none" else _tools(body),
+        tools=tools,
+        must_call=must_call_in("tool_choice", chosen.get("name", "") if choice == "tool" else None, tools)
+        if choice in ("any", "tool")
+        else (),
+        schema=schema_in(object_in(form, "output_config.format"), "output_config.format"),
         max_tokens=number_in(body, "max_tokens"),
         stop=stops_in(body.get("stop_sequences")),
         model=text_in(body.get("model"), "model"),

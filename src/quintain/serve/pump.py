@@ -31,6 +31,7 @@ class Pump:
         self.bell = threading.Event()
         """set when there is something to do"""
         self.policy, self.max_length = engine.policy, engine.max_length
+        self.capabilities = engine.capabilities
         self._inbox: SimpleQueue[tuple[Request, Answered] | str] = SimpleQueue()
         self._open: dict[str, tuple[Request, Answered]] = {}
         self._patience = Patience(engine, patience)

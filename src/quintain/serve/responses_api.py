@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from quintain.serve.chat_completions import logprob_rows
+from quintain.serve.chat_completions import logprob_rows, must_call
 from quintain.serve.spoken import (
     Answer,
     Asked,
@@ -20,6 +20,7 @@ from quintain.serve.spoken import (
     object_in,
     pinned_in,
     refuse_many,
+    schema_in,
     text_in,
     texts_in,
     tool_in,
@@ -41,8 +42,6 @@ def read(body: Row) -> Asked:
                 400, f"{name}: got {body[name]!r:.40}; send the whole input, or previous_response_id"
             )
     form = object_in(object_in(body.get("text") or {}, "text").get("format") or {}, "text.format")
-    if form.get("type", "text") != "text":
-        raise Refused(400, f"text.format: got {form!r:.60}; ask for the format in the input")
     if body.get("top_logprobs"):
         raise Refused(
             400, f"top_logprobs: got {body['top_logprobs']!r:.20}; the sampled token's log-prob is given only"
@@ -56,9 +55,12 @@ def read(body: Row) -> Asked:
     else:
         spoken += _spoken([object_in(row, "an item of input") for row in list_in(given, "input")])
     include = list_in(body.get("include"), "include")
+    tools = () if body.get("tool_choice") == "none" else _tools(body)
     return Asked(
         messages=tuple(spoken),
-        tools=() if body.get("tool_choice") == "none" else _tools(body),
+        tools=tools,
+        must_call=must_call(body.get("tool_choice"), tools),
+        schema=schema_in(form, "text.format"),
         max_tokens=number_in(body, "max_output_tokens"),
         model=text_in(body.get("model"), "model"),
         is_streamed=body.get("stream") is True,

@@ -15,7 +15,9 @@ from functools import partial
 from itertools import count, islice
 from queue import Empty, SimpleQueue
 
-from quintain.agents.outside import Outside
+from quintain.agents.harness import call_format
+from quintain.agents.outside import AgentFault, Expert, Outside, spoken_by
+from quintain.data.messages import write_call
 from quintain.errors import UsageError
 from quintain.rollout.collector import spared
 from quintain.rollout.failures import INFRASTRUCTURE, STALE, check_broken, check_failures
@@ -27,6 +29,7 @@ from quintain.serve.check import check_endpoint
 from quintain.serve.endpoint import Endpoint, Session, Terms
 from quintain.serve.listener import Listener
 from quintain.serve.pump import Pump
+from quintain.serve.spoken import Asked, Row, Spoken
 from quintain.types import Failure, Outcome, Score, Stop, Task, Trajectory, Turn, as_content
 
 IDLE = 0.2
@@ -49,16 +52,18 @@ class Outsiders:
     """Makes sources whose episodes `outside` plays; the server stands until it is closed.
 
     Example: ``Rollout(outside, make_environment, engine, source=Outsiders(outside))``. Unless `is_checked` says that it
-    was done, the endpoint is looked at before the first episode (`quintain.serve.check`).
+    was done, the endpoint is looked at before the first episode (`quintain.serve.check`). With `is_taught` the agent's
+    expert answers instead of the engine's policy, which says what it is told to.
     """
 
-    def __init__(self, outside: Outside, *, is_checked: bool = False) -> None:
-        """Find the agent and its grader; nothing is started yet.
+    def __init__(self, outside: Outside, *, is_checked: bool = False, is_taught: bool = False) -> None:
+        """Find the agent, its grader and its expert; nothing is started yet.
 
         Raises:
             UsageError: they are not there.
         """
         self.outside = outside
+        self.expert = outside.taught() if is_taught else None
         self.play: Play = outside.prepared()
         self.endpoint: Endpoint | None = None
         self._listener: Listener | None = None
@@ -85,6 +90,12 @@ class Outsiders:
         """Return the ``base_url`` of an episode."""
         assert self._listener is not None, "a session is opened at a server"
         return f"{self._listener.url}/e/{session.name}/v1"
+
+    def answers(self, task: Task) -> Callable[[Asked], tuple[int, ...]] | None:
+        """Return what is said in an episode of `task` instead of being sampled, where the expert says it."""
+        if self.expert is None:
+            return None
+        return partial(told, self.outside, self.expert, replace(task))
 
     def name(self) -> str:
         """Return a new name for an episode."""
@@ -161,6 +172,7 @@ class OutsideSource:
             temperature=outside.temperature,
             max_turn_tokens=outside.max_tokens,
             max_calls=request.max_turns or self._stage.limits.max_turns or outside.max_calls,
+            answers=self._home.answers(request.task),
         )
         session, key = self._endpoint.open(self._home.name(), request.seed, terms)
         self._live[session.name] = _Live(request=request, attempt=attempt, session=session)
@@ -210,6 +222,31 @@ class OutsideSource:
             age = self._stage.sampler.staleness(oldest_versions(trajectory))
             ended.append(judged(trajectory, age, self._stage.max_staleness))
         return ended
+
+
+def told(outside: Outside, expert: Expert, task: Task, asked: Asked) -> tuple[int, ...]:
+    """Return what `expert` answers to a request, as the tokens in which the model would say it.
+
+    Raises:
+        AgentFault: it says nothing that can be written, or more than the model may.
+    """
+    said = spoken_by(expert, task, [written(each) for each in asked.messages], outside.expert)
+    form, padding = call_format(outside.chat)
+    ids = outside.chat.write(form.write(said.tool_calls, padding) if said.tool_calls else said.text)
+    if len(ids) > outside.max_tokens:
+        raise AgentFault(
+            f"expert {outside.expert}: got an answer of {len(ids)} tokens, and the model may say {outside.max_tokens}; "
+            "raise max_tokens, or say less"
+        )
+    return ids
+
+
+def written(message: Spoken) -> Row:
+    """Return a message as OpenAI writes it."""
+    row: Row = {"role": message.role, "content": message.text}
+    if message.calls:
+        row["tool_calls"] = [write_call(call) for call in message.calls]
+    return row
 
 
 def outcome_of(session: Session, result: Score | Failure) -> tuple[Outcome, Stop]:

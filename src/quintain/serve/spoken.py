@@ -78,6 +78,10 @@ class Asked:
     """Whether the dialect has thoughts apart from text, and clients give them back."""
     pinned: tuple[str, ...] = ()
     """Parameters of sampling that were asked for, and that the server sets itself."""
+    schema: Mapping[str, Any] | None = None
+    """JSON schema that an answer keeps to, if it calls no tool."""
+    must_call: tuple[ToolSpec, ...] = ()
+    """Tools of which one is to be called, whatever the model would rather say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,6 +244,37 @@ def tool_in(row: Mapping[str, Any], parameters: str = "parameters") -> ToolSpec:
         raise Refused(400, "tools: got one without a name; name every tool")
     schema = object_in(row.get(parameters) or {"type": "object", "properties": {}}, f"{parameters} of {name}")
     return ToolSpec(name=name, description=text_in(row.get("description"), "description"), parameters=schema)
+
+
+def must_call_in(choice: str, name: object, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
+    """Return the `tools` of which one must be called: all of them, or the one with a `name` that is not None.
+
+    Raises:
+        Refused: there is no such tool; `choice` is what asks for it.
+    """
+    found = tools if name is None else tuple(tool for tool in tools if tool.name == name)
+    if not found:
+        asked = "a call" if name is None else f"a call of {name!r:.40}"
+        raise Refused(400, f"{choice}: got {asked}, and no such tool; name one that stands in tools")
+    return found
+
+
+def schema_in(row: Mapping[str, Any], what: str, names: Sequence[str] = ()) -> Mapping[str, Any] | None:
+    """Return the JSON schema of the format `row`, which may stand under `names`; None for plain text.
+
+    Raises:
+        Refused: it is no format that is known here.
+    """
+    kind = row.get("type", "text")
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return {"type": "object"}
+    if kind != "json_schema":
+        raise Refused(400, f"{what}: got {kind!r:.60}; ask for text, json_object or json_schema")
+    for name in names:
+        row = object_in(row.get(name), f"{name} of {what}")
+    return object_in(row.get("schema"), f"schema of {what}")
 
 
 def arguments_text(call: ToolCall) -> str:

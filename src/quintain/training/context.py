@@ -47,7 +47,7 @@ from quintain.training.learner import StepReport
 from quintain.training.monitors.held_out import audited, canaries
 from quintain.training.monitors.watch import Monitors
 from quintain.training.outlook import after_first_evaluation, before_teaching
-from quintain.training.outside import find_source
+from quintain.training.outside import client_texts, find_source
 from quintain.training.policies import Policy, build_policies, plan_policies
 from quintain.training.progress import Display
 from quintain.training.report import evaluation_metrics, report_metrics, rollout_metrics
@@ -521,7 +521,10 @@ def check_weights(run: Run, model: PreTrainedModel) -> None:
 def prepare_start(job: Job, run: Run, display: Display, *, has_warm_start: bool) -> None:
     """Make the policy that the run starts from and save it in the run."""
     make_environment: Factory = find(job.environment)
-    texts = chain.from_iterable(texts_of(Path(name)) for name in named_data(job).values())
+    texts = chain(
+        chain.from_iterable(texts_of(Path(name)) for name in named_data(job).values()),
+        client_texts(job.agent, make_environment, job.seed),
+    )
     model, tokenizer = make_start(job.model, make_environment, seed=job.seed, texts=texts)
     for note in before_teaching(job, make_environment):
         display.say(f"note: {note}")

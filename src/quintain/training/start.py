@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl
 
 from quintain.agents.catalog import AUTO, build
+from quintain.agents.outside import Outside
 from quintain.agents.protocol import Agent
 from quintain.curriculum.streams import TaskStream, draw_held_out
 from quintain.data.pack import micro_batches
@@ -45,6 +46,7 @@ from quintain.training.demonstrations import check_digest, load_data
 from quintain.training.job import Job
 from quintain.training.learner import Learner, Optimization
 from quintain.training.outlook import before_imitation
+from quintain.training.outside import taught_episodes
 from quintain.training.progress import Display
 from quintain.training.updating import epoch_batch, num_batches
 from quintain.types import Action, Observation, Task, Trajectory, derive_seed
@@ -231,10 +233,18 @@ def demonstrate(
     on_episode: OnEpisode | None = None,
 ) -> list[Trajectory]:
     """Return the scored ones of `count` episodes of the teacher on training tasks, as the policy's tokens."""
+    tasks = TaskStream(tasks_of(make_environment), first=first_task).draw(0, count)
+    if isinstance(agent, Outside) and agent.expert:
+        if mistakes:
+            raise ConfigError(
+                f"mistakes: got {mistakes} with the expert {agent.expert} of an agent outside; let it err by itself, "
+                "and leave mistakes at 0"
+            )
+        occasion = derive_seed(seed, "demonstrations")
+        return taught_episodes(agent, make_environment, tasks, seed=occasion, on_episode=on_episode)
     demonstrator = teacher(make_environment, mistakes=mistakes)
     rollout = Rollout(agent, make_environment, None, limits=Limits(max_failure_share=0.5))
     try:
-        tasks = TaskStream(tasks_of(make_environment), first=first_task).draw(0, count)
         groups = rollout.demonstrations(
             tasks, demonstrator, seed=derive_seed(seed, "demonstrations"), on_episode=on_episode
         )
