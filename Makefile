@@ -22,12 +22,13 @@ NEEDS_alfworld := alfworld==0.4.2 "textworld[pddl]==1.7.0"
 NEEDS_nle := nle==1.3.0
 NEEDS_openenv := fastapi uvicorn websockets httpx requests tomli tomli_w "fastmcp>=3,<4"
 NEEDS_verifiers := verifiers==0.1.14
+NEEDS_trackers := wandb trackio mlflow==3.17.2
 NEEDS_quick := mcp mpmath pettingzoo pygame-ce reasoning-gym textarena
 INSTALL := -m pip --disable-pip-version-check install
 BFCL := --no-deps bfcl-eval==2026.3.23
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-real test test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick check format bench docs clean
+.PHONY: help quickstart quickstart-real test test-wheel test-trackers test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -59,6 +60,12 @@ soak: $(VENV)/.dev  ## a run under a random fault every 15 s beside one without,
 
 test-reference: $(VENV)/.reference  ## our formulas against TRL's and TorchRL's, on random batches
 	$(BIN)/python -m pytest tests/reference -q
+
+test-wheel: $(VENV)/.python  ## wheel and source distribution, installed by pip and by uv where nothing else is
+	$(BIN)/python tests/wheel_gate.py
+
+test-trackers: .venv-trackers/.ready  ## --track against the real wandb, trackio, tensorboard and mlflow, offline
+	.venv-trackers/bin/python -m pytest -q -rs tests/training/test_trackers.py
 
 test-real: $(REAL:%=.venv-%/.ready)  ## every adapter against its real package, with Chromium and Java (40 minutes at most, with installing)
 	@for program in chromium:chromium java:default-jre-headless; do \
@@ -106,7 +113,7 @@ docs: $(VENV)/.docs  ## build the documentation into site/
 	@echo "open site/index.html"
 
 clean:  ## remove what the targets made, runs excepted
-	rm -rf $(VENV) $(REAL:%=.venv-%) .venv-quick site dist .coverage coverage.json .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(REAL:%=.venv-%) .venv-quick .venv-trackers site dist .coverage coverage.json .pytest_cache .ruff_cache
 
 $(VENV)/.python:
 	@for python in $(CANDIDATES); do \
@@ -150,6 +157,15 @@ $(VENV)/.quickstart-real: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 .venv-quick/.ready: $(VENV)/.dev
 	$(call above,$(VENV),quick)
 	@.venv-quick/bin/python $(INSTALL) -q $(BFCL)
+	@touch $@
+
+.venv-trackers/.ready: $(VENV)/.dev
+	@echo "installing the trackers into .venv-trackers, above .venv"
+	@$(VENV)/bin/python -m venv .venv-trackers
+	@.venv-trackers/bin/python -c 'import pathlib, sysconfig; \
+	  pathlib.Path(sysconfig.get_path("purelib"), "below.pth").write_text( \
+	  "import site; site.addsitedir(%r)" % str(next(pathlib.Path("$(VENV)").resolve().glob("lib/*/site-packages"))))'
+	@.venv-trackers/bin/python $(INSTALL) -q $(NEEDS_trackers)
 	@touch $@
 
 define above
