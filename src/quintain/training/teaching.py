@@ -62,7 +62,7 @@ SEARCH_CHUNK, MOST_TURNS, MOST_SECONDS = 512, 100_000, 120.0
 """Random episodes played at once, and the turns and seconds after which there are enough."""
 KEPT, GOOD = 128, 0.9
 """Episodes of chance that are imitated; and the share of the greatest return with which none better are looked for."""
-ROUND_UPDATES, PRACTICE = 48, 256
+ROUND_UPDATES, PRACTICE = 64, 256
 """Updates between two times that the policy plays by itself, and its episodes."""
 LIKELY = 1.0
 """Nats of an expert's average turn under which it is worth while to let the policy play."""
@@ -188,13 +188,21 @@ class School:
                 rng = np.random.default_rng(derive_seed(self.job.seed, "round", number, update))
                 size = min(EPISODES, len(best))
                 self._imitate([best[place] for place in rng.choice(len(best), size, replace=False)])
-            own = self.probe.play(self.learner.version, number * PRACTICE, PRACTICE)
+            own = self._practised(number * PRACTICE)
             if self.run.next_step == 0:
                 self.run.append(own, step=0, phase=PHASE)
             self._note(sum(each.is_success for each in own) / len(own))
             if self.lesson.is_enough:
                 return
             best = self._best_of([*own, *best])
+
+    def _practised(self, first: int) -> list[Trajectory]:
+        """Return what the policy plays by itself from task number `first` on: little, while nothing comes of it."""
+        version, few = self.learner.version, PRACTICE // 8
+        own = self.probe.play(version, first, few)
+        if any(value_of(each) > self.lowest for each in own):
+            own += self.probe.play(version, first + few, PRACTICE - few)
+        return own
 
     def _searched(self, tasks: TaskStream, demonstrator: Demonstrator) -> list[Trajectory]:
         """Return the best of many episodes of random play."""
