@@ -9,7 +9,9 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM,
 from trl import GRPOConfig, GRPOTrainer
 from trl.chat_template_utils import qwen3_chat_template
 
-SAID = "Buy for as little as you can. The seller gives way a little each time, and leaves if you are too greedy."
+SAID = (
+    "Buy for as little as you can. The seller gives way a little each time, and leaves if you are too greedy."
+)
 
 
 class Trade:
