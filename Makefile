@@ -22,6 +22,7 @@ NEEDS_alfworld := alfworld==0.4.2 "textworld[pddl]==1.7.0"
 NEEDS_nle := nle==1.3.0
 NEEDS_openenv := fastapi uvicorn websockets httpx requests tomli tomli_w "fastmcp>=3,<4"
 NEEDS_verifiers := verifiers==0.1.14
+NEEDS_trackers := wandb trackio mlflow==3.17.2
 NEEDS_quick := mcp mpmath pettingzoo pygame-ce reasoning-gym textarena
 # Clients that are trained at the endpoint, above what the tests have anyway (openai and anthropic).
 NEEDS_clients := smolagents==1.26.0 langgraph==1.2.22 langchain-openai==1.7.3 "pydantic-ai-slim[openai]==2.68.0" \
@@ -30,7 +31,7 @@ INSTALL := -m pip --disable-pip-version-check install
 BFCL := --no-deps bfcl-eval==2026.3.23
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-real test test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick test-clients check format bench docs clean
+.PHONY: help quickstart quickstart-real test test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick test-clients test-wheel test-trackers check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -62,6 +63,12 @@ soak: $(VENV)/.dev  ## a run under a random fault every 15 s beside one without,
 
 test-reference: $(VENV)/.reference  ## our formulas against TRL's and TorchRL's, on random batches
 	$(BIN)/python -m pytest tests/reference -q
+
+test-wheel: $(VENV)/.python  ## wheel and source distribution, installed by pip and by uv where nothing else is
+	$(BIN)/python tests/wheel_gate.py
+
+test-trackers: .venv-trackers/.ready  ## --track against the real wandb, trackio, tensorboard and mlflow, offline
+	.venv-trackers/bin/python -m pytest -q -rs tests/training/test_trackers.py
 
 test-real: $(REAL:%=.venv-%/.ready)  ## every adapter against its real package, with Chromium and Java (40 minutes at most, with installing)
 	@for program in chromium:chromium java:default-jre-headless; do \
@@ -112,7 +119,7 @@ docs: $(VENV)/.docs  ## build the documentation into site/
 	@echo "open site/index.html"
 
 clean:  ## remove what the targets made, runs excepted
-	rm -rf $(VENV) $(REAL:%=.venv-%) .venv-quick .venv-clients site dist .coverage coverage.json .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(REAL:%=.venv-%) .venv-quick .venv-clients .venv-trackers site dist .coverage coverage.json .pytest_cache .ruff_cache
 
 $(VENV)/.python:
 	@for python in $(CANDIDATES); do \
@@ -160,6 +167,15 @@ $(VENV)/.quickstart-real: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 
 .venv-clients/.ready: $(VENV)/.dev
 	$(call above,$(VENV),clients)
+	@touch $@
+
+.venv-trackers/.ready: $(VENV)/.dev
+	@echo "installing the trackers into .venv-trackers, above .venv"
+	@$(VENV)/bin/python -m venv .venv-trackers
+	@.venv-trackers/bin/python -c 'import pathlib, sysconfig; \
+	  pathlib.Path(sysconfig.get_path("purelib"), "below.pth").write_text( \
+	  "import site; site.addsitedir(%r)" % str(next(pathlib.Path("$(VENV)").resolve().glob("lib/*/site-packages"))))'
+	@.venv-trackers/bin/python $(INSTALL) -q $(NEEDS_trackers)
 	@touch $@
 
 define above

@@ -1,12 +1,20 @@
 """The programs in `examples/` keep the contract, and their experts solve them."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import torch
 
 from quintain.environments.baselines import expert, play, random_policy
 from quintain.environments.catalog import find
 from quintain.environments.check import check
+from quintain.store.run import Run
+from quintain.training import teaching
+from quintain.training.job import Job
+from quintain.training.progress import Display
+from quintain.training.start import fitting_tokens, make_start
+from quintain.training.teaching import EVENT, SEARCH, teach
 from quintain.types import Action, ToolCall
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -44,3 +52,46 @@ def test_the_seller_gives_way_and_leaves_who_is_too_greedy() -> None:
     assert answer.is_terminated or str(answer.observation) == f"No. The seller asks {ask - 2}."
     ends = [play(world, world.task("train", index), random_policy(index)).total for index in range(40)]
     assert min(ends) == 0.0 and 0.75 < max(ends) <= 1.0
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.set_num_threads(1)
+    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 16)
+    monkeypatch.setattr(teaching, "MOST_TURNS", 4000)
+
+
+def warmed(spec: str, folder: Path) -> dict[str, dict[str, object]]:
+    """What a run notes of its warm start in `spec`, by kind."""
+    job = Job(environment=spec, model="micro", imitation_rate=5e-3)
+    model, tokenizer = make_start(job.model, find(spec), seed=0)
+    with Run.create(folder, recipe="grpo", config=asdict(job)) as run, Display("t", 1) as display:
+        teach(model, tokenizer, job, run, display)
+        return {event["kind"]: event["data"] | {"said": event["message"]} for event in run.events()}
+
+
+@pytest.mark.usefixtures("quick")
+def test_haggling_is_learned_from_random_play_to_half_of_the_tasks(tmp_path: Path) -> None:
+    world = find(TRADE)()
+    by_chance = [play(world, world.task("train", n), random_policy(n)).is_success for n in range(400)]
+    assert sum(by_chance) / 400 < 0.25
+    noted = warmed(TRADE, tmp_path / "trade")
+    course = noted[EVENT]["success"]
+    assert isinstance(course, list) and course[-1][1] >= 0.5
+
+
+@pytest.mark.usefixtures("quick")
+def test_random_play_finds_files_and_is_paid_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(teaching, "MOST_WORK", 0.0)
+    monkeypatch.setattr(teaching, "LEAST_UPDATES", 8)
+    monkeypatch.setattr(teaching, "ROUND_UPDATES", 8)
+    monkeypatch.setattr(teaching, "PRACTICE", 32)
+    monkeypatch.setattr(teaching, "MOST_TURNS", 1500)
+    source = (EXAMPLES / "files.py").read_text(encoding="utf-8")
+    (tmp_path / "alone.py").write_text(source.replace("expert_action", "no_expert"), encoding="utf-8")
+    spec = f"{tmp_path / 'alone.py'}:Files"
+    assert fitting_tokens(find(spec)) == "runs"
+    noted = warmed(spec, tmp_path / "files")
+    said = str(noted[SEARCH]["said"])
+    assert "512 random episodes, the best" in said and "returned 0.2 to" in said
+    assert noted[EVENT]["updates"] == 8

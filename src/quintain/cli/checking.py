@@ -12,6 +12,7 @@ from quintain.cli.findings import report
 from quintain.cli.preflight import check_method
 from quintain.data.files import is_data
 from quintain.data.records import TrainOn
+from quintain.environments.specs import defines_environment
 from quintain.errors import EnvironmentFault, ModelError, QuintainError, StoreError, UsageError
 from quintain.methods.table import MODULES
 from quintain.types.findings import Finding
@@ -19,7 +20,7 @@ from quintain.types.findings import Finding
 
 def check(argv: Sequence[str]) -> int:
     """Check an environment, a model folder, a run or, with the flags of its training, a method."""
-    if argv and ((argv[0] in MODULES and not Path(argv[0]).exists()) or argv[0].endswith(".py")):
+    if argv and is_method(argv[0]):
         return check_method(argv)
     parser = Parser(
         "check", "Check an environment (conformance suite), a model folder, a run, a method or conversations."
@@ -76,10 +77,18 @@ def check(argv: Sequence[str]) -> int:
         return report(str(folder), list(run_lines(folder)), arguments.json, StoreError)
     if (folder / "config.json").is_file() or (folder.is_dir() and "/" in arguments.target):
         return report(str(folder), list(model_lines(folder)), arguments.json, ModelError)
-    if arguments.target.startswith((".", "/", "~")) and ":" not in arguments.target:
+    is_file = arguments.target.partition("?")[0].endswith(".py")
+    if arguments.target.startswith((".", "/", "~")) and ":" not in arguments.target and not is_file:
         raise UsageError(f"quintain check: got {arguments.target!r}, which is no folder; check the path")
     deadline = whole_number(arguments.deadline, "--deadline", least=1)
     return check_environment(arguments.target, episodes, deadline, arguments.json)
+
+
+def is_method(target: str) -> bool:
+    """Whether `target` is a method: one of the table, or a file that defines no environment."""
+    if target.endswith(".py"):
+        return not defines_environment(Path(target))
+    return target in MODULES and not Path(target).exists()
 
 
 def is_run(folder: Path) -> bool:

@@ -200,17 +200,22 @@ def _only_class(path: Path, spec: str) -> type[Environment]:
     Raises:
         UsageError: there is none, or there are several.
     """
-    module = _file_module(path, spec)
-    own = [
-        value
-        for value in _environments(module).values()
-        if getattr(value, "__module__", "") == module.__name__
-    ]
+    own = _own_environments(_file_module(path, spec))
     if len(own) == 1:
         return _check_class(own[0], spec)
     what = f"{len(own)} environments: name one" if own else "no environment: write a class, and name it"
     example = own[0].__name__ if own else "Class"
     raise UsageError(f"environment: got {spec!r}, a file with {what}, as {path.name}:{example}")
+
+
+def defines_environment(path: Path) -> bool:
+    """Whether the Python file at `path` is there and defines an environment."""
+    return path.is_file() and bool(_own_environments(import_file(path)))
+
+
+def _own_environments(module: types.ModuleType) -> list[type[Environment]]:
+    """Return the environments that `module` defines, and does not only import."""
+    return [found for found in _environments(module).values() if found.__module__ == module.__name__]
 
 
 def _environments(module: types.ModuleType) -> dict[str, Any]:

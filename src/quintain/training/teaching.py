@@ -62,7 +62,7 @@ SEARCH_CHUNK, MOST_TURNS, MOST_SECONDS = 512, 100_000, 120.0
 """Random episodes played at once, and the turns and seconds after which there are enough."""
 KEPT, GOOD = 128, 0.9
 """Episodes of chance that are imitated; and the share of the greatest return with which none better are looked for."""
-ROUND_UPDATES, PRACTICE = 48, 256
+ROUND_UPDATES, PRACTICE = 64, 256
 """Updates between two times that the policy plays by itself, and its episodes."""
 LIKELY = 1.0
 """Nats of an expert's average turn under which it is worth while to let the policy play."""
@@ -149,6 +149,12 @@ class School:
     tokens: float = 0.0
     """of an average turn that was shown"""
 
+    @property
+    def lowest(self) -> float:
+        """What an episode returns in which nothing is achieved: nothing, or less where nothing is the most there is."""
+        low, high = self.probe.return_range
+        return low if high <= 0 else max(low, 0.0)
+
     def follow_expert(self, make_environment: Factory) -> None:
         """Imitate episodes of the expert, each once, until enough is solved."""
         demonstrator = fumbling(teacher(make_environment, mistakes=self.job.mistakes), EXPERT_FUMBLES)
@@ -176,40 +182,45 @@ class School:
         if self.run.next_step == 0:
             self.run.append(best, step=0, phase="demonstrations")
         self._plan(best)
-        is_found = any(value_of(each) > value_of(best[-1]) or value_of(each) > 0 for each in best)
-        rounds = range(self.lesson.most // ROUND_UPDATES) if is_found else range(1)
+        rounds = range(self.lesson.most // ROUND_UPDATES) if value_of(best[0]) > self.lowest else range(1)
         for number in rounds:
             for update in range(ROUND_UPDATES):
                 rng = np.random.default_rng(derive_seed(self.job.seed, "round", number, update))
                 size = min(EPISODES, len(best))
                 self._imitate([best[place] for place in rng.choice(len(best), size, replace=False)])
-            own = self.probe.play(self.learner.version, number * PRACTICE, PRACTICE)
+            own = self._practised(number * PRACTICE)
             if self.run.next_step == 0:
                 self.run.append(own, step=0, phase=PHASE)
             self._note(sum(each.is_success for each in own) / len(own))
             if self.lesson.is_enough:
                 return
-            best = best_of([*own, *best])
+            best = self._best_of([*own, *best])
+
+    def _practised(self, first: int) -> list[Trajectory]:
+        """Return what the policy plays by itself from task number `first` on: little, while nothing comes of it."""
+        version, few = self.learner.version, PRACTICE // 8
+        own = self.probe.play(version, first, few)
+        if any(value_of(each) > self.lowest for each in own):
+            own += self.probe.play(version, first + few, PRACTICE - few)
+        return own
 
     def _searched(self, tasks: TaskStream, demonstrator: Demonstrator) -> list[Trajectory]:
         """Return the best of many episodes of random play."""
         known = [event["data"]["chunks"] for event in self.run.events() if event["kind"] == SEARCH]
-        highest = self.probe.return_range[1]
         started, best, turns, number = time.monotonic(), list[Trajectory](), 0, 0
-        self.display.phase("random play", MOST_TURNS)
         while True:
+            self.display.phase("turns of random play", MOST_TURNS, turns)
             shown = self._shown(tasks.draw(number, SEARCH_CHUNK), demonstrator)
             number += 1
             turns += sum(len(each.turns) for each in shown)
-            best = best_of([*best, *shown])
+            best = self._best_of([*best, *shown])
             is_done = (
                 number >= known[0]
                 if known
                 else turns >= MOST_TURNS
                 or time.monotonic() - started > MOST_SECONDS
-                or (len(best) >= KEPT and value_of(best[-1]) >= GOOD * highest)
+                or (len(best) >= KEPT and value_of(best[-1]) >= GOOD * self.probe.return_range[1])
             )
-            self.display.advance()
             if is_done:
                 break
         values = [value_of(each) for each in best]
@@ -219,6 +230,11 @@ class School:
             self.run.event(SEARCH, said, chunks=number)
             self.display.say(f"warm start: {said}")
         return best
+
+    def _best_of(self, episodes: Sequence[Trajectory]) -> list[Trajectory]:
+        """Return the best of `episodes`; where some were paid for something, none that was not."""
+        ranked = best_of(episodes)
+        return [each for each in ranked if value_of(each) > self.lowest] or ranked
 
     def _shown(self, tasks: Sequence[Task], demonstrator: Demonstrator) -> list[Trajectory]:
         """Return the scored episodes of `demonstrator` on `tasks`."""
