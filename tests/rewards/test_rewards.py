@@ -27,7 +27,7 @@ from quintain.rewards.efficiency import (
     tool_economy,
 )
 from quintain.rewards.terms import Term, apply
-from quintain.types import Score, Trajectory, Turn
+from quintain.types import Failure, Score, Trajectory, Turn
 
 MakeTurn = Callable[..., Turn]
 Make = Callable[..., Trajectory]
@@ -147,6 +147,12 @@ def test_fewest_calls_multiplies(turn: MakeTurn, episode: Make) -> None:
     assert reward(made, RIGHT, fewest_calls(RIGHT)) == pytest.approx(2 * 0.7071068)
     wrong = episode([turn(text="y")])
     assert reward(wrong, RIGHT, fewest_calls(RIGHT)) == 0
+
+
+def test_a_scaled_term_fails_where_its_own_does(turn: MakeTurn, episode: Make) -> None:
+    broken = Failure(owner="judge", kind="offline", message="nobody answers")
+    judged = Term(name="judged", measure=lambda _: broken)
+    assert fewest_calls(judged).measure(episode([turn()])) == broken
 
 
 @given(st.integers(0, 500), st.integers(0, 500), st.integers(0, 50), st.integers(0, 50), st.floats(0, 100))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from quintain.errors import UsageError
 from quintain.rewards.terms import Term
-from quintain.types import Group, Trajectory, scored
+from quintain.types import Failure, Group, Trajectory, scored
 
 Count = Callable[[Trajectory], int]
 
@@ -82,8 +82,10 @@ def fewest_calls(right: Term, *, smoothing: float = 4.0) -> Term:
 def scale(right: Term, factor: Callable[[Trajectory], float], *, name: str) -> Term:
     """Return the term that, added to `right`, multiplies it by `factor` where it is above 0."""
 
-    def measure(trajectory: Trajectory) -> float:
+    def measure(trajectory: Trajectory) -> float | Failure:
         found = right.measure(trajectory)
+        if isinstance(found, Failure):
+            return found
         total = sum(found) if not isinstance(found, float | int) else found
         return total * (factor(trajectory) - 1)
 

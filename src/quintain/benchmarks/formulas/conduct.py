@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from quintain.benchmarks.formulas.formula import Formula, Rng, flatten
 from quintain.rewards.arrangement import Room
@@ -110,7 +110,10 @@ def of_term(
     def ours(module: ModuleType, case: Sequence[Group]) -> list[float]:
         term = make(vars(module)[function])
         found = [term.measure(t) for t in episodes(case)]
-        return flatten([[one] if isinstance(one, float | int) else list(one) for one in found])
+        assert not any(isinstance(one, Failure) for one in found), "these terms cannot fail"
+        return flatten(
+            [[one] if isinstance(one, float | int) else [*cast(Sequence[float], one)] for one in found]
+        )
 
     return Formula(
         name=f"rewards.{name}",
