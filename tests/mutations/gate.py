@@ -145,7 +145,10 @@ def verdict(mutation: Mutation, seen: Seen) -> str:
 
 def main(names: Sequence[str]) -> int:
     """Run the gate and print its table; return 1 where a mutation is not killed."""
-    mutations = [read(file) for file in sorted(HERE.glob("s*.patch")) if not names or file.stem in names]
+    wanted = {f"s{int(name.lower().lstrip('s')):02}" for name in names}
+    mutations = [read(file) for file in sorted(HERE.glob("s*.patch")) if not names or file.stem in wanted]
+    if len(mutations) < len(wanted):
+        raise GateError(f"mutations: got {', '.join(names)}; name some of S1 to S20")
     num_wrong = 0
     with TemporaryDirectory(prefix="quintain-mutations-") as place:
         folder = Path(place)
