@@ -1,5 +1,6 @@
 """Every method trains, writes its curve, and continues after an interruption as if there had been none."""
 
+import gc
 import hashlib
 import json
 import os
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from quintain.config import build
 from quintain.credit.layout import Critic
@@ -95,6 +96,20 @@ def train(recipe: str, folder: Path, **fields: Any) -> Path:
     with Run.create(folder, recipe=recipe, config=asdict(config)) as run:
         train_by(find_method(recipe).make(config), config, run)
     return folder
+
+
+def test_a_run_that_ended_keeps_no_model_in_memory(tmp_path: Path) -> None:
+    def models() -> int:
+        return sum(issubclass(type(thing), PreTrainedModel) for thing in gc.get_objects())
+
+    gc.collect()
+    before = models()
+    gc.disable()  # what is in a circle stays
+    try:
+        train("grpo", tmp_path / "run")
+        assert models() == before
+    finally:
+        gc.enable()
 
 
 def resume(folder: Path) -> None:

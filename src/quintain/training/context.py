@@ -7,6 +7,7 @@ plain view; `opened` sets it up and looks after its end. What is learned in a st
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -126,10 +127,11 @@ class TrainingContext:
             self.ahead.rollout.retries = self.rollout.retries
         self.evaluator = make_evaluator(job, self.rollout, self.tokenizer)
         self.held_out = held_out_tasks(job)
+        me = weakref.proxy(self)  # no circle, which would keep the models in memory until the collector comes
         self.collector = Collector(
             run, self.rollout, TaskStream(tasks_of(self.make_environment), first=job.first_task),
             HeldOutTasks(self.held_out), self.tokenizer, display,
-            environment=job.environment, seed=job.seed, teach=self._teach, prefer=self._preferences,
+            environment=job.environment, seed=job.seed, teach=lambda: me._teach(), prefer=lambda: me._preferences(),
             ahead=self.ahead, is_lockstep=not job.plays_apart,
         )  # fmt: skip
         self.canaries = {

@@ -57,7 +57,8 @@ class Interruption:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give the signals back."""
+        """Give the signals back, and let go of what was asked."""
+        self._may_break = None
         if self._thread is not None:
             signal.set_wakeup_fd(-1)
             os.write(self._pipe[1], bytes([_END]))

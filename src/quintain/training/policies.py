@@ -403,7 +403,8 @@ def build_policies(
         policy = _build(name, spec, settings, start, policies, job, has_head, _learns(spec, settings))
         policies[name] = policy
         if name in acting:
-            policy.engine = cast(Engine, Switching(make_engine(name, policy), policy.activate))
+            activate = partial(policy.shared.activate, policy.adapter)  # not policy.activate, which would be a circle
+            policy.engine = cast(Engine, Switching(make_engine(name, policy), activate))
     return Policies(policies)
 
 
