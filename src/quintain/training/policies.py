@@ -403,13 +403,9 @@ def build_policies(
         policy = _build(name, spec, settings, start, policies, job, has_head, _learns(spec, settings))
         policies[name] = policy
         if name in acting:
-<<<<<<< HEAD
             activate = partial(
                 policy.shared.activate, policy.adapter
             )  # not policy.activate, which would be a circle
-=======
-            activate = partial(policy.shared.activate, policy.adapter)  # not policy.activate, which would be a circle
->>>>>>> league2
             policy.engine = cast(Engine, Switching(make_engine(name, policy), activate))
     return Policies(policies)
 
