@@ -80,19 +80,8 @@ def write_messages(
         DataError: there is none.
     """
     scored = (t for t in trajectories if isinstance(t.outcome, Score))
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    count = 0
-    try:
-        with open(temporary, "x", encoding="utf-8", errors="replace") as stream:
-            for line in messages.write_messages(scored, Chat(tokenizer).text, told=teller(environment)):
-                stream.write(line)
-                count += 1
-        if not count:
-            raise DataError(f"messages for {file}: got no scored episode; collect or train first")
-        temporary.replace(file)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return count
+    lines = messages.write_messages(scored, Chat(tokenizer).text, told=teller(environment))
+    return write_lines(lines, file, nothing=f"messages for {file}: got no scored episode")
 
 
 def write_atif(trajectories: Iterable[Trajectory], tokenizer: PreTrainedTokenizerBase, file: Path) -> int:
@@ -101,19 +90,9 @@ def write_atif(trajectories: Iterable[Trajectory], tokenizer: PreTrainedTokenize
     Raises:
         DataError: there is none.
     """
-    decode, count = Chat(tokenizer).text, 0
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        with open(temporary, "x", encoding="utf-8", errors="replace") as stream:
-            for trajectory in trajectories:
-                stream.write(json.dumps(to_atif(trajectory, decode), default=dict) + "\n")
-                count += 1
-        if not count:
-            raise DataError(f"ATIF for {file}: got no episode; collect or train first")
-        temporary.replace(file)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return count
+    decode = Chat(tokenizer).text
+    lines = (json.dumps(to_atif(trajectory, decode), default=dict) + "\n" for trajectory in trajectories)
+    return write_lines(lines, file, nothing=f"ATIF for {file}: got no episode")
 
 
 def write_verifiers(
@@ -126,18 +105,32 @@ def write_verifiers(
     Raises:
         DataError: there is none.
     """
-    decode, told, count = Chat(tokenizer).text, teller(environment), 0
+    decode, told = Chat(tokenizer).text, teller(environment)
     examples: dict[str, int] = {}
+    parts = (part for t in trajectories if isinstance(t.outcome, Score) for part in by_seat(t))
+    rows = (
+        to_rollout(part, decode, told=told(part), example=examples.setdefault(part.task.id, len(examples)))
+        for part in parts
+    )
+    lines = (json.dumps(row, default=dict) + "\n" for row in rows)
+    return write_lines(lines, file, nothing=f"rollouts for {file}: got no scored episode")
+
+
+def write_lines(lines: Iterable[str], file: Path, *, nothing: str) -> int:
+    """Write `lines` to `file`, which appears under its name when it is complete, and return how many there are.
+
+    Raises:
+        DataError: there is none, which `nothing` says.
+    """
     temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    count = 0
     try:
         with open(temporary, "x", encoding="utf-8", errors="replace") as stream:
-            for part in (part for t in trajectories if isinstance(t.outcome, Score) for part in by_seat(t)):
-                example = examples.setdefault(part.task.id, len(examples))
-                row = to_rollout(part, decode, told=told(part), example=example)
-                stream.write(json.dumps(row, default=dict) + "\n")
+            for line in lines:
+                stream.write(line)
                 count += 1
         if not count:
-            raise DataError(f"rollouts for {file}: got no scored episode; collect or train first")
+            raise DataError(f"{nothing}; collect or train first")
         temporary.replace(file)
     finally:
         temporary.unlink(missing_ok=True)
