@@ -314,6 +314,7 @@ def test_values_without_a_json_form_are_the_environments_fault(odd: str) -> None
 
 
 def test_it_begins_anew_after_it_was_killed_and_ends_when_it_is_closed_or_forgotten(odd: str) -> None:
+    gc.collect()
     before, handles = set(children()), len(os.listdir("/proc/self/fd"))
     world = Worker("guess")
     begin(world, world.task("train", 0))
@@ -332,7 +333,8 @@ def test_it_begins_anew_after_it_was_killed_and_ends_when_it_is_closed_or_forgot
     forgotten.task("train", 0)
     del forgotten
     gc.collect()
-    assert set(children()) <= before and len(os.listdir("/proc/self/fd")) == handles
+    # Fewer may be open: what earlier tests gave up is closed when the collector comes.
+    assert set(children()) <= before and len(os.listdir("/proc/self/fd")) <= handles
 
 
 def test_a_failure_is_what_the_rollout_makes_of_it(world: Worker) -> None:

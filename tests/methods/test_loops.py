@@ -13,6 +13,7 @@ from tests.methods.test_training import interrupting, rows, weights
 from quintain.credit.gae import gae_tokens
 from quintain.credit.layout import Critic
 from quintain.credit.outcome import outcome_return
+from quintain.data.pipeline import Pipeline, Stage, judged
 from quintain.errors import UsageError
 from quintain.losses.imitation import imitation
 from quintain.losses.policy import clipped, reinforce
@@ -100,12 +101,14 @@ class Made:
 def rounds(*, starts_over: bool) -> Made:
     diary = Diary()
 
-    def build(groups: Sequence[Group]) -> list[Trajectory]:
-        found = [
-            t for g in groups for t in g.scored if isinstance(t.outcome, Score) and t.outcome.value > 0.2
-        ]
-        return found[:3]
-
+    build = Pipeline(
+        judged(
+            "paid",
+            "earned .2 at most",
+            lambda e: isinstance(s := e.trajectory.outcome, Score) and s.value > 0.2,
+        ),
+        Stage(name="first", says="is not among the first three", apply=lambda examples: examples[:3]),
+    )
     method = Rounds(
         collect=grouped(2, 3), build=build, update=Update(loss=imitation(), is_on_policy=False, num_minibatches=2),
         starts_over=starts_over, reward=diary.reward, state=diary,
@@ -220,7 +223,9 @@ def test_rounds_that_start_over_learn_from_all_rounds_so_far(
 
 def test_a_round_without_data_learns_nothing(tmp_path: Path) -> None:
     made = rounds(starts_over=False)
-    method = replace(cast(Rounds, made.method), build=lambda _: [])
+    method = replace(
+        cast(Rounds, made.method), build=Pipeline(judged("none", "is never kept", lambda _: False))
+    )
     folder = train(replace(made, method=method), tmp_path / "run")
     assert weights(folder / "start") == weights(folder / "model")
     assert all(row["data/kept"] == 0 and "train/loss" not in row for row in rows(folder)[1:])

@@ -28,7 +28,7 @@ from quintain.store.run import Run
 from quintain.training.collector import Collector
 from quintain.training.context import TrainingContext
 from quintain.training.policies import Policy
-from quintain.types import Action, Group, Sample, Score, StepResult, Stop, Task, Trajectory
+from quintain.types import Action, Example, Group, Sample, Score, StepResult, Stop, Task, Trajectory
 
 SMALL: dict[str, Any] = {
     "model": "micro",
@@ -238,8 +238,8 @@ def test_a_few_of_the_demonstrations_are_imitated(tmp_path: Path, monkeypatch: p
     seen: list[list[str]] = []
     samples_of = offline.make_samples
 
-    def samples(data: list[Trajectory]) -> list[list[Sample]]:
-        seen.append([trajectory.task.id for trajectory in data])
+    def samples(data: list[Example]) -> list[list[Sample]]:
+        seen.append([example.trajectory.task.id for example in data])
         return samples_of(data)
 
     monkeypatch.setattr(offline, "make_samples", samples)

@@ -115,8 +115,9 @@ def test_many_that_cannot_be_closed_are_waited_for_together(chat: Chat, ledger: 
 
 def test_the_failure_rate_is_looked_at_while_episodes_come_in(chat: Chat, ledger: Ledger) -> None:
     collecting = rollout(chat, ledger, make=lambda: World(ledger, reset=breaks), concurrency=4, attempts=1)
+    # More than 6 where several ended before the rate was looked at again: how many is a matter of time.
     with pytest.raises(
-        FailureRateError, match=r"^100 episodes, stopped after ([6-8]): got \1 failures, more than 5%"
+        FailureRateError, match=r"^100 episodes, stopped after ([6-9]|[1-4]\d): got \1 failures, more than 5%"
     ):
         collecting.groups(tasks(100), size=1, seed=0)
 

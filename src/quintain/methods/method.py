@@ -22,11 +22,12 @@ from quintain.credit.layout import outcome_of
 from quintain.errors import UsageError
 from quintain.training.job import PolicySpec
 from quintain.training.update import Update
-from quintain.types import NOTHING, Credit, Group, Pair, Task, Trajectory, is_constant
+from quintain.types import NOTHING, Credit, Example, Group, Pair, Task, Trajectory, is_constant
 
 if TYPE_CHECKING:
     from quintain.agents.protocol import Agent
     from quintain.credit.layout import Critic, TokenArrays
+    from quintain.data.pipeline import Chosen
     from quintain.rollout.replay import Walk
     from quintain.rollout.views import Prefix
 
@@ -239,8 +240,8 @@ class OnPolicy:
 class Offline:
     """Learn from a data set that is there before the first step: ``Offline(data=…, update=Update(…))``."""
 
-    data: Callable[[Collector], Sequence[Trajectory] | Sequence[Pair]]
-    """the data set; called once, also by a resumed run, which must get the same"""
+    data: Callable[[Collector], Chosen | Sequence[Trajectory] | Sequence[Pair]]
+    """the data set: what a pipeline made, whole episodes, or preferences; called once, also by a resumed run"""
     update: Update
     """its epochs and minibatches are not read: a step is one batch of `batch_size`, in an order of each epoch's own"""
     batch_size: int = 32
@@ -250,7 +251,7 @@ class Offline:
     lr_schedule: Callable[[int], float] = lambda _: 1.0
     """factor on the learning rate at a step, from 1"""
     needs: Needs = Needs()
-    metrics: Callable[[Sequence[Trajectory] | Sequence[Pair]], Mapping[str, float]] = lambda _: NOTHING
+    metrics: Callable[[Sequence[Example] | Sequence[Pair]], Mapping[str, float]] = lambda _: NOTHING
     has_warm_start: bool = True
     """whether the demonstrations are imitated before training, where the configuration says so"""
     held_out: float = 0.0
@@ -265,8 +266,8 @@ class Rounds:
     """
 
     collect: Collect
-    build: Callable[[Sequence[Group]], Sequence[Trajectory]]
-    """episodes of the round → what is imitated"""
+    build: Callable[[Sequence[Group]], Chosen]
+    """episodes of the round → what is imitated: a `Pipeline`"""
     update: Update
     starts_over: bool = False
     """whether each round trains from the starting weights, on the data of all rounds so far (ReST-EM, STaR)"""

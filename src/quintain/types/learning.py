@@ -166,3 +166,18 @@ class Pair:
     rejected: Trajectory
     level: Literal["trajectory", "turn"] = "trajectory"
     margin: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Example:
+    """An episode to imitate, with how much each sampled token counts, and the episodes that it was made of.
+
+    Example: an episode of two turns with 2 and 1 sampled tokens, of which the second turn is imitated:
+    ``Example(trajectory=t, weights=(array([0., 0.]), array([1.])), sources=(t.id,))``.
+    """
+
+    trajectory: Trajectory
+    weights: tuple[NDArray[np.float32], ...] | None = None
+    """[turn] → [tokens sampled in the turn]; None where every sampled token counts 1"""
+    sources: tuple[str, ...] = ()
+    """names of the episodes that it came from; empty where it was not recorded"""

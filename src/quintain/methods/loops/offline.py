@@ -6,7 +6,8 @@ from typing import cast
 
 import numpy as np
 
-from quintain.data.samples import imitation_samples, pair_samples
+from quintain.data.pipeline import Chosen, as_example, example_samples
+from quintain.data.samples import pair_samples
 from quintain.errors import DataError
 from quintain.methods.loops.requirements import begun
 from quintain.methods.method import Offline
@@ -16,13 +17,15 @@ from quintain.training.optimizers import scale_at
 from quintain.training.policies import Policies
 from quintain.training.update import Update
 from quintain.training.updating import epoch_batch, learn_from, prepare
-from quintain.types import Pair, Sample, Trajectory
+from quintain.types import Example, Pair, Sample, Trajectory
 
 
 def train_offline(method: Offline, job: Job, run: Run) -> None:
     """Train by `method` until ``job.steps``, continuing where `run` was left."""
     with begun(method.needs, job, run, has_warm_start=method.has_warm_start) as context:
-        data, held_out = split(method.data(context.collector), method.held_out)
+        made = method.data(context.collector)
+        funnel = made.funnel.metrics if isinstance(made, Chosen) else {}
+        data, held_out = split(examples_of(made), method.held_out)
         samples = make_samples(data)
         if held_out:
             beside = [sample for streams in make_samples(held_out) for sample in streams]
@@ -41,7 +44,7 @@ def train_offline(method: Offline, job: Job, run: Run) -> None:
                     warmup=job.lr_warmup,
                 ),
             )
-            row = context.measure((), report, method.metrics(data))
+            row = context.measure((), report, {**funnel, **method.metrics(data)})
             row |= context.serve_weights()
             row |= context.clock()
             row |= context.evaluate(step) if context.is_due(step) else {}
@@ -52,9 +55,17 @@ def train_offline(method: Offline, job: Job, run: Run) -> None:
             context.show(step, row)
 
 
+def examples_of(made: Chosen | Sequence[Trajectory] | Sequence[Pair]) -> Sequence[Example] | Sequence[Pair]:
+    """Return what a method's data set holds: pairs as they are, whole episodes as examples of them."""
+    if isinstance(made, Chosen):
+        return made.examples
+    pairs = [each for each in made if isinstance(each, Pair)]
+    return pairs or [as_example(each) for each in made if isinstance(each, Trajectory)]
+
+
 def split(
-    data: Sequence[Trajectory] | Sequence[Pair], share: float
-) -> tuple[Sequence[Trajectory] | Sequence[Pair], Sequence[Trajectory] | Sequence[Pair]]:
+    data: Sequence[Example] | Sequence[Pair], share: float
+) -> tuple[Sequence[Example] | Sequence[Pair], Sequence[Example] | Sequence[Pair]]:
     """Return what of `data` is learned from, and the `share` of it that is held out, at least one conversation.
 
     Which ones is a matter of what they say: the same conversation, or the same prompt of preferences, is on one side
@@ -74,19 +85,18 @@ def split(
         )
     apart = set(order[: min(max(1, round(share * len(order))), len(order) - 1)])
     return (
-        cast(
-            "Sequence[Trajectory]", [each for each, key in zip(data, keys, strict=True) if key not in apart]
-        ),
-        cast("Sequence[Trajectory]", [each for each, key in zip(data, keys, strict=True) if key in apart]),
+        cast("Sequence[Example]", [each for each, key in zip(data, keys, strict=True) if key not in apart]),
+        cast("Sequence[Example]", [each for each, key in zip(data, keys, strict=True) if key in apart]),
     )
 
 
-def beginning(each: Trajectory | Pair) -> str:
+def beginning(each: Example | Pair) -> str:
     """Return a digest of a conversation's tokens; of a pair's, up to the first trained one."""
     if isinstance(each, Pair):
         ids = each.chosen.turns[0].prompt_ids
     else:
-        ids = tuple(i for turn in each.turns for i in (*turn.prompt_ids, *turn.completion.token_ids))
+        turns = each.trajectory.turns
+        ids = tuple(i for turn in turns for i in (*turn.prompt_ids, *turn.completion.token_ids))
     return hashlib.sha256(np.array(ids, np.int64).tobytes()).hexdigest()
 
 
@@ -104,12 +114,10 @@ def held_out_loss(policies: Policies, samples: Sequence[Sample], update: Update)
     return found
 
 
-def make_samples(data: Sequence[Trajectory] | Sequence[Pair]) -> list[list[Sample]]:
+def make_samples(data: Sequence[Example] | Sequence[Pair]) -> list[list[Sample]]:
     """Return the token streams of each trajectory, or of both sides of each pair, numbered over all of `data`."""
     pairs = [each for each in data if isinstance(each, Pair)]
-    samples = (
-        pair_samples(pairs) if pairs else imitation_samples([t for t in data if isinstance(t, Trajectory)])
-    )
+    samples = pair_samples(pairs) if pairs else example_samples([e for e in data if isinstance(e, Example)])
     found: list[list[Sample]] = [[] for _ in data]
     for sample in samples:
         found[sample.pair if pairs else sample.trajectory].append(sample)

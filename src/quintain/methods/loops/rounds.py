@@ -4,7 +4,7 @@ A step of the run is a round. A round that starts over trains from the starting 
 far, which a resumed run builds again from its journal.
 """
 
-from quintain.data.samples import imitation_samples
+from quintain.data.pipeline import example_samples
 from quintain.data.seats import separated
 from quintain.methods.loops.recall import recall, remember, tell
 from quintain.methods.loops.requirements import begun
@@ -12,30 +12,30 @@ from quintain.methods.method import Rounds
 from quintain.store.run import Run
 from quintain.training.job import Job
 from quintain.training.updating import learn_in_epochs
-from quintain.types import Trajectory
+from quintain.types import Example
 
 
 def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
     """Train by `method` for ``job.steps`` rounds, continuing where `run` was left."""
     with begun(method.needs, job, run) as context:
-        built: list[Trajectory] = []
+        built: list[Example] = []
         if method.starts_over:
             for _, past in recall(run, method.state):
-                built += method.build(method.reward(separated(past)))
+                built += method.build(method.reward(separated(past))).examples
         else:
             remember(run, method.state)
         for step in context.steps():
             groups = method.collect(context.collector, step)
             method.state.update(groups)
-            chosen = list(method.build(method.reward(separated(groups))))
-            data = chosen
+            made = method.build(method.reward(separated(groups)))
+            data = list(made.examples)
             if method.starts_over:
                 context.policies.main.start_over()
-                built += chosen
+                built += data
                 data = built
             report = (
                 learn_in_epochs(
-                    context.policies, imitation_samples(data), method.update, job,
+                    context.policies, example_samples(data), method.update, job,
                     step=step, seed=context.seed("round", step),
                 )
                 if data
@@ -44,7 +44,7 @@ def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
             row = context.measure(
                 groups,
                 report,
-                {"data/kept": float(len(chosen)), **method.measure(groups, context.collector.decode)},
+                {**made.funnel.metrics, **method.measure(groups, context.collector.decode)},
             )
             row |= context.serve_weights()
             row |= context.clock()

@@ -9,10 +9,11 @@ step is a small collection and one update of the running policy (the on-line lim
 step.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from quintain.config.ranges import PositiveInt
 from quintain.data.filters import successful
+from quintain.data.pipeline import Pipeline, chosen
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Rounds, Update, grouped
 from quintain.training.job import OnPolicyJob
@@ -37,13 +38,21 @@ def method(config: Config) -> Rounds:
     """Return rejection sampling fine-tuning as `config` describes it."""
     return Rounds(
         collect=grouped(config.tasks, config.group_size),
-        build=lambda groups: [t for group in groups for t in accepted(group, config.keep)],
+        build=Pipeline(
+            chosen(
+                "accepted",
+                f"did not solve the task, repeats another, or is not among the {config.keep} shortest of it",
+                lambda groups: [
+                    replace(group, trajectories=accepted(group, config.keep)) for group in groups
+                ],
+            )
+        ),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
         starts_over=config.starts_over,
     )
 
 
-def accepted(group: Group, keep: int) -> list[Trajectory]:
+def accepted(group: Group, keep: int) -> tuple[Trajectory, ...]:
     """Return at most `keep` different successful trajectories of `group`, shortest first."""
     different = {tuple(turn.completion.token_ids for turn in t.turns): t for t in scored(successful([group]))}
-    return sorted(different.values(), key=lambda t: (len(t.turns), t.index))[:keep]
+    return tuple(sorted(different.values(), key=lambda t: (len(t.turns), t.index))[:keep])
