@@ -40,7 +40,7 @@ SUPERSEDED, UNDECIDED = 1, 2
 """What a row says that a resumed run has left behind, for good or until it says which episodes it takes back."""
 MAX_PARENTS = 64
 """Episodes that are kept while reading, because branches may follow that begin with their turns."""
-FETCHED = 16
+FETCHED = 32
 """Rows that are fetched at once."""
 NOTHING_FETCHED: Mapping[int, tuple[Any, ...]] = {}
 

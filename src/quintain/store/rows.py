@@ -126,7 +126,7 @@ def read_row(row_id: int, row: tuple[Any, ...] | None, parent: Recorded | None =
         raise DataError(
             f"got encoding {version!r}, and this release reads up to {codec.CODEC}; upgrade quintain"
         )
-    if not all(isinstance(blob, bytes) for blob in (name, digest, structure, payload)):
+    if not type(name) is type(digest) is type(structure) is type(payload) is bytes:
         raise DataError("got columns of the wrong type")
     whole, seal = digest[:_DIGEST], digest[_DIGEST:]
     if seal != _seal(str(phase), step, seconds, whole, b"" if version == 1 else name):
