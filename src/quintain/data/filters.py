@@ -69,7 +69,7 @@ def most_uncertain(groups: Sequence[Group], share: float = 0.25) -> list[Group]:
     if not 0 < share <= 1:
         raise UsageError(f"share of groups to keep: got {share}; give a number above 0 and at most 1")
     count = max(1, round(share * len(groups)))
-    ranked = sorted(range(len(groups)), key=lambda index: (-_spread(groups[index]), index))
+    ranked = sorted(range(len(groups)), key=lambda index: (-spread(groups[index]), index))
     return [groups[index] for index in sorted(ranked[:count])]
 
 
@@ -97,7 +97,7 @@ def _score(trajectory: Trajectory) -> Score:
     return trajectory.outcome
 
 
-def _spread(group: Group) -> float:
+def spread(group: Group) -> float:
     """Return the standard deviation of the outcomes of `group`, 0 for fewer than two."""
     values = group.returns
     if len(values) < 2:
