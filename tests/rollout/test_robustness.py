@@ -142,6 +142,7 @@ def test_live_environments_are_closed_and_streams_forgotten_when_a_run_ends_earl
     collecting = rollout(chat, ledger, engine)
     with pytest.raises(kind, match="enough"):
         collecting.groups(tasks(3), size=2, seed=0)
+    collecting.close()  # what an episode has left to the next one
     assert 1 < len(ledger.made) <= 6
     assert sorted(map(id, ledger.closed)) == sorted(map(id, ledger.made))
     assert set(released) == {request.session for request in engine.requests} and len(set(released)) > 1
@@ -156,10 +157,12 @@ class Forgetful(Scripted):
 
 def test_a_lost_reply_is_the_fault_of_the_engine(chat: Chat, ledger: Ledger) -> None:
     engine = Forgetful(lambda request, stream: chat.write("left"))
+    collecting = rollout(chat, ledger, engine, reply_timeout=0.05)
     with pytest.raises(
         EngineFault, match=r"[1-3] requests to the engine Forgetful: got no reply in \d+ s, the first"
     ):
-        rollout(chat, ledger, engine, reply_timeout=0.05).groups(tasks(3), size=1, seed=0)
+        collecting.groups(tasks(3), size=1, seed=0)
+    collecting.close()  # what an episode has left to the next one
     assert sorted(map(id, ledger.closed)) == sorted(map(id, ledger.made))
 
 
