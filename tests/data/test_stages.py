@@ -266,10 +266,8 @@ def test_a_mixture_has_its_shares_of_samples_and_says_those_of_tokens(episodes: 
     both = [as_example(t) for t in agent + general]
     stage = stages.mixture({"agent": 0.5, "general": 0.5}, part)
     made = Pipeline(stage).run(both).examples
-    assert (
-        sorted(e.trajectory.id for e in made if part(e) == "agent") == ["t0"] * 3 + ["t1"] * 2
-        or sorted(e.trajectory.id for e in made if part(e) == "agent") == ["t0"] * 2 + ["t1"] * 3
-    )
+    drawn_agent = [e.trajectory.id for e in made if part(e) == "agent"]
+    assert sorted(drawn_agent.count(name) for name in ("t0", "t1")) == [2, 3]
     assert len({e.trajectory.id for e in made if part(e) == "general"}) == 5
     assert stages.token_shares(made, part) == {
         "agent": (0.5, pytest.approx(0.9)),
@@ -288,7 +286,7 @@ def test_a_mixture_has_its_shares_of_samples_and_says_those_of_tokens(episodes: 
 def test_shares_of_a_mixture_are_whole_and_their_parts_are_there(episodes: Build) -> None:
     assert stages.apportioned({"a": 0.5, "b": 0.3, "c": 0.2}, 9) == {"a": 4, "b": 3, "c": 2}
     assert stages.apportioned({"a": 0.5, "b": 0.5}, 3) == {"a": 2, "b": 1}
-    with pytest.raises(UsageError, match="got a 0.5, b 0.6; give numbers of 0 or more that add up to 1"):
+    with pytest.raises(UsageError, match=r"got a 0\.5, b 0\.6; give numbers of 0 or more that add up to 1"):
         stages.mixture({"a": 0.5, "b": 0.6}, lambda e: "a")
     with pytest.raises(
         DataError, match="got an example of 'genral', which has no share; did you mean 'general'"
