@@ -41,9 +41,10 @@ def method(config: Config) -> Offline:
                 "xlam: got no environment, whose tools the calls are checked against; name one with --environment, or "
                 "check the file itself: quintain data FILE --stage right_calls"
             )
-        shown = [t for t in plain.data(collector) if isinstance(t, Trajectory)]
+        shown = plain.data(collector)
+        assert not isinstance(shown, Chosen), "sft imitates whole episodes"
         line = Pipeline(right_calls(teller(collector.environment), semantic=config.semantic))
-        made = line.run([as_example(trajectory) for trajectory in shown])
+        made = line.run([as_example(t) for t in shown if isinstance(t, Trajectory)])
         refuse_empty(made, "imitating checked calls")
         return made
 

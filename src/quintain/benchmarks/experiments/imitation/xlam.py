@@ -150,7 +150,7 @@ def draw_arguments(drawn: Drawn, tool: ToolSpec) -> dict[str, int | str]:
             found[name] = drawn.rng.choice(PLACES)
         else:
             kind = int if schema["type"] == "integer" else str
-            found[name] = drawn.rng.choice([v for v in drawn.said if isinstance(v, kind) and v != "rome"])
+            found[name] = drawn.rng.choice([v for v in drawn.said if type(v) is kind and v != "rome"])
     return found
 
 
