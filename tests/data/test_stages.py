@@ -1,3 +1,4 @@
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -6,8 +7,8 @@ import pytest
 
 from quintain.data import stages
 from quintain.data.pipeline import Chosen, Pipeline, Stage, as_example, example_samples
-from quintain.errors import DataError, UsageError
-from quintain.types import Action, Failure, Stop, Trajectory, Turn
+from quintain.errors import DataError, InvariantError, UsageError
+from quintain.types import Action, Example, Failure, Score, Stop, Trajectory, Turn
 
 Make = Callable[..., Trajectory]
 Build = Callable[..., list[Trajectory]]
@@ -183,3 +184,113 @@ def test_a_segment_weighs_its_score(trajectory: Make) -> None:
         return scores[tuple(i for turn in turns for i in turn.completion.token_ids)]
 
     assert weights(stages.segment_score(score), four) == [[0.5], [0.5], [0], [2]]
+
+
+def test_perplexity_under_whoever_sampled_or_under_a_scorer(trajectory: Make) -> None:
+    one = replace(trajectory([((1,), (10, 20))]), id="a")  # log-probs -1 and -2
+    assert stages.recorded_perplexity(one) == pytest.approx(math.exp(1.5))
+    assert kept(stages.perplexity(4.4, 4.5), [one]) == ["a"]
+    assert kept(stages.perplexity(high=4.4), [one]) == []
+    assert kept(stages.perplexity(1, 2, score=lambda t: 1.5), [one]) == ["a"]
+    shown = trajectory([((1,), (10,))], logprobs=False)
+    with pytest.raises(
+        DataError, match="perplexity of t#0: got 0 log-probs of 1 tokens, as in demonstrations"
+    ):
+        kept(stages.perplexity(), [shown])
+    with pytest.raises(UsageError, match="got 3 to 2; give low <= high"):
+        stages.perplexity(3, 2)
+
+
+def test_verifiers_and_tasks_that_are_held_out(episodes: Build) -> None:
+    made = episodes([1, 1, 1], [1, 2, 3])
+    assert kept(stages.verified(lambda t: len(t.turns) == 2), made) == ["t1"]
+    held_out = replace(made[0], task=replace(made[0].task, split="eval"))
+    assert kept(stages.training_tasks(), [held_out, *made[1:]]) == ["t1", "t2"]
+    assert kept(stages.training_tasks(lambda task: task.id == "t"), made) == []
+
+
+def test_words_in_a_row_that_are_held_out(episodes: Build) -> None:
+    said = {"t0": "Put the red ball, into the box!", "t1": "put the red box into the ball"}
+    stage = stages.without_overlap(
+        ["Now put the RED ball into the box now."], lambda t: said[t.id], size=5, name="apart"
+    )
+    assert kept(stage, episodes([1, 1])) == ["t1"]
+    assert run(stage, episodes([1, 1])).funnel.passages[0].stage == "apart"
+    assert kept(stages.without_overlap(["short"], lambda t: "short"), episodes([1])) == ["t0"]
+    with pytest.raises(UsageError, match="got 0; give at least 1"):
+        stages.without_overlap([], lambda t: "", size=0)
+
+
+def test_a_hint_is_taken_out_of_what_was_shown_and_never_of_what_was_said(trajectory: Make) -> None:
+    hinted, says_it = (
+        replace(trajectory([((1, 99), (2,))]), id="a"),
+        replace(trajectory([((1, 99), (99,))]), id="b"),
+    )
+
+    def strip(turn: Turn) -> Turn:
+        return replace(turn, prompt_ids=tuple(i for i in turn.prompt_ids if i != 99))
+
+    def has_hint(turn: Turn) -> bool:
+        return 99 in turn.prompt_ids + turn.completion.token_ids
+
+    made = run(stages.stripped(strip, has_hint), [hinted, says_it])
+    assert [e.trajectory.turns[0].prompt_ids for e in made.examples] == [(1,)]
+    assert made.funnel.passages[0].lost == ("b",) and made.examples[0].sources == ("a",)
+    assert kept(stages.stripped(lambda turn: turn, has_hint), [hinted]) == []
+
+    def rewrite(turn: Turn) -> Turn:
+        return replace(turn, completion=replace(turn.completion, token_ids=(3,)))
+
+    with pytest.raises(InvariantError, match="turns of a: got other sampled tokens"):
+        run(stages.stripped(rewrite, has_hint), [hinted])
+
+
+def test_what_was_not_asked_for_is_asked_for_in_hindsight(episodes: Build) -> None:
+    made = episodes([0, 0])
+
+    def other(t: Trajectory) -> Trajectory | None:
+        task = replace(t.task, id="instead")
+        return replace(t, task=task, outcome=Score(value=1.0, is_success=True)) if t.index else None
+
+    [example] = run(stages.relabelled(other), made).examples
+    assert example.trajectory.task.id == "instead" and example.trajectory.is_success
+    assert example.sources == ("t1",)
+
+
+def test_a_mixture_has_its_shares_of_samples_and_says_those_of_tokens(episodes: Build) -> None:
+    agent, general = episodes([1] * 2, [9, 9]), episodes([1] * 8, task="g")
+
+    def part(example: Example) -> str:
+        return {"t": "agent", "g": "general"}[example.trajectory.task.id]
+
+    both = [as_example(t) for t in agent + general]
+    stage = stages.mixture({"agent": 0.5, "general": 0.5}, part)
+    made = Pipeline(stage).run(both).examples
+    drawn_agent = [e.trajectory.id for e in made if part(e) == "agent"]
+    assert sorted(drawn_agent.count(name) for name in ("t0", "t1")) == [2, 3]
+    assert len({e.trajectory.id for e in made if part(e) == "general"}) == 5
+    assert stages.token_shares(made, part) == {
+        "agent": (0.5, pytest.approx(0.9)),
+        "general": (0.5, pytest.approx(0.1)),
+    }
+    assert [e.trajectory.id for e in Pipeline(stage).run(both).examples] == [e.trajectory.id for e in made]
+    other = stages.mixture({"agent": 0.5, "general": 0.5}, part, seed=1)
+    assert [e.trajectory.id for e in Pipeline(other).run(both).examples] != [e.trajectory.id for e in made]
+    alone = Pipeline(stages.mixture({"agent": 1, "general": 0}, part)).run(both)
+    assert {part(e) for e in alone.examples} == {"agent"} and len(alone.examples) == 10
+    large = [as_example(t) for t in agent] + [as_example(replace(t)) for t in general * 1250]
+    drawn = Pipeline(stages.mixture({"agent": 0.2, "general": 0.8}, part)).run(large).examples
+    assert sum(part(e) == "agent" for e in drawn) / len(drawn) == pytest.approx(0.2, abs=1e-4)
+
+
+def test_shares_of_a_mixture_are_whole_and_their_parts_are_there(episodes: Build) -> None:
+    assert stages.apportioned({"a": 0.5, "b": 0.3, "c": 0.2}, 9) == {"a": 4, "b": 3, "c": 2}
+    assert stages.apportioned({"a": 0.5, "b": 0.5}, 3) == {"a": 2, "b": 1}
+    with pytest.raises(UsageError, match=r"got a 0\.5, b 0\.6; give numbers of 0 or more that add up to 1"):
+        stages.mixture({"a": 0.5, "b": 0.6}, lambda e: "a")
+    with pytest.raises(
+        DataError, match="got an example of 'genral', which has no share; did you mean 'general'"
+    ):
+        run(stages.mixture({"general": 1.0}, lambda e: "genral"), episodes([1]))
+    with pytest.raises(DataError, match="got no example of b, which is to be 50%; add some, or give it 0"):
+        run(stages.mixture({"a": 0.5, "b": 0.5}, lambda e: "a"), episodes([1, 1]))

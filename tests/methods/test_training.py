@@ -317,3 +317,26 @@ def test_a_mixed_run_says_how_each_world_does(tmp_path: Path) -> None:
         assert f"eval/task/{name}/success" in rest[-1]
     wins = [first[f"eval/task/{name}/success"] * num for name, num in (("guess", 4), ("bandit", 2))]
     assert first["eval/success"] * 6 == pytest.approx(sum(wins))
+
+
+def test_the_journal_names_what_was_imitated_and_what_it_weighed(tmp_path: Path) -> None:
+    with Run.open(train("sft", tmp_path / "sft", demonstrations=6, batch_size=3), writable=False) as run:
+        shown = {t.id: t for t in run.trajectories(step=0, phase="demonstrations")}
+        for step in (1, 2):
+            uses = [use for _, use in run.uses(step)]
+            assert len({use.episode for use in uses}) == 3 and {use.episode for use in uses} <= set(shown)
+            total = 0.0
+            for use in uses:
+                assert use.signals is not None and use.signals.weights is not None
+                assert len(use.signals.weights) == shown[use.episode].num_sampled
+                assert use.signals.logprobs is not None and (use.signals.logprobs < 0).all()
+                total += float(use.signals.weights.sum())
+            assert total == pytest.approx(1.0)
+    with Run.open(train("rft", tmp_path / "rft"), writable=False) as run:
+        for row in run.metrics("train"):
+            uses = [use for _, use in run.uses(row["step"])]
+            assert len(uses) == row.get("data/kept", 0)
+            own = {t.id: t for t in run.trajectories(step=row["step"], phase="train")}
+            assert all(own[use.episode].is_success and use.signals is not None for use in uses)
+    with Run.open(train("sft", tmp_path / "off", records_signals=False), writable=False) as run:
+        assert not list(run.uses(1))

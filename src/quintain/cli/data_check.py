@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quintain.data.calls import CLASSES, Fault, find_faults
 from quintain.data.files import Found, read_objects
 from quintain.data.records import Overlong, Record, TrainOn, as_object, read_preferences, read_records
 from quintain.errors import DataError
@@ -41,6 +42,8 @@ class Survey:
     """tokens"""
     broken: list[str] = field(default_factory=list[str])
     """a line for each record that cannot be used"""
+    faults: list[tuple[str, Fault]] = field(default_factory=list["tuple[str, Fault]"])
+    """(place of the record, what is wrong with one of its calls)"""
     shown: list[tuple[str, list[Piece]]] = field(default_factory=list["tuple[str, list[Piece]]"])
 
 
@@ -152,6 +155,8 @@ def look_at(found: Found, survey: Survey, transcriber: Transcriber, num_shown: i
         survey.roles.update(message.role for message in record.messages)
         survey.num_calls += sum(len(message.tool_calls) for message in record.messages)
         survey.num_with_tools += bool(record.tools)
+        if record.tools:
+            survey.faults += [(record.place, each) for each in find_faults(record.messages, record.tools)]
         trajectory: Trajectory | None = transcriber.trajectory(record)
         if trajectory is None:
             transcriber.notes.num_untrained += 1
@@ -164,6 +169,19 @@ def look_at(found: Found, survey: Survey, transcriber: Transcriber, num_shown: i
                 survey.shown.append(
                     (f"{record.place} {name}".strip(), list(pieces(stream, transcriber.chat)))
                 )
+
+
+def call_findings(faults: Sequence[tuple[str, Fault]]) -> Iterator[Finding]:
+    """Yield what is wrong with calls whose tools are listed: those that do not fit, and values that were never said."""
+    for name, says in (
+        ("executable", "calls do not fit the tools that are listed"),
+        ("semantic", "values were not said before the call, unless an agent computed them itself"),
+    ):
+        own = [f"{place}, {fault}" for place, fault in faults if fault.kind in CLASSES[name]]
+        more = f" (and {len(own) - NUM_NAMED} more)" if len(own) > NUM_NAMED else ""
+        detail = f"{len(own)} {says}: {'; '.join(own[:NUM_NAMED])}{more}" if own else "nothing was found"
+        state = "pass" if not own else "fail" if name == "executable" else "skip"
+        yield Finding(f"calls, {name}", state, detail)
 
 
 def findings_of(
@@ -179,6 +197,8 @@ def findings_of(
     yield Finding("messages", "pass" if survey.roles else "skip", roles or "none could be read")
     calls = f"{survey.num_calls:,} calls, {survey.num_with_tools:,} records with tool schemas"
     yield Finding("tools", "pass" if survey.num_calls else "skip", calls)
+    if survey.num_with_tools:
+        yield from call_findings(survey.faults)
     notes = transcriber.notes
     if notes.other_tools:
         first = ", ".join(list(notes.other_tools)[:NUM_NAMED])

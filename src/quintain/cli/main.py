@@ -40,6 +40,7 @@ COMMANDS: dict[str, Command] = {
     "collect": Command(
         "evaluation:collect", "write down episodes of an expert, of random actions or of a model"
     ),
+    "data": Command("pipelines:data", "make data of runs and conversations: filters, masks, mixtures"),
     "check": Command(
         "checking:check", "check an environment, a model folder, a run or what a method would train on"
     ),

@@ -11,17 +11,18 @@ no stage can give them one.
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
 
 from quintain.data import filters
-from quintain.data.pipeline import Stage, chosen, judged, name_of, weighed
-from quintain.errors import DataError, UsageError
-from quintain.types import Example, Group, Score, Trajectory, Turn
+from quintain.data.pipeline import Stage, chosen, judged, name_of, num_trained, remade, weighed
+from quintain.errors import DataError, InvariantError, UsageError, suggestion
+from quintain.types import Example, Group, Score, Task, Trajectory, Turn, derive_seed
 
 
 def solved(*, name: str = "solved") -> Stage:
@@ -150,6 +151,138 @@ def num_turns(least: int = 1, most: int | None = None, *, name: str = "num_turns
     return judged(name, says, lambda e: least <= len(e.trajectory.turns) <= high)
 
 
+def perplexity(
+    low: float = 1.0,
+    high: float = math.inf,
+    *,
+    score: Callable[[Trajectory], float] | None = None,
+    name: str = "perplexity",
+) -> Stage:
+    """Keep the episodes that `score` finds neither too likely nor too unlikely: from `low` up to `high`.
+
+    Without `score` it is the perplexity under whoever sampled the episode, by its recorded log-probs.
+    """
+    if not low <= high:
+        raise UsageError(f"perplexities to keep: got {low:g} to {high:g}; give low <= high")
+    of = recorded_perplexity if score is None else score
+    return judged(
+        name, f"has a perplexity below {low:g} or above {high:g}", lambda e: low <= of(e.trajectory) <= high
+    )
+
+
+def verified(
+    check: Callable[[Trajectory], bool], *, says: str = "is refused by the verifier", name: str = "verified"
+) -> Stage:
+    """Keep the episodes that a verifier accepts: an answer check, a judge, a replay."""
+    return judged(name, says, lambda example: check(example.trajectory))
+
+
+def training_tasks(
+    is_held_out: Callable[[Task], bool] = lambda task: task.split == "eval", *, name: str = "training_tasks"
+) -> Stage:
+    """Keep the episodes of tasks that are not held out, by their split or by what `is_held_out` says of them."""
+    return judged(
+        name, "belongs to a held-out task", lambda example: not is_held_out(example.trajectory.task)
+    )
+
+
+def without_overlap(
+    texts: Iterable[str], of: Callable[[Trajectory], str], size: int = 10, *, name: str = "without_overlap"
+) -> Stage:
+    """Keep the episodes that share no run of `size` words with held-out texts (AgentTuning, arXiv 2310.12823).
+
+    Words are compared in lower case and without punctuation; a text of fewer words shares nothing.
+    """
+    if size < 1:
+        raise UsageError(f"words in a row that are compared: got {size}; give at least 1")
+    known = {run for text in texts for run in runs_of_words(text, size)}
+    return judged(
+        name,
+        f"shares {size} words in a row with a held-out text",
+        lambda example: known.isdisjoint(runs_of_words(of(example.trajectory), size)),
+    )
+
+
+def stripped(
+    strip: Callable[[Turn], Turn], has_hint: Callable[[Turn], bool], *, name: str = "stripped"
+) -> Stage:
+    """Take a hint out of what an agent was shown, and drop the episodes in which it still stands (STaR, 2203.14465).
+
+    `strip` returns a turn with another observation and other prompt tokens; `has_hint` looks at all of a turn, also at
+    what was sampled: a rationale that speaks of its hint is no rationale.
+
+    Raises:
+        InvariantError: `strip` changed what was sampled, when the stage is applied.
+    """
+
+    def make(example: Example) -> list[Example]:
+        made = _with_turns(example, [strip(turn) for turn in example.trajectory.turns])
+        return [] if any(map(has_hint, made.trajectory.turns)) else [made]
+
+    return remade(name, "still speaks of its hint", make)
+
+
+def relabelled(of: Callable[[Trajectory], Trajectory | None], *, name: str = "relabelled") -> Stage:
+    """Put an episode under the task that it did solve, in hindsight; `of` returns None where it solved none.
+
+    What was sampled stays; task, outcome and what the agent was told of the task are those of the other task.
+
+    Raises:
+        InvariantError: `of` changed what was sampled, when the stage is applied.
+    """
+
+    def make(example: Example) -> list[Example]:
+        found = of(example.trajectory)
+        if found is None:
+            return []
+        return [replace(_with_turns(example, found.turns), trajectory=found)]
+
+    return remade(name, "did nothing that another task asks for", make)
+
+
+def mixture(
+    shares: Mapping[str, float], of: Callable[[Example], str], *, seed: int = 0, name: str = "mixture"
+) -> Stage:
+    """Draw as many samples as there are, of each part its share: ``mixture({"agent": 0.2, "general": 0.8}, part)``.
+
+    A share is one of samples, not of tokens (AgentTuning's η, arXiv 2310.12823): long episodes have more of the tokens,
+    see `token_shares`. Of each part all are taken before one is taken again, in an order drawn from `seed`.
+
+    Raises:
+        UsageError: shares that are negative or do not add up to 1.
+        DataError: a part with a share has no examples, or a part has no share, when the stage is applied.
+    """
+    if any(share < 0 for share in shares.values()) or abs(sum(shares.values()) - 1) > 1e-6:
+        told = ", ".join(f"{part} {share:g}" for part, share in shares.items())
+        raise UsageError(f"shares of a mixture: got {told}; give numbers of 0 or more that add up to 1")
+
+    def apply(examples: Sequence[Example]) -> list[Example]:
+        parts: dict[str, list[Example]] = {part: [] for part in shares}
+        for example in examples:
+            part = of(example)
+            if part not in parts:
+                raise DataError(
+                    f"mixture of {', '.join(shares)}: got an example of {part!r}, which has no share; "
+                    f"{suggestion(part, shares)}"
+                )
+            parts[part].append(example)
+        found: list[Example] = []
+        for part, count in apportioned(shares, len(examples)).items():
+            own = parts[part]
+            if count and not own:
+                raise DataError(
+                    f"mixture: got no example of {part}, which is to be {shares[part]:.0%}; add some, or give it 0"
+                )
+            rng = np.random.default_rng(derive_seed("mixture", seed, part))
+            while count > 0:
+                found += [own[place] for place in rng.permutation(len(own))[:count].tolist()]
+                count -= len(own)
+        order = np.random.default_rng(derive_seed("mixture", seed)).permutation(len(found))
+        return [found[place] for place in order.tolist()]
+
+    return Stage(name=name, says="was not drawn", apply=apply)
+
+
 def seat(of: str, *, name: str = "seat") -> Stage:
     """Let the turns of one seat count: ``seat("buyer")``; turns of its roles (``buyer/plan``) count as its own."""
     return weighed(name, f"has no turn of {of}", lambda t: [float(turn.speaker == of) for turn in t.turns])
@@ -261,6 +394,47 @@ def states(trajectory: Trajectory) -> tuple[str, ...]:
     return tuple(found)
 
 
+def apportioned(shares: Mapping[str, float], total: int) -> dict[str, int]:
+    """Return how many of `total` each part has, by largest remainders; of equal ones the first is rounded up."""
+    found = {part: int(share * total + 1e-9) for part, share in shares.items()}
+    rest = sorted(shares, key=lambda part: found[part] - shares[part] * total)
+    for part in rest[: total - sum(found.values())]:
+        found[part] += 1
+    return found
+
+
+def token_shares(examples: Sequence[Example], of: Callable[[Example], str]) -> dict[str, tuple[float, float]]:
+    """Return of each part its share of the examples and of the tokens that count."""
+    counts: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for example in examples:
+        own = counts[of(example)]
+        own[0] += 1
+        own[1] += num_trained(example)
+    total, tokens = len(examples), max(1, sum(own[1] for own in counts.values()))
+    return {part: (num / total, trained / tokens) for part, (num, trained) in counts.items()}
+
+
+def recorded_perplexity(trajectory: Trajectory) -> float:
+    """Return exp of the mean negative log-prob of the sampled tokens, as they were sampled.
+
+    Raises:
+        DataError: a turn has no log-probs.
+    """
+    found = [logprob for turn in trajectory.turns for logprob in turn.completion.logprobs]
+    if len(found) < trajectory.num_sampled or not found:
+        raise DataError(
+            f"perplexity of {name_of(trajectory)}: got {len(found)} log-probs of {trajectory.num_sampled} tokens, as "
+            "in demonstrations; give a score of a model's, or leave the stage out"
+        )
+    return math.exp(-sum(found) / len(found))
+
+
+def runs_of_words(text: str, size: int) -> set[tuple[str, ...]]:
+    """Return every run of `size` words in `text`."""
+    words = re.findall(r"\w+", text.lower())
+    return {tuple(words[place : place + size]) for place in range(len(words) - size + 1)}
+
+
 def _ranked(
     name: str,
     says: str,
@@ -302,3 +476,14 @@ def _between(what: str, share: float) -> None:
 def _slack(cut: float) -> float:
     """Return by how much a number may miss `cut` through rounding and still be at it."""
     return 1e-9 * max(1.0, abs(cut))
+
+
+def _with_turns(example: Example, turns: Sequence[Turn]) -> Example:
+    """Return `example` with other turns, in which the same tokens were sampled."""
+    before = [turn.completion.token_ids for turn in example.trajectory.turns]
+    if [turn.completion.token_ids for turn in turns] != before:
+        raise InvariantError(
+            f"turns of {name_of(example.trajectory)}: got other sampled tokens; change what was shown, never what was "
+            "said"
+        )
+    return replace(example, trajectory=replace(example.trajectory, turns=tuple(turns)))

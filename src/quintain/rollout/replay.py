@@ -76,6 +76,8 @@ def replayed(
     turns, views = trajectory.turns, looks.start(environment, trajectory.task).views
     number = num_steps = 0
     while number < len(turns):
+        if not views:
+            raise diverged(trajectory, number, "the end of the episode", "another turn")
         moves: dict[str, Action] = {}
         begun = number
         for view in views:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quintain.types import Batch, Credit, Outputs, Sample, Signals, Trajectory, Use
+from quintain.errors import DataError
+from quintain.store.run import Run
+from quintain.types import Batch, Credit, Example, Outputs, Pair, Sample, Signals, Trajectory, Use
 
 Place = tuple[int, int]
 """(identity of the trajectory, number of its turn)"""
@@ -49,33 +51,46 @@ class SignalRecorder:
             for name, numbers in parts.items()
         ]
 
+    def imitated(self, examples: Sequence[Example], find: Callable[[str], Trajectory | None]) -> list[Use]:
+        """Return what a step that imitated `examples` used: every episode that they came from, once, in order.
+
+        `find` returns the episode that the journal has under a name; what it does not have is left out. An episode has
+        weights and log-probs where nothing else than its own turns was made of it.
+        """
+        made: dict[str, list[Example]] = {}
+        for example in examples:
+            for name in example.sources:
+                made.setdefault(name, []).append(example)
+        found: dict[str, Use] = {}
+        for name, own in made.items():
+            episode = find(name)
+            if episode is None or episode.id in found:
+                continue
+            is_whole = all(len(example.sources) == 1 for example in own)
+            parts = list({id(example.trajectory): example.trajectory for example in own}.values())
+            signals = self._imitated(episode, parts) if is_whole else None
+            found[episode.id] = Use(episode=episode.id, signals=signals)
+        return list(found.values())
+
+    def _imitated(self, episode: Trajectory, parts: Sequence[Trajectory]) -> Signals | None:
+        """Return the weights and log-probs of `episode`, whose turns `parts` are made of."""
+        places = _find_turns(episode, parts)
+        if places is None:
+            return None
+
+        def get(of: Mapping[Place, NDArray[np.float32]]) -> NDArray[np.float32]:
+            return _lay(episode, places, lambda number, turn: of.get((id(parts[number]), turn)))
+
+        return Signals(weights=get(self._weights), logprobs=get(self._logprobs))
+
     def _signals(self, episode: Trajectory, credit: Credit, numbers: Sequence[int]) -> Signals | None:
         """Return the signals of `episode`, which the trajectories `numbers` of `credit` are the seats of."""
-        lengths = [len(turn.completion.token_ids) for turn in episode.turns]
-        places: list[tuple[int, int] | None] = [None] * len(lengths)
-        for number in numbers:
-            free = iter(range(len(lengths)))
-            for turn, own in enumerate(credit.trajectories[number].turns):
-                ids = own.completion.token_ids
-                found = next(
-                    (
-                        at
-                        for at in free
-                        if episode.turns[at].completion.token_ids == ids
-                        and episode.turns[at].speaker == own.speaker
-                    ),
-                    None,
-                )
-                if found is None:
-                    return None
-                places[found] = (number, turn)
+        places = _find_turns(episode, [credit.trajectories[number] for number in numbers])
+        if places is None:
+            return None
 
         def lay(of: Callable[[int, int], NDArray[np.float32] | None]) -> NDArray[np.float32]:
-            rows = [np.zeros(0, np.float32)]
-            for place, length in zip(places, lengths, strict=True):
-                found = None if place is None else of(*place)
-                rows.append(np.zeros(length, np.float32) if found is None else found)
-            return np.concatenate(rows)
+            return _lay(episode, places, lambda part, turn: of(numbers[part], turn))
 
         returns, trajectories = credit.returns, credit.trajectories
         return Signals(
@@ -84,3 +99,91 @@ class SignalRecorder:
             returns=None if returns is None else lay(lambda number, turn: returns[number][turn]),
             logprobs=lay(lambda number, turn: self._logprobs.get((id(trajectories[number]), turn))),
         )
+
+
+class Imitated:
+    """What the steps of a run learned from examples: ``watch`` before an update, ``uses`` after it.
+
+    Args:
+        run: whose journal has the episodes that examples are made of.
+        is_on: whether that is recorded.
+    """
+
+    def __init__(self, run: Run, *, is_on: bool) -> None:
+        self._run, self._is_on = run, is_on
+        self._recorder: SignalRecorder | None = None
+        self._examples: Sequence[Example] = ()
+        self._seen: dict[int, None] = {}
+        self._known: dict[str, Trajectory | None] = {}
+
+    def watch(
+        self, data: Sequence[Example] | Sequence[Pair]
+    ) -> Callable[[Sequence[Sample], Batch, Outputs], None] | None:
+        """Begin a step on `data`, and return what takes in what the learner says; None where nothing is recorded."""
+        self._examples = [each for each in data if isinstance(each, Example)]
+        self._seen = {}
+        self._recorder = SignalRecorder() if self._is_on and len(self._examples) == len(data) else None
+        return None if self._recorder is None else self._observe
+
+    def uses(self) -> list[Use] | None:
+        """Return what the step used of the journal's episodes; None where it is not recorded."""
+        if self._recorder is None:
+            return None
+        return self._recorder.imitated([self._examples[place] for place in self._seen], self.find)
+
+    def find(self, name: str) -> Trajectory | None:
+        """Return the episode that examples call `name`; None where the journal has none.
+
+        An example that was made before its episode got the journal's name is called by group and index; those are
+        demonstrations.
+        """
+        if not self._known:
+            for trajectory in self._run.trajectories(step=0, phase="demonstrations"):
+                self._known[f"{trajectory.group}#{trajectory.index}"] = trajectory
+                self._known[trajectory.id] = trajectory
+        if name not in self._known:
+            try:
+                self._known[name] = self._run.episode(name)
+            except DataError:
+                self._known[name] = None
+        return self._known[name]
+
+    def _observe(self, samples: Sequence[Sample], batch: Batch, outputs: Outputs) -> None:
+        assert self._recorder is not None, "it watches"
+        self._seen.update(dict.fromkeys(sample.trajectory for sample in samples))
+        self._recorder.observe([example.trajectory for example in self._examples], samples, batch, outputs)
+
+
+def _find_turns(episode: Trajectory, parts: Sequence[Trajectory]) -> list[tuple[int, int] | None] | None:
+    """Return for each turn of `episode` the part and its turn that it is; None where a part has other turns."""
+    places: list[tuple[int, int] | None] = [None] * len(episode.turns)
+    for number, part in enumerate(parts):
+        free = iter(range(len(places)))
+        for turn, own in enumerate(part.turns):
+            ids = own.completion.token_ids
+            found = next(
+                (
+                    at
+                    for at in free
+                    if episode.turns[at].completion.token_ids == ids
+                    and episode.turns[at].speaker == own.speaker
+                ),
+                None,
+            )
+            if found is None:
+                return None
+            places[found] = (number, turn)
+    return places
+
+
+def _lay(
+    episode: Trajectory,
+    places: Sequence[tuple[int, int] | None],
+    of: Callable[[int, int], NDArray[np.float32] | None],
+) -> NDArray[np.float32]:
+    """Return what `of` says of each part and turn along the sampled tokens of `episode`, 0 where it says nothing."""
+    rows = [np.zeros(0, np.float32)]
+    for place, turn in zip(places, episode.turns, strict=True):
+        found = None if place is None else of(*place)
+        rows.append(np.zeros(len(turn.completion.token_ids), np.float32) if found is None else found)
+    return np.concatenate(rows)

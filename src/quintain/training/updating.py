@@ -218,15 +218,27 @@ def moved(report: StepReport, prepared: Prepared, chosen: Sequence[int], update:
 
 
 def learn_from(
-    policies: Policies, samples: Sequence[Sample], update: Update, *, rate_scale: float
+    policies: Policies,
+    samples: Sequence[Sample],
+    update: Update,
+    *,
+    rate_scale: float,
+    observe: Callable[[Sequence[Sample], Batch, Outputs], None] | None = None,
 ) -> StepReport:
-    """Take one optimizer step of the main policy on `samples`."""
+    """Take one optimizer step of the main policy on `samples`; `observe` gets what the learner says of them."""
     own = policies.main
     assert own.learner is not None, "only policies with an optimizer are updated"
-    batches = prepare(policies, own, samples, update).batches(
-        range(len(samples)), update, own.settings.micro_tokens
+    prepared = prepare(policies, own, samples, update)
+    batches = prepared.batches(range(len(samples)), update, own.settings.micro_tokens)
+    streams = iter(prepared.samples)
+
+    def watch(batch: Batch, outputs: Outputs) -> None:
+        assert observe is not None
+        observe(list(islice(streams, len(batch.lengths))), batch, outputs)
+
+    report = own.learner.step(
+        batches, update.loss, rate_scale=rate_scale, observe=None if observe is None else watch
     )
-    report = own.learner.step(batches, update.loss, rate_scale=rate_scale)
     policies.follow(MAIN)
     return report
 

@@ -15,6 +15,7 @@ from quintain.store.run import Run
 from quintain.training.job import Job
 from quintain.training.optimizers import scale_at
 from quintain.training.policies import Policies
+from quintain.training.signals import Imitated
 from quintain.training.update import Update
 from quintain.training.updating import epoch_batch, learn_from, prepare
 from quintain.types import Example, Pair, Sample, Trajectory
@@ -30,12 +31,14 @@ def train_offline(method: Offline, job: Job, run: Run) -> None:
         if held_out:
             beside = [sample for streams in make_samples(held_out) for sample in streams]
             context.beside.append(lambda: held_out_loss(context.policies, beside, method.update))
+        imitated = Imitated(run, is_on=job.records_signals)
         for step in context.steps():
             chosen = choose(method, len(samples), step, context.seed("pairs", step), context.seed("order"))
             report = learn_from(
                 context.policies,
                 [s for i in chosen for s in samples[i]],
                 method.update,
+                observe=imitated.watch(data),
                 rate_scale=scale_at(
                     step,
                     job.steps,
@@ -49,7 +52,7 @@ def train_offline(method: Offline, job: Job, run: Run) -> None:
             row |= context.clock()
             row |= context.evaluate(step) if context.is_due(step) else {}
             row |= context.judge(step, row)
-            context.record(step, row)
+            context.record(step, row, imitated.uses())
             if context.is_due(step):
                 context.save(step)
             context.show(step, row)

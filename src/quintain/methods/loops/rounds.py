@@ -11,6 +11,7 @@ from quintain.methods.loops.requirements import begun
 from quintain.methods.method import Rounds
 from quintain.store.run import Run
 from quintain.training.job import Job
+from quintain.training.signals import Imitated
 from quintain.training.updating import learn_in_epochs
 from quintain.types import Example
 
@@ -24,6 +25,7 @@ def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
                 built += method.build(method.reward(separated(past))).examples
         else:
             remember(run, method.state)
+        imitated = Imitated(run, is_on=job.records_signals)
         for step in context.steps():
             groups = method.collect(context.collector, step)
             method.state.update(groups)
@@ -37,6 +39,7 @@ def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
                 learn_in_epochs(
                     context.policies, example_samples(data), method.update, job,
                     step=step, seed=context.seed("round", step),
+                    observe=imitated.watch(data),
                 )
                 if data
                 else None
@@ -50,7 +53,7 @@ def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
             row |= context.clock()
             row |= context.evaluate(step) if context.is_due(step) else {}
             row |= context.judge(step, row)
-            context.record(step, row)
+            context.record(step, row, imitated.uses() if data else [])
             tell(method.state, step, row)
             if context.is_due(step):
                 context.save(step)

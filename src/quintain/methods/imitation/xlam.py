@@ -1,0 +1,51 @@
+"""L = -Σ m_t log π(a_t | h_t) with m_t = 1 where every call of turn t is right: imitation of checked calls, xLAM
+(arXiv 2409.03215).
+
+The pipeline: demonstrations → solved → calls that are right → loss. A turn goes whose calls cannot be read, name a tool
+that is not on the list, do not fit the tool's schema, or have a value that nobody said before (`quintain.data.calls`);
+the rest of its episode stays, and the turn stays as context.
+
+Differences to the paper: a step is a turn of its episode's stream, which is the same as a prompt and an answer of its
+own, because nothing that comes later is in its context; the judge of reasoning and planning is left out, and so are
+rephrased instructions, shuffled tools and the preference stage; the data are demonstrations of one environment, or
+conversations written for it.
+"""
+
+from dataclasses import dataclass, replace
+
+from quintain.data.calls import right_calls
+from quintain.data.pipeline import Chosen, Pipeline, as_example, refuse_empty
+from quintain.environments.nothing import NO_ENVIRONMENT
+from quintain.errors import ConfigError
+from quintain.methods.imitation import sft
+from quintain.methods.method import Collector, Offline
+from quintain.training.demonstrations import teller
+from quintain.types import Trajectory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(sft.Config):
+    """Configuration of imitation of checked calls."""
+
+    semantic: bool = True
+    """Whether every value of a call must have been said before it; false for an agent that computes in its head."""
+
+
+def method(config: Config) -> Offline:
+    """Return imitation of checked calls as `config` describes it."""
+    plain = sft.method(config)
+
+    def checked(collector: Collector) -> Chosen:
+        if collector.environment == NO_ENVIRONMENT:
+            raise ConfigError(
+                "xlam: got no environment, whose tools the calls are checked against; name one with --environment, or "
+                "check the file itself: quintain data FILE --stage right_calls"
+            )
+        shown = plain.data(collector)
+        assert not isinstance(shown, Chosen), "sft imitates whole episodes"
+        line = Pipeline(right_calls(teller(collector.environment), semantic=config.semantic))
+        made = line.run([as_example(t) for t in shown if isinstance(t, Trajectory)])
+        refuse_empty(made, "imitating checked calls")
+        return made
+
+    return replace(plain, data=checked)

@@ -1,0 +1,114 @@
+"""Episodes put together of parts of others, carried out before anybody learns from them.
+
+A splice is a beginning of one episode and the rest of another: an agent's mistake and the expert's way out of it
+(STeCa, arXiv 2502.14276; Agent-R, 2501.11425). What was seen after the joint is only right if the environment shows the
+same there, so every splice is carried out from its first turn on, and one that does not repeat is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from quintain.data.pipeline import Stage, name_of, remade
+from quintain.data.stages import verified
+from quintain.environments.protocol import Environment
+from quintain.errors import EnvironmentFault, UsageError
+from quintain.rollout.replay import replayed
+from quintain.rollout.views import Looks
+from quintain.types import Branch, Example, Trajectory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Splice:
+    """The first turns of one episode, then those of another: ``Splice(head=failed, until=3, tail=shown, begin=2)``."""
+
+    head: Trajectory
+    until: int
+    """turns of `head` that are kept"""
+    tail: Trajectory
+    begin: int
+    """first turn of `tail` that follows, from 0"""
+    weight: float = 0.0
+    """what the turns of `head` weigh: 0 leaves them as context"""
+
+
+def joined(splice: Splice) -> Trajectory:
+    """Return the episode of `splice`, with the task of its head and the outcome of its tail.
+
+    Raises:
+        UsageError: a part has no such turns.
+    """
+    head, tail = splice.head, splice.tail
+    if not 0 < splice.until <= len(head.turns) or not 0 <= splice.begin < len(tail.turns):
+        raise UsageError(
+            f"splice of {name_of(head)} and {name_of(tail)}: got turns up to {splice.until} of {len(head.turns)} and "
+            f"from {splice.begin} of {len(tail.turns)}; name turns that there are"
+        )
+    return replace(
+        head,
+        turns=(*head.turns[: splice.until], *tail.turns[splice.begin :]),
+        outcome=tail.outcome,
+        stop=tail.stop,
+        final_observation=tail.final_observation,
+        parent=Branch(episode=name_of(head), turn=splice.until),
+        id="",
+    )
+
+
+def can_be_carried_out(make: Callable[[], Environment]) -> Callable[[Trajectory], bool]:
+    """Return whether an episode repeats turn by turn in a new environment of `make`: seats and what each was shown.
+
+    Rewards may differ, since a method may have replaced them.
+    """
+    looks = Looks(has_state_keys=False)
+
+    def repeats(trajectory: Trajectory) -> bool:
+        with closing(make()) as environment:
+            try:
+                for _ in replayed(looks, environment, trajectory, checks_rewards=False):
+                    pass
+            except EnvironmentFault:
+                return False
+        return True
+
+    return repeats
+
+
+def executable(make: Callable[[], Environment], *, name: str = "executable") -> Stage:
+    """Keep the episodes that can be carried out again, turn by turn, as they were recorded."""
+    return verified(can_be_carried_out(make), says="cannot be carried out again", name=name)
+
+
+def spliced(
+    of: Callable[[Example], Iterable[Splice]],
+    make: Callable[[], Environment],
+    *,
+    keeps: bool = True,
+    name: str = "spliced",
+) -> Stage:
+    """Add to each episode, or put in its place without `keeps`, those of its splices that can be carried out."""
+    repeats = can_be_carried_out(make)
+
+    def made(example: Example) -> Iterable[Example]:
+        if keeps:
+            yield example
+        for splice in of(example):
+            whole = joined(splice)
+            if not repeats(whole):
+                continue
+            weights = tuple(
+                np.full(
+                    len(turn.completion.token_ids),
+                    splice.weight if number < splice.until else 1.0,
+                    np.float32,
+                )
+                for number, turn in enumerate(whole.turns)
+            )
+            sources = dict.fromkeys((*example.sources, name_of(splice.head), name_of(splice.tail)))
+            yield Example(trajectory=whole, weights=weights, sources=tuple(sources))
+
+    return remade(name, "has no splice that can be carried out", made)

@@ -1,0 +1,199 @@
+"""``quintain data``: what goes in, what comes out, and lines that can be trained on."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quintain.cli.stages import STAGES, options_of, stage_rows
+from quintain.data.files import read_objects
+from quintain.data.records import read_records
+
+SEARCH = {
+    "type": "function",
+    "function": {
+        "name": "search",
+        "description": "Look.",
+        "parameters": {
+            "type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"],
+        },
+    },
+}  # fmt: skip
+
+
+def call(**arguments: Any) -> dict[str, Any]:
+    function = {"name": "search", "arguments": json.dumps(arguments)}
+    return {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": function}]}
+
+
+def chat(asked: str, *turns: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": asked}, *turns], "tools": [SEARCH], **fields}
+
+
+RESULT = {"role": "tool", "content": "Found it in Rome."}
+DONE = {"role": "assistant", "content": "It is in Rome."}
+CHATS = [
+    chat("Where is the Pantheon?", call(word="Pantheon"), RESULT, DONE, task="a", reward=1.0),
+    chat(
+        "Where is the Pantheon?", call(word="Pantheon"), RESULT, call(word="Rome"), RESULT, DONE,
+        task="a", reward=1.0,
+    ),
+    chat("Where is the Pantheon?", call(word="Colosseum"), RESULT, DONE, task="a", reward=0.5),
+    chat("Hint: Oslo. Where is the Kon-Tiki?", DONE, task="b", reward=0.0, is_success=False),
+]  # fmt: skip
+
+
+@pytest.fixture
+def chats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return write(tmp_path / "chats.jsonl", CHATS)
+
+
+def write(file: Path, rows: list[dict[str, Any]]) -> Path:
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def rows(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def weights(row: dict[str, Any]) -> list[int]:
+    return [m.get("weight", 1) for m in row["messages"] if m["role"] == "assistant"]
+
+
+def test_the_funnel_and_lines_that_name_their_sources(cli: Callable[..., Any], chats: Path) -> None:
+    out = cli(
+        "data", "chats.jsonl", "--stage", "solved", "--stage", "shortest?share=0.5", "--stage", "last_turn",
+        "--out", "short.jsonl", "--show", "1",
+    ).out  # fmt: skip
+    lines = out.splitlines()
+    assert "training_tasks       4 → 4       belongs to a held-out task" in lines
+    assert "solved               4 → 3       did not solve its task" in lines
+    assert "shortest             3 → 2       is not among the shortest 50% of its task" in lines
+    assert lines[0] == "--- example 1, of chats.jsonl:1: prompt, sampled and masked, sampled and trained"
+    assert "[trained] It is in Rome." in lines and any(line.startswith("[masked]") for line in lines)
+    assert "2 examples of 2 episodes, " in lines[-2] and lines[-1] == "short.jsonl: 2 conversations"
+    made = rows(Path("short.jsonl"))
+    assert [(row["sources"], weights(row), row["reward"]) for row in made] == [
+        (["chats.jsonl:1"], [0, 1], 1.0),
+        (["chats.jsonl:3"], [0, 1], 0.5),
+    ]
+    assert [record.tools[0].name for record in read_records(read_objects(Path("short.jsonl")))] == [
+        "search"
+    ] * 2
+    cli("data", "short.jsonl", "--out", "again.jsonl")
+    assert rows(Path("again.jsonl")) == made
+
+
+def test_wrong_calls_are_context_and_hints_go(cli: Callable[..., Any], chats: Path) -> None:
+    cli("data", "chats.jsonl", "--stage", "right_calls", "--out", "right.jsonl")
+    assert [weights(row) for row in rows(Path("right.jsonl"))] == [[1, 1], [1, 1, 1], [0, 1], [1]]
+    cli("data", "chats.jsonl", "--stage", "hint?pattern=Hint: \\w%2B\\. ", "--out", "plain.jsonl")
+    texts = [row["messages"][0]["content"] for row in rows(Path("plain.jsonl"))]
+    assert texts == ["Where is the Pantheon?"] * 3 + ["Where is the Kon-Tiki?"]
+    told = cli("data", "chats.jsonl", "--stage", "hint?pattern=Rome").out
+    assert "hint                 4 → 0" in told
+
+
+def test_sources_are_mixed_by_shares_of_samples(cli: Callable[..., Any], chats: Path) -> None:
+    write(chats.with_name("other.jsonl"), [chat("Hello", DONE)] * 4)
+    out = cli(
+        "data", "chats.jsonl", "other.jsonl", "--stage", "mixture?shares=chats.jsonl:0.25,other.jsonl:0.75"
+    ).out
+    assert "chats.jsonl: 25% of the samples" in out and "other.jsonl: 75% of the samples" in out
+    write(
+        chats.with_name("held.jsonl"),
+        [chat("Look here: where is the Pantheon?", {"role": "assistant", "content": "Yes."})],
+    )
+    assert (
+        "contamination        4 → 1"
+        in cli("data", "chats.jsonl", "--stage", "contamination?held_out=held.jsonl&size=4").out
+    )
+    clash = json.loads(json.dumps(SEARCH).replace('"word"', '"query"'))
+    write(chats.with_name("clash.jsonl"), [{**chat("Hello", DONE), "tools": [clash]}])
+    assert (
+        "mixture of chats.jsonl and clash.jsonl: got the tool 'search' with other arguments in each"
+        in cli("data", "chats.jsonl", "clash.jsonl").error
+    )
+
+
+@pytest.mark.parametrize(
+    ("stage", "says"),
+    [
+        ("solvd", "--stage: got 'solvd'; did you mean 'solved'?"),
+        ("best?cuont=2", "option of best: got 'cuont'; did you mean 'count'?"),
+        ("solved?x=1", "option of solved: got 'x'; solved has no options"),
+        ("best?count=two", "count of best: got 'two'; give a whole number"),
+        ("shortest?per_task=perhaps", "per_task of shortest: got 'perhaps'; give true or false"),
+        ("threshold", "stage threshold: got no above; write it as threshold?above=NUMBER"),
+        ("best?2", "options of best: got '2'; write them as name=value&name=value"),
+        (
+            "threshold?above=9",
+            "chats.jsonl: got 4 episodes into threshold and none out of it, because each has an",
+        ),
+        ("mixture?shares=chats:1", "shares of mixture: got 'chats'; did you mean 'chats.jsonl'?"),
+        ("mixture?shares=chats.jsonl", "shares of mixture: got 'chats.jsonl'; write NAME:SHARE,NAME:SHARE"),
+        ("contamination?held_out=gone", "held_out of contamination: got 'gone', which is not there"),
+        (
+            "executable",
+            "stage executable: got conversations without an environment; say executable?environment",
+        ),
+        ("hint?pattern=(", "pattern of hint: got '('"),
+        ("distinct_states", "states of chats.jsonl:1 (transcripts): got 0 of 2 turns with one"),
+    ],
+)
+def test_what_is_wrong_is_one_line(cli: Callable[..., Any], chats: Path, stage: str, says: str) -> None:
+    found = cli("data", "chats.jsonl", "--stage", stage)
+    assert found.status and f"quintain: error: {says}" in found.error and found.error.count("\n") == 1
+
+
+def test_weights_that_messages_cannot_hold(cli: Callable[..., Any], chats: Path) -> None:
+    found = cli("data", "chats.jsonl", "--stage", "turn_discount?by=0.5", "--out", "o.jsonl")
+    assert "weights of answer 0 of chats.jsonl:1: got 0.5, and messages hold 0 or 1" in found.error
+    assert not Path("o.jsonl").exists()
+    for arguments, says in (
+        (["data"], "quintain data needs RUN|FILE: got nothing"),
+        (["data", "chats.jsonl", "--out", "chats.jsonl"], "--out: got 'chats.jsonl', which exists"),
+        (["data", "chats.jsonl", "--out", "o.csv"], "--out: got 'o.csv'; give a file that ends in .jsonl"),
+        (["data", "gone.jsonl"], "got 'gone.jsonl', and there is no such file"),
+        (["data", "chats.jsonl", "./chats.jsonl"], "got a second source that is called chats.jsonl"),
+    ):
+        assert says in cli(*arguments).error
+
+
+def test_episodes_of_a_run(cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    cli("collect", "guess", "--episodes", "4", "--out", "runs/taught")
+    cli(
+        "data", "taught", "--stage", "solved", "--stage", "best", "--stage", "best", "--stage", "executable",
+        "--stage", "right_calls?semantic=false", "--stage", "last_turn", "--out", "last.jsonl",
+    )  # fmt: skip
+    made = rows(tmp_path / "last.jsonl")
+    assert len(made) == 4 and all(weights(row)[-1] == 1 and not any(weights(row)[:-1]) for row in made)
+    assert all(row["sources"][0].startswith("taught:") for row in made)
+    assert "best_2" in cli("data", "taught", "--stage", "best", "--stage", "best").out
+    assert (
+        "as messages first: quintain export RUN" in cli("data", "taught", "--stage", "hint?pattern=a").error
+    )
+
+
+def test_every_stage_is_listed_with_its_options(cli: Callable[..., Any]) -> None:
+    listed = cli("data", "--list").out
+    assert all(name in listed and text for name, _, text in stage_rows())
+    assert str(options_of(STAGES["shortest"])["share"]) == "[share=0.2]"
+    assert str(options_of(STAGES["num_turns"])["most"]) == "[most=N]"
+
+
+def test_calls_are_looked_at_with_the_data(cli: Callable[..., Any], chats: Path) -> None:
+    found = cli("check", "chats.jsonl", "--show", "0")
+    assert "calls, executable\tpass\tnothing was found" in found.out
+    assert (
+        "1 values were not said before the call" in found.out
+        and "chats.jsonl line 3, answer 0, search" in found.out
+    )
+    write(chats, [chat("Hello", call(wrd="Hello"), RESULT, DONE)])
+    found = cli("check", "chats.jsonl", "--show", "0")
+    assert found.status and "misnamed: got the argument 'wrd'; it is called 'word'" in found.out

@@ -1,0 +1,79 @@
+from dataclasses import dataclass, replace
+
+import pytest
+
+from quintain.data.pipeline import Chosen
+from quintain.environments.nothing import NO_ENVIRONMENT
+from quintain.errors import ConfigError, DataError
+from quintain.methods.imitation import sft, xlam
+from quintain.types import (
+    Action,
+    Completion,
+    Score,
+    Stop,
+    Task,
+    ToolCall,
+    Trajectory,
+    Turn,
+    as_content,
+)
+
+
+@dataclass
+class Shown:
+    """Who shows episodes of an environment."""
+
+    shown: list[Trajectory]
+    environment: str = "calc"
+
+    def demonstrations(self) -> list[Trajectory]:
+        return self.shown
+
+
+def turn(observation: str, name: str, **arguments: object) -> Turn:
+    return Turn(
+        observation=as_content(observation),
+        prompt_ids=(1,),
+        completion=Completion(token_ids=(5, 2), logprobs=(), stop="stop"),
+        action=Action(tool_calls=(ToolCall(name=name, arguments=arguments),)),
+    )
+
+
+def episode(*turns: Turn) -> Trajectory:
+    task = Task(id="calc/train/0", environment="calc", seed=0)
+    return Trajectory(
+        task=task, turns=turns, outcome=Score(value=1.0, is_success=True), stop=Stop.TERMINATED, seed=0,
+        group="g", index=0, id="e0",
+    )  # fmt: skip
+
+
+RIGHT = episode(turn("What is 17 + 25?", "add", a=17, b=25), turn("= 42", "answer", number=42))
+GUESSED = episode(turn("What is 17 + 25?", "answer", number=42))
+RENAMED = episode(turn("What is 17 + 25?", "add", x=17, b=25), *RIGHT.turns)
+
+
+def weights(collector: Shown, **options: bool) -> list[list[float]]:
+    made = xlam.method(xlam.Config(environment="calc", **options)).data(collector)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    assert isinstance(made, Chosen)
+    return [[float(w[0]) for w in e.weights or ()] for e in made.examples]
+
+
+def test_turns_whose_calls_are_wrong_are_context() -> None:
+    assert weights(Shown([RIGHT, RENAMED])) == [[1, 1], [0, 1, 1]]
+    assert weights(Shown([RIGHT, GUESSED])) == [[1, 1]]
+    assert weights(Shown([RIGHT, GUESSED]), semantic=False) == [[1, 1], [1]]
+
+
+def test_what_is_left_of_nothing_is_told() -> None:
+    with pytest.raises(
+        DataError, match="imitating checked calls: got 1 episodes into right_calls and none out"
+    ):
+        weights(Shown([GUESSED]))
+    with pytest.raises(
+        ConfigError, match="xlam: got no environment, whose tools the calls are checked against"
+    ):
+        weights(Shown([RIGHT], environment=NO_ENVIRONMENT))
+    with pytest.raises(DataError, match="imitating 1 demonstrations: got none that solved its task"):
+        weights(Shown([replace(RIGHT, outcome=Score(value=0.0, is_success=False))]))
+    config = xlam.Config(environment="calc")
+    assert xlam.method(config).batch_size == sft.method(config).batch_size

@@ -1,0 +1,93 @@
+"""Splices are carried out before they are learned from."""
+
+from dataclasses import replace
+
+import pytest
+
+from quintain.data.pipeline import Pipeline, as_example
+from quintain.environments.protocol import Environment
+from quintain.errors import UsageError
+from quintain.rollout.splices import Splice, can_be_carried_out, executable, joined, spliced
+from quintain.types import (
+    Action,
+    Completion,
+    Example,
+    Score,
+    StepResult,
+    Stop,
+    Task,
+    Trajectory,
+    Turn,
+    as_content,
+    as_text,
+)
+
+TASK = Task(id="walk/train/0", environment="walk", seed=0)
+
+
+class Walk(Environment):
+    """Walk to 3."""
+
+    max_turns = 9
+
+    def reset(self, task: Task) -> str:
+        self.place = 0
+        return "At 0."
+
+    def step(self, action: Action) -> StepResult:
+        self.place += 1 if action.text == "on" else -1
+        is_there = self.place == 3
+        return StepResult(observation=f"At {self.place}.", reward=float(is_there), is_terminated=is_there)
+
+
+def walked(name: str, moves: str, value: float = 1.0) -> Trajectory:
+    turns: list[Turn] = []
+    place = 0
+    for number, move in enumerate(moves):
+        turns.append(
+            Turn(
+                observation=as_content(f"At {place}."),
+                prompt_ids=(1, 10 + place),
+                completion=Completion(token_ids=(ord(move), 2), logprobs=(), stop="stop"),
+                action=Action(text="on" if move == "+" else "back"),
+                starts_segment=not number,
+            )
+        )
+        place += 1 if move == "+" else -1
+    return Trajectory(
+        task=TASK, turns=tuple(turns), outcome=Score(value=value, is_success=value > 0), stop=Stop.TERMINATED,
+        seed=0, group="g", index=0, id=name,
+    )  # fmt: skip
+
+
+LOST, SHOWN = walked("lost", "+-", 0.0), walked("shown", "+++")
+
+
+def test_a_mistake_and_the_way_out_of_it_become_one_episode() -> None:
+    both = joined(Splice(head=LOST, until=2, tail=SHOWN, begin=0))
+    assert [as_text(turn.observation) for turn in both.turns] == ["At 0.", "At 1.", "At 0.", "At 1.", "At 2."]
+    assert both.is_success and both.parent is not None and both.parent.episode == "lost"
+    repeats = can_be_carried_out(Walk)
+    assert repeats(both)
+    assert not repeats(joined(Splice(head=LOST, until=1, tail=SHOWN, begin=0)))
+    assert not repeats(joined(Splice(head=SHOWN, until=3, tail=SHOWN, begin=2)))  # it is over by then
+    with pytest.raises(UsageError, match="splice of lost and shown: got turns up to 3 of 2 and from 0 of 3"):
+        joined(Splice(head=LOST, until=3, tail=SHOWN, begin=0))
+
+
+def test_splices_that_cannot_be_carried_out_are_dropped_and_the_others_name_both_sources() -> None:
+    def ways(example: Example) -> list[Splice]:
+        return [Splice(head=example.trajectory, until=k, tail=SHOWN, begin=0) for k in (1, 2)]
+
+    made = Pipeline(spliced(ways, Walk, keeps=False)).run([as_example(LOST)])
+    [example] = made.examples
+    assert example.sources == ("lost", "shown")
+    assert [w.tolist() for w in example.weights or ()] == [[0, 0], [0, 0], [1, 1], [1, 1], [1, 1]]
+    assert len(Pipeline(spliced(ways, Walk)).run([as_example(LOST)]).examples) == 2
+
+
+def test_episodes_of_another_environment_are_not_executable() -> None:
+    strange = replace(SHOWN, id="strange", turns=SHOWN.turns[1:])
+    made = Pipeline(executable(Walk)).run([as_example(SHOWN), as_example(strange)])
+    assert [e.sources for e in made.examples] == [("shown",)]
+    assert made.funnel.passages[0].lost == ("strange",)
