@@ -259,6 +259,21 @@ class Offline:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Improve:
+    """One training on the episodes of a round: ``Improve(build=Pipeline(above(0.5)), rate=0.5)``."""
+
+    build: Callable[[Sequence[Group]], Chosen]
+    """episodes of the round → what is imitated: a `Pipeline`"""
+    rate: float = 1.0
+    """factor on the learning rate"""
+
+
+def no_demonstrations(_: Collector) -> Sequence[Trajectory]:
+    """Imitate nothing beside what the rounds make."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rounds:
     """Collect with the policy, build a data set of it, train on that, again: ``Rounds(collect=…, build=…, update=…)``.
 
@@ -269,12 +284,26 @@ class Rounds:
     build: Callable[[Sequence[Group]], Chosen]
     """episodes of the round → what is imitated: a `Pipeline`"""
     update: Update
+    later: Sequence[Improve] = ()
+    """trainings that follow that of `build` on the same episodes, each from where the one before it ended (ReST)"""
+    base: Callable[[Collector], Sequence[Trajectory]] = no_demonstrations
+    """episodes that every training imitates beside what was built (AgentEvol); called once, also by a resumed run"""
+    memory: int | None = 1
+    """rounds whose data is trained on, the newest ones, this one included; None: all of them"""
     starts_over: bool = False
-    """whether each round trains from the starting weights, on the data of all rounds so far (ReST-EM, STaR)"""
+    """whether each round trains from the starting weights (STaR, AgentEvol)"""
+    has_warm_start: bool = True
+    """whether the demonstrations are imitated before the run starts; else its starting weights are those of the model,
+    and `base` is imitated once before the first round"""
     needs: Needs = Needs()
     reward: Change = same_groups
     state: State = field(default_factory=Folds)
     measure: Measure = no_metrics
+
+    @property
+    def improves(self) -> tuple[Improve, ...]:
+        """The trainings of a round, in order."""
+        return (Improve(build=self.build), *self.later)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,7 +69,17 @@ TABLE: tuple[Entry, ...] = (
     Entry("Chain-of-Agents / AFM", "imitation", "planned"),
     # selftraining
     Entry("STaR", "selftraining", "planned"),
-    Entry("ReST", "selftraining", "planned"),
+    Entry(
+        "ReST",
+        "selftraining",
+        "written",
+        name="rest",
+        module="selftraining.rest",
+        page="ReST",
+        section="Imitation, self-training, preferences",
+        about="one collection, imitated several times above rising thresholds",
+        against="`rft`",
+    ),
     Entry("ReST meets ReAct", "selftraining", "planned"),
     Entry("Self-Rewarding LM", "selftraining", "planned"),
     Entry("AgentGym / AgentEvol", "selftraining", "planned"),

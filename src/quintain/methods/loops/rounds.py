@@ -1,50 +1,82 @@
-"""The loop of rounds: collect with the policy → build a data set of it → train on that offline → evaluate, again.
+"""The loop of rounds: collect with the policy → build data sets of it → train on each offline → evaluate, again.
 
-A step of the run is a round. A round that starts over trains from the starting weights on the data of all rounds so
-far, which a resumed run builds again from its journal.
+A step of the run is a round. A round that starts over trains from the starting weights. Data of earlier rounds, where
+a method trains on it again, is built again from the journal by a resumed run.
 """
 
-from quintain.data.pipeline import example_samples
+from collections import deque
+from collections.abc import Sequence
+
+from quintain.data.pipeline import Chosen, as_example, example_samples
 from quintain.data.seats import separated
 from quintain.methods.loops.recall import recall, remember, tell
 from quintain.methods.loops.requirements import begun
 from quintain.methods.method import Rounds
 from quintain.store.run import Run
+from quintain.training.context import TrainingContext
 from quintain.training.job import Job
+from quintain.training.learner import StepReport
 from quintain.training.updating import learn_in_epochs
-from quintain.types import Example
+from quintain.types import Example, Group, Trajectory
+
+
+class Material:
+    """What the trainings of each round imitate: what they built of the newest rounds, and the base.
+
+    Args:
+        method: whose stages build.
+        base: episodes that every training imitates as well.
+    """
+
+    def __init__(self, method: Rounds, base: Sequence[Trajectory] = ()) -> None:
+        self.method = method
+        self.base = [as_example(trajectory) for trajectory in base]
+        self._built: list[deque[Sequence[Example]]] = [deque(maxlen=method.memory) for _ in method.improves]
+
+    def take(self, groups: Sequence[Group]) -> list[tuple[Chosen, list[Example]]]:
+        """Build of the episodes of the next round; return for each training what it made, and all that it imitates.
+
+        The second is empty where the round made nothing for it: such a training is left out.
+        """
+        paid = self.method.reward(separated(groups))
+        found: list[tuple[Chosen, list[Example]]] = []
+        for improve, built in zip(self.method.improves, self._built, strict=True):
+            made = improve.build(paid)
+            built.append(made.examples)
+            every = [example for examples in built for example in examples]
+            found.append((made, [*self.base, *every] if every else []))
+        return found
 
 
 def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
     """Train by `method` for ``job.steps`` rounds, continuing where `run` was left."""
-    with begun(method.needs, job, run) as context:
-        built: list[Example] = []
-        if method.starts_over:
-            for _, past in recall(run, method.state):
-                built += method.build(method.reward(separated(past))).examples
-        else:
+    with begun(method.needs, job, run, has_warm_start=method.has_warm_start) as context:
+        material = Material(method, method.base(context.collector))
+        if method.memory == 1:
             remember(run, method.state)
+        else:
+            for _, past in recall(run, method.state):
+                material.take(past)
+        if material.base and not method.has_warm_start and run.next_step == 0:
+            _learn(context, material.base, method, step=1, number=-1, rate=1.0)
         for step in context.steps():
             groups = method.collect(context.collector, step)
             method.state.update(groups)
-            made = method.build(method.reward(separated(groups)))
-            data = list(made.examples)
-            if method.starts_over:
+            parts = material.take(groups)
+            if method.starts_over and any(data for _, data in parts):
                 context.policies.main.start_over()
-                built += data
-                data = built
-            report = (
-                learn_in_epochs(
-                    context.policies, example_samples(data), method.update, job,
-                    step=step, seed=context.seed("round", step),
-                )
+            reports = [
+                _learn(context, data, method, step=step, number=number, rate=improve.rate)
+                for number, (improve, (_, data)) in enumerate(zip(method.improves, parts, strict=True))
                 if data
-                else None
-            )  # fmt: skip
+            ]
             row = context.measure(
                 groups,
-                report,
-                {**made.funnel.metrics, **method.measure(groups, context.collector.decode)},
+                reports[-1] if reports else None,
+                {
+                    **funnels([made for made, _ in parts]),
+                    **method.measure(groups, context.collector.decode),
+                },
             )
             row |= context.serve_weights()
             row |= context.clock()
@@ -55,3 +87,27 @@ def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
             if context.is_due(step):
                 context.save(step)
             context.show(step, row)
+
+
+def funnels(made: Sequence[Chosen]) -> dict[str, float]:
+    """Return what the stages of each training of a round did; those after the first as ``data/2/…``, ``data/3/…``."""
+    return {
+        key if number == 1 else key.replace("data/", f"data/{number}/", 1): value
+        for number, each in enumerate(made, 1)
+        for key, value in each.funnel.metrics.items()
+    }
+
+
+def _learn(
+    context: TrainingContext, data: Sequence[Example], method: Rounds, *, step: int, number: int, rate: float
+) -> StepReport | None:
+    """Imitate `data` in epochs; `number` says which training of the round it is."""
+    return learn_in_epochs(
+        context.policies,
+        example_samples(data),
+        method.update,
+        context.job,
+        step=step,
+        seed=context.seed("round", step, *([number] if number else [])),
+        rate=rate,
+    )

@@ -1,0 +1,165 @@
+"""Training a table by a method of rounds: its own collection, stages, data and loss, as in a run.
+
+`TableCollector` stands in for where episodes come from: tasks of a pool that are drawn for a round, and their episodes
+by the table as it is. What a round imitates is what `Material` makes of it in a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quintain.benchmarks.labs.tabular import TablePolicy, packed
+from quintain.data.pipeline import Chosen, as_example, example_samples
+from quintain.methods.loops.rounds import Material
+from quintain.methods.method import Collector, Rounds
+from quintain.training.update import Update
+from quintain.training.updating import minibatches
+from quintain.types import Example, Group, Task, Trajectory, derive_seed
+
+Play = Callable[[TablePolicy, Sequence[Task], int, int], list[Group]]
+"""(policy, tasks, size, seed) → `size` episodes of each"""
+Optimizer = Callable[[list[Tensor], float], torch.optim.Optimizer]
+
+
+def adam(parameters: list[Tensor], rate: float) -> torch.optim.Optimizer:
+    """Return Adam: a row of a large table moves by its rate, however seldom it is seen."""
+    return torch.optim.Adam(parameters, rate)
+
+
+@dataclass(slots=True)
+class TableCollector:
+    """Episodes of a table: ``TableCollector(policy, pool=world.tasks, seed=3)``."""
+
+    policy: TablePolicy
+    pool: Sequence[Task]
+    seed_of_run: int
+    play: Play | None = None
+    """None: of the tasks of the policy's world, by number"""
+    shown: Sequence[Trajectory] = ()
+    """demonstrations"""
+    environment: str = "table"
+    sampled: list[int] = field(default_factory=list[int])
+    """episodes of each call"""
+
+    def seed(self, *parts: int | str) -> int:
+        """Return the seed of the run that `parts` name."""
+        return derive_seed("table run", self.seed_of_run, *parts)
+
+    def tasks(self, step: int, count: int) -> list[Task]:
+        """Return the `count` training tasks of `step`, drawn from the pool, none twice where there are enough."""
+        rng = np.random.default_rng(self.seed("tasks", step))
+        chosen = rng.choice(len(self.pool), count, replace=count > len(self.pool))
+        return [self.pool[number] for number in chosen.tolist()]
+
+    def sample(self, step: int, tasks: Sequence[Task], *, size: int, **_: Any) -> list[Group]:
+        """Return `size` episodes of each of `tasks`."""
+        self.sampled.append(size * len(tasks))
+        own = self.seed("step", step, len(self.sampled))
+        if self.play is not None:
+            return self.play(self.policy, tasks, size, own)
+        places = {id(task): number for number, task in enumerate(self.policy.world.tasks)}
+        return self.policy.sample(size=size, seed=own, tasks=[places[id(task)] for task in tasks])
+
+    def demonstrations(self) -> list[Trajectory]:
+        """Return what is imitated."""
+        return list(self.shown)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RoundsRun:
+    """What came of training a table in rounds: ``run.policies[-1]`` is the last."""
+
+    policies: list[TablePolicy]
+    """after each round"""
+    chosen: list[list[Chosen]]
+    """what each training of each round made"""
+    collector: TableCollector
+
+    @property
+    def policy(self) -> TablePolicy:
+        """The policy at the end."""
+        return self.policies[-1]
+
+
+def train_rounds(
+    start: TablePolicy,
+    method: Rounds,
+    *,
+    num_rounds: int,
+    seed: int,
+    rate: float,
+    pool: Sequence[Task] | None = None,
+    play: Play | None = None,
+    shown: Sequence[Trajectory] = (),
+    explorer: TablePolicy | None = None,
+    optimizer: Optimizer = adam,
+) -> RoundsRun:
+    """Train a copy of `start` by `method` and return what came of it.
+
+    Args:
+        start: the starting weights; they are not changed.
+        method: whose collection, stages, base and update are used.
+        num_rounds: rounds.
+        seed: names tasks, episodes and minibatches.
+        rate: learning rate, which the factor of each training multiplies.
+        pool: training tasks; None: those of the world.
+        play: stands in for sampling.
+        shown: demonstrations.
+        explorer: samples in the first round, where it is not `start` (the base is imitated before it).
+        optimizer: made anew for each round that starts over, else once.
+    """
+    policy = start.copy() if explorer is None else explorer.copy()
+    collector = TableCollector(policy, start.world.tasks if pool is None else pool, seed, play, shown)
+    as_collector = cast(Collector, collector)
+    material = Material(method, method.base(as_collector))
+    applied = optimizer(policy.parameters, rate)
+    policies: list[TablePolicy] = []
+    chosen: list[list[Chosen]] = []
+    for step in range(1, num_rounds + 1):
+        groups = method.collect(as_collector, step)
+        method.state.update(groups)
+        parts = material.take(groups)
+        if method.starts_over and any(data for _, data in parts):
+            policy = collector.policy = start.copy()
+            applied = optimizer(policy.parameters, rate)
+        for number, (improve, (_, data)) in enumerate(zip(method.improves, parts, strict=True)):
+            for group in applied.param_groups:
+                group["lr"] = rate * improve.rate
+            imitate(policy, applied, data, method.update, derive_seed("round", seed, step, number))
+        policies.append(policy.copy())
+        chosen.append([made for made, _ in parts])
+    return RoundsRun(policies=policies, chosen=chosen, collector=collector)
+
+
+def imitate(
+    policy: TablePolicy,
+    applied: torch.optim.Optimizer,
+    data: Sequence[Example],
+    update: Update,
+    seed: int,
+) -> None:
+    """Train `policy` on `data` in the epochs and minibatches of `update`; on nothing it stays as it is."""
+    if not data:
+        return
+    samples = example_samples(data)
+    for epoch in range(update.num_epochs or 1):
+        for places in minibatches(samples, update.num_minibatches or 1, derive_seed(seed, epoch)):
+            batch = packed([samples[place] for place in places], update)
+            applied.zero_grad()
+            update.loss(policy(batch), batch).loss.backward()
+            applied.step()
+
+
+def cloned(
+    start: TablePolicy, shown: Sequence[Trajectory], update: Update, *, rate: float, seed: int = 0
+) -> TablePolicy:
+    """Return what becomes of a copy of `start` that imitates `shown`: a table with a warm start."""
+    policy = start.copy()
+    imitate(policy, adam(policy.parameters, rate), [as_example(t) for t in shown], update, seed)
+    return policy
