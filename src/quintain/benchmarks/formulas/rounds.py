@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from quintain.benchmarks.formulas.formula import Formula, Rng
+from quintain.data.pipeline import as_example
 from quintain.types import Action, Completion, Group, Score, Stop, Task, Trajectory, Turn
 
 
@@ -85,7 +86,54 @@ def worth_more(case: Sequence[Lived]) -> list[float]:
     return found
 
 
+def shortened(module: ModuleType, case: Sequence[Lived]) -> list[float]:
+    """Return for each episode whether it is accepted, and whether it is among the shortest fifth of its task."""
+    examples = [as_example(t) for group in recorded(case) for t in group.trajectories]
+    accepted = module.accepted().apply(examples)
+    kept = module.shortest(0.2).apply(accepted)
+    found: list[float] = []
+    for part in (accepted, kept):
+        places = {example.trajectory.seed for example in part}
+        found += [float(place in places) for place in range(len(case))]
+    return found
+
+
+def fifth(case: Sequence[Lived]) -> list[float]:
+    """Return the same by hand: the quantile lies a fifth of the way along the sorted lengths."""
+    paid = [lived.value > 0 for lived in case]
+    kept: list[bool] = []
+    for lived, is_paid in zip(case, paid, strict=True):
+        own = sorted(o.num_turns for o, p in zip(case, paid, strict=True) if p and o.task == lived.task)
+        place = (len(own) - 1) / 5
+        low = int(place)
+        cut = own[low] + (place - low) * (own[min(low + 1, len(own) - 1)] - own[low]) if own else 0.0
+        kept.append(is_paid and lived.num_turns <= cut + 1e-9)
+    return [float(flag) for flag in (*paid, *kept)]
+
+
+def decayed(module: ModuleType, case: Sequence[Lived]) -> list[float]:
+    """Return what the last turn of each episode is paid where at most 12 turns are allowed, and the sum of it."""
+    paid = [t for group in module.decayed(12)(recorded(case)) for t in group.trajectories]
+    by_place = {t.seed: t for t in paid}
+    return [
+        number
+        for place in range(len(case))
+        for number in (by_place[place].turns[-1].reward, by_place[place].outcome.value)
+    ]
+
+
+def falling(case: Sequence[Lived]) -> list[float]:
+    """Return the same by hand: twelfths that are left over, and -1 for a failure."""
+    return [
+        value for lived in case for value in [(12 - lived.num_turns) / 12 if lived.is_success else -1.0] * 2
+    ]
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula(name="rounds.improve_steps", module="quintain.methods.selftraining.rest",
             functions=("improve_steps",), draw=draw_lived, ours=improved, reference=worth_more),
+    Formula(name="rounds.shortest", module="quintain.methods.imitation.pae",
+            functions=("accepted", "shortest"), draw=draw_lived, ours=shortened, reference=fifth),
+    Formula(name="rounds.decayed", module="quintain.methods.imitation.world_of_bits",
+            functions=("decayed",), draw=draw_lived, ours=decayed, reference=falling),
 )  # fmt: skip
