@@ -288,6 +288,8 @@ class Rounds:
     """trainings that follow that of `build` on the same episodes, each from where the one before it ended (ReST)"""
     base: Callable[[Collector], Sequence[Trajectory]] = no_demonstrations
     """episodes that every training imitates beside what was built (AgentEvol); called once, also by a resumed run"""
+    merges_base: bool = True
+    """whether `base` is imitated in every training; else only before the first round, without a warm start"""
     memory: int | None = 1
     """rounds whose data is trained on, the newest ones, this one included; None: all of them"""
     starts_over: bool = False

@@ -129,6 +129,33 @@ def falling(case: Sequence[Lived]) -> list[float]:
     ]
 
 
+def evolved(module: ModuleType, case: Sequence[Lived]) -> list[float]:
+    """Return for each episode the weight of its tokens, 0 where it is not imitated, in both forms of the method."""
+    found: list[float] = []
+    for name in ("filtered", "reward"):
+        line = module.evolving(module.read_thresholds("0.75,e=-0.25"), name)
+        weights = {
+            example.trajectory.seed: 1.0 if example.weights is None else float(example.weights[-1][0])
+            for example in line(recorded(case)).examples
+        }
+        found += [weights.get(place, 0.0) for place in range(len(case))]
+    return found
+
+
+def first_above(case: Sequence[Lived]) -> list[float]:
+    """Return the same by hand."""
+    plain: list[float] = []
+    weighted: list[float] = []
+    met = set[int]()
+    for lived in case:
+        is_kept = lived.value > -0.25 and lived.task not in met
+        if is_kept:
+            met.add(lived.task)
+        plain.append(float(is_kept))
+        weighted.append(lived.value if is_kept and lived.value > 0 else 0.0)
+    return [*plain, *weighted]
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula(name="rounds.improve_steps", module="quintain.methods.selftraining.rest",
             functions=("improve_steps",), draw=draw_lived, ours=improved, reference=worth_more),
@@ -136,4 +163,6 @@ FORMULAS: tuple[Formula, ...] = (
             functions=("accepted", "shortest"), draw=draw_lived, ours=shortened, reference=fifth),
     Formula(name="rounds.decayed", module="quintain.methods.imitation.world_of_bits",
             functions=("decayed",), draw=draw_lived, ours=decayed, reference=falling),
+    Formula(name="rounds.evolving", module="quintain.methods.selftraining.agent_evol",
+            functions=("evolving", "read_thresholds"), draw=draw_lived, ours=evolved, reference=first_above),
 )  # fmt: skip

@@ -44,7 +44,8 @@ class Material:
             made = improve.build(paid)
             built.append(made.examples)
             every = [example for examples in built for example in examples]
-            found.append((made, [*self.base, *every] if every else []))
+            base = self.base if self.method.merges_base else []
+            found.append((made, [*base, *every] if every else []))
         return found
 
 

@@ -94,7 +94,7 @@ def weak_table(seed: int, *, demonstrations: int) -> TablePolicy:
 def graded(
     policy: TablePolicy, tasks: Sequence[Task], size: int, seed: int, *, is_graded: bool
 ) -> list[Group]:
-    """Return episodes as `reward=dense` pays them: half for the end, half for the share of the way that the box made."""
+    """Return episodes as `reward=dense` pays them: half for the end, half for the way that the box made."""
     places = {id(task): number for number, task in enumerate(policy.world.tasks)}
     groups = policy.sample(size=size, seed=seed, tasks=[places[id(task)] for task in tasks])
     if not is_graded:
