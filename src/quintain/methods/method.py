@@ -84,6 +84,10 @@ class Collector(Protocol):
         """Return what the job imitates: episodes of the teacher, or conversations; a resumed run repeats it exactly."""
         ...
 
+    def shown(self, tasks: Sequence[Task]) -> list[Trajectory]:
+        """Return the scored ones of an episode of the teacher on each of `tasks`; they are not recorded."""
+        ...
+
     def preferences(self) -> list[Pair]:
         """Return the preferences that the job names; a resumed run repeats them exactly."""
         ...
@@ -268,6 +272,16 @@ class Improve:
     """factor on the learning rate"""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizerSteps:
+    """How long a round trains where it is not by epochs: ``OptimizerSteps(count=lambda round: 40, batch_size=8)``."""
+
+    count: Callable[[int], int]
+    """number of the round, from 1 → optimizer steps"""
+    batch_size: int
+    """episodes of a step"""
+
+
 def no_demonstrations(_: Collector) -> Sequence[Trajectory]:
     """Imitate nothing beside what the rounds make."""
     return ()
@@ -284,6 +298,8 @@ class Rounds:
     build: Callable[[Sequence[Group]], Chosen]
     """episodes of the round → what is imitated: a `Pipeline`"""
     update: Update
+    steps: OptimizerSteps | None = None
+    """optimizer steps of each training; None: epochs and minibatches of `update`, or of the configuration"""
     later: Sequence[Improve] = ()
     """trainings that follow that of `build` on the same episodes, each from where the one before it ended (ReST)"""
     base: Callable[[Collector], Sequence[Trajectory]] = no_demonstrations

@@ -88,7 +88,17 @@ TABLE: tuple[Entry, ...] = (
     Entry("AgentGen", "imitation", "planned"),
     Entry("Chain-of-Agents / AFM", "imitation", "planned"),
     # selftraining
-    Entry("STaR", "selftraining", "planned"),
+    Entry(
+        "STaR",
+        "selftraining",
+        "written",
+        name="star",
+        module="selftraining.star",
+        page="STaR",
+        section="Imitation, self-training, preferences",
+        about="right answers, and those that a hint led to, without the hint",
+        against="`rft`",
+    ),
     Entry(
         "ReST",
         "selftraining",

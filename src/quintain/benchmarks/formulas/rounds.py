@@ -4,9 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
+import torch
+
 from quintain.benchmarks.formulas.formula import Formula, Rng
-from quintain.data.pipeline import as_example
-from quintain.types import Action, Completion, Group, Score, Stop, Task, Trajectory, Turn
+from quintain.benchmarks.labs.exact import exact_gradient
+from quintain.benchmarks.labs.tables import a16
+from quintain.benchmarks.labs.tabular import cosine, packed
+from quintain.data.pipeline import as_example, example_samples
+from quintain.losses.imitation import imitation
+from quintain.training.update import Update
+from quintain.types import Action, Completion, Group, Score, Stop, Task, Trajectory, Turn, scored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +163,41 @@ def first_above(case: Sequence[Lived]) -> list[float]:
     return [*plain, *weighted]
 
 
+def draw_loops(rng: Rng) -> tuple[list[Lived], int, int]:
+    """Return episodes, the number of a loop and the optimizer steps of the first."""
+    return draw_lived(rng), int(rng.integers(1, 12)), int(rng.integers(1, 90))
+
+
+def looped(module: ModuleType, case: tuple[list[Lived], int, int]) -> list[float]:
+    """Return the optimizer steps of a loop, and for each episode whether it is right."""
+    episodes, number, first = case
+    examples = [as_example(t) for group in recorded(episodes) for t in group.trajectories]
+    kept = {example.trajectory.seed for example in module.right().apply(examples)}
+    return [
+        float(module.updates(number, first, 1.2)),
+        *(float(place in kept) for place in range(len(episodes))),
+    ]
+
+
+def grown(case: tuple[list[Lived], int, int]) -> list[float]:
+    """Return the same by hand: a fifth more steps in each loop."""
+    episodes, number, first = case
+    steps = float(first)
+    for _ in range(number - 1):
+        steps *= 1.2
+    return [float(int(steps + 1e-9)), *(float(lived.is_success) for lived in episodes)]
+
+
+def as_policy_gradient(module: ModuleType) -> float:
+    """Return the cosine of STaR's gradient, that of what is right, with the exact one of being right, on 16 arms."""
+    policy = a16(0, good=0.2)
+    samples = [as_example(t) for t in scored(policy.sample(size=4_000, seed=0))]
+    kept = module.right().apply(samples)
+    batch = packed(example_samples(kept), Update(loss=imitation()))
+    (found,) = torch.autograd.grad(-imitation()(policy(batch), batch).loss, policy.theta)
+    return cosine(found, exact_gradient(policy.world, policy.theta, outcome="success")[1])
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula(name="rounds.improve_steps", module="quintain.methods.selftraining.rest",
             functions=("improve_steps",), draw=draw_lived, ours=improved, reference=worth_more),
@@ -165,4 +207,6 @@ FORMULAS: tuple[Formula, ...] = (
             functions=("decayed",), draw=draw_lived, ours=decayed, reference=falling),
     Formula(name="rounds.evolving", module="quintain.methods.selftraining.agent_evol",
             functions=("evolving", "read_thresholds"), draw=draw_lived, ours=evolved, reference=first_above),
+    Formula(name="rounds.star", module="quintain.methods.selftraining.star", functions=("updates", "right"),
+            draw=draw_loops, ours=looped, reference=grown, exact=as_policy_gradient),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""One table for all levels of an open sokoban: a row for each text that can be seen, so that levels share what they teach.
+"""One table for all levels of an open sokoban: a row for each text that can be seen, so levels share what they teach.
 
 In `sokoban?size=4&walls=0` what is seen (where the player, the box and the target are) is all that there is, so a
 policy is a table over these texts, whatever level they are met in. What training levels teach is what is done on

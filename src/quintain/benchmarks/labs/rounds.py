@@ -16,11 +16,11 @@ from torch import Tensor
 
 from quintain.benchmarks.labs.tabular import TablePolicy, packed
 from quintain.data.pipeline import Chosen, as_example, example_samples
-from quintain.methods.loops.rounds import Material
+from quintain.methods.loops.rounds import Material, step_batches
 from quintain.methods.method import Collector, Rounds
 from quintain.training.update import Update
 from quintain.training.updating import minibatches
-from quintain.types import Example, Group, Task, Trajectory, derive_seed
+from quintain.types import Example, Group, Sample, Task, Trajectory, derive_seed
 
 Play = Callable[[TablePolicy, Sequence[Task], int, int], list[Group]]
 """(policy, tasks, size, seed) → `size` episodes of each"""
@@ -41,8 +41,11 @@ class TableCollector:
     seed_of_run: int
     play: Play | None = None
     """None: of the tasks of the policy's world, by number"""
-    shown: Sequence[Trajectory] = ()
-    """demonstrations"""
+    demonstrated: Sequence[Trajectory] = ()
+    play_wrapped: Play | None = None
+    """what wrapping the harness comes to, where the method does"""
+    teach: Callable[[Sequence[Task]], list[Trajectory]] = lambda _: []
+    """episodes of the teacher on given tasks"""
     environment: str = "table"
     sampled: list[int] = field(default_factory=list[int])
     """episodes of each call"""
@@ -57,10 +60,14 @@ class TableCollector:
         chosen = rng.choice(len(self.pool), count, replace=count > len(self.pool))
         return [self.pool[number] for number in chosen.tolist()]
 
-    def sample(self, step: int, tasks: Sequence[Task], *, size: int, **_: Any) -> list[Group]:
-        """Return `size` episodes of each of `tasks`."""
+    def sample(
+        self, step: int, tasks: Sequence[Task], *, size: int, agent: object = None, **_: Any
+    ) -> list[Group]:
+        """Return `size` episodes of each of `tasks`, by `play_wrapped` where the method wraps the harness."""
         self.sampled.append(size * len(tasks))
         own = self.seed("step", step, len(self.sampled))
+        if agent is not None and self.play_wrapped is not None:
+            return self.play_wrapped(self.policy, tasks, size, own)
         if self.play is not None:
             return self.play(self.policy, tasks, size, own)
         places = {id(task): number for number, task in enumerate(self.policy.world.tasks)}
@@ -68,7 +75,11 @@ class TableCollector:
 
     def demonstrations(self) -> list[Trajectory]:
         """Return what is imitated."""
-        return list(self.shown)
+        return list(self.demonstrated)
+
+    def shown(self, tasks: Sequence[Task]) -> list[Trajectory]:
+        """Return an episode of the teacher on each of `tasks`."""
+        return self.teach(tasks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -98,6 +109,8 @@ def train_rounds(
     play: Play | None = None,
     shown: Sequence[Trajectory] = (),
     explorer: TablePolicy | None = None,
+    play_wrapped: Play | None = None,
+    teach: Callable[[Sequence[Task]], list[Trajectory]] = lambda _: [],
     optimizer: Optimizer = adam,
 ) -> RoundsRun:
     """Train a copy of `start` by `method` and return what came of it.
@@ -112,10 +125,20 @@ def train_rounds(
         play: stands in for sampling.
         shown: demonstrations.
         explorer: samples in the first round, where it is not `start` (the base is imitated before it).
+        play_wrapped: stands in for sampling where the method wraps the harness.
+        teach: episodes of the teacher on given tasks.
         optimizer: made anew for each round that starts over, else once.
     """
     policy = start.copy() if explorer is None else explorer.copy()
-    collector = TableCollector(policy, start.world.tasks if pool is None else pool, seed, play, shown)
+    collector = TableCollector(
+        policy,
+        start.world.tasks if pool is None else pool,
+        seed,
+        play,
+        shown,
+        play_wrapped=play_wrapped,
+        teach=teach,
+    )
     as_collector = cast(Collector, collector)
     material = Material(method, method.base(as_collector))
     applied = optimizer(policy.parameters, rate)
@@ -131,7 +154,12 @@ def train_rounds(
         for number, (improve, (_, data)) in enumerate(zip(method.improves, parts, strict=True)):
             for group in applied.param_groups:
                 group["lr"] = rate * improve.rate
-            imitate(policy, applied, data, method.update, derive_seed("round", seed, step, number))
+            own = derive_seed("round", seed, step, number)
+            if method.steps is None or not data:
+                imitate(policy, applied, data, method.update, own)
+                continue
+            for batch in step_batches(example_samples(data), method.steps, step, own):
+                descend(policy, applied, batch, method.update)
         policies.append(policy.copy())
         chosen.append([made for made, _ in parts])
     return RoundsRun(policies=policies, chosen=chosen, collector=collector)
@@ -150,10 +178,17 @@ def imitate(
     samples = example_samples(data)
     for epoch in range(update.num_epochs or 1):
         for places in minibatches(samples, update.num_minibatches or 1, derive_seed(seed, epoch)):
-            batch = packed([samples[place] for place in places], update)
-            applied.zero_grad()
-            update.loss(policy(batch), batch).loss.backward()
-            applied.step()
+            descend(policy, applied, [samples[place] for place in places], update)
+
+
+def descend(
+    policy: TablePolicy, applied: torch.optim.Optimizer, samples: Sequence[Sample], update: Update
+) -> None:
+    """Take one optimizer step on `samples`."""
+    batch = packed(samples, update)
+    applied.zero_grad()
+    update.loss(policy(batch), batch).loss.backward()
+    applied.step()
 
 
 def cloned(

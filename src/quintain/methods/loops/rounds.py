@@ -5,19 +5,20 @@ a method trains on it again, is built again from the journal by a resumed run.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from quintain.data.pipeline import Chosen, as_example, example_samples
 from quintain.data.seats import separated
 from quintain.methods.loops.recall import recall, remember, tell
 from quintain.methods.loops.requirements import begun
-from quintain.methods.method import Rounds
+from quintain.methods.method import OptimizerSteps, Rounds
 from quintain.store.run import Run
 from quintain.training.context import TrainingContext
 from quintain.training.job import Job
 from quintain.training.learner import StepReport
-from quintain.training.updating import learn_in_epochs
-from quintain.types import Example, Group, Trajectory
+from quintain.training.optimizers import scale_at
+from quintain.training.updating import epoch_batch, learn_from, learn_in_epochs, mean_report
+from quintain.types import Example, Group, Sample, Trajectory
 
 
 class Material:
@@ -102,13 +103,30 @@ def funnels(made: Sequence[Chosen]) -> dict[str, float]:
 def _learn(
     context: TrainingContext, data: Sequence[Example], method: Rounds, *, step: int, number: int, rate: float
 ) -> StepReport | None:
-    """Imitate `data` in epochs; `number` says which training of the round it is."""
-    return learn_in_epochs(
-        context.policies,
-        example_samples(data),
-        method.update,
-        context.job,
-        step=step,
-        seed=context.seed("round", step, *([number] if number else [])),
-        rate=rate,
+    """Imitate `data`; `number` says which training of the round it is."""
+    samples, seed = example_samples(data), context.seed("round", step, *([number] if number else []))
+    if method.steps is None:
+        return learn_in_epochs(
+            context.policies, samples, method.update, context.job, step=step, seed=seed, rate=rate
+        )
+    job = context.job
+    scale = rate * scale_at(step, job.steps, schedule=job.lr_schedule, by_method=1.0, warmup=job.lr_warmup)
+    return mean_report(
+        [
+            learn_from(context.policies, batch, method.update, rate_scale=scale)
+            for batch in step_batches(samples, method.steps, step, seed)
+        ]
     )
+
+
+def step_batches(
+    samples: Sequence[Sample], steps: OptimizerSteps, round_number: int, seed: int
+) -> Iterator[list[Sample]]:
+    """Yield the streams of each optimizer step of a round: its data over and over, each time in another order."""
+    streams: dict[int, list[Sample]] = {}
+    for sample in samples:
+        streams.setdefault(sample.trajectory, []).append(sample)
+    units = list(streams.values())
+    for number in range(steps.count(round_number)):
+        places = epoch_batch(len(units), min(steps.batch_size, len(units)), number, (seed,))
+        yield [sample for place in places for sample in units[place]]
