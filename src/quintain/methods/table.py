@@ -125,7 +125,17 @@ TABLE: tuple[Entry, ...] = (
     ),
     Entry("ReST-MCTS*", "selftraining", "planned"),
     Entry("EXIF", "selftraining", "planned"),
-    Entry("Agent0", "selftraining", "planned"),
+    Entry(
+        "Agent0",
+        "selftraining",
+        "written",
+        name="agent0",
+        module="selftraining.agent0",
+        page="Agent0",
+        section="Imitation, self-training, preferences",
+        about="tasks at the edge of what is known, and the majority's answer for the truth",
+        against="`grpo` on true outcomes",
+    ),
     # preference
     Entry("NAT (Learning From Failure)", "preference", "planned"),
     Entry("ETO", "preference", "planned"),

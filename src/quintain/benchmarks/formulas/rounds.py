@@ -1,7 +1,8 @@
 """What methods of rounds imitate of their episodes, each beside a plain second version over lists of numbers."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 
 import torch
@@ -198,6 +199,127 @@ def as_policy_gradient(module: ModuleType) -> float:
     return cosine(found, exact_gradient(policy.world, policy.theta, outcome="success")[1])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A proposal in plain numbers."""
+
+    p: float
+    calls: int
+    share: float
+    is_valid: bool
+    answers: tuple[str, ...]
+
+
+def draw_proposal(rng: Rng) -> Proposal:
+    """Return a proposal; p is on a grid that holds both ends of what is kept."""
+    return Proposal(
+        p=int(rng.integers(0, 11)) / 10,
+        calls=int(rng.integers(0, 8)),
+        share=float(rng.uniform(0, 0.4)),
+        is_valid=bool(rng.random() < 0.9),
+        answers=tuple("abc"[int(n)] for n in rng.integers(0, 3, int(rng.integers(1, 9)))),
+    )
+
+
+def proposed(module: ModuleType, case: Proposal) -> list[float]:
+    """Return R, the factor on advantages, the upper bound, and which answer most say with its share."""
+    value = module.proposal_value(case.p, case.calls, case.share, is_valid=case.is_valid)
+    best, agreeing = module.majority(case.answers)
+    return [
+        value,
+        module.trust(case.p, 0.6),
+        module.upper_clip(case.p, 0.2),
+        float("abc".index(best)),
+        agreeing,
+    ]
+
+
+def edge(case: Proposal) -> list[float]:
+    """Return the same by hand."""
+    value = (2 * case.p if case.p < 0.5 else 2 - 2 * case.p) + 0.05 * (case.calls if case.calls < 4 else 4)
+    value -= case.share
+    inside = 0.3 if case.p < 0.3 else 0.8 if case.p > 0.8 else case.p
+    counts = [case.answers.count(answer) for answer in case.answers]
+    place = counts.index(max(counts))
+    return [
+        value if case.is_valid and value > 0 else 0.0,
+        0.6 + 0.8 * (inside - 0.3),
+        0.2 + 0.2 * (0.8 - inside),
+        float("abc".index(case.answers[place])),
+        counts[place] / len(counts),
+    ]
+
+
+def draw_outcomes(rng: Rng) -> tuple[list[tuple[int, list[float]]], list[tuple[int, float]]]:
+    """Return groups of outcomes by level, and values of proposals by level."""
+    seen = [
+        (int(rng.integers(0, 3)), [float(n) for n in rng.integers(0, 3, int(rng.integers(1, 5)))])
+        for _ in range(int(rng.integers(1, 9)))
+    ]
+    paid = [(int(rng.integers(0, 3)), round(float(rng.normal()), 2)) for _ in range(int(rng.integers(1, 7)))]
+    return seen, paid
+
+
+def level_group(level: int, outcomes: Sequence[float]) -> Group:
+    """Return a group of `level` with these outcomes."""
+    lived = [Lived(task=level, value=value, is_success=value > 0, num_turns=1) for value in outcomes]
+    (group,) = recorded(lived)
+    task = replace(group.task, environment=f"level{level}")
+    return Group(task=task, trajectories=tuple(replace(t, task=task) for t in group.trajectories))
+
+
+def leveled(
+    module: ModuleType, case: tuple[list[tuple[int, list[float]]], list[tuple[int, float]]]
+) -> list[float]:
+    """Return the level that an optimist takes next, what is told of each, and the logits of a proposer."""
+    seen, paid = case
+    optimist = module.Optimist()
+    optimist.update([level_group(level, outcomes) for level, outcomes in seen])
+    names = ["level0", "level1", "level2"]
+    chosen = [float(name[-1]) for name in optimist.choose(names, 3, 0)]
+    proposer = module.Proposer(lambda groups: [value for _, value in paid[: len(groups)]], rate=0.7)
+    for _ in range(2):
+        proposer.update([level_group(level, [1.0]) for level, _ in paid])
+    return [*chosen, *(proposer.logits.get(name, 0.0) for name in names)]
+
+
+def optimistic(case: tuple[list[tuple[int, list[float]]], list[tuple[int, float]]]) -> list[float]:
+    """Return the same by hand."""
+    seen, paid = case
+    told: list[list[float]] = [[], [], []]
+    for level, outcomes in seen:
+        mean = sum(outcomes) / len(outcomes)
+        square = sum(value * value for value in outcomes) / len(outcomes) - mean * mean
+        told[level].append(math.sqrt(max(square, 0.0)) / mean if mean else 0.0)
+    taken = [len(own) for own in told]
+    chosen: list[float] = []
+    for _ in range(3):
+        bounds = [
+            (sum(own) / len(own) if own else 0.0) + math.sqrt(2 * math.log(sum(taken)) / num) if num else 1e9
+            for own, num in zip(told, taken, strict=True)
+        ]
+        best = bounds.index(max(bounds))
+        taken[best] += 1
+        chosen.append(float(best))
+    logits = [0.0, 0.0, 0.0]
+    known = [level in {own for own, _ in paid} for level in range(3)]
+    values = [value for _, value in paid]
+    mean = sum(values) / len(values)
+    spread = math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
+    for _ in range(2 if spread > 0 else 0):
+        odds = [math.exp(logit) if flag else 0.0 for logit, flag in zip(logits, known, strict=True)]
+        gains = [0.0, 0.0, 0.0]
+        for level, value in paid:
+            for other in range(3):
+                slope = (other == level) - odds[other] / sum(odds)
+                gains[other] += (value - mean) / spread * slope / len(paid)
+        logits = [
+            logit + 0.7 * gain if flag else 0.0
+            for logit, gain, flag in zip(logits, gains, known, strict=True)
+        ]
+    return [*chosen, *logits]
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula(name="rounds.improve_steps", module="quintain.methods.selftraining.rest",
             functions=("improve_steps",), draw=draw_lived, ours=improved, reference=worth_more),
@@ -209,4 +331,10 @@ FORMULAS: tuple[Formula, ...] = (
             functions=("evolving", "read_thresholds"), draw=draw_lived, ours=evolved, reference=first_above),
     Formula(name="rounds.star", module="quintain.methods.selftraining.star", functions=("updates", "right"),
             draw=draw_loops, ours=looped, reference=grown, exact=as_policy_gradient),
+    Formula(name="rounds.proposals", module="quintain.methods.selftraining.agent0",
+            functions=("proposal_value", "trust", "upper_clip", "majority"), draw=draw_proposal, ours=proposed,
+            reference=edge),
+    Formula(name="rounds.levels", module="quintain.curriculum.levels",
+            functions=("Optimist", "Proposer", "learnability"), draw=draw_outcomes, ours=leveled,
+            reference=optimistic),
 )  # fmt: skip

@@ -1,9 +1,9 @@
 """STaR: does the answer as a hint find the right first step of questions that sampling alone does not solve?
 
-A question (a, b) takes two steps: r from a table by its type a, then the answer y by (r, b), which all types share. Half
-of the types are easy; hard ones begin almost sure of one wrong r. Questions of hard types are trained with three of
-the six b. The method's own collection, stages and optimizer steps run for four loops; a hinted sample is drawn from the
-model's own posterior given y, so that spurious r, which reach y by chance, occur as they should. The number is the
+A question (a, b) takes two steps: r from a table by its type a, then the answer y by (r, b), which all types share.
+Half of the types are easy; hard ones begin almost sure of one wrong r. Questions of hard types are trained with three
+of the six b. The method's own collection, stages and optimizer steps run for four loops; a hinted sample is drawn from
+the model's own posterior given y, so that spurious r, which reach y by chance, occur as they should. The number is the
 accuracy on hard types with the three held-out b: a right r carries over, a spurious one does not. The control draws
 as many more samples of the same failures, without a hint, at temperature 1.5. In the null world all types are easy.
 """
