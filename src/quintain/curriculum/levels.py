@@ -98,11 +98,16 @@ class Optimist:
     """Chooses the level with the highest mean ν + √(2 ln T / n), each once at first (UCB over levels; Paprika).
 
     Args:
-        relabel: level → level whose ν stands for its own; empty: each its own.
+        value: outcomes of a task → what its level is worth; ν unless given.
+        relabel: level → level whose worth stands for its own; empty: each its own.
     """
 
-    def __init__(self, relabel: Mapping[str, str] | None = None) -> None:
-        self.relabel = dict(relabel or {})
+    def __init__(
+        self,
+        value: Callable[[Sequence[float]], float] = learnability,
+        relabel: Mapping[str, str] | None = None,
+    ) -> None:
+        self.value, self.relabel = value, dict(relabel or {})
         self.found: dict[str, list[float]] = {}
 
     def score(self, level: str, extra: Mapping[str, int]) -> float:
@@ -129,4 +134,4 @@ class Optimist:
         """See `Chooser.update`."""
         for group in groups:
             if group.returns:
-                self.found.setdefault(level_of(group.task), []).append(learnability(group.returns))
+                self.found.setdefault(level_of(group.task), []).append(self.value(group.returns))

@@ -264,10 +264,10 @@ class Offline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Improve:
-    """One training on the episodes of a round: ``Improve(build=Pipeline(above(0.5)), rate=0.5)``."""
+    """One training on the episodes of a round: ``Improve(build=Pipeline(threshold(0.5)), rate=0.5)``."""
 
-    build: Callable[[Sequence[Group]], Chosen]
-    """episodes of the round → what is imitated: a `Pipeline`"""
+    build: Callable[[Sequence[Group]], Chosen | Sequence[Pair]]
+    """episodes of the round → what is imitated (a `Pipeline`), or pairs of which one side is preferred"""
     rate: float = 1.0
     """factor on the learning rate"""
 
@@ -295,8 +295,8 @@ class Rounds:
     """
 
     collect: Collect
-    build: Callable[[Sequence[Group]], Chosen]
-    """episodes of the round → what is imitated: a `Pipeline`"""
+    build: Callable[[Sequence[Group]], Chosen | Sequence[Pair]]
+    """episodes of the round → what is imitated (a `Pipeline`), or pairs of which one side is preferred"""
     update: Update
     steps: OptimizerSteps | None = None
     """optimizer steps of each training; None: epochs and minibatches of `update`, or of the configuration"""

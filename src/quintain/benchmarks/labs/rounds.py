@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from quintain.benchmarks.labs.tabular import TablePolicy, packed
-from quintain.data.pipeline import Chosen, as_example, example_samples
-from quintain.methods.loops.rounds import Material, step_batches
+from quintain.data.pipeline import Chosen, as_example
+from quintain.methods.loops.rounds import Built, Data, Material, samples_of, step_batches
 from quintain.methods.method import Collector, Rounds
 from quintain.training.update import Update
 from quintain.training.updating import minibatches
-from quintain.types import Example, Group, Sample, Task, Trajectory, derive_seed
+from quintain.types import Group, Sample, Task, Trajectory, derive_seed
 
 Play = Callable[[TablePolicy, Sequence[Task], int, int], list[Group]]
 """(policy, tasks, size, seed) → `size` episodes of each"""
@@ -88,9 +88,14 @@ class RoundsRun:
 
     policies: list[TablePolicy]
     """after each round"""
-    chosen: list[list[Chosen]]
+    made: list[list[Built]]
     """what each training of each round made"""
     collector: TableCollector
+
+    @property
+    def chosen(self) -> list[list[Chosen]]:
+        """What each training of each round chose to imitate."""
+        return [[made for made in parts if isinstance(made, Chosen)] for parts in self.made]
 
     @property
     def policy(self) -> TablePolicy:
@@ -143,7 +148,7 @@ def train_rounds(
     material = Material(method, method.base(as_collector))
     applied = optimizer(policy.parameters, rate)
     policies: list[TablePolicy] = []
-    chosen: list[list[Chosen]] = []
+    made: list[list[Built]] = []
     for step in range(1, num_rounds + 1):
         groups = method.collect(as_collector, step)
         method.state.update(groups)
@@ -156,36 +161,43 @@ def train_rounds(
                 group["lr"] = rate * improve.rate
             own = derive_seed("round", seed, step, number)
             if method.steps is None or not data:
-                imitate(policy, applied, data, method.update, own)
+                imitate(policy, applied, data, method.update, own, reference=start)
                 continue
-            for batch in step_batches(example_samples(data), method.steps, step, own):
-                descend(policy, applied, batch, method.update)
+            for batch in step_batches(samples_of(data), method.steps, step, own):
+                descend(policy, applied, batch, method.update, reference=start)
         policies.append(policy.copy())
-        chosen.append([made for made, _ in parts])
-    return RoundsRun(policies=policies, chosen=chosen, collector=collector)
+        made.append([built for built, _ in parts])
+    return RoundsRun(policies=policies, made=made, collector=collector)
 
 
 def imitate(
     policy: TablePolicy,
     applied: torch.optim.Optimizer,
-    data: Sequence[Example],
+    data: Data,
     update: Update,
     seed: int,
+    *,
+    reference: TablePolicy | None = None,
 ) -> None:
     """Train `policy` on `data` in the epochs and minibatches of `update`; on nothing it stays as it is."""
     if not data:
         return
-    samples = example_samples(data)
+    samples = samples_of(data)
     for epoch in range(update.num_epochs or 1):
         for places in minibatches(samples, update.num_minibatches or 1, derive_seed(seed, epoch)):
-            descend(policy, applied, [samples[place] for place in places], update)
+            descend(policy, applied, [samples[place] for place in places], update, reference=reference)
 
 
 def descend(
-    policy: TablePolicy, applied: torch.optim.Optimizer, samples: Sequence[Sample], update: Update
+    policy: TablePolicy,
+    applied: torch.optim.Optimizer,
+    samples: Sequence[Sample],
+    update: Update,
+    *,
+    reference: TablePolicy | None = None,
 ) -> None:
-    """Take one optimizer step on `samples`."""
-    batch = packed(samples, update)
+    """Take one optimizer step on `samples`, with log-probs of `reference` where the loss reads them."""
+    batch = packed(samples, update, reference)
     applied.zero_grad()
     update.loss(policy(batch), batch).loss.backward()
     applied.step()

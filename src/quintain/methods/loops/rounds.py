@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from quintain.data.pipeline import Chosen, as_example, example_samples
+from quintain.data.samples import pair_samples
 from quintain.data.seats import separated
 from quintain.methods.loops.recall import recall, remember, tell
 from quintain.methods.loops.requirements import begun
@@ -18,7 +19,10 @@ from quintain.training.job import Job
 from quintain.training.learner import StepReport
 from quintain.training.optimizers import scale_at
 from quintain.training.updating import epoch_batch, learn_from, learn_in_epochs, mean_report
-from quintain.types import Example, Group, Sample, Trajectory
+from quintain.types import Example, Group, Pair, Sample, Trajectory
+
+Built = Chosen | Sequence[Pair]
+Data = Sequence[Example | Pair]
 
 
 class Material:
@@ -32,22 +36,28 @@ class Material:
     def __init__(self, method: Rounds, base: Sequence[Trajectory] = ()) -> None:
         self.method = method
         self.base = [as_example(trajectory) for trajectory in base]
-        self._built: list[deque[Sequence[Example]]] = [deque(maxlen=method.memory) for _ in method.improves]
+        self._built: list[deque[Data]] = [deque(maxlen=method.memory) for _ in method.improves]
 
-    def take(self, groups: Sequence[Group]) -> list[tuple[Chosen, list[Example]]]:
-        """Build of the episodes of the next round; return for each training what it made, and all that it imitates.
+    def take(self, groups: Sequence[Group]) -> list[tuple[Built, Data]]:
+        """Build of the episodes of the next round; return for each training what it made, and all that it learns from.
 
-        The second is empty where the round made nothing for it: such a training is left out.
+        The second is empty where the rounds made nothing for it: such a training is left out.
         """
         paid = self.method.reward(separated(groups))
-        found: list[tuple[Chosen, list[Example]]] = []
+        found: list[tuple[Built, Data]] = []
         for improve, built in zip(self.method.improves, self._built, strict=True):
             made = improve.build(paid)
-            built.append(made.examples)
-            every = [example for examples in built for example in examples]
-            base = self.base if self.method.merges_base else []
+            built.append(made.examples if isinstance(made, Chosen) else made)
+            every = [each for data in built for each in data]
+            base = self.base if self.method.merges_base and isinstance(made, Chosen) else []
             found.append((made, [*base, *every] if every else []))
         return found
+
+
+def samples_of(data: Data) -> list[Sample]:
+    """Return the token streams of examples, or of both sides of pairs."""
+    pairs = [each for each in data if isinstance(each, Pair)]
+    return pair_samples(pairs) if pairs else example_samples([e for e in data if isinstance(e, Example)])
 
 
 def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
@@ -91,20 +101,25 @@ def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
             context.show(step, row)
 
 
-def funnels(made: Sequence[Chosen]) -> dict[str, float]:
-    """Return what the stages of each training of a round did; those after the first as ``data/2/…``, ``data/3/…``."""
+def funnels(made: Sequence[Built]) -> dict[str, float]:
+    """Return what the stages of each training of a round did; those after the first as ``data/2/…``, ``data/3/…``.
+
+    Of pairs it says how many there are, ``data/pairs``.
+    """
     return {
         key if number == 1 else key.replace("data/", f"data/{number}/", 1): value
         for number, each in enumerate(made, 1)
-        for key, value in each.funnel.metrics.items()
+        for key, value in (
+            each.funnel.metrics if isinstance(each, Chosen) else {"data/pairs": float(len(each))}
+        ).items()
     }
 
 
 def _learn(
-    context: TrainingContext, data: Sequence[Example], method: Rounds, *, step: int, number: int, rate: float
+    context: TrainingContext, data: Data, method: Rounds, *, step: int, number: int, rate: float
 ) -> StepReport | None:
-    """Imitate `data`; `number` says which training of the round it is."""
-    samples, seed = example_samples(data), context.seed("round", step, *([number] if number else []))
+    """Train on `data`; `number` says which training of the round it is."""
+    samples, seed = samples_of(data), context.seed("round", step, *([number] if number else []))
     if method.steps is None:
         return learn_in_epochs(
             context.policies, samples, method.update, context.job, step=step, seed=seed, rate=rate
@@ -125,7 +140,7 @@ def step_batches(
     """Yield the streams of each optimizer step of a round: its data over and over, each time in another order."""
     streams: dict[int, list[Sample]] = {}
     for sample in samples:
-        streams.setdefault(sample.trajectory, []).append(sample)
+        streams.setdefault(sample.trajectory if sample.pair < 0 else sample.pair, []).append(sample)
     units = list(streams.values())
     for number in range(steps.count(round_number)):
         places = epoch_batch(len(units), min(steps.batch_size, len(units)), number, (seed,))
