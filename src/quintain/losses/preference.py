@@ -99,12 +99,14 @@ def rpo(beta: float = 0.1, *, alpha: float = 1.0, compares_ends: bool = True) ->
     Without `compares_ends` the last token of each turn is imitated, not compared (Paprika, 2502.17543): it is the same
     on both sides, and pushed down where it is rejected.
     """
-    compared = (
-        dpo(beta)
-        if compares_ends
-        else _preference(dpo_value(beta), lambda batch: (~batch.extra.turn_end).float())
-    )
-    return combine((compared, 1.0), (chosen_nll(), alpha))
+    _positive(beta)
+    weigh = None if compares_ends else _inside_turns
+    return combine((_preference(dpo_value(beta), weigh), 1.0), (chosen_nll(), alpha))
+
+
+def _inside_turns(batch: Batch) -> Tensor:
+    """Return 0 for the last token of each turn, else 1."""
+    return (~batch.extra.turn_end).to(batch.loss_weight.dtype)
 
 
 def log_sigmoid(margin: Tensor) -> Tensor:

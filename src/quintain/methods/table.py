@@ -53,7 +53,17 @@ TABLE: tuple[Entry, ...] = (
     Entry("AgentTuning / AgentLM", "imitation", "planned"),
     Entry("ATLaS", "imitation", "planned"),
     Entry("STeCa", "imitation", "planned"),
-    Entry("Paprika", "imitation", "planned"),
+    Entry(
+        "Paprika",
+        "imitation",
+        "written",
+        name="paprika",
+        module="imitation.paprika",
+        page="Paprika",
+        section="Imitation, self-training, preferences",
+        about="the best of one's own episodes against worse ones, on kinds of tasks that can be learned",
+        against="`rft`, `dpo`",
+    ),
     Entry("iRe-VLA", "imitation", "planned"),
     Entry(
         "PAE",

@@ -320,6 +320,35 @@ def optimistic(case: tuple[list[tuple[int, list[float]]], list[tuple[int, float]
     return [*chosen, *logits]
 
 
+def paired(module: ModuleType, case: Sequence[Lived]) -> list[float]:
+    """Return for each task the place of the preferred episode, -1 for none, and which ones are paired with it."""
+    found: list[float] = []
+    for group in module.solved_only(recorded(case)):
+        pairs = module.best_against_worse(group, 100)
+        rejected = {pair.rejected.seed for pair in pairs}
+        found.append(float(pairs[0].chosen.seed) if pairs else -1.0)
+        found += [float(t.seed in rejected) for t in group.trajectories]
+        found += [sum(pair.margin for pair in pairs), sum(group.returns)]
+    return found
+
+
+def preferred(case: Sequence[Lived]) -> list[float]:
+    """Return the same by hand: solved before not solved, then fewer turns, then first."""
+    found: list[float] = []
+    for task in sorted({lived.task for lived in case}):
+        own = [(place, lived) for place, lived in enumerate(case) if lived.task == task]
+        order = sorted(own, key=lambda one: (not one[1].is_success, one[1].num_turns, one[0]))
+        place, best = order[0]
+        worse = [
+            best.is_success and (not lived.is_success or lived.num_turns > best.num_turns) for _, lived in own
+        ]
+        found.append(float(place) if any(worse) else -1.0)
+        found += [float(flag) for flag in worse]
+        failed = sum(not lived.is_success for _, lived in own) if best.is_success else 0
+        found += [float(failed), float(sum(lived.is_success for _, lived in own))]
+    return found
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula(name="rounds.improve_steps", module="quintain.methods.selftraining.rest",
             functions=("improve_steps",), draw=draw_lived, ours=improved, reference=worth_more),
@@ -334,6 +363,8 @@ FORMULAS: tuple[Formula, ...] = (
     Formula(name="rounds.proposals", module="quintain.methods.selftraining.agent0",
             functions=("proposal_value", "trust", "upper_clip", "majority"), draw=draw_proposal, ours=proposed,
             reference=edge),
+    Formula(name="rounds.pairs", module="quintain.methods.imitation.paprika",
+            functions=("solved_only", "best_against_worse"), draw=draw_lived, ours=paired, reference=preferred),
     Formula(name="rounds.levels", module="quintain.curriculum.levels",
             functions=("Optimist", "Proposer", "learnability"), draw=draw_outcomes, ours=leveled,
             reference=optimistic),

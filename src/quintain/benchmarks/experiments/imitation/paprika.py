@@ -1,11 +1,12 @@
 """Paprika: does a bandit that seeks what is learnable spend its episodes where there is something to learn?
 
 Ten kinds of tasks share one table: four that are solved from the start, three that nobody can solve, and three that
-can be learned: guessing one of eight numbers in three turns, and near and far levels of an open sokoban. The method's own
-bandit, pairs and loss run for forty updates. The number is the mean success on the learnable kinds, exactly. The
+can be learned: guessing one of eight numbers in three turns, and near and far levels of an open sokoban. The method's
+own bandit, pairs and loss run for forty updates. The number is the mean success on the learnable kinds, exactly. The
 control's bandit reads ν of other kinds, by a permutation drawn once: the same values, the same exploration. In the
-null world all ten kinds are copies of the guessing one, so that it does not matter which is taken. Beside them: a
-bandit whose ν is 1 where outcomes differ, else 0, and one nearly hopeless kind among the ten.
+null world all ten kinds are copies of the guessing one, with the same tasks, so that it does not matter which is taken,
+and both arms are equal bit for bit. Beside them: a bandit whose ν is 1 where outcomes differ, else 0, and one nearly
+hopeless kind among the ten.
 """
 
 from __future__ import annotations
@@ -171,7 +172,9 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
                 seed=own,
                 rate=float(options["rate"]),
                 pool=pool,
-                play=lambda policy, drawn, size, seed: play_games(policy, play, drawn, size=size, seed=seed),
+                play=lambda policy, drawn, size, seed: play_games(
+                    policy, play, alike(drawn, seed) if kinds is COPIES else drawn, size=size, seed=seed
+                ),
             )
 
         seeking, control = method(config), permuted(method(config), KINDS, own)
@@ -209,6 +212,12 @@ def tasks(kinds: Sequence[str], places: Mapping[str, NDArray[np.int64]], count: 
         for kind in kinds
         for number in range(count)
     ]
+
+
+def alike(drawn: Sequence[Task], seed: int) -> list[Task]:
+    """Return `drawn` with the numbers that a step has, whichever copies they are of."""
+    secrets = np.random.default_rng(derive_seed("copies", seed)).integers(0, NUMBERS, len(drawn))
+    return [replace(task, seed=secret) for task, secret in zip(drawn, secrets.tolist(), strict=True)]
 
 
 def starting_table(seed: int, demonstrations: int) -> TablePolicy:
