@@ -111,7 +111,7 @@ def rounds(*, starts_over: bool) -> Made:
     )
     method = Rounds(
         collect=grouped(2, 3), build=build, update=Update(loss=imitation(), is_on_policy=False, num_minibatches=2),
-        starts_over=starts_over, reward=diary.reward, state=diary,
+        starts_over=starts_over, memory=None if starts_over else 1, reward=diary.reward, state=diary,
     )  # fmt: skip
     return Made(method, diary)
 

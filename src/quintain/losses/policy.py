@@ -8,8 +8,10 @@ sampling, which are never recomputed here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
+from quintain.errors import UsageError
 from quintain.losses.measure import is_trained, token_means, unit_mean, unit_sum, weighted_sum
 from quintain.types import Batch, Loss, LossReport, Outputs
 
@@ -47,6 +49,30 @@ def clipped(low: float = 0.2, high: float = 0.2, *, dual: float | None = None) -
         logs = log_ratio(outputs, batch)
         term, is_clipped = _surrogate(logs, batch.advantages, (low, high), dual)
         return _report(weighted_sum(batch, term), outputs, batch, (logs, is_clipped))
+
+    return loss
+
+
+def clipped_each(low: float, highs: Sequence[float]) -> Loss:
+    """Return the clipped surrogate whose upper bound is that of the episode: ``highs[i]`` of trajectory i of the step.
+
+    What `highs` holds when a batch is trained counts, so a method may fill it anew in every step (ADPO of Agent0, arXiv
+    2511.16043). Raises `UsageError` when the batch has an episode that it holds nothing of.
+    """
+
+    def loss(outputs: Outputs, batch: Batch) -> LossReport:
+        numbers = batch.extra.trajectory
+        if len(numbers) and int(numbers.max()) >= len(highs):
+            raise UsageError(
+                f"upper bounds of {int(numbers.max()) + 1} episodes: got {len(highs)}; give one for each of the step"
+            )
+        own = batch.advantages.new_tensor(list(highs))[numbers][batch.sequence_id]
+        logs = log_ratio(outputs, batch)
+        ratio = logs.exp()
+        plain = -batch.advantages * ratio
+        limited = -batch.advantages * ratio.clamp(min=1 - low).minimum(1 + own)
+        total = weighted_sum(batch, plain.maximum(limited))
+        return _report(total, outputs, batch, (logs, (limited > plain).float()))
 
     return loss
 

@@ -49,11 +49,17 @@ def dpo(beta: float = 0.1, *, label_smoothing: float = 0.0) -> Loss:
     if not 0 <= label_smoothing < 0.5:
         raise UsageError(f"label smoothing: got {label_smoothing}; give a share from 0 to below 0.5")
 
+    return _preference(dpo_value(beta, label_smoothing))
+
+
+def dpo_value(beta: float, label_smoothing: float = 0.0) -> Callable[[Tensor], Tensor]:
+    """Return Δ → the loss of a pair, see `dpo`."""
+
     def value(delta: Tensor) -> Tensor:
         kept = -log_sigmoid(beta * delta)
         return (1 - label_smoothing) * kept - label_smoothing * log_sigmoid(-beta * delta)
 
-    return _preference(value)
+    return value
 
 
 def ipo(beta: float = 0.1) -> Loss:
@@ -87,9 +93,20 @@ def chosen_nll() -> Loss:
     return loss
 
 
-def rpo(beta: float = 0.1, *, alpha: float = 1.0) -> Loss:
-    """Return DPO + `alpha` · the chosen side's mean NLL per token (arXiv 2404.19733), never its sum."""
-    return combine((dpo(beta), 1.0), (chosen_nll(), alpha))
+def rpo(beta: float = 0.1, *, alpha: float = 1.0, compares_ends: bool = True) -> Loss:
+    """Return DPO + `alpha` · the chosen side's mean NLL per token (arXiv 2404.19733), never its sum.
+
+    Without `compares_ends` the last token of each turn is imitated, not compared (Paprika, 2502.17543): it is the same
+    on both sides, and pushed down where it is rejected.
+    """
+    _positive(beta)
+    weigh = None if compares_ends else _inside_turns
+    return combine((_preference(dpo_value(beta), weigh), 1.0), (chosen_nll(), alpha))
+
+
+def _inside_turns(batch: Batch) -> Tensor:
+    """Return 0 for the last token of each turn, else 1."""
+    return (~batch.extra.turn_end).to(batch.loss_weight.dtype)
 
 
 def log_sigmoid(margin: Tensor) -> Tensor:

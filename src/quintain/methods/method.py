@@ -84,6 +84,10 @@ class Collector(Protocol):
         """Return what the job imitates: episodes of the teacher, or conversations; a resumed run repeats it exactly."""
         ...
 
+    def shown(self, tasks: Sequence[Task]) -> list[Trajectory]:
+        """Return the scored ones of an episode of the teacher on each of `tasks`; they are not recorded."""
+        ...
+
     def preferences(self) -> list[Pair]:
         """Return the preferences that the job names; a resumed run repeats them exactly."""
         ...
@@ -259,6 +263,31 @@ class Offline:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Improve:
+    """One training on the episodes of a round: ``Improve(build=Pipeline(threshold(0.5)), rate=0.5)``."""
+
+    build: Callable[[Sequence[Group]], Chosen | Sequence[Pair]]
+    """episodes of the round → what is imitated (a `Pipeline`), or pairs of which one side is preferred"""
+    rate: float = 1.0
+    """factor on the learning rate"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizerSteps:
+    """How long a round trains where it is not by epochs: ``OptimizerSteps(count=lambda round: 40, batch_size=8)``."""
+
+    count: Callable[[int], int]
+    """number of the round, from 1 → optimizer steps"""
+    batch_size: int
+    """episodes of a step"""
+
+
+def no_demonstrations(_: Collector) -> Sequence[Trajectory]:
+    """Imitate nothing beside what the rounds make."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rounds:
     """Collect with the policy, build a data set of it, train on that, again: ``Rounds(collect=…, build=…, update=…)``.
 
@@ -266,15 +295,33 @@ class Rounds:
     """
 
     collect: Collect
-    build: Callable[[Sequence[Group]], Chosen]
-    """episodes of the round → what is imitated: a `Pipeline`"""
+    build: Callable[[Sequence[Group]], Chosen | Sequence[Pair]]
+    """episodes of the round → what is imitated (a `Pipeline`), or pairs of which one side is preferred"""
     update: Update
+    steps: OptimizerSteps | None = None
+    """optimizer steps of each training; None: epochs and minibatches of `update`, or of the configuration"""
+    later: Sequence[Improve] = ()
+    """trainings that follow that of `build` on the same episodes, each from where the one before it ended (ReST)"""
+    base: Callable[[Collector], Sequence[Trajectory]] = no_demonstrations
+    """episodes that every training imitates beside what was built (AgentEvol); called once, also by a resumed run"""
+    merges_base: bool = True
+    """whether `base` is imitated in every training; else only before the first round, without a warm start"""
+    memory: int | None = 1
+    """rounds whose data is trained on, the newest ones, this one included; None: all of them"""
     starts_over: bool = False
-    """whether each round trains from the starting weights, on the data of all rounds so far (ReST-EM, STaR)"""
+    """whether each round trains from the starting weights (STaR, AgentEvol)"""
+    has_warm_start: bool = True
+    """whether the demonstrations are imitated before the run starts; else its starting weights are those of the model,
+    and `base` is imitated once before the first round"""
     needs: Needs = Needs()
     reward: Change = same_groups
     state: State = field(default_factory=Folds)
     measure: Measure = no_metrics
+
+    @property
+    def improves(self) -> tuple[Improve, ...]:
+        """The trainings of a round, in order."""
+        return (Improve(build=self.build), *self.later)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

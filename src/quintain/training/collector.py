@@ -55,6 +55,7 @@ class Collector:
         seed: int,
         teach: Callable[[], list[Trajectory]],
         prefer: Callable[[], list[Pair]] = list,
+        show: Callable[[Sequence[Task]], list[Trajectory]] = lambda _: [],
         ahead: Ahead | None = None,
         is_lockstep: bool = True,
     ) -> None:
@@ -64,6 +65,7 @@ class Collector:
         self.recorded: list[Trajectory] = []
         """Episodes of the step so far, as the journal has them: a method may turn them into others to learn from."""
         self._tokenizer, self._seed, self._teach, self._prefer = tokenizer, seed, teach, prefer
+        self._show = show
         self._ahead, self._is_lockstep = ahead, is_lockstep
 
     def seed(self, *parts: int | str) -> int:
@@ -141,6 +143,11 @@ class Collector:
     def demonstrations(self) -> list[Trajectory]:
         """Return what the job imitates: episodes of the teacher, or conversations; a resumed run repeats it exactly."""
         return self._teach()
+
+    def shown(self, tasks: Sequence[Task]) -> list[Trajectory]:
+        """Return the scored ones of an episode of the teacher on each of `tasks`; they are not recorded."""
+        self.apart.check(tasks)
+        return self._show(tasks)
 
     def preferences(self) -> list[Pair]:
         """Return the preferences that the job names; a resumed run repeats them exactly."""

@@ -53,6 +53,7 @@ from quintain.training.progress import Display
 from quintain.training.report import evaluation_metrics, report_metrics, rollout_metrics
 from quintain.training.start import (
     LONGEST,
+    demonstrate_on,
     harness,
     held_out_tasks,
     load_demonstrations,
@@ -63,7 +64,7 @@ from quintain.training.teaching import is_taught, teach
 from quintain.training.thresholds import thresholds
 from quintain.training.trackers import Tracked, Trackers, tracker_names, tracking
 from quintain.training.untrained import evaluate_untrained
-from quintain.types import NOTHING, Group, Pair, Trajectory, Use
+from quintain.types import NOTHING, Group, Pair, Task, Trajectory, Use
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -133,7 +134,7 @@ class TrainingContext:
             run, self.rollout, TaskStream(tasks_of(self.make_environment), first=job.first_task),
             HeldOutTasks(self.held_out), self.tokenizer, display,
             environment=job.environment, seed=job.seed, teach=lambda: me._teach(), prefer=lambda: me._preferences(),
-            ahead=self.ahead, is_lockstep=not job.plays_apart,
+            show=lambda tasks: me._show(tasks), ahead=self.ahead, is_lockstep=not job.plays_apart,
         )  # fmt: skip
         self.canaries = {
             name: Canary(learner)
@@ -355,6 +356,10 @@ class TrainingContext:
             self.display,
             max_length=longest_stream(self.model),
         )
+
+    def _show(self, tasks: Sequence[Task]) -> list[Trajectory]:
+        """Return episodes of the teacher on `tasks`."""
+        return demonstrate_on(self.agent, self.make_environment, tasks, seed=self.seed("shown"))
 
     def _preferences(self) -> list[Pair]:
         """Return the preferences that the job names."""

@@ -117,7 +117,7 @@ class Imitated:
         self._known: dict[str, Trajectory | None] = {}
 
     def watch(
-        self, data: Sequence[Example] | Sequence[Pair]
+        self, data: Sequence[Example | Pair]
     ) -> Callable[[Sequence[Sample], Batch, Outputs], None] | None:
         """Begin a step on `data`, and return what takes in what the learner says; None where nothing is recorded."""
         self._examples = [each for each in data if isinstance(each, Example)]

@@ -242,6 +242,19 @@ def demonstrate(
             )
         occasion = derive_seed(seed, "demonstrations")
         return taught_episodes(agent, make_environment, tasks, seed=occasion, on_episode=on_episode)
+    return demonstrate_on(agent, make_environment, tasks, seed=seed, mistakes=mistakes, on_episode=on_episode)
+
+
+def demonstrate_on(
+    agent: Agent,
+    make_environment: Factory,
+    tasks: Sequence[Task],
+    *,
+    seed: int,
+    mistakes: float = 0.0,
+    on_episode: OnEpisode | None = None,
+) -> list[Trajectory]:
+    """Return the scored ones of an episode of the teacher on each of `tasks`, as the policy's tokens."""
     demonstrator = teacher(make_environment, mistakes=mistakes)
     rollout = Rollout(agent, make_environment, None, limits=Limits(max_failure_share=0.5))
     try:

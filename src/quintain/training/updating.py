@@ -158,10 +158,12 @@ def learn_in_epochs(
     seed: int,
     policy: str = MAIN,
     observe: Callable[[Sequence[Sample], Batch, Outputs], None] | None = None,
+    rate: float = 1.0,
 ) -> StepReport | None:
     """Update `policy` in epochs of minibatches of `samples`; return the mean over the steps of the last epoch.
 
-    `observe` gets the streams of each batch of the first epoch with what the learner says of them.
+    `rate` is a factor on the learning rate beside its schedule. `observe` gets the streams of each batch of the first
+    epoch with what the learner says of them.
     """
     if not samples:
         return None
@@ -188,7 +190,8 @@ def learn_in_epochs(
                 prepared.batches(chosen, update, own.settings.micro_tokens),
                 update.loss,
                 observe=watch if observe is not None and epoch == 0 else None,
-                rate_scale=scale_at(
+                rate_scale=rate
+                * scale_at(
                     step,
                     job.steps,
                     schedule=job.lr_schedule,

@@ -222,6 +222,16 @@ def clipped(case: Case, t: int, logs: list[float], _e: list[float], _v: list[flo
     return surrogate(ratio(case, t, logs), case.tokens[t].advantage, 0.2, 0.28)
 
 
+HIGHS = (0.2, 0.3, 0.25, 0.05, 0.6, 0.28)
+"""upper bound of each stream"""
+
+
+def clipped_each(case: Case, t: int, logs: list[float], _e: list[float], _v: list[float]) -> float:
+    """Return PPO's term, .2 and the upper bound of the token's stream."""
+    token = case.tokens[t]
+    return surrogate(ratio(case, t, logs), token.advantage, 0.2, HIGHS[token.stream])
+
+
 def dual(case: Case, t: int, logs: list[float], entropy: list[float], values: list[float]) -> float:
     """Return PPO's term with .2 and .28, at most 1.5 |A| where A < 0."""
     found, advantage = clipped(case, t, logs, entropy, values), case.tokens[t].advantage
@@ -523,6 +533,7 @@ FORMULAS: tuple[Formula, ...] = (
     against("reinforce", "policy", "reinforce", lambda m: m.reinforce(), REINFORCE),
     against("clipped", "policy", "clipped", lambda m: m.clipped(0.2, 0.28), summed(clipped)),
     against("clipped.dual", "policy", "clipped", lambda m: m.clipped(0.2, 0.28, dual=1.5), summed(dual)),
+    against("clipped_each", "policy", "clipped_each", lambda m: m.clipped_each(0.2, HIGHS), summed(clipped_each)),
     against("gspo", "policy", "gspo", lambda m: m.gspo(0.2, 0.28),
             shared(lambda token: token.stream, is_mean=True, low=0.2, high=0.28)),
     against("gspo.turn", "policy", "gspo", lambda m: m.gspo(0.2, 0.28, unit="turn"),

@@ -1,60 +1,158 @@
-"""The loop of rounds: collect with the policy → build a data set of it → train on that offline → evaluate, again.
+"""The loop of rounds: collect with the policy → build data sets of it → train on each offline → evaluate, again.
 
-A step of the run is a round. A round that starts over trains from the starting weights on the data of all rounds so
-far, which a resumed run builds again from its journal.
+A step of the run is a round. A round that starts over trains from the starting weights. Data of earlier rounds, where
+a method trains on it again, is built again from the journal by a resumed run.
 """
 
-from quintain.data.pipeline import example_samples
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from quintain.data.pipeline import Chosen, as_example, example_samples
+from quintain.data.samples import pair_samples
 from quintain.data.seats import separated
 from quintain.methods.loops.recall import recall, remember, tell
 from quintain.methods.loops.requirements import begun
-from quintain.methods.method import Rounds
+from quintain.methods.method import OptimizerSteps, Rounds
 from quintain.store.run import Run
+from quintain.training.context import TrainingContext
 from quintain.training.job import Job
+from quintain.training.learner import StepReport
+from quintain.training.optimizers import scale_at
 from quintain.training.signals import Imitated
-from quintain.training.updating import learn_in_epochs
-from quintain.types import Example
+from quintain.training.updating import epoch_batch, learn_from, learn_in_epochs, mean_report
+from quintain.types import Example, Group, Pair, Sample, Trajectory
+
+Built = Chosen | Sequence[Pair]
+Data = Sequence[Example | Pair]
+
+
+class Material:
+    """What the trainings of each round imitate: what they built of the newest rounds, and the base.
+
+    Args:
+        method: whose stages build.
+        base: episodes that every training imitates as well.
+    """
+
+    def __init__(self, method: Rounds, base: Sequence[Trajectory] = ()) -> None:
+        self.method = method
+        self.base = [as_example(trajectory) for trajectory in base]
+        self._built: list[deque[Data]] = [deque(maxlen=method.memory) for _ in method.improves]
+
+    def take(self, groups: Sequence[Group]) -> list[tuple[Built, Data]]:
+        """Build of the episodes of the next round; return for each training what it made, and all that it learns from.
+
+        The second is empty where the rounds made nothing for it: such a training is left out.
+        """
+        paid = self.method.reward(separated(groups))
+        found: list[tuple[Built, Data]] = []
+        for improve, built in zip(self.method.improves, self._built, strict=True):
+            made = improve.build(paid)
+            built.append(made.examples if isinstance(made, Chosen) else made)
+            every = [each for data in built for each in data]
+            base = self.base if self.method.merges_base and isinstance(made, Chosen) else []
+            found.append((made, [*base, *every] if every else []))
+        return found
+
+
+def samples_of(data: Data) -> list[Sample]:
+    """Return the token streams of examples, or of both sides of pairs."""
+    pairs = [each for each in data if isinstance(each, Pair)]
+    return pair_samples(pairs) if pairs else example_samples([e for e in data if isinstance(e, Example)])
 
 
 def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
     """Train by `method` for ``job.steps`` rounds, continuing where `run` was left."""
-    with begun(method.needs, job, run) as context:
-        built: list[Example] = []
-        if method.starts_over:
-            for _, past in recall(run, method.state):
-                built += method.build(method.reward(separated(past))).examples
-        else:
+    with begun(method.needs, job, run, has_warm_start=method.has_warm_start) as context:
+        material = Material(method, method.base(context.collector))
+        if method.memory == 1:
             remember(run, method.state)
+        else:
+            for _, past in recall(run, method.state):
+                material.take(past)
+        if material.base and not method.has_warm_start and run.next_step == 0:
+            _learn(context, material.base, method, step=1, number=-1, rate=1.0)
         imitated = Imitated(run, is_on=job.records_signals)
         for step in context.steps():
             groups = method.collect(context.collector, step)
             method.state.update(groups)
-            made = method.build(method.reward(separated(groups)))
-            data = list(made.examples)
-            if method.starts_over:
+            parts = material.take(groups)
+            if method.starts_over and any(data for _, data in parts):
                 context.policies.main.start_over()
-                built += data
-                data = built
-            report = (
-                learn_in_epochs(
-                    context.policies, example_samples(data), method.update, job,
-                    step=step, seed=context.seed("round", step),
-                    observe=imitated.watch(data),
-                )
+            reports = [
+                _learn(context, data, method, step=step, number=number, rate=improve.rate, imitated=imitated)
+                for number, (improve, (_, data)) in enumerate(zip(method.improves, parts, strict=True))
                 if data
-                else None
-            )  # fmt: skip
+            ]
             row = context.measure(
                 groups,
-                report,
-                {**made.funnel.metrics, **method.measure(groups, context.collector.decode)},
+                reports[-1] if reports else None,
+                {
+                    **funnels([made for made, _ in parts]),
+                    **method.measure(groups, context.collector.decode),
+                },
             )
             row |= context.serve_weights()
             row |= context.clock()
             row |= context.evaluate(step) if context.is_due(step) else {}
             row |= context.judge(step, row)
-            context.record(step, row, imitated.uses() if data else [])
+            context.record(step, row, imitated.uses() if reports else [])
             tell(method.state, step, row)
             if context.is_due(step):
                 context.save(step)
             context.show(step, row)
+
+
+def funnels(made: Sequence[Built]) -> dict[str, float]:
+    """Return what the stages of each training of a round did; those after the first as ``data/2/…``, ``data/3/…``.
+
+    Of pairs it says how many there are, ``data/pairs``.
+    """
+    return {
+        key if number == 1 else key.replace("data/", f"data/{number}/", 1): value
+        for number, each in enumerate(made, 1)
+        for key, value in (
+            each.funnel.metrics if isinstance(each, Chosen) else {"data/pairs": float(len(each))}
+        ).items()
+    }
+
+
+def _learn(
+    context: TrainingContext,
+    data: Data,
+    method: Rounds,
+    *,
+    step: int,
+    number: int,
+    rate: float,
+    imitated: Imitated | None = None,
+) -> StepReport | None:
+    """Train on `data`; `number` says which training of the round it is, and `imitated` takes in what is used."""
+    observe = None if imitated is None else imitated.watch(data)
+    samples, seed = samples_of(data), context.seed("round", step, *([number] if number else []))
+    if method.steps is None:
+        return learn_in_epochs(
+            context.policies, samples, method.update, context.job,
+            step=step, seed=seed, rate=rate, observe=observe,
+        )  # fmt: skip
+    job = context.job
+    scale = rate * scale_at(step, job.steps, schedule=job.lr_schedule, by_method=1.0, warmup=job.lr_warmup)
+    return mean_report(
+        [
+            learn_from(context.policies, batch, method.update, rate_scale=scale, observe=observe)
+            for batch in step_batches(samples, method.steps, step, seed)
+        ]
+    )
+
+
+def step_batches(
+    samples: Sequence[Sample], steps: OptimizerSteps, round_number: int, seed: int
+) -> Iterator[list[Sample]]:
+    """Yield the streams of each optimizer step of a round: its data over and over, each time in another order."""
+    streams: dict[int, list[Sample]] = {}
+    for sample in samples:
+        streams.setdefault(sample.trajectory if sample.pair < 0 else sample.pair, []).append(sample)
+    units = list(streams.values())
+    for number in range(steps.count(round_number)):
+        places = epoch_batch(len(units), min(steps.batch_size, len(units)), number, (seed,))
+        yield [sample for place in places for sample in units[place]]

@@ -49,6 +49,7 @@ def method(config: Config) -> Rounds:
         ),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
         starts_over=config.starts_over,
+        memory=None if config.starts_over else 1,
     )
 
 

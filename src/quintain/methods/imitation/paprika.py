@@ -1,0 +1,113 @@
+"""Prefer the best of one's own episodes to a worse one, on the kinds of tasks that teach most: Paprika (2502.17543).
+
+Each task is tried many times; the best episode (solved, then in fewest turns) is paired with worse ones. The loss is
+DPO on summed log-probs and α times the mean likelihood of the better side (RPO). Which kind of tasks comes next says a
+bandit: the highest mean of ν = √Var R / E R, what is learnable, plus √(2 ln T / n).
+
+Differences to the paper: pairs are made and learned from step by step, not once from all kinds; a better side is
+imitated by the likelihood term alone, after the warm start; sampling is as diverse as `--temperature` says, without a
+least probability. An episode's reward is its success, so ν of a kind that is never solved is 0, not 0/0. The
+released code has no curriculum; its `regularized_dpo_trainer`, another objective, is not this. Measured on a table
+of ten kinds of tasks, where the paper has ten text games.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
+from quintain.curriculum.levels import Chooser, Optimist, levels_in, take
+from quintain.losses.preference import rpo
+from quintain.methods.method import Collector, Folds, Needs, Rounds, Update
+from quintain.training.job import GroupJob
+from quintain.types import Group, Pair, Score, Trajectory, derive_seed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(GroupJob):
+    """Configuration of Paprika."""
+
+    learning_rate: float = 1e-4
+    tasks: PositiveInt = 4
+    """Tasks of a step."""
+    group_size: int = 20
+    """Episodes of a task."""
+    reach: PositiveInt = 8
+    """Tasks that are looked at for each that is taken; a kind with fewer than are wanted gives fewer."""
+    pairs: PositiveInt = 4
+    """Worse episodes that the best of a task is paired with."""
+    beta: PositiveFloat = 0.1
+    """Strength of the pull towards the starting policy."""
+    imitation_weight: NonNegativeFloat = 1.0
+    """α: weight of the better side's mean likelihood; 0 is DPO."""
+    compares_ends: bool = False
+    """Whether the last token of a turn is compared, too; it is imitated in any case."""
+
+
+def method(config: Config) -> Rounds:
+    """Return Paprika as `config` describes it."""
+    chooser = Optimist()
+    return Rounds(
+        collect=curious(chooser, config.tasks, config.group_size, config.reach),
+        reward=solved_only,
+        build=lambda groups: [pair for group in groups for pair in best_against_worse(group, config.pairs)],
+        update=Update(
+            loss=rpo(config.beta, alpha=config.imitation_weight, compares_ends=config.compares_ends),
+            has_reference=True,
+            is_on_policy=False,
+            lr_warmup=0,
+        ),
+        needs=Needs(reference=True),
+        state=Folds(Outcomes(chooser)),
+    )
+
+
+class Outcomes:
+    """Tells a chooser successes alone: ``Outcomes(Optimist())``."""
+
+    def __init__(self, chooser: Optimist) -> None:
+        self.chooser = chooser
+
+    def update(self, groups: Sequence[Group]) -> None:
+        """See `State.update`."""
+        self.chooser.update(solved_only(groups))
+
+
+def curious(chooser: Chooser, tasks: int, size: int, reach: int) -> Callable[[Collector, int], list[Group]]:
+    """Return the collection of `size` episodes of each of the tasks whose kinds `chooser` chooses."""
+
+    def collect(collector: Collector, step: int) -> list[Group]:
+        pool = collector.tasks(step, tasks * reach)
+        kinds = chooser.choose(sorted(levels_in(pool)), tasks, collector.seed("kinds", step))
+        return collector.sample(step, take(pool, kinds), size=size)
+
+    return collect
+
+
+def solved_only(groups: Sequence[Group]) -> list[Group]:
+    """Return `groups` whose outcomes are 1 where the task was solved, else 0."""
+
+    def paid(trajectory: Trajectory) -> Trajectory:
+        if not isinstance(trajectory.outcome, Score):
+            return trajectory
+        return replace(trajectory, outcome=replace(trajectory.outcome, value=float(trajectory.is_success)))
+
+    return [replace(group, trajectories=tuple(map(paid, group.trajectories))) for group in groups]
+
+
+def rank(trajectory: Trajectory) -> tuple[float, int]:
+    """Return what episodes are compared by: success, then few turns."""
+    return float(trajectory.is_success), -len(trajectory.turns)
+
+
+def best_against_worse(group: Group, count: int) -> list[Pair]:
+    """Return the best episode of `group` against `count` that rank lower, drawn by its seed; none without success."""
+    if not any(trajectory.is_success for trajectory in group.scored):
+        return []
+    best = max(group.scored, key=rank)
+    worse = [trajectory for trajectory in group.scored if rank(trajectory) < rank(best)]
+    drawn = random.Random(derive_seed("worse", best.seed)).sample(worse, min(count, len(worse)))
+    return [
+        Pair(chosen=best, rejected=other, margin=float(best.is_success) - float(other.is_success))
+        for other in drawn
+    ]

@@ -1,0 +1,70 @@
+"""Imitate, then learn by advantage actor-critic from a success that is worth less the later it comes: World of Bits.
+
+MiniWoB (Shi et al., ICML 2017) pays 1 - t/T for a task that is solved in turn t of at most T, and -1 for one that is
+not. Demonstrations of a crowd are imitated; then A = R - V(s), which stops at V, with an entropy bonus.
+
+Differences to the paper: t counts turns, not seconds, so that a run repeats on any machine; actions are text, not keys
+and places on a screen; one synchronous learner in the place of A3C; R is the return from the turn on, without
+discount, and V the critic before the update. Requests to the web are recorded and played back by `quintain.clients`,
+not here. Measured on a table over an open sokoban, where the paper has pages of the web.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from quintain.config.ranges import NonNegativeFloat, PositiveInt
+from quintain.credit.gae import gae_turns
+from quintain.losses.compose import combine
+from quintain.losses.entropy import entropy_bonus
+from quintain.losses.policy import reinforce
+from quintain.losses.value import value
+from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
+from quintain.rewards.terms import Term, apply_all
+from quintain.training.job import OnPolicyJob
+from quintain.types import Credit, Group, Trajectory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(OnPolicyJob):
+    """Configuration of World of Bits."""
+
+    learning_rate: float = 1e-4
+    episodes: PositiveInt = 64
+    """Episodes of a step, each of another task."""
+    max_turns: PositiveInt = 20
+    """T: turns of a training episode, over which the reward of success falls to 0."""
+    entropy_coef: NonNegativeFloat = 0.01
+    """Weight of the entropy bonus."""
+    vf_coef: NonNegativeFloat = 0.5
+    """Weight of the critic's loss."""
+
+
+def method(config: Config) -> OnPolicy:
+    """Return World of Bits as `config` describes it."""
+    loss = combine((reinforce(), 1.0), (value(), config.vf_coef), (entropy_bonus(), config.entropy_coef))
+    return OnPolicy(
+        collect=grouped(config.episodes, 1, max_turns=lambda _: config.max_turns),
+        reward=decayed(config.max_turns),
+        credit=above_value,
+        update=Update(loss=loss, keeps_zeros=True),
+        needs=Needs(critic=True),
+    )
+
+
+def worth(num_turns: int, most: int, *, is_success: bool) -> float:
+    """Return 1 - t/T for a success in turn t of T, -1 for a failure. Example: 3 of 10 is .7, 10 of 10 is 0."""
+    return 1 - num_turns / most if is_success else -1.0
+
+
+def decayed(most: int) -> Callable[[Sequence[Group]], Sequence[Group]]:
+    """Return the reward that pays `worth` in the last turn, and nothing else."""
+
+    def measure(trajectory: Trajectory) -> float:
+        return worth(len(trajectory.turns), most, is_success=trajectory.is_success)
+
+    return lambda groups: apply_all(groups, (Term(name="decayed", measure=measure),))
+
+
+def above_value(groups: Sequence[Group], estimates: Estimates) -> Credit:
+    """Return R - V of every turn: what is still to come, less what the critic said before it."""
+    return gae_turns(groups, estimates.critic, discount=1.0, gae_lambda=1.0)

@@ -1,0 +1,131 @@
+"""Imitate what led to right answers; where none did, what led there with the answer as a hint: STaR (arXiv 2203.14465).
+
+Each loop answers its tasks once. Those that failed are tried again with the answer of the teacher told (rationalised);
+what then is right is imitated as if nothing had been told. Training begins from the starting policy in every loop, on
+the data of this loop alone, for 40 optimizer steps in the first and a fifth more in each that follows. Without failures
+it is rejection sampling.
+
+Differences to the paper: answers are sampled, not greedy, unless the temperature is low; the starting policy has
+imitated demonstrations in the place of examples in its prompt; the hint is what the environment's expert writes
+last; what speaks of a hint is not imitated. Measured on a table of questions with a hidden first step, where the
+paper has sums and common sense.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from quintain.agents.deliberation import describe_action
+from quintain.agents.hints import Hints
+from quintain.config.ranges import PositiveFloat, PositiveInt
+from quintain.data.pipeline import Pipeline, Stage, judged, remade
+from quintain.errors import ConfigError
+from quintain.losses.imitation import imitation
+from quintain.methods.method import Collector, Needs, OptimizerSteps, Rounds, Update
+from quintain.training.job import OnPolicyJob
+from quintain.types import Example, Group, Turn
+
+HINT = "Hint: the answer is"
+MARKER = "hint"
+"""What no imitated text may hold, whatever its case."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(OnPolicyJob):
+    """Configuration of STaR."""
+
+    tasks: PositiveInt = 128
+    """Tasks of a loop, one episode each."""
+    rationalises: bool = True
+    """Whether tasks that failed are tried again with a hint."""
+    first_updates: PositiveInt = 40
+    """Optimizer steps of the first loop."""
+    growth: PositiveFloat = 1.2
+    """How many times more optimizer steps the next loop has."""
+    batch_size: PositiveInt = 8
+    """Episodes of an optimizer step."""
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for values that no run can have."""
+        OnPolicyJob.check(self)
+        if self.plays_apart:
+            raise ConfigError(
+                f"rollout: got {self.rollout} with agent {self.agent}; a task is tried twice in a loop, "
+                "with a hint and without, so use rollout=lockstep and an agent of the run's own"
+            )
+
+
+def method(config: Config) -> Rounds:
+    """Return STaR as `config` describes it."""
+    hints = Hints()
+    return Rounds(
+        collect=tried_again(config.tasks, hints, rationalises=config.rationalises),
+        build=Pipeline(right(), unhinted(), stripped(hints)),
+        update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
+        steps=OptimizerSteps(
+            count=lambda number: updates(number, config.first_updates, config.growth),
+            batch_size=config.batch_size,
+        ),
+        starts_over=True,
+        needs=Needs(expert=config.rationalises),
+    )
+
+
+def updates(number: int, first: int, growth: float) -> int:
+    """Return the optimizer steps of loop `number`, from 1. Example: from 40 by 1.2: 40, 48, 57, 69."""
+    return math.floor(first * growth ** (number - 1) + 1e-9)
+
+
+def tried_again(tasks: int, hints: Hints, *, rationalises: bool) -> Callable[[Collector, int], list[Group]]:
+    """Return the collection of an episode of each of `tasks` tasks, and one with a hint of each that failed."""
+
+    def collect(collector: Collector, step: int) -> list[Group]:
+        groups = collector.sample(step, collector.tasks(step, tasks), size=1)
+        failed = [group.task for group in groups if not any(t.is_success for t in group.trajectories)]
+        if not rationalises or not failed:
+            return groups
+        hints.plain.clear()
+        hints.texts = {
+            shown.task.id: f"{HINT} {describe_action(shown.turns[-1].action)}."
+            for shown in collector.shown(failed)
+            if shown.is_success
+        }
+        known = [task for task in failed if task.id in hints.texts]
+        return [*groups, *(collector.sample(step, known, size=1, agent=hints.wrap) if known else [])]
+
+    return collect
+
+
+def right() -> Stage:
+    """Return the stage that keeps what solved its task."""
+    return judged("right", "did not solve its task", lambda example: example.trajectory.is_success)
+
+
+def unhinted() -> Stage:
+    """Return the stage that keeps episodes in which no action speaks of a hint."""
+
+    def is_silent(example: Example) -> bool:
+        return not any(MARKER in describe_action(t.action).lower() for t in example.trajectory.turns)
+
+    return judged("unhinted", "speaks of the hint", is_silent)
+
+
+def stripped(hints: Hints) -> Stage:
+    """Return the stage that takes the hint out of prompts; log-probs, which were given with it, go too."""
+
+    def plain(turn: Turn) -> Turn:
+        if turn.prompt_ids not in hints.plain:
+            return turn
+        ids, starts_segment = hints.plain[turn.prompt_ids]
+        return replace(
+            turn,
+            prompt_ids=ids,
+            starts_segment=starts_segment,
+            completion=replace(turn.completion, logprobs=()),
+        )
+
+    def make(example: Example) -> Sequence[Example]:
+        turns = tuple(map(plain, example.trajectory.turns))
+        return [replace(example, trajectory=replace(example.trajectory, turns=turns))]
+
+    return remade("stripped", "is learned as if no hint had been there", make)
