@@ -23,6 +23,8 @@ from quintain.training.thresholds import thresholds
 
 MAIN = "policy"
 """The policy that a run is about."""
+USUAL_DEMONSTRATIONS = 48
+"""Of a method that needs some, or of an agent outside, where nobody says how many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

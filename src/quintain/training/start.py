@@ -43,7 +43,7 @@ from quintain.text.parse import write_tool_calls
 from quintain.text.tokenizer import SPANS, train_tokenizer
 from quintain.training.corpus import corpus
 from quintain.training.demonstrations import check_digest, load_data
-from quintain.training.job import Job
+from quintain.training.job import USUAL_DEMONSTRATIONS, Job
 from quintain.training.learner import Learner, Optimization
 from quintain.training.outlook import before_imitation
 from quintain.training.outside import taught_episodes
@@ -60,8 +60,6 @@ LONGEST = 1 << 20
 FUMBLES = 0.15
 """Share of a form teacher's tool calls that cannot be read."""
 DEMONSTRATIONS_PER_UPDATE = 8
-USUAL_DEMONSTRATIONS = 48
-"""Of a method that needs some, where none are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
