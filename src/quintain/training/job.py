@@ -96,8 +96,9 @@ class Job:
 
     environment: str = "babyai/GoToRedBallNoDists"
     """Name in the catalogue (with options: keydoor?rooms=3), or file.py:Class, or package.module:Class."""
-    model: str = "tiny"
-    """A new one (micro, mini, tiny, small; mini?tokens=words), smollm2, or a folder, GGUF file or hub id."""
+    model: str = "auto"
+    """A new one (micro, mini, tiny, small; mini?tokens=words; auto is tiny, or mini where a tool takes a text of the
+    agent's own), smollm2, or a folder, GGUF file or hub id."""
     agent: str = "auto"
     """Harness the model acts through: tools, choice, react, text..., with wrappers in front: window+react; or an agent
     of your own that talks to a base_url: mine.py:run_agent?grade=grade (docs/your-agent.md)."""

@@ -62,11 +62,17 @@ FUMBLES = 0.15
 DEMONSTRATIONS_PER_UPDATE = 8
 
 
+FITTING = "auto"
+"""The new model whose size is as the environment needs it."""
+
+
 @dataclass(frozen=True, slots=True)
 class NewModel:
     """What a model made from nothing is to be: ``NewModel("mini", "words")``, written ``mini?tokens=words``."""
 
     size: str
+    """One of `quintain.models.tiny.SIZES`; or `FITTING`, which is tiny, and mini where texts are to be copied: what
+    counts there is how many updates are made, and a narrower model makes more of them in the same time."""
     tokens: str = ""
     """What one of its tokens may span; see `quintain.text.tokenizer.SPANS`. Empty: as the environment needs it."""
 
@@ -78,7 +84,7 @@ def new_model(spec: str) -> NewModel | None:
         UsageError: an unknown knob, or a value that it cannot have.
     """
     size, _, written = spec.partition("?")
-    if size not in SIZES:
+    if size not in SIZES and size != FITTING:
         return None
     knobs = dict(parse_qsl(written, keep_blank_values=True))
     tokens = knobs.pop("tokens", None)
@@ -101,7 +107,8 @@ def make_start(
     if (new := new_model(model)) is not None:
         tokens = new.tokens or fitting_tokens(make_environment)
         tokenizer = new_tokenizer(make_environment, seed=seed, tokens=tokens, texts=texts)
-        return build_tiny(tokenizer, size=new.size, seed=seed, finds_same=tokens == "runs"), tokenizer
+        size = new.size if new.size != FITTING else "mini" if tokens == "runs" else "tiny"
+        return build_tiny(tokenizer, size=size, seed=seed, finds_same=tokens == "runs"), tokenizer
     loaded = load(model)
     return loaded.model, loaded.tokenizer
 
