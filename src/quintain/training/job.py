@@ -118,8 +118,9 @@ class Job:
     """What becomes of conversations longer than the context: error, or drop (left out and counted)."""
     mistakes: Share = 0.0
     """Share of the expert's turns in demonstrations in which it does something else; it errs as the world's do."""
-    imitation_rate: PositiveFloat = 2e-3
-    """Learning rate at which demonstrations are imitated before training; it falls to 0."""
+    imitation_rate: PositiveFloat | None = None
+    """Learning rate at which demonstrations are imitated before training; it falls to 0. None: 0.256 / width of the
+    model, which is 0.002 for tiny and 0.004 for mini."""
     imitation_epochs: PositiveInt = 12
     """Times that demonstrations of which N are given are gone through before training; fewer leave a policy that still
     explores."""

@@ -60,6 +60,8 @@ LONGEST = 1 << 20
 FUMBLES = 0.15
 """Share of a form teacher's tool calls that cannot be read."""
 DEMONSTRATIONS_PER_UPDATE = 8
+RATE_TIMES_WIDTH = 0.256
+"""Learning rate of imitation by a model one number wide."""
 
 
 FITTING = "auto"
@@ -315,12 +317,19 @@ def warm_start(model: PreTrainedModel, trajectories: list[Trajectory], job: Job,
     model.to(cast("Any", device))
 
 
+def imitation_rate(job: Job, model: PreTrainedModel) -> float:
+    """Return the learning rate at which `model` imitates; unless `job` says, it falls with its width (2203.03466)."""
+    if job.imitation_rate is not None:
+        return job.imitation_rate
+    return RATE_TIMES_WIDTH / cast("Any", model.get_input_embeddings()).weight.shape[1]
+
+
 def imitator(model: PreTrainedModel, job: Job) -> Learner:
     """Return what trains `model` in the warm start of `job`."""
     return Learner(
         model,
         Optimization(
-            learning_rate=job.imitation_rate,
+            learning_rate=imitation_rate(job, model),
             temperature=job.temperature,
             precision=job.precision,
             gradient_checkpointing=job.gradient_checkpointing,
