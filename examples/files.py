@@ -70,7 +70,10 @@ class Files(quintain.Environment):
                 if self.wanted in self.tree[self.here]
                 else ("cd", {"folder": ".."})
             )
-        return "cd", {"folder": next(name for name in self.tree if name not in self.seen)}
+        return "cd", {"folder": next((name for name in self.tree if name not in self.seen), self._home())}
+
+    def _home(self):
+        return next(name for name, files in self.tree.items() if self.wanted in files)
 
 
 if __name__ == "__main__":

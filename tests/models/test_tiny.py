@@ -1,4 +1,4 @@
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from transformers import PreTrainedTokenizerFast
 
 from quintain.errors import ModelError, UsageError
 from quintain.models.fingerprint import fingerprint
-from quintain.models.tiny import MAX_PARAMETERS, SIZES, TinySize, build_tiny, find_size
+from quintain.models.tiny import MAX_PARAMETERS, SHARP, SIZES, TinySize, build_tiny, find_size
 
 
 def with_vocabulary(tokenizer: PreTrainedTokenizerFast, size: int) -> PreTrainedTokenizerFast:
@@ -98,23 +98,48 @@ def test_a_large_vocabulary_is_refused(tokenizer: PreTrainedTokenizerFast) -> No
         build_tiny(with_vocabulary(tokenizer, 12_000))
 
 
-def test_half_of_the_heads_may_begin_by_looking_for_what_is_the_same(
-    tokenizer: PreTrainedTokenizerFast,
+@pytest.fixture
+def copyist(tokenizer: PreTrainedTokenizerFast) -> Any:
+    model = build_tiny(tokenizer, size="mini", seed=0, finds_same=True)
+    model.set_attn_implementation("eager")
+    return model
+
+
+def looks(model: Any, ids: list[int], layer: int) -> torch.Tensor:
+    """What each head of `layer` looks at, of the last of `ids`."""
+    with torch.no_grad():
+        return model(torch.tensor([ids]), output_attentions=True).attentions[layer][0, :, -1]
+
+
+def test_a_head_may_begin_by_looking_for_what_is_the_same(
+    tokenizer: PreTrainedTokenizerFast, copyist: Any
 ) -> None:
-    """They look at earlier tokens like their own more than at others, which a model as it is drawn does not."""
-    ids = torch.tensor([[7, 8, 9, 10, 11, 12, 7]])
-    seen: dict[bool, float] = {}
-    for finds_same in (True, False):
-        model = build_tiny(tokenizer, size="mini", seed=0, finds_same=finds_same)
-        model.set_attn_implementation("eager")
-        with torch.no_grad():
-            weights = model(ids, output_attentions=True).attentions[0][0]
-        seen[finds_same] = float(weights[0, -1, 0])
-    assert seen[True] > 0.3 > 0.25 > seen[False]
-    attention: Any = (
-        cast(Any, build_tiny(tokenizer, size="mini", seed=0, finds_same=True)).model.layers[1].self_attn
-    )
+    usual: Any = build_tiny(tokenizer, size="mini", seed=0)
+    usual.set_attn_implementation("eager")
+    ids = [7, 8, 9, 10, 11, 12, 7]
+    assert float(looks(copyist, ids, 0)[0, 0]) > 0.3 > 0.25 > float(looks(usual, ids, 0)[0, 0])
+    attention = copyist.model.layers[2].self_attn
     wide = attention.head_dim
-    assert torch.equal(attention.q_proj.weight[2 * wide : 3 * wide], attention.k_proj.weight[wide:])
-    assert torch.equal(attention.o_proj.weight[:, :wide], attention.v_proj.weight[:wide].T)
+    for head in (0, 1):
+        rows, own = slice(2 * head * wide, (2 * head + 1) * wide), slice(head * wide, (head + 1) * wide)
+        assert torch.equal(attention.q_proj.weight[rows], attention.k_proj.weight[own])
+        assert torch.equal(attention.o_proj.weight[:, rows], attention.v_proj.weight[own].T)
     assert not torch.equal(attention.q_proj.weight[wide : 2 * wide], attention.k_proj.weight[:wide])
+    assert attention.q_norm.weight.tolist() == attention.k_norm.weight.tolist() == [SHARP] * wide
+
+
+def test_heads_may_begin_by_looking_back_and_for_what_follows(copyist: Any) -> None:
+    """One and two tokens back; and more than by chance at what followed the token before, with both layers."""
+    ids = torch.randperm(len(ids_of(copyist)), generator=torch.Generator().manual_seed(0))[:100].tolist()
+    seen = looks(copyist, ids, 0)
+    assert [int(seen[head].argmax()) for head in (2, 3)] == [98, 97]
+    assert float(seen[2, 98]) > 0.4 < float(seen[3, 97])
+    follows = 0.0
+    for place in range(20, 80, 2):
+        follows += float(looks(copyist, [*ids[:-1], ids[place]], 1)[2, place + 1]) / 30
+    assert follows > 1.5 / 100
+
+
+def ids_of(model: Any) -> range:
+    """The token ids of `model`."""
+    return range(model.config.vocab_size)

@@ -25,7 +25,7 @@ from quintain.training.job import Job
             -5,
             "max_sampled_tokens: got -5; give an integer of 1 or more or none",
         ),
-        ("imitation_rate", 0.0, "imitation_rate: got 0.0; give a number above 0 such as 0.002"),
+        ("imitation_rate", 0.0, "imitation_rate: got 0.0; give a number above 0 or none"),
         ("learning_rate", -1.0, "learning_rate: got -1.0; give a number above 0 such as 0.0003"),
         (
             "temperature",

@@ -38,6 +38,28 @@ def test_random_demonstrations_are_named() -> None:
     assert not list(before_teaching(grpo.Config(environment="x", demonstrations="a.jsonl"), find(TRADE)))
 
 
+@pytest.mark.parametrize(
+    ("agent", "environment", "said"),
+    [
+        (
+            "mine.py:run?expert=expert",
+            "guess",
+            "48 episodes are imitated that the agent plays with its expert=",
+        ),
+        ("mine.py:run", "guess", "48 episodes of the environment's expert are imitated, through the harness"),
+        ("mine.py:run", TRADE, "48 episodes of random valid actions are imitated, through the harness"),
+    ],
+)
+def test_what_an_agent_outside_imitates_is_named(agent: str, environment: str, said: str) -> None:
+    (note,) = before_teaching(grpo.Config(environment=environment, agent=agent), find(environment))
+    assert note.startswith(said) and "--demonstrations" in note
+    (note,) = before_teaching(
+        grpo.Config(environment=environment, agent=agent, demonstrations=9), find(environment)
+    )
+    assert note.startswith(said.replace("48", "9"))
+    assert not list(before_teaching(grpo.Config(agent=agent, demonstrations=0), find(environment)))
+
+
 def test_a_model_that_was_taught_elsewhere_is_named(tmp_path: Path) -> None:
     run = run_of(tmp_path / "first", "keydoor?rooms=2")
     assert taught_in(str(run / "model")) == taught_in(str(run)) == "keydoor?rooms=2"

@@ -121,6 +121,25 @@ def test_demonstrations_are_played_by_the_agent_with_its_expert(tmp_path: Path) 
         assert len(first.prompt_ids) < 50 and len(first.completion.token_ids) < 20
 
 
+@pytest.mark.parametrize("has_expert", [True, False])
+def test_what_is_imitated_where_nobody_says_how_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], has_expert: bool
+) -> None:
+    monkeypatch.setattr("quintain.training.start.USUAL_DEMONSTRATIONS", 3)
+    monkeypatch.setattr("quintain.training.outlook.USUAL_DEMONSTRATIONS", 3)
+    settings = {key: value for key, value in TAUGHT.items() if key != "demonstrations"}
+    agent = f"{MODULE}:play_with_a_tool"
+    settings |= {"agent": f"{agent}?expert=expert" if has_expert else agent, "max_broken": 1.0}
+    folder = api.train("grpo", run="usual", root=tmp_path, config=settings)
+    with Run.open(folder, writable=False) as run:
+        shown = list(run.trajectories(phase="demonstrations"))
+    names = {call.name for each in shown for turn in each.turns for call in turn.action.tool_calls}
+    assert len(shown) == 3 and names == ({"weigh"} if has_expert else {"guess"})
+    said = " ".join(capfd.readouterr().err.split())
+    assert ("3 episodes are imitated that the agent plays" in said) is has_expert
+    assert ("3 episodes of the environment's expert are imitated, through" in said) is not has_expert
+
+
 def test_an_expert_that_errs_by_itself_or_breaks(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"mistakes: got 0\.5 with the expert expert of an agent outside"):
         api.train("grpo", run="errs", root=tmp_path, config=TAUGHT | {"mistakes": 0.5})

@@ -43,11 +43,11 @@ def test_a_long_phase_is_told_of_where_there_is_no_terminal(monkeypatch: pytest.
     monkeypatch.setattr("quintain.training.progress.LINE_SECONDS", 0.0)
     with Display("grpo", 30) as display:
         display.console = Console(file=io.StringIO(), width=200)
-        display.phase("warm start", 3)
+        display.phase("warm start", 9)
         display.advance()
-        display.advance()
+        display.advance(6)
         lines = cast(io.StringIO, display.console.file).getvalue().splitlines()
-    assert [line.partition(",")[0] for line in lines] == ["grpo: warm start 1/3", "grpo: warm start 2/3"]
+    assert [line.partition(",")[0] for line in lines] == ["grpo: warm start 1/9", "grpo: warm start 7/9"]
     assert all(line.endswith(" s left") for line in lines)
 
 

@@ -21,6 +21,7 @@ from quintain.training.start import (
     fumbled_action,
     harness,
     has_free_text,
+    imitation_rate,
     make_start,
     new_model,
     teacher,
@@ -135,6 +136,7 @@ def test_the_rate_of_the_warm_start_falls_and_every_pass_has_an_order_of_its_own
 def test_a_new_model_is_named_by_its_size_and_what_its_tokens_span() -> None:
     assert new_model("mini") == NewModel("mini", "")
     assert new_model("mini?tokens=words") == NewModel("mini", "words")
+    assert new_model("auto?tokens=runs") == NewModel("auto", "runs")
     assert new_model("folder/mini") is None
 
 
@@ -143,6 +145,17 @@ def test_tokens_are_runs_where_a_tool_takes_a_text_of_ones_own() -> None:
     assert fitting_tokens(find("guess")) == fitting_tokens(find("keydoor")) == "phrases"
     assert has_free_text({"type": "array", "items": {"anyOf": [{"type": "integer"}, {"type": "string"}]}})
     assert not has_free_text({"type": "object", "properties": {"a": {"type": "string", "enum": ["x", "y"]}}})
+
+
+@pytest.mark.parametrize(("spec", "width"), [("guess", 128), ("hopqa", 64)])
+def test_the_new_model_of_a_run_is_narrower_where_texts_are_copied(
+    spec: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 2)
+    model, _ = make_start(Job().model, find(spec), seed=0)
+    assert model.config.hidden_size == width
+    assert imitation_rate(Job(), model) == pytest.approx(0.256 / width)
+    assert imitation_rate(Job(imitation_rate=1e-3), model) == 1e-3
 
 
 @pytest.mark.parametrize(

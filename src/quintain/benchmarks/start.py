@@ -14,7 +14,7 @@ from quintain.training.job import Job
 from quintain.training.learner import Learner, Optimization
 from quintain.training.probe import Probe, probed_after
 from quintain.training.progress import Display
-from quintain.training.start import Imitation, load_demonstrations, make_start
+from quintain.training.start import Imitation, imitation_rate, load_demonstrations, make_start
 
 
 def imitated(job: Job, run: Run, display: Display, *, enough: float) -> float:
@@ -26,7 +26,9 @@ def imitated(job: Job, run: Run, display: Display, *, enough: float) -> float:
     make_environment = find(job.environment)
     model, tokenizer = make_start(job.model, make_environment, seed=job.seed)
     kept = load_demonstrations(job, make_environment, tokenizer, run, display)
-    learner = Learner(model, Optimization(learning_rate=job.imitation_rate, temperature=job.temperature))
+    learner = Learner(
+        model, Optimization(learning_rate=imitation_rate(job, model), temperature=job.temperature)
+    )
     updates = Imitation(learner, kept, job)
     probes, found = probed_after(updates.total), 0.0
     with Probe(job, make_environment, model, tokenizer) as probe:

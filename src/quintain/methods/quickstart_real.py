@@ -21,7 +21,7 @@ class Config(grpo.Config):
     steps: int = 3
     demonstrations: int | str | None = 48
     imitation_epochs: int = 2
-    imitation_rate: float = 1e-4
+    imitation_rate: float | None = 1e-4
     learning_rate: float = 2e-5
     eval_every: int = 3
     eval_episodes: int = 64

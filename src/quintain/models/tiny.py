@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 MAX_PARAMETERS = 2_000_000
+SHARP = 1.5
+"""Norm of queries and of keys, per number, in a model that is to copy; 1 leaves heads of 16 numbers undecided."""
+ROPE_THETA = 10_000.0
+"""Base of the angles by which rotary positions turn."""
+SAME, QUIET, LOUD, BACK = 0.5, 0.05, 2.0, 0.7
+"""The number that all embeddings share; what is left of a head that looks back instead; how much it attends to that
+number; and how large that is what it reads."""
+NUM_TURNED = 3
+"""Of the fastest pairs of numbers: those that tell near tokens apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +62,7 @@ def build_tiny(
 ) -> "PreTrainedModel":
     """Return a new Qwen3 for the vocabulary of `tokenizer`, in float32 and evaluation mode.
 
-    With `finds_same` half of its heads begin by looking for tokens like the one they stand at; see `find_same`.
+    With `finds_same` its heads begin with what copying is made of; see `find_same`.
 
     Raises:
         UsageError: `size` has no such name, or a width that its heads do not divide.
@@ -126,15 +135,20 @@ def initialise(model: nn.Module, shape: TinySize) -> None:
 
 
 def find_same(model: nn.Module, shape: TinySize) -> None:
-    """Let the first query head of every key head begin with its keys, and write what it reads as it was read.
+    """Let heads begin with what copying is made of: they look for the same token, back, and for what follows it.
 
-    Such a head looks at earlier tokens that are the same as its own and repeats them, which copying out of a text and
-    comparing with it are made of: the mimetic initialization of arXiv 2305.09828, with W_Q = W_K and W_O = W_V
-    transposed in place of matrices that are so on average.
+    A head that looks for the same token has its keys as queries and writes what it reads as it was read: the mimetic
+    initialization of arXiv 2305.09828, with W_Q = W_K and W_O = W_V transposed in place of matrices that are so on
+    average. The first query head of every key head begins so, and attention is `SHARP`. Where there are two key heads
+    and two layers, those of the last key head begin as an induction head does (2209.11895): in the first layer they
+    look one and two tokens back, and in the second one looks for tokens before which the token stands that it is at.
     """
     wide, group = shape.hidden // shape.num_heads, shape.num_heads // shape.num_key_value_heads
-    parts = {name: cast(nn.Linear, part) for name, part in model.named_modules() if name.endswith("_proj")}
+    parts = {name: cast("nn.Linear", part) for name, part in model.named_modules() if name.endswith("_proj")}
     with torch.no_grad():
+        for name, part in model.named_parameters():
+            if name.endswith(("q_norm.weight", "k_norm.weight")):
+                part.fill_(SHARP)
         for name, query in parts.items():
             if not name.endswith("q_proj"):
                 continue
@@ -144,3 +158,38 @@ def find_same(model: nn.Module, shape: TinySize) -> None:
                 first = slice(head * group * wide, (head * group + 1) * wide)
                 query.weight[first] = key[own]
                 out[:, first] = value[own].T
+        if shape.num_key_value_heads > 1 and shape.num_layers > 1:
+            find_next(model, shape)
+
+
+def find_next(model: nn.Module, shape: TinySize) -> None:
+    """Let the last key head of the first two layers begin as the two halves of an induction head; see `find_same`.
+
+    A head that looks back needs what is the same at every token: the first number of an embedding, which adds the same
+    to every logit. Turned by the angle of some tokens, it matches itself as many tokens ago.
+    """
+    wide, group = shape.hidden // shape.num_heads, shape.num_heads // shape.num_key_value_heads
+    last = shape.num_key_value_heads - 1
+    own, heads = slice(last * wide, (last + 1) * wide), range(last * group, shape.num_heads)
+    weights = dict(model.named_parameters())
+    first, second = (
+        {each: weights[f"model.layers.{layer}.self_attn.{each}_proj.weight"] for each in "qkvo"}
+        for layer in (0, 1)
+    )
+    with torch.no_grad():
+        weights["model.embed_tokens.weight"][:, 0] = SAME
+        first["k"][own] *= QUIET
+        first["k"][own][:NUM_TURNED, 0] += LOUD
+        for offset, head in enumerate(heads, 1):
+            rows = slice(head * wide, (head + 1) * wide)
+            first["q"][rows] *= QUIET
+            for pair in range(NUM_TURNED):
+                angle = offset * ROPE_THETA ** (-2 * pair / wide)
+                first["q"][rows][pair, 0] += LOUD * math.cos(angle)
+                first["q"][rows][pair + wide // 2, 0] -= LOUD * math.sin(angle)
+            nn.init.normal_(first["o"][:, rows], std=BACK / math.sqrt(wide))
+        first["o"][0] = 0.0
+        rows = slice(heads[0] * wide, (heads[0] + 1) * wide)
+        second["q"][rows] = LOUD * first["v"][own]
+        second["k"][own] = LOUD * first["o"][:, rows].T
+        second["o"][:, rows] = second["v"][own].T

@@ -23,6 +23,8 @@ from quintain.training.thresholds import thresholds
 
 MAIN = "policy"
 """The policy that a run is about."""
+USUAL_DEMONSTRATIONS = 48
+"""Of a method that needs some, or of an agent outside, where nobody says how many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +96,9 @@ class Job:
 
     environment: str = "babyai/GoToRedBallNoDists"
     """Name in the catalogue (with options: keydoor?rooms=3), or file.py:Class, or package.module:Class."""
-    model: str = "tiny"
-    """A new one (micro, mini, tiny, small; mini?tokens=words), smollm2, or a folder, GGUF file or hub id."""
+    model: str = "auto"
+    """A new one (micro, mini, tiny, small; mini?tokens=words; auto is tiny, or mini where a tool takes a text of the
+    agent's own), smollm2, or a folder, GGUF file or hub id."""
     agent: str = "auto"
     """Harness the model acts through: tools, choice, react, text..., with wrappers in front: window+react; or an agent
     of your own that talks to a base_url: mine.py:run_agent?grade=grade (docs/your-agent.md)."""
@@ -115,8 +118,9 @@ class Job:
     """What becomes of conversations longer than the context: error, or drop (left out and counted)."""
     mistakes: Share = 0.0
     """Share of the expert's turns in demonstrations in which it does something else; it errs as the world's do."""
-    imitation_rate: PositiveFloat = 2e-3
-    """Learning rate at which demonstrations are imitated before training; it falls to 0."""
+    imitation_rate: PositiveFloat | None = None
+    """Learning rate at which demonstrations are imitated before training; it falls to 0. None: 0.256 / width of the
+    model, which is 0.002 for tiny and 0.004 for mini."""
     imitation_epochs: PositiveInt = 12
     """Times that demonstrations of which N are given are gone through before training; fewer leave a policy that still
     explores."""

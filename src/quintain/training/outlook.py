@@ -10,15 +10,17 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from quintain.agents.catalog import check as check_agent
+from quintain.agents.catalog import is_outside
 from quintain.environments.boundary import has_expert
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import Factory
 from quintain.errors import ConfigError
 from quintain.store.creation import CONFIG, is_run
-from quintain.training.job import GroupJob, Job
+from quintain.training.job import USUAL_DEMONSTRATIONS, GroupJob, Job
 from quintain.types import Score, Stop, Trajectory
 
-PAGE = "docs/own-environment.md"
+PAGE, AGENT_PAGE = "docs/own-environment.md", "docs/your-agent.md"
 TOLERANCE = 1e-6
 """Of rewards, in which rounding is no fault."""
 
@@ -32,7 +34,12 @@ def before_teaching(job: Job, make_environment: Factory) -> Iterator[str]:
             "may not help here; compare with a new model (--model tiny)"
         )
     is_shown = not isinstance(job.demonstrations, str) and job.demonstrations != 0
-    if not is_shown or job.environment == NO_ENVIRONMENT or has_expert(make_environment):
+    if not is_shown or job.environment == NO_ENVIRONMENT:
+        return
+    if is_outside(job.agent):
+        yield outside_note(job, has_expert=has_expert(make_environment))
+        return
+    if has_expert(make_environment):
         return
     if job.demonstrations is None:
         yield (
@@ -45,6 +52,21 @@ def before_teaching(job: Job, make_environment: Factory) -> Iterator[str]:
             "actions, which teach how an action is written and nothing of the task; write expert_action(), or give "
             f"--demonstrations FILE ({PAGE})"
         )
+
+
+def outside_note(job: Job, *, has_expert: bool) -> str:
+    """Return what the warm start of an agent outside imitates, and what could be imitated instead."""
+    count = USUAL_DEMONSTRATIONS if job.demonstrations is None else job.demonstrations
+    if "expert" in check_agent(job.agent)[-1].options:
+        return (
+            f"{count} episodes are imitated that the agent plays with its expert=; an agent outside is not let play "
+            "until it solves half of the tasks, so more of them is for you to say: --demonstrations N"
+        )
+    shown = "of the environment's expert" if has_expert else "of random valid actions"
+    return (
+        f"{count} episodes {shown} are imitated, through the harness that fits {job.environment} and not as the agent "
+        f"writes its requests; give the agent expert= and it plays them itself ({AGENT_PAGE}), or --demonstrations 0"
+    )
 
 
 def before_imitation(job: Job, lengths: Sequence[int]) -> Iterator[str]:

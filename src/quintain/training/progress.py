@@ -80,10 +80,10 @@ class Display:
         self._phase, self._units, self._num_done = name, total, done
         self._phase_started = time.monotonic()
 
-    def advance(self) -> None:
-        """Move the inner bar by one; without a terminal, a long phase prints a line now and then."""
-        self._bars.advance(self._inner)
-        self._num_done += 1
+    def advance(self, units: int = 1) -> None:
+        """Move the inner bar by `units`; without a terminal, a long phase prints a line now and then."""
+        self._bars.advance(self._inner, units)
+        self._num_done += units
         now = time.monotonic()
         if not self.console.is_terminal and now - max(self._last_line, self._phase_started) >= LINE_SECONDS:
             self._last_line = now

@@ -43,7 +43,7 @@ from quintain.text.parse import write_tool_calls
 from quintain.text.tokenizer import SPANS, train_tokenizer
 from quintain.training.corpus import corpus
 from quintain.training.demonstrations import check_digest, load_data
-from quintain.training.job import Job
+from quintain.training.job import USUAL_DEMONSTRATIONS, Job
 from quintain.training.learner import Learner, Optimization
 from quintain.training.outlook import before_imitation
 from quintain.training.outside import taught_episodes
@@ -60,8 +60,12 @@ LONGEST = 1 << 20
 FUMBLES = 0.15
 """Share of a form teacher's tool calls that cannot be read."""
 DEMONSTRATIONS_PER_UPDATE = 8
-USUAL_DEMONSTRATIONS = 48
-"""Of a method that needs some, where none are asked for."""
+RATE_TIMES_WIDTH = 0.256
+"""Learning rate of imitation by a model one number wide."""
+
+
+FITTING = "auto"
+"""The new model whose size is as the environment needs it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,8 @@ class NewModel:
     """What a model made from nothing is to be: ``NewModel("mini", "words")``, written ``mini?tokens=words``."""
 
     size: str
+    """One of `quintain.models.tiny.SIZES`; or `FITTING`, which is tiny, and mini where texts are to be copied: what
+    counts there is how many updates are made, and a narrower model makes more of them in the same time."""
     tokens: str = ""
     """What one of its tokens may span; see `quintain.text.tokenizer.SPANS`. Empty: as the environment needs it."""
 
@@ -80,7 +86,7 @@ def new_model(spec: str) -> NewModel | None:
         UsageError: an unknown knob, or a value that it cannot have.
     """
     size, _, written = spec.partition("?")
-    if size not in SIZES:
+    if size not in SIZES and size != FITTING:
         return None
     knobs = dict(parse_qsl(written, keep_blank_values=True))
     tokens = knobs.pop("tokens", None)
@@ -103,7 +109,8 @@ def make_start(
     if (new := new_model(model)) is not None:
         tokens = new.tokens or fitting_tokens(make_environment)
         tokenizer = new_tokenizer(make_environment, seed=seed, tokens=tokens, texts=texts)
-        return build_tiny(tokenizer, size=new.size, seed=seed, finds_same=tokens == "runs"), tokenizer
+        size = new.size if new.size != FITTING else "mini" if tokens == "runs" else "tiny"
+        return build_tiny(tokenizer, size=size, seed=seed, finds_same=tokens == "runs"), tokenizer
     loaded = load(model)
     return loaded.model, loaded.tokenizer
 
@@ -323,12 +330,19 @@ def warm_start(model: PreTrainedModel, trajectories: list[Trajectory], job: Job,
     model.to(cast("Any", device))
 
 
+def imitation_rate(job: Job, model: PreTrainedModel) -> float:
+    """Return the learning rate at which `model` imitates; unless `job` says, it falls with its width (2203.03466)."""
+    if job.imitation_rate is not None:
+        return job.imitation_rate
+    return RATE_TIMES_WIDTH / cast("Any", model.get_input_embeddings()).weight.shape[1]
+
+
 def imitator(model: PreTrainedModel, job: Job) -> Learner:
     """Return what trains `model` in the warm start of `job`."""
     return Learner(
         model,
         Optimization(
-            learning_rate=job.imitation_rate,
+            learning_rate=imitation_rate(job, model),
             temperature=job.temperature,
             precision=job.precision,
             gradient_checkpointing=job.gradient_checkpointing,
