@@ -6,12 +6,13 @@ was asked for.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import sys
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -42,18 +43,25 @@ from quintain.methods.method import Method, Offline
 from quintain.methods.rl.parts.choices import IDEAS, LOSSES
 from quintain.models.load import LoadedModel, check_folder, find_folder, load, load_tokenizer
 from quintain.rollout.collect import Limits, Rollout
-from quintain.store.creation import JOURNAL
+from quintain.store.creation import JOURNAL, check_free
 from quintain.store.names import run_folder
 from quintain.store.run import Run
 from quintain.text.chat import Chat
 from quintain.training.context import MODEL, START, check_run
 from quintain.training.custody import looked_after
-from quintain.training.demonstrations import place_data
+from quintain.training.demonstrations import place_data, write_run
 from quintain.training.job import Job
 from quintain.training.outside import find_source
 from quintain.training.policies import load_main
 from quintain.training.progress import Display
-from quintain.training.start import build_agent, expert_action, new_model, new_tokenizer, valid_action
+from quintain.training.start import (
+    USUAL_DEMONSTRATIONS,
+    build_agent,
+    expert_action,
+    new_model,
+    new_tokenizer,
+    valid_action,
+)
 from quintain.training.summary import evaluations, summary
 from quintain.types import Trajectory, derive_seed
 
@@ -63,9 +71,9 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 ROOT = Path("runs")
 TEACHERS = {"expert": expert_action, "random": valid_action}
+"""Agents of `collect` that need no model."""
 AT_ONCE = 8
 """Questions that a teacher behind an endpoint is asked at the same time."""
-"""Agents of `collect` that need no model."""
 
 
 def train(
@@ -113,11 +121,30 @@ def train(
         )
     check_parts(settings)
     check_run(settings, chosen.needs.policies)
+    if settings.teacher:
+        check_free(folder, replace=replace)
+        settings = ask_teacher(settings, folder.with_name(f"{folder.name}-teacher"), replace=replace)
+        chosen = found.make(settings)
     new = Run.create(folder, recipe=found.spec, config=asdict(settings), replace=replace)
     with looked_after(new, start=START, is_new=True) as opened:
         train_by(chosen, settings, opened)
         conclude(opened)
     return folder
+
+
+def ask_teacher(job: Job, folder: Path, *, replace: bool) -> Job:
+    """Let the teacher of `job` play, and return the job with its episodes, the run `folder`, to imitate instead.
+
+    Raises:
+        UsageError: the teacher is no such endpoint, or there is a run of that name.
+    """
+    check_free(folder, replace=replace)
+    count = job.demonstrations if isinstance(job.demonstrations, int) else USUAL_DEMONSTRATIONS
+    episodes, tokenizer = collect(job.environment, job.teacher, episodes=count, seed=job.seed)
+    settings = {"environment": job.environment, "agent": job.teacher, "seed": job.seed, "split": "train"}
+    write_run(episodes, tokenizer, folder, settings, replace=replace)
+    tell(f"teacher: {evaluated(episodes)}, in {folder}")
+    return dataclasses.replace(job, teacher="", demonstrations=str(folder.absolute()))
 
 
 def check_parts(job: Job) -> None:
@@ -206,7 +233,7 @@ def collect(
     acting = build_agent(tokenizer, make_environment, temperature=1.0, agent=harness)
     limits = Limits(max_failure_share=0.5)
     if teacher is not None:
-        limits = replace(
+        limits = dataclasses.replace(
             limits, num_workers=AT_ONCE, step_timeout=teacher.client.deadline + limits.step_timeout
         )
     rollout = Rollout(

@@ -13,8 +13,10 @@ from quintain import api
 from quintain.agents.protocol import Brief
 from quintain.agents.teacher import Teacher, TeacherFault
 from quintain.cli.main import main
-from quintain.errors import UsageError
+from quintain.errors import ConfigError, UsageError
 from quintain.processes import http_json
+from quintain.store.run import Run
+from quintain.training.job import Job
 from quintain.types import (
     Action,
     Completion,
@@ -160,10 +162,60 @@ def test_episodes_are_taught_and_repeated_from_the_tape(
     found, _ = api.collect("guess", f"{spec}&tape={tape}&replays=1", episodes=6)
     assert len(model.seen) == asked > 6
     assert all(isinstance(t.outcome, Score) and t.outcome.is_success for t in found)
-    with api.Run.open(place, writable=False) as run:
+    with Run.open(place, writable=False) as run:
         recorded = list(run.trajectories())
     assert [[t.completion.token_ids for t in each.turns] for each in recorded] == [
         [t.completion.token_ids for t in each.turns] for each in found
     ]
     assert all(not t.completion.logprobs for t in recorded[0].turns)
     assert all(KEY.encode() not in path.read_bytes() for path in place.rglob("*") if path.is_file())
+
+
+QUICK: dict[str, Any] = {
+    "model": "micro", "demonstrations": 6, "imitation_epochs": 1, "steps": 1, "tasks": 2, "group_size": 2,
+    "eval_every": 1, "eval_episodes": 2,
+}  # fmt: skip
+
+
+def test_training_asks_its_teacher_first(
+    model: ChatModel, spec: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model.say = bisecting
+    folder = api.train("grpo", environment="guess", root=tmp_path, run="pupil", teacher=spec, **QUICK)
+    assert f"teacher: success 100.0 % [61.0, 100.0], 6 episodes, in {tmp_path}/pupil-teacher" in (
+        capsys.readouterr().err
+    )
+    asked = len(model.seen)
+    with Run.open(tmp_path / "pupil-teacher", writable=False) as played:
+        shown = [[turn.action for turn in each.turns] for each in played.trajectories()]
+        assert (played.recipe, played.config["agent"]) == ("collect", spec)
+    with Run.open(folder, writable=False) as run:
+        imitated = [[turn.action for turn in each.turns] for each in run.trajectories(phase="demonstrations")]
+        assert run.config["demonstrations"] == str(tmp_path / "pupil-teacher")
+        assert run.config["teacher"] == ""
+    assert imitated == shown
+    with pytest.raises(UsageError, match=r"creating the run .*/pupil: got a run of that name"):
+        api.train("grpo", environment="guess", root=tmp_path, run="pupil", teacher=spec, **QUICK)
+    with pytest.raises(UsageError, match=r"creating the run .*/pupil-teacher: got a run of that name"):
+        api.ask_teacher(Job(environment="guess", teacher=spec), tmp_path / "pupil-teacher", replace=False)
+    assert len(model.seen) == asked
+
+
+def test_only_training_asks_a_teacher(spec: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"teacher: got .*, which is asked by quintain train alone"):
+        api.lab("grpo", environment="guess", root=tmp_path, run="lab", teacher=spec, **QUICK)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"teacher": "runs/big"}, "give the URL of a chat endpoint"),
+        ({"demonstrations": "chats.jsonl"}, "with demonstrations 'chats.jsonl'; give the number"),
+        ({"demonstrations": 0}, "with demonstrations 0; give the number"),
+        ({"mistakes": 0.5}, "with mistakes 0.5, which are an expert's"),
+        ({"agent": "mine.py:run_agent"}, "teach it by expert="),
+    ],
+)
+def test_teachers_that_cannot_be(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match="teacher: got .*" + said):
+        Job(**{"teacher": "http://127.0.0.1:8000/v1?model=big", **settings}).check()

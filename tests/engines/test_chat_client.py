@@ -1,7 +1,9 @@
 """A client of chat endpoints: what it sends, retries, budget, tape, and that keys are not kept."""
 
 import json
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
+from tests.engines.chat_model import KEY, ChatModel
 
 from quintain.engines.chat_client import ChatClient, Spending, question_name, read_tape
 from quintain.errors import DataError, UsageError
@@ -105,6 +108,32 @@ def test_a_tape_is_recorded_and_replayed(model: Model, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="name a file that can be written"):
         model.answers = [(200, "yes")]
         client(model, tape=tmp_path / "absent" / "judge.jsonl").ask(ASK)
+
+
+def test_equal_questions_at_the_same_time_are_asked_once(tmp_path: Path) -> None:
+    def think(_: object) -> str:
+        time.sleep(0.05)
+        return f"answer {len(made.seen)}"
+
+    made = ChatModel(think)
+    tape = tmp_path / "tape.jsonl"
+    asker = ChatClient(made.url, model="m", key=KEY, tape=tape)
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(lambda _: asker.ask(ASK), range(4))) == ["answer 1"] * 4
+        assert (len(made.seen), asker.num_calls, asker.num_replayed) == (1, 1, 3)
+        assert ChatClient(made.url, model="m", tape=tape, replays=True).ask(ASK) == "answer 1"
+        without = ChatClient(made.url, model="m", key=KEY)
+        assert sorted(threads.map(lambda _: without.ask(ASK), range(2))) == ["answer 2", "answer 3"]
+    made.listener.close()
+
+
+def test_whoever_waits_for_an_equal_question_has_a_deadline(tmp_path: Path) -> None:
+    asker = ChatClient("http://127.0.0.1:9/v1", model="m", tape=tmp_path / "tape.jsonl", deadline=0.01)
+    body = {"model": "m", "messages": ASK, "temperature": 0.0, "max_tokens": 100}
+    asker._asking.add(question_name(body, 0))  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(HttpTrouble) as found:
+        asker.ask(ASK)
+    assert (found.value.kind, found.value.got) == ("timeout", "no answer within 0.01 s to an equal question")
 
 
 def test_calls_of_tools_are_asked_for_and_kept(model: Model, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from quintain import api
-from quintain.cli.episodes import write_messages, write_run
+from quintain.cli.episodes import write_messages
 from quintain.cli.main import main
 from quintain.environments.nothing import NO_ENVIRONMENT, Nothing
 from quintain.environments.protocol import advance, begin
@@ -20,7 +20,7 @@ from quintain.models.load import load_tokenizer
 from quintain.models.save import save
 from quintain.models.tiny import build_tiny
 from quintain.store import Run
-from quintain.training.demonstrations import find_source, load_data, place_data, rules_of
+from quintain.training.demonstrations import find_source, load_data, place_data, rules_of, write_run
 from quintain.training.job import Job
 from quintain.types import Action, Trajectory
 

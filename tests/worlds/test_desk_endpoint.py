@@ -10,6 +10,7 @@ import pytest
 
 from quintain.environments.baselines import expert, play
 from quintain.environments.protocol import advance, begin, tool_action
+from quintain.errors import UsageError
 from quintain.processes import http_json
 from quintain.rollout.stepper import guarded
 from quintain.types import Failure
@@ -181,3 +182,26 @@ def test_an_endpoint_that_is_not_there(endpoint: Endpoint) -> None:
         user.opening(world.snapshot().case)
     assert found.value.kind == "user_unreachable" and found.value.owner == "engine"
     world.close()
+
+
+def test_desks_of_a_process_share_budget_and_tape(endpoint: Endpoint, tmp_path: Path) -> None:
+    endpoint.answers = [saying("Hello."), saying("Never heard.")]
+    options: dict[str, Any] = {"user_tape": str(tmp_path / "tape.jsonl"), "user_calls": 1}
+    first, second = desk_at(endpoint.url, **options), desk_at(endpoint.url, **options)
+    assert begin(first, first.task("train", 0)) == begin(second, second.task("train", 0)) == "Hello."
+    broken = guarded(lambda: begin(second, second.task("train", 1)))
+    assert isinstance(broken, Failure) and (broken.owner, broken.kind) == ("engine", "user_refused")
+    assert "a budget of 1 calls, which are spent" in broken.message
+    replayed = desk_at(endpoint.url, user_tape=options["user_tape"], user_replays=True)
+    assert begin(replayed, replayed.task("train", 0)) == "Hello."
+    broken = guarded(lambda: begin(replayed, replayed.task("train", 1)))
+    assert isinstance(broken, Failure) and "a question that the tape" in broken.message
+    assert len(endpoint.seen) == 1
+    for world in (first, second, replayed):
+        world.close()
+
+
+@pytest.mark.parametrize("option", ["user_calls", "user_tokens"])
+def test_a_budget_is_not_negative(option: str) -> None:
+    with pytest.raises(UsageError, match=f"desk: got .*{option}=-1.*; give no negative numbers"):
+        Desk(**{option: -1})

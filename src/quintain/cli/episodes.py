@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,33 +18,15 @@ from quintain.data.seats import by_seat, speakers
 from quintain.data.verifiers import to_rollout
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.errors import DataError
-from quintain.eval.evaluate import evaluate
 from quintain.rollout.measures import call_metrics
 from quintain.store import Run
 from quintain.text.chat import Chat
 from quintain.training.custody import looked_after
-from quintain.training.demonstrations import TOKENIZERS, teller, tokenizer_of
+from quintain.training.demonstrations import COLLECT, TOKENIZERS, teller, tokenizer_of
 from quintain.types import Score, Trajectory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-PHASE = "collect"
-
-
-def write_run(
-    trajectories: Sequence[Trajectory],
-    tokenizer: PreTrainedTokenizerBase,
-    folder: Path,
-    settings: Mapping[str, Any],
-) -> None:
-    """Write `trajectories` as step 0 of the new run `folder`, with the tokenizer of their ids."""
-    new = Run.create(folder, recipe="collect", config=settings)
-    with looked_after(new, start=None, is_new=True) as run:
-        run.append(trajectories, step=0, phase=PHASE)
-        run.commit(0, evaluate(trajectories).metrics(f"{PHASE}/"), phase=PHASE)
-        tokenizer.save_pretrained(str(folder / TOKENIZERS[0]))
-        run.finish()
 
 
 @contextmanager
@@ -52,19 +34,19 @@ def recorded_run(
     tokenizer: PreTrainedTokenizerBase, folder: Path, settings: Mapping[str, Any]
 ) -> Generator[Callable[[Trajectory], None]]:
     """Make the run `folder` of episodes without an environment, and yield what records one of them as it ends."""
-    new = Run.create(folder, recipe=PHASE, config={"environment": NO_ENVIRONMENT, **settings})
+    new = Run.create(folder, recipe=COLLECT, config={"environment": NO_ENVIRONMENT, **settings})
     kept: list[Trajectory] = []
     with looked_after(new, start=TOKENIZERS[0], is_new=True) as run:
         tokenizer.save_pretrained(str(folder / TOKENIZERS[0]))
 
         def keep(trajectory: Trajectory) -> None:
-            run.append([trajectory], step=0, phase=PHASE)
+            run.append([trajectory], step=0, phase=COLLECT)
             kept.append(trajectory)
 
         try:
             yield keep
         finally:
-            run.commit(0, call_metrics(kept), phase=PHASE)
+            run.commit(0, call_metrics(kept), phase=COLLECT)
             run.finish()
 
 

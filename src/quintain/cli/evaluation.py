@@ -109,8 +109,9 @@ def collect(argv: Sequence[str]) -> int:
         agent = named_model(agent, arguments.runs)
 
     from quintain import api as launch
-    from quintain.cli.episodes import write_messages, write_run
+    from quintain.cli.episodes import write_messages
     from quintain.eval.evaluate import evaluate as evaluated
+    from quintain.training.demonstrations import write_run
 
     trajectories, tokenizer = launch.collect(
         arguments.environment, agent, episodes=episodes, seed=seed, split=split

@@ -2,8 +2,8 @@
 
 It asks ``POST {url}/chat/completions`` within a deadline, with retries that have one ``Idempotency-Key``, keeps to a
 budget, and may keep a tape: a file of JSON lines with each question and its answer. What the tape holds is not asked
-again, so a run that is repeated or resumed hears the same words; replayed, nothing is asked at all. Keys are never
-written.
+again, nor what is being asked, so a run that is repeated or resumed hears the same words; replayed, nothing is asked at
+all. Keys are never written.
 """
 
 from __future__ import annotations
@@ -183,6 +183,9 @@ class ChatClient:
         self.model, self.budget = model, budget or Spending()
         self.num_calls = self.num_tokens = self.num_replayed = 0
         self._lock = threading.Lock()
+        self._answered = threading.Condition(self._lock)
+        self._asking: set[str] = set()
+        """questions that the tape will hold once they are answered"""
         url = checked_url(url, is_whole=True, asked="chat endpoint: got ", advice=ADVICE)
         self._server = HttpServer(url, deadline=deadline, key=key, headers=headers, max_bytes=MAX_BYTES)
         self.url, self.deadline = self._server.url, self._server.deadline
@@ -237,7 +240,9 @@ class ChatClient:
         if tools:
             body["tools"] = [dict(tool) for tool in tools]
         name = question_name(body, number)
-        with self._lock:
+        with self._answered:
+            if not self._answered.wait_for(lambda: name not in self._asking, self.deadline):
+                raise HttpTrouble("timeout", f"no answer within {self.deadline:g} s to an equal question")
             found = self._known.get(name)
             if found is not None:
                 self.num_replayed += 1
@@ -246,11 +251,20 @@ class ChatClient:
                 raise HttpTrouble("refused", f"a question that the tape {self._tape} does not hold")
             self._check_budget()
             self.num_calls += 1
-        reply = self._server.ask("POST", "/chat/completions", body, read=read_reply, once=uuid.uuid4().hex)
-        with self._lock:
-            self.num_tokens += reply.tokens
-            self._keep(name, body, number, reply)
-        return reply
+            if self._tape is not None:
+                self._asking.add(name)
+        try:
+            reply = self._server.ask(
+                "POST", "/chat/completions", body, read=read_reply, once=uuid.uuid4().hex
+            )
+            with self._lock:
+                self.num_tokens += reply.tokens
+                self._keep(name, body, number, reply)
+            return reply
+        finally:
+            with self._answered:
+                self._asking.discard(name)
+                self._answered.notify_all()
 
     def close(self) -> None:
         """Give up whoever waits between two attempts."""

@@ -29,7 +29,7 @@ def create_folder(folder: Path, *, recipe: str, config: Mapping[str, Any], repla
     """Make the run folder `folder` and return the lock of its writer."""
     check_name(folder.name)
     settings = _settings(folder.name, recipe, config)
-    _check_free(folder, replace)
+    check_free(folder, replace=replace)
     temporary = folder.with_name(f".{folder.name}.creating-{os.getpid()}")
     lock: WriterLock | None = None
     try:
@@ -91,7 +91,8 @@ def _runs_beside(folder: Path) -> str:
     )
 
 
-def _check_free(folder: Path, replace: bool) -> None:
+def check_free(folder: Path, *, replace: bool) -> None:
+    """Raise a `UsageError` if there is something in the way of a new run `folder`."""
     if folder.is_symlink():
         raise UsageError(f"creating the run {folder}: got a symbolic link; remove it or choose another name")
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):

@@ -524,7 +524,16 @@ def check_weights(run: Run, model: PreTrainedModel) -> None:
 
 
 def prepare_start(job: Job, run: Run, display: Display, *, has_warm_start: bool) -> None:
-    """Make the policy that the run starts from and save it in the run."""
+    """Make the policy that the run starts from and save it in the run.
+
+    Raises:
+        ConfigError: there is a teacher, whose episodes were not collected.
+    """
+    if job.teacher:
+        raise ConfigError(
+            f"teacher: got {job.teacher!r}, which is asked by quintain train alone; let it play first (quintain "
+            "collect E --agent URL --out FOLDER), and give that as demonstrations"
+        )
     make_environment: Factory = find(job.environment)
     texts = chain(
         chain.from_iterable(texts_of(Path(name)) for name in named_data(job).values()),

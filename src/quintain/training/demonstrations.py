@@ -8,7 +8,7 @@ a digest, so that a run which continues can refuse data that has changed.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,11 +29,13 @@ from quintain.environments.mixture import MixedEnvironment
 from quintain.environments.nothing import NO_ENVIRONMENT, NONE
 from quintain.environments.protocol import Environment
 from quintain.errors import DataError, suggestion
+from quintain.eval.evaluate import evaluate
 from quintain.models.load import load_tokenizer
 from quintain.store.creation import JOURNAL
 from quintain.store.run import Run
 from quintain.text.chat import Chat
 from quintain.text.parse import write_tool_calls
+from quintain.training.custody import looked_after
 from quintain.training.job import Job
 from quintain.types import Pair, Score, Trajectory, as_text
 
@@ -44,6 +46,8 @@ TOKENIZERS = ("tokenizer", "model", "start")
 """Folders of a run that may hold its tokenizer, first to last."""
 PATTERNS = ("*.jsonl", "*.json", "*.ndjson", "*.parquet")
 EVENT = "data"
+COLLECT = "collect"
+"""What made a run of episodes that nothing was trained on, and its phase."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +217,27 @@ def teller(environment: str) -> Callable[[Trajectory], Told]:
         return replace(own, system=system_text(brief))
 
     return told
+
+
+def write_run(
+    trajectories: Sequence[Trajectory],
+    tokenizer: PreTrainedTokenizerBase,
+    folder: Path,
+    settings: Mapping[str, Any],
+    *,
+    replace: bool = False,
+) -> None:
+    """Write `trajectories` as step 0 of the new run `folder`, with the tokenizer of their ids.
+
+    Raises:
+        UsageError: there is a run of that name, which is not to be replaced.
+    """
+    new = Run.create(folder, recipe=COLLECT, config=settings, replace=replace)
+    with looked_after(new, start=None, is_new=True) as run:
+        run.append(trajectories, step=0, phase=COLLECT)
+        run.commit(0, evaluate(trajectories).metrics(f"{COLLECT}/"), phase=COLLECT)
+        tokenizer.save_pretrained(str(folder / TOKENIZERS[0]))
+        run.finish()
 
 
 def read_run(

@@ -14,6 +14,7 @@ from quintain.config import check_ranges
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Share
 from quintain.data.leaves import LeafRule
 from quintain.data.records import Overlong, TrainOn
+from quintain.engines.chat_client import is_endpoint
 from quintain.engines.settings import EngineKind
 from quintain.errors import ConfigError
 from quintain.models.adapters import read_lora
@@ -112,6 +113,9 @@ class Job:
     """What is imitated before training: none for as much as is needed until half of the tasks are solved (the expert's
     episodes, or the best of random play); N for N episodes of the expert (or of random valid actions), 0 for nothing;
     or a file, folder, run or data set of conversations (docs/data.md)."""
+    teacher: str = ""
+    """Chat endpoint whose solved episodes are imitated: http://…/v1?model=NAME (docs/your-agent.md). It plays as many
+    as demonstrations says (48), which are first collected into the run NAME-teacher."""
     train_on: TrainOn = "all"
     """Answers of conversations that are trained: all (but those with weight 0), last, or tagged (weight 1)."""
     overlong: Overlong = "error"
@@ -218,6 +222,8 @@ class Job:
                 f"mistakes: got {self.mistakes} with the conversations {self.demonstrations}, in which no expert acts; "
                 "leave it at 0"
             )
+        if self.teacher:
+            self._check_teacher()
         if self.mistakes and self.demonstrations == 0:
             raise ConfigError(
                 f"mistakes: got {self.mistakes} without demonstrations, where nobody could err; raise demonstrations"
@@ -231,6 +237,23 @@ class Job:
             raise ConfigError(f"lora: got {self.lora!r} with lora_rank {self.lora_rank}; give one of the two")
         check_agent(self.agent)
         thresholds(self.monitors)
+
+    def _check_teacher(self) -> None:
+        asked = f"teacher: got {self.teacher!r}"
+        if not is_endpoint(self.teacher):
+            raise ConfigError(f"{asked}; give the URL of a chat endpoint, such as http://…/v1?model=NAME")
+        if isinstance(self.demonstrations, str) or self.demonstrations == 0:
+            raise ConfigError(
+                f"{asked} with demonstrations {self.demonstrations!r}; give the number of its episodes, or no teacher"
+            )
+        if self.mistakes:
+            raise ConfigError(
+                f"{asked} with mistakes {self.mistakes}, which are an expert's; leave them at 0"
+            )
+        if is_outside(self.agent):
+            raise ConfigError(
+                f"{asked} with the agent {self.agent}, which talks to a base_url itself; teach it by expert="
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,10 @@ answer) is repeated, the rest is not. An endpoint that fails is the engine's fau
 episode becomes a `Failure` and never a score.
 """
 
-from quintain.engines.chat_client import ChatClient
+import threading
+from weakref import WeakValueDictionary
+
+from quintain.engines.chat_client import ChatClient, Spending
 from quintain.environments.tools import OwnedFault
 from quintain.errors import UsageError
 from quintain.processes.http_json import HttpTrouble, checked_url, key_in
@@ -14,6 +17,9 @@ from quintain.worlds.desk.user import OTHERS, STOP, WISHES, Dialogue, Speech
 
 LONGEST_REPLY = 2000
 """Characters of a reply that are kept."""
+CLIENTS: WeakValueDictionary[tuple[object, ...], ChatClient] = WeakValueDictionary()
+"""Clients of desks that are open, by what they were made with: those of a run have one budget and one tape."""
+CLIENTS_LOCK = threading.Lock()
 GREETING: Speech = ("agent", "Hello, how can I help?")
 """What the desk is taken to have said before the customer's first words."""
 RULES = (
@@ -40,14 +46,25 @@ class EndpointUser:
     """Asks ``POST {url}/chat/completions``: ``EndpointUser("http://127.0.0.1:8000/v1", model="qwen")``."""
 
     def __init__(
-        self, url: str, *, model: str, key_file: str = "", deadline: float = 20.0, tape: str = ""
+        self,
+        url: str,
+        *,
+        model: str,
+        key_file: str = "",
+        deadline: float = 20.0,
+        tape: str = "",
+        replays: bool = False,
+        budget: Spending | None = None,
     ) -> None:
         """Prepare to ask; nothing is sent yet. The key is the first word of `key_file`.
 
-        What `tape` holds is not asked again; see `quintain.engines.chat_client`.
+        What `tape` holds is not asked again, and with `replays` nothing else is heard; see
+        `quintain.engines.chat_client`. Users of a process that are made alike share their budget and their tape.
 
         Raises:
-            UsageError: `url` is no http(s) URL, the key cannot be read, or the deadline is not positive.
+            UsageError: `url` is no http(s) URL, the key cannot be read, the deadline is not positive, or there is no
+                tape to replay.
+            DataError: the tape is broken.
         """
         advice = "give scripted, or a base URL such as http://127.0.0.1:8000/v1"
         url = checked_url(url, is_whole=True, asked="desk: got user=", advice=advice)
@@ -55,7 +72,15 @@ class EndpointUser:
             raise UsageError(f"desk: got user_deadline={deadline}; give a positive number of seconds")
         key = key_in(key_file, asked="desk: got user_key_file=")
         self.model = model
-        self._client = ChatClient(url, model=model, key=key, deadline=deadline, tape=tape)
+        settings = (url, model, key, deadline, tape, replays, budget)
+        with CLIENTS_LOCK:
+            found = CLIENTS.get(settings)
+            if found is None:
+                found = ChatClient(
+                    url, model=model, key=key, deadline=deadline, tape=tape, replays=replays, budget=budget
+                )
+                CLIENTS[settings] = found
+        self._client = found
         self.url = self._client.url
 
     def opening(self, case: Case) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import ClassVar, Literal, cast
 
+from quintain.engines.chat_client import Spending
 from quintain.environments.protocol import Environment, tool_action
 from quintain.environments.splitting import split_draw
 from quintain.environments.tools import tool
@@ -83,6 +84,12 @@ class Desk(Environment):
     """seconds that the endpoint has for a message"""
     user_tape: str = ""
     """a file that keeps what the endpoint says; what it holds is not asked again"""
+    user_replays: bool = False
+    """whether only the tape is heard, and nothing is asked"""
+    user_calls: int = 0
+    """questions that desks of a process ask the endpoint together; 0: no limit"""
+    user_tokens: int = 0
+    """tokens of questions and answers, as the endpoint counts them; 0: no limit"""
 
     def __post_init__(self) -> None:
         """Check the options and open the shop, which is empty until `reset`.
@@ -106,6 +113,10 @@ class Desk(Environment):
             raise UsageError(
                 f"desk: got customers={self.customers}, orders={self.orders}, max_turns={self.max_turns}; "
                 "give 2 to 9 customers, 1 to 9 orders and at least 1 turn"
+            )
+        if min(self.user_calls, self.user_tokens) < 0:
+            raise UsageError(
+                f"desk: got user_calls={self.user_calls}, user_tokens={self.user_tokens}; give no negative numbers"
             )
         self._shape, self._user = self.shape(), self.customer()
         self._store = Store()
@@ -135,6 +146,8 @@ class Desk(Environment):
             key_file=self.user_key_file,
             deadline=self.user_deadline,
             tape=self.user_tape,
+            replays=self.user_replays,
+            budget=Spending(calls=self.user_calls or None, tokens=self.user_tokens or None),
         )
 
     def instructions(self) -> str:
