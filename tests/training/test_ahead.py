@@ -101,6 +101,8 @@ def weights_change_under_an_episode(folder: Path) -> bool:
     )
     assert [[t.index for t in group.trajectories] for group in groups] == [list(range(SIZE))] * TASKS
     assert [t.group.partition(":")[0] for group in groups for t in group.trajectories[:1]] == ["0", "1"]
+    if not all("gap/stale_fraction" in rows[step] for step in found):
+        return False  # whose episodes were all worth the same: such a step takes no version
     num_mixed = 0
     for step, trajectories in found.items():
         now = step - 1  # a step takes one version
