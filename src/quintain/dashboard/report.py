@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from quintain.dashboard.curve import learning_curve_svg
+from quintain.dashboard.funnel import funnel_html
 from quintain.dashboard.page import escape, page, table
 from quintain.dashboard.series import Rows, points, success
 from quintain.dashboard.transcript import Decode, transcript_html
@@ -49,6 +50,7 @@ def report_body(run: Run, decode: Decode | None) -> str:
         f'<h1>{escape(run.name)}</h1><p class="soft">{escape(run.recipe)} · {escape(run.status)}</p>',
         _tiles(rows),
         _curve(rows),
+        funnel_html(rows),
         f"<h2>Episodes</h2>{_LEGEND}{examples}" if examples else "",
         f"<h2>Configuration</h2>{table(_flat(run.config))}",
         _latest(rows),
