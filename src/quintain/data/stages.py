@@ -389,7 +389,7 @@ def states(trajectory: Trajectory) -> tuple[str, ...]:
     if len(found) < len(trajectory.turns):
         raise DataError(
             f"states of {name_of(trajectory)} ({trajectory.task.environment}): got {len(found)} of "
-            f"{len(trajectory.turns)} turns with one; let the environment have a state_key, or use distinct"
+            f"{len(trajectory.turns)} turns with one; collect with a method that credits states, or use distinct"
         )
     return tuple(found)
 
