@@ -1,6 +1,9 @@
 from typing import Any
 
-from quintain.dashboard.funnel import funnel_html, funnel_text, funnels
+import numpy as np
+
+from quintain.dashboard.funnel import NUM_SHOWN, funnel_html, funnel_text, funnels, trained_html
+from quintain.types import Signals, Use
 
 
 def row(step: int, kept: float) -> dict[str, Any]:
@@ -32,3 +35,17 @@ def test_runs_without_a_pipeline_and_pipelines_without_data() -> None:
     assert funnel_html([{"step": 1}]) == "" and funnel_text([{"step": 1}]) == []
     nothing = {"step": 1, "data/in": 0.0, "data/solved": None, "data/kept": 0.0, "data/tokens": 0.0}
     assert 'width="0"' in funnel_html([nothing]) and funnel_text([nothing])[1] == "  in            0"
+
+
+def test_the_episodes_that_carried_the_loss_stand_by_their_share() -> None:
+    def use(name: str, *weights: float) -> Use:
+        return Use(episode=name, signals=Signals(weights=np.array(weights)))
+
+    html = trained_html([use("aa", 0.0, 0.25), use("bb", 0.25, 0.5), Use(episode="cc")])
+    assert html.index("<th>bb</th><td>2</td><td>75.0%</td>") < html.index(
+        "<th>aa</th><td>1</td><td>25.0%</td>"
+    )
+    assert "2 episodes carried the loss of that step, by the journal:" in html and "cc" not in html
+    many = trained_html([use(f"{number:02}", 1.0) for number in range(NUM_SHOWN + 2)])
+    assert f"; the {NUM_SHOWN} with the most of it:" in many and many.count("<td>1</td>") == NUM_SHOWN
+    assert trained_html([Use(episode="cc")]) == ""

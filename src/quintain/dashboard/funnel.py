@@ -5,8 +5,11 @@ from dataclasses import dataclass
 
 from quintain.dashboard.page import escape
 from quintain.dashboard.series import Rows
+from quintain.types import Use
 
 FIRST, LAST, TOKENS = "data/in", "data/kept", "data/tokens"
+NUM_SHOWN = 8
+"""Episodes that are listed of a step."""
 WIDTH = 320
 """Pixels of the longest bar."""
 
@@ -72,6 +75,27 @@ def funnel_html(rows: Rows) -> str:
         says += f" All {len(found)} steps: {summed:,.0f} of {total:,.0f} examples."
     lines = "".join(_bar(name, count, last.most) for name, count in last.counts)
     return f'<h2>Data</h2><p class="soft">{escape(says)}</p><table>{lines}</table>'
+
+
+def trained_html(uses: Sequence[Use]) -> str:
+    """Return a table of the episodes that a step imitated: tokens that counted, and their share of the loss."""
+    rows = [
+        (use.episode, int((use.signals.weights > 0).sum()), float(use.signals.weights.sum()))
+        for use in uses
+        if use.signals is not None and use.signals.weights is not None
+    ]
+    if not rows:
+        return ""
+    rows.sort(key=lambda row: -row[2])
+    total = sum(weight for _, _, weight in rows) or 1.0
+    lines = "".join(
+        f"<tr><th>{escape(name)}</th><td>{tokens:,}</td><td>{weight / total:.1%}</td></tr>"
+        for name, tokens, weight in rows[:NUM_SHOWN]
+    )
+    says = f"{len(rows)} episodes carried the loss of that step, by the journal"
+    says += f"; the {NUM_SHOWN} with the most of it:" if len(rows) > NUM_SHOWN else ":"
+    head = "<tr><th>episode</th><th>tokens</th><th>of the loss</th></tr>"
+    return f'<p class="soft">{escape(says)}</p><table>{head}{lines}</table>'
 
 
 def _bar(name: str, count: float, most: float) -> str:
