@@ -1,4 +1,4 @@
-"""Write the tables of methods into README, docs and navigation, and what is shown of each method from its results.
+"""Write the tables of methods and stages into README, docs and navigation, and what is shown from results.
 
     python docs/tables.py [--check]
 
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from quintain.benchmarks.evidence.spec import signatures
 from quintain.benchmarks.evidence.standing import NOT_SHOWN, standings
+from quintain.cli.stages import stage_rows
 from quintain.methods.table import TABLE, Entry
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -58,6 +59,15 @@ def navigation_lines() -> Iterator[str]:
         yield f"      - {e.page}: methods/{e.name}.md"
 
 
+def stage_lines() -> Iterator[str]:
+    """Yield the table of docs/data.md: the stages of `quintain data`, as `--list` shows them."""
+    yield "| stage | options | what it does |"
+    yield "|---|---|---|"
+    for name, options, summary in stage_rows():
+        told = f"`{options}`".replace("|", "\\|") if options else ""
+        yield f"| `{name}` | {told} | {summary.replace('``', '`')} |"
+
+
 def sections() -> list[str]:
     """Return the sections in order of their first entries."""
     return list(dict.fromkeys(e.section for e in told()))
@@ -77,6 +87,7 @@ def main(is_check: bool) -> int:
     plan = (
         ("README.md", readme_lines(), marks),
         ("docs/methods/index.md", index_lines(), marks),
+        ("docs/data.md", stage_lines(), ("<!-- stages -->", "<!-- /stages -->")),
         ("mkdocs.yml", navigation_lines(), ("      # methods", "      # /methods")),
     )
     stale: list[str] = []

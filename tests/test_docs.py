@@ -159,7 +159,7 @@ def test_the_tables_of_methods_are_current(tmp_path: Path) -> None:
     (tmp_path / "src" / "quintain" / "methods").mkdir(parents=True)
     shutil.copytree(ROOT / "docs" / "results", tmp_path / "docs" / "results")
     shown = "src/quintain/methods/shown.json"
-    names = ("README.md", "docs/methods/index.md", "mkdocs.yml", shown, "docs/tables.py")
+    names = ("README.md", "docs/methods/index.md", "docs/data.md", "mkdocs.yml", shown, "docs/tables.py")
     for name in names:
         shutil.copy(ROOT / name, tmp_path / name)
     readme, index = tmp_path / "README.md", tmp_path / "docs" / "methods" / "index.md"

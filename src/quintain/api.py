@@ -31,6 +31,7 @@ from quintain.engines.chat_client import is_endpoint
 from quintain.engines.settings import EngineSettings
 from quintain.environments.boundary import has_expert, tasks_of
 from quintain.environments.catalog import EnvironmentSpec, is_importing
+from quintain.environments.noisy import noisy
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import Environment
 from quintain.environments.rehearsal import find_ready
@@ -216,13 +217,17 @@ def collect(
     episodes: int = 100,
     seed: int = 0,
     split: str = "train",
+    mistakes: float = 0.0,
 ) -> tuple[list[Trajectory], PreTrainedTokenizerBase]:
     """Return episodes of the expert, of random valid actions, of a model or of a chat endpoint, and their tokenizer.
 
+    The expert does something else in the share `mistakes` of its turns.
     An endpoint is named by its URL and options: ``http://127.0.0.1:8000/v1?model=NAME``; see `engines.chat_client`.
     """
     if split not in ("train", "eval"):
         raise UsageError(f"split: got {split!r}; choose train or eval")
+    if mistakes and agent != "expert":
+        raise UsageError(f"mistakes: got {mistakes} with the agent {agent}, which errs by itself; give 0")
     teacher = Teacher.read(agent) if is_endpoint(agent) else None
     make_environment = find_ready(environment, for_training=split == "train", for_model=agent not in TEACHERS)
     if agent == "expert":
@@ -249,7 +254,7 @@ def collect(
         if loaded is not None:
             groups = rollout.groups(tasks, size=1, seed=chosen, on_episode=lambda _: display.advance())
         else:
-            demonstrator = TEACHERS[agent] if teacher is None else teacher
+            demonstrator = noisy(mistakes) if mistakes else TEACHERS[agent] if teacher is None else teacher
             groups = rollout.demonstrations(
                 tasks, demonstrator, seed=chosen, on_episode=lambda _: display.advance()
             )

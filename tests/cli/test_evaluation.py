@@ -170,7 +170,7 @@ def test_collect_writes_a_run(cli: Cli, launcher: Launcher) -> None:
         "collect", "guess", "--agent", "random", "--episodes", "4", "--out", "data", "--split", "eval"
     )
     assert (found.status, found.out) == (0, "data: success 66.7 % [20.8, 93.9], 3 episodes, 1 failed\n")
-    settings = {"episodes": 4, "seed": 0, "split": "eval"}
+    settings = {"episodes": 4, "seed": 0, "split": "eval", "mistakes": 0.0}
     assert launcher.calls == [("collect", "guess", "random", settings)]
     with Run.open(Path("data"), writable=False) as run:
         assert list(run.trajectories()) == episodes("110x")
@@ -210,6 +210,7 @@ def test_a_collected_run_can_be_exported_as_messages(cli: Cli, launcher: Launche
         (["--out", "there"], "--out: got 'there', which exists; choose another name"),
         (["--out", "new", "--split", "tran"], "--split: got 'tran'; did you mean 'train'?"),
         (["--out", "new", "--episodes", "0"], "--episodes must be at least 1: got 0; give 1 or more"),
+        (["--out", "new", "--mistakes", "1.5"], "--mistakes: got 1.5; give a share from 0 to 1"),
     ],
 )
 def test_collect_refuses_what_is_wrong(cli: Cli, launcher: Launcher, argv: list[str], line: str) -> None:

@@ -1,7 +1,9 @@
 """A person plays through a pipe: legal actions by number, tools with arguments, quitting, mistakes."""
 
 import io
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from quintain.cli.playing import read, signature
 from quintain.environments.catalog import find
 from quintain.errors import UsageError
-from quintain.types import ToolCall
+from quintain.types import Action, ToolCall
 from quintain.worlds.guess.game import Guess
 
 Cli = Callable[..., Any]
@@ -84,3 +86,38 @@ def test_how_a_tool_is_written() -> None:
 def test_bad_input_is_one_line(cli: Cli) -> None:
     assert cli("play", "keydor").line.startswith("environment: got 'keydor'; did you mean 'keydoor'?")
     assert cli("play", "guess", "--split", "dev").line == "--split: got 'dev'; choose train or eval"
+
+
+def test_what_a_person_did_is_a_demonstration(typed: Callable[..., Any], cli: Cli) -> None:
+    world = Guess()
+    world.reset(world.task("train", 3))
+    lines = "guess 0\n"
+    while True:
+        (call,) = world.expert_action().tool_calls
+        number = call.arguments["number"]
+        lines += f"guess {number}\n"
+        if world.step(Action(tool_calls=(call,))).is_terminated:
+            break
+    assert typed("guess", "--seed", "3", "--record", "own.jsonl", lines=lines).out.endswith(
+        "own.jsonl: 1 demonstrations\n"
+    )
+    assert (
+        "own.jsonl: 2 demonstrations" in typed("guess", "--record", "own.jsonl", lines="guess 1\n" * 99).out
+    )
+    assert "; nothing was added to own.jsonl" in typed("guess", "--record", "own.jsonl", lines="quit\n").out
+    rows = [json.loads(line) for line in Path("own.jsonl").read_text().splitlines()]
+    assert [row["is_success"] for row in rows] == [True, False] and rows[0]["reward"] == 1
+    assert rows[0]["task"] == "guess/train/3" and rows[0]["tools"][0]["function"]["name"] == "guess"
+    assert [m["role"] for m in rows[0]["messages"][:4]] == ["system", "user", "assistant", "tool"]
+    assert cli("check", "own.jsonl", "--environment", "guess", "--show", "0").status == 0
+
+
+@pytest.mark.parametrize("flags", [("--record", "own.txt"), ("--record", "own.jsonl", "--split", "eval")])
+def test_what_is_recorded_is_a_file_of_training_tasks(
+    typed: Callable[..., Any], flags: tuple[str, ...]
+) -> None:
+    assert "give a file that ends in .jsonl, and train" in typed("guess", *flags, lines="").line
+    assert (
+        "--record gone/own.jsonl: got No such file"
+        in typed("guess", "--record", "gone/own.jsonl", lines="guess 1\n" * 99).line
+    )

@@ -66,7 +66,9 @@ def test_stages_run_in_order_and_count_what_they_did(groups: list[Group]) -> Non
         "data/kept": 2.0,
         "data/tokens": 3.0,
     }
-    assert str(made.funnel).splitlines()[0] == "solved       5 → 3       did not solve its task"
+    assert (
+        str(made.funnel).splitlines()[0] == "solved       5 → 3              7 tokens  did not solve its task"
+    )
 
 
 def test_weights_reach_the_loss_and_its_normaliser(groups: list[Group]) -> None:

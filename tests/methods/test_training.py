@@ -19,6 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from quintain.config import build
 from quintain.credit.layout import Critic
+from quintain.dashboard.report import report_body
 from quintain.environments.protocol import Environment
 from quintain.errors import ConfigError, DataError
 from quintain.methods.find import find_method
@@ -333,6 +334,7 @@ def test_the_journal_names_what_was_imitated_and_what_it_weighed(tmp_path: Path)
                 total += float(use.signals.weights.sum())
             assert total == pytest.approx(1.0)
     with Run.open(train("rft", tmp_path / "rft"), writable=False) as run:
+        assert "<h2>Data</h2>" in report_body(run, None)
         for row in run.metrics("train"):
             uses = [use for _, use in run.uses(row["step"])]
             assert len(uses) == row.get("data/kept", 0)

@@ -156,7 +156,11 @@ def look_at(found: Found, survey: Survey, transcriber: Transcriber, num_shown: i
         survey.num_calls += sum(len(message.tool_calls) for message in record.messages)
         survey.num_with_tools += bool(record.tools)
         if record.tools:
-            survey.faults += [(record.place, each) for each in find_faults(record.messages, record.tools)]
+            answers = [
+                said.is_trained is not False for said in record.said if said.message.role == "assistant"
+            ]
+            faults = find_faults(record.messages, record.tools)
+            survey.faults += [(record.place, fault) for fault in faults if answers[fault.answer]]
         trajectory: Trajectory | None = transcriber.trajectory(record)
         if trajectory is None:
             transcriber.notes.num_untrained += 1

@@ -97,6 +97,7 @@ def collect(argv: Sequence[str]) -> int:
     parser.flag("--episodes", "how many (default 100)", "N", "100")
     parser.flag("--seed", "seed (default 0)", "N", "0")
     parser.flag("--split", "tasks to act on: train (default) or eval", "SPLIT", "train")
+    parser.flag("--mistakes", "share of turns in which the expert errs (default 0)", "SHARE", "0")
     parser.flag("--out", "file to write, .jsonl, or folder of a new run", "PATH")
     parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", RUNS)
     arguments = parser.read(argv)
@@ -104,6 +105,9 @@ def collect(argv: Sequence[str]) -> int:
     seed = whole_number(arguments.seed, "--seed")
     split = one_of(arguments.split, "--split", ("train", "eval"))
     out = new_path(arguments.out)
+    mistakes = positive(arguments.mistakes, "--mistakes")
+    if mistakes > 1:
+        raise UsageError(f"--mistakes: got {arguments.mistakes}; give a share from 0 to 1")
     agent = arguments.agent
     if agent not in ("expert", "random") and not agent.startswith(("http://", "https://")):
         agent = named_model(agent, arguments.runs)
@@ -114,7 +118,7 @@ def collect(argv: Sequence[str]) -> int:
     from quintain.training.demonstrations import write_run
 
     trajectories, tokenizer = launch.collect(
-        arguments.environment, agent, episodes=episodes, seed=seed, split=split
+        arguments.environment, agent, episodes=episodes, seed=seed, split=split, mistakes=mistakes
     )
     if out.suffix == ".jsonl":
         write_messages(trajectories, tokenizer, out, arguments.environment)

@@ -8,14 +8,15 @@ import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quintain.cli.arguments import Parser, whole_number
-from quintain.errors import UsageError, suggestion
+from quintain.errors import DataError, UsageError, suggestion
 
 if TYPE_CHECKING:
     from quintain.environments.protocol import Environment
-    from quintain.types import Action, ToolSpec
+    from quintain.types import Action, Task, ToolSpec
 
 QUIT = ("quit", "exit", "q")
 HELP = "an action by number or name; a tool as NAME, NAME VALUE … or NAME {JSON}; quit to leave"
@@ -30,14 +31,23 @@ def play(argv: Sequence[str]) -> int:
     parser.add_argument("environment", metavar="E", help="environment: see quintain environments")
     parser.flag("--seed", "number of the task (default 0); the same number is the same task", "N", "0")
     parser.flag("--split", "tasks to play: train (default) or eval", "SPLIT", "train")
+    parser.flag(
+        "--record", "file of demonstrations, .jsonl, that the episode is added to when it ends", "FILE"
+    )
     arguments = parser.read(argv)
     seed = whole_number(arguments.seed, "--seed")
     if arguments.split not in ("train", "eval"):
         raise UsageError(f"--split: got {arguments.split!r}; choose train or eval")
 
+    out = None if arguments.record is None else Path(arguments.record)
+    if out is not None and (out.suffix != ".jsonl" or arguments.split != "train"):
+        raise UsageError(
+            f"--record: got {arguments.record!r} with tasks of {arguments.split}; give a file that ends in .jsonl, and "
+            "train, because nothing is learned from held-out tasks"
+        )
     recipe = find_or_blame(arguments.environment)
     with blame(recipe.spec), closing(recipe()) as environment:
-        return episode(environment, environment.task(arguments.split, seed), ask)
+        return episode(environment, environment.task(arguments.split, seed), ask, out)
 
 
 def ask() -> str | None:
@@ -49,36 +59,87 @@ def ask() -> str | None:
         return None
 
 
-def episode(environment: "Environment", task: Any, ask: Callable[[], str | None]) -> int:
-    """Play one episode of `task` with the lines that `ask` returns, and return the exit status."""
+def episode(
+    environment: "Environment", task: "Task", ask: Callable[[], str | None], out: Path | None = None
+) -> int:
+    """Play one episode of `task` with the lines that `ask` returns, add it to `out`, and return the exit status."""
     from quintain.environments.protocol import advance, begin
     from quintain.types import as_text
 
     print(environment.instructions())
     if task.prompt:
         print(task.prompt)
-    print(f"({HELP})\n\n{as_text(begin(environment, task))}")
+    seen = as_text(begin(environment, task))
+    print(f"({HELP})\n\n{seen}")
     total, turns = 0.0, 0
+    said: list[tuple[str, Action]] = []
     while turns < environment.max_turns:
         offer(environment)
         line = ask()
         if line is None or line.lower() in QUIT:
-            print(f"left after {turns} turns, return {total:g}")
+            lost = "" if out is None else f"; nothing was added to {out}"
+            print(f"left after {turns} turns, return {total:g}{lost}")
             return 0
         try:
             action = read(environment, line)
         except UsageError as error:
             print(error)
             continue
+        said.append((seen, action))
         result = advance(environment, action)
         total, turns = total + result.reward, turns + 1
-        print(f"\n{as_text(result.observation)}\n[turn {turns}, reward {result.reward:g}]")
+        seen = as_text(result.observation)
+        print(f"\n{seen}\n[turn {turns}, reward {result.reward:g}]")
         if result.is_terminated or result.is_truncated:
             solved = total > 0 if result.is_success is None else result.is_success
             print(f"{'solved' if solved else 'not solved'} after {turns} turns, return {total:g}")
-            return 0
-    print(f"out of turns after {turns}, return {total:g}")
+            break
+    else:
+        solved = False
+        print(f"out of turns after {turns}, return {total:g}")
+    if out is not None:
+        add_record(out, to_lines(environment, task, said) | {"reward": total, "is_success": solved})
     return 0
+
+
+def to_lines(
+    environment: "Environment", task: "Task", said: Sequence[tuple[str, "Action"]]
+) -> dict[str, Any]:
+    """Return what a person was shown and did as a conversation: messages, tools and the task."""
+    from quintain.agents.harness import system_text
+    from quintain.agents.protocol import Brief
+    from quintain.data.messages import write_call, write_tool
+
+    system = system_text(Brief(task=task, instructions=environment.instructions()))
+    messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
+    role = "user"
+    for seen, action in said:
+        messages.append({"role": role, "content": seen})
+        calls = [write_call(call) for call in action.tool_calls]
+        messages.append(
+            {"role": "assistant", "content": "", "tool_calls": calls}
+            if calls
+            else {"role": "assistant", "content": action.text}
+        )
+        role = "tool" if calls else "user"
+    tools = [write_tool(tool) for tool in environment.tools()]
+    return {"messages": messages, **({"tools": tools} if tools else {}), "task": task.id}
+
+
+def add_record(file: Path, record: Mapping[str, Any]) -> None:
+    """Add `record` to `file` as a line, and say how many there are now.
+
+    Raises:
+        DataError: the file cannot be written.
+    """
+    try:
+        with open(file, "a", encoding="utf-8") as stream:
+            stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+        with open(file, encoding="utf-8") as stream:
+            num = sum(1 for _ in stream)
+    except OSError as error:
+        raise DataError(f"--record {file}: got {error.strerror}; choose another place") from error
+    print(f"{file}: {num} demonstrations")
 
 
 def offer(environment: "Environment") -> None:

@@ -21,10 +21,14 @@ def view(argv: Sequence[str]) -> int:
     arguments = parser.read(argv)
     folder = named_folder(arguments.run, arguments.runs)
 
+    from quintain.dashboard.funnel import funnel_text
     from quintain.store import Run
 
     with Run.open(folder, writable=False) as run:
         report = written(run)
+        funnel = funnel_text(run.metrics())
+    for line in funnel:
+        print(line)
     print(report)
     if arguments.open:
         import webbrowser

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from quintain.dashboard.curve import learning_curve_svg
+from quintain.dashboard.funnel import funnel_html, funnels, trained_html
 from quintain.dashboard.page import escape, page, table
 from quintain.dashboard.series import Rows, points, success
 from quintain.dashboard.transcript import Decode, transcript_html
@@ -49,6 +50,7 @@ def report_body(run: Run, decode: Decode | None) -> str:
         f'<h1>{escape(run.name)}</h1><p class="soft">{escape(run.recipe)} · {escape(run.status)}</p>',
         _tiles(rows),
         _curve(rows),
+        _data(run, rows),
         f"<h2>Episodes</h2>{_LEGEND}{examples}" if examples else "",
         f"<h2>Configuration</h2>{table(_flat(run.config))}",
         _latest(rows),
@@ -91,6 +93,12 @@ def _curve(rows: Rows) -> str:
     if not success(rows).main:
         return '<p class="soft">No success was recorded yet.</p>'
     return f'<div role="img" aria-label="Success over steps">{learning_curve_svg(rows)}</div>'
+
+
+def _data(run: Run, rows: Rows) -> str:
+    """Return the data funnel, and which episodes its last step learned from."""
+    found = funnels(rows)
+    return funnel_html(rows) + trained_html([use for _, use in run.uses(found[-1].step)]) if found else ""
 
 
 def _latest(rows: Rows) -> str:

@@ -44,6 +44,8 @@ class Passage:
     says: str
     num_in: int
     num_out: int
+    num_tokens: int = 0
+    """sampled tokens with a weight in what came out of it"""
     lost: tuple[str, ...] = ()
     """names of the episodes of which nothing came out"""
 
@@ -69,10 +71,11 @@ class Funnel:
         }
 
     def __str__(self) -> str:
-        """Return one line a stage: name, in → out, and what it says of the rest."""
+        """Return one line a stage: name, examples in → out, tokens that still count, and what it says of the rest."""
         width = max((len(p.stage) for p in self.passages), default=0)
         return "\n".join(
-            f"{p.stage:<{width}}  {p.num_in:>6} → {p.num_out:<6}  {p.says}" for p in self.passages
+            f"{p.stage:<{width}}  {p.num_in:>6} → {p.num_out:<6} {p.num_tokens:>9,} tokens  {p.says}"
+            for p in self.passages
         )
 
 
@@ -115,11 +118,13 @@ class Pipeline:
                     says=stage.says,
                     num_in=len(examples),
                     num_out=len(after),
+                    num_tokens=sum(map(num_trained, after)),
                     lost=tuple(lost),
                 )
             )
             examples = after
-        funnel = Funnel(passages=tuple(passages), num_tokens=sum(map(num_trained, examples)))
+        num_tokens = passages[-1].num_tokens if passages else sum(map(num_trained, examples))
+        funnel = Funnel(passages=tuple(passages), num_tokens=num_tokens)
         return Chosen(examples=tuple(examples), funnel=funnel)
 
 

@@ -31,7 +31,7 @@ def solved(*, name: str = "solved") -> Stage:
 
 
 def threshold(above: float, *, name: str = "threshold") -> Stage:
-    """Keep the episodes whose outcome is above a number, not at it (ReST, arXiv 2308.08998, equation 3)."""
+    """Keep the episodes whose outcome is above a number, not at it (ReST, arXiv 2308.08998)."""
     return judged(name, f"has an outcome of {above:g} or less", lambda e: outcome(e.trajectory) > above)
 
 
@@ -313,7 +313,7 @@ def valid_turns(*, name: str = "valid_turns") -> Stage:
 
 
 def critical(of: Callable[[Trajectory], Collection[int]], *, name: str = "critical") -> Stage:
-    """Let the critical turns count alone, by their numbers from 0 (ATLaS, arXiv 2503.02197, equation 4).
+    """Let the critical turns count alone, by their numbers from 0 (ATLaS, arXiv 2503.02197).
 
     `of` is an oracle that knows the world, or a judge that read the episode. The loss is divided by what counts, so
     that fewer turns do not mean smaller steps. An episode without a critical turn goes.
@@ -389,7 +389,7 @@ def states(trajectory: Trajectory) -> tuple[str, ...]:
     if len(found) < len(trajectory.turns):
         raise DataError(
             f"states of {name_of(trajectory)} ({trajectory.task.environment}): got {len(found)} of "
-            f"{len(trajectory.turns)} turns with one; let the environment have a state_key, or use distinct"
+            f"{len(trajectory.turns)} turns with one; collect with a method that credits states, or use distinct"
         )
     return tuple(found)
 

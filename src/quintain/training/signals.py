@@ -102,7 +102,7 @@ class SignalRecorder:
 
 
 class Imitated:
-    """What the steps of a run learned from examples: ``watch`` before an update, ``uses`` after it.
+    """What the steps of a run learned from examples: ``watch`` before each training of a step, ``uses`` after the last.
 
     Args:
         run: whose journal has the episodes that examples are made of.
@@ -111,25 +111,39 @@ class Imitated:
 
     def __init__(self, run: Run, *, is_on: bool) -> None:
         self._run, self._is_on = run, is_on
-        self._recorder: SignalRecorder | None = None
-        self._examples: Sequence[Example] = ()
-        self._seen: dict[int, None] = {}
+        self._trainings: list[tuple[SignalRecorder, Sequence[Example], dict[int, None]]] = []
         self._known: dict[str, Trajectory | None] = {}
 
     def watch(
-        self, data: Sequence[Example | Pair]
+        self, data: Sequence[Example] | Sequence[Pair]
     ) -> Callable[[Sequence[Sample], Batch, Outputs], None] | None:
-        """Begin a step on `data`, and return what takes in what the learner says; None where nothing is recorded."""
-        self._examples = [each for each in data if isinstance(each, Example)]
-        self._seen = {}
-        self._recorder = SignalRecorder() if self._is_on and len(self._examples) == len(data) else None
-        return None if self._recorder is None else self._observe
+        """Begin a training on `data`, and return what takes in what the learner says; None of pairs, and where off."""
+        examples = [each for each in data if isinstance(each, Example)]
+        if not self._is_on or len(examples) < len(data):
+            return None
+        recorder, seen = SignalRecorder(), dict[int, None]()
+        self._trainings.append((recorder, examples, seen))
+        trajectories = [example.trajectory for example in examples]
+
+        def observe(samples: Sequence[Sample], batch: Batch, outputs: Outputs) -> None:
+            seen.update(dict.fromkeys(sample.trajectory for sample in samples))
+            recorder.observe(trajectories, samples, batch, outputs)
+
+        return observe
 
     def uses(self) -> list[Use] | None:
-        """Return what the step used of the journal's episodes; None where it is not recorded."""
-        if self._recorder is None:
+        """Return what the step used of the journal's episodes, and begin the next; None where it is not recorded.
+
+        An episode of several trainings has the weights of the last of them.
+        """
+        trainings, self._trainings = self._trainings, []
+        if not trainings:
             return None
-        return self._recorder.imitated([self._examples[place] for place in self._seen], self.find)
+        found: dict[str, Use] = {}
+        for recorder, examples, seen in trainings:
+            own = recorder.imitated([examples[place] for place in seen], self.find)
+            found |= {use.episode: use for use in own}
+        return list(found.values())
 
     def find(self, name: str) -> Trajectory | None:
         """Return the episode that examples call `name`; None where the journal has none.
@@ -147,11 +161,6 @@ class Imitated:
             except DataError:
                 self._known[name] = None
         return self._known[name]
-
-    def _observe(self, samples: Sequence[Sample], batch: Batch, outputs: Outputs) -> None:
-        assert self._recorder is not None, "it watches"
-        self._seen.update(dict.fromkeys(sample.trajectory for sample in samples))
-        self._recorder.observe([example.trajectory for example in self._examples], samples, batch, outputs)
 
 
 def _find_turns(episode: Trajectory, parts: Sequence[Trajectory]) -> list[tuple[int, int] | None] | None:

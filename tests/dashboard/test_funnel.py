@@ -1,0 +1,51 @@
+from typing import Any
+
+import numpy as np
+
+from quintain.dashboard.funnel import NUM_SHOWN, funnel_html, funnel_text, funnels, trained_html
+from quintain.types import Signals, Use
+
+
+def row(step: int, kept: float) -> dict[str, Any]:
+    return {
+        "step": step, "train/loss": 0.5, "data/in": 64.0, "data/solved": 32.0, "data/<b>": kept, "data/kept": kept,
+        "data/tokens": 812.0, "data/2/solved": 7.0, "data/streams_left_out": 3.0,
+    }  # fmt: skip
+
+
+def test_stages_stand_in_their_order_with_what_they_left() -> None:
+    [found] = funnels([{"step": 0, "eval/success": 0.1}, row(1, 16.0)])
+    assert found.counts == (("in", 64.0), ("solved", 32.0), ("<b>", 16.0)) and found.tokens == 812
+    assert funnel_text([row(1, 16.0)]) == [
+        "data of step 1:",
+        "  in           64  ##############################",
+        "  solved       32  ###############",
+        "  <b>          16  ########",
+    ]
+
+
+def test_the_section_shows_the_last_step_and_all_of_them() -> None:
+    html = funnel_html([row(1, 16.0), row(2, 8.0)])
+    assert "Step 2: 8 of 64 examples, 812 tokens to train. All 2 steps: 24 of 128 examples." in html
+    assert "<th>&lt;b&gt;</th><td>8</td>" in html and 'width="40"' in html and "<script" not in html
+    assert "All" not in funnel_html([row(1, 16.0), row(2, 16.0)])
+
+
+def test_runs_without_a_pipeline_and_pipelines_without_data() -> None:
+    assert funnel_html([{"step": 1}]) == "" and funnel_text([{"step": 1}]) == []
+    nothing = {"step": 1, "data/in": 0.0, "data/solved": None, "data/kept": 0.0, "data/tokens": 0.0}
+    assert 'width="0"' in funnel_html([nothing]) and funnel_text([nothing])[1] == "  in            0"
+
+
+def test_the_episodes_that_carried_the_loss_stand_by_their_share() -> None:
+    def use(name: str, *weights: float) -> Use:
+        return Use(episode=name, signals=Signals(weights=np.array(weights)))
+
+    html = trained_html([use("aa", 0.0, 0.25), use("bb", 0.25, 0.5), Use(episode="cc")])
+    assert html.index("<th>bb</th><td>2</td><td>75.0%</td>") < html.index(
+        "<th>aa</th><td>1</td><td>25.0%</td>"
+    )
+    assert "2 episodes carried the loss of that step, by the journal:" in html and "cc" not in html
+    many = trained_html([use(f"{number:02}", 1.0) for number in range(NUM_SHOWN + 2)])
+    assert f"; the {NUM_SHOWN} with the most of it:" in many and many.count("<td>1</td>") == NUM_SHOWN
+    assert trained_html([Use(episode="cc")]) == ""
