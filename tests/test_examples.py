@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from quintain.training.teaching import EVENT, SEARCH, teach
 from quintain.types import Action, ToolCall
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+SMALL: dict[str, Any] = {"model": "micro", "imitation_rate": 5e-3}
 FILES, TRADE = f"{EXAMPLES / 'files.py'}:Files", f"{EXAMPLES / 'trade.py'}:Trade"
 
 
@@ -61,9 +63,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(teaching, "MOST_TURNS", 4000)
 
 
-def warmed(spec: str, folder: Path) -> dict[str, dict[str, object]]:
+def warmed(spec: str, folder: Path, **settings: Any) -> dict[str, dict[str, object]]:
     """What a run notes of its warm start in `spec`, by kind."""
-    job = Job(environment=spec, model="micro", imitation_rate=5e-3)
+    job = Job(environment=spec, **settings)
     model, tokenizer = make_start(job.model, find(spec), seed=0)
     with Run.create(folder, recipe="grpo", config=asdict(job)) as run, Display("t", 1) as display:
         teach(model, tokenizer, job, run, display)
@@ -75,9 +77,23 @@ def test_haggling_is_learned_from_random_play_to_half_of_the_tasks(tmp_path: Pat
     world = find(TRADE)()
     by_chance = [play(world, world.task("train", n), random_policy(n)).is_success for n in range(400)]
     assert sum(by_chance) / 400 < 0.25
-    noted = warmed(TRADE, tmp_path / "trade")
+    noted = warmed(TRADE, tmp_path / "trade", **SMALL)
     course = noted[EVENT]["success"]
     assert isinstance(course, list) and course[-1][1] >= 0.5
+
+
+def test_copying_out_of_files_is_learned_from_the_expert_by_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one folder of one file, where by chance a fiftieth is solved, and with the settings that a run has."""
+    torch.set_num_threads(1)
+    monkeypatch.setattr(teaching, "ENOUGH", 0.3)
+    spec = f"{FILES}?folders=1&files=1"
+    world = find(spec)()
+    by_chance = [play(world, world.task("train", n), random_policy(n)).is_success for n in range(400)]
+    assert sum(by_chance) / 400 < 0.05
+    course = warmed(spec, tmp_path / "files")[EVENT]["success"]
+    assert isinstance(course, list) and course[-1][1] >= 0.3 and course[-1][0] < 500
 
 
 @pytest.mark.usefixtures("quick")
@@ -91,7 +107,7 @@ def test_random_play_finds_files_and_is_paid_for_it(tmp_path: Path, monkeypatch:
     (tmp_path / "alone.py").write_text(source.replace("expert_action", "no_expert"), encoding="utf-8")
     spec = f"{tmp_path / 'alone.py'}:Files"
     assert fitting_tokens(find(spec)) == "runs"
-    noted = warmed(spec, tmp_path / "files")
+    noted = warmed(spec, tmp_path / "files", **SMALL)
     said = str(noted[SEARCH]["said"])
     assert "512 random episodes, the best" in said and "returned 0.2 to" in said
     assert noted[EVENT]["updates"] == 8

@@ -15,7 +15,7 @@ from quintain.environments.catalog import find
 from quintain.models.fingerprint import fingerprint
 from quintain.store.run import Run
 from quintain.training import teaching
-from quintain.training.job import Job
+from quintain.training.job import GroupJob, Job
 from quintain.training.progress import Display
 from quintain.training.start import fumbling, make_start
 from quintain.training.teaching import (
@@ -28,6 +28,7 @@ from quintain.training.teaching import (
     most_updates,
     slipped,
     teach,
+    trained_episodes,
 )
 from quintain.types import ALONE, Action, Score, Stop, Task, ToolCall, Trajectory
 
@@ -211,6 +212,12 @@ def test_how_long_it_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
     assert most_updates(9_000_000, 3_000) == 123
     assert most_updates(60_000, 3_000) == 1000
     assert most_updates(135_000_000, 3_000) == teaching.LEAST_UPDATES
+    assert most_updates(200_000, 25_000, trained=40) == 100, "never less than half a minute"
+    assert most_updates(2_000_000, 5_000, trained=400) == 100, "as much as the training after it"
+    assert most_updates(2_000_000, 5_000, trained=40_000) == 333, "never more than three minutes"
+    assert trained_episodes(Job()) is None
+    job = GroupJob(steps=3, tasks=4, group_size=2, num_epochs=2)
+    assert trained_episodes(job) == pytest.approx(3 * 8 * (2 + 1 / 3))
     assert is_taught(Job()) and not is_taught(Job(demonstrations=8)) and not is_taught(Job(demonstrations=0))
     assert not is_taught(Job(agent="mine.py:run")), "an agent outside is not let play for a warm start"
 

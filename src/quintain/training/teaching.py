@@ -38,7 +38,8 @@ from quintain.rollout.collect import Rollout
 from quintain.rollout.request import Limits
 from quintain.rollout.samplers import Demonstrator
 from quintain.store.run import Run
-from quintain.training.job import Job
+from quintain.training.forecast import episodes_of_step
+from quintain.training.job import Job, OnPolicyJob
 from quintain.training.learner import Learner
 from quintain.training.probe import Probe, probed_after
 from quintain.training.progress import Display
@@ -50,8 +51,9 @@ if TYPE_CHECKING:
 
 ENOUGH = 0.5
 """Success at which imitation ends."""
-MOST_WORK = 2e13
-"""Multiplications and additions of the whole warm start: three minutes of one core."""
+MOST_WORK, LEAST_WORK = 2e13, 3e12
+"""Multiplications and additions of the whole warm start: three minutes of one core; and those of half a minute, which
+it may have however short the training is. Between the two it may have as many as the training after it."""
 LEAST_UPDATES, MOST_UPDATES = 72, 2000
 """Updates that are made whatever they cost, if they are needed, and the most."""
 FLOPS_PER_TOKEN = 6
@@ -291,7 +293,7 @@ class School:
         longest = max((len(turn.completion.token_ids) for turn in turns), default=self.job.max_turn_tokens)
         self.probe.limit(ROOM * longest)
         parameters = sum(each.numel() for each in self.learner.model.parameters())
-        self.lesson.most = most_updates(parameters, tokens)
+        self.lesson.most = most_updates(parameters, tokens, trained=trained_episodes(self.job))
         self.display.phase("warm start, at most", self.lesson.most)
 
     def _imitate(self, shown: Sequence[Trajectory]) -> None:
@@ -351,9 +353,23 @@ def slipped(trajectory: Trajectory, share: float) -> list[Turn]:
     ]
 
 
-def most_updates(parameters: int, tokens: float) -> int:
-    """Return how many updates on `tokens` each fit into `MOST_WORK` with a model of so many parameters."""
-    return round(min(max(MOST_WORK / (FLOPS_PER_TOKEN * parameters * tokens), LEAST_UPDATES), MOST_UPDATES))
+def most_updates(parameters: int, tokens: float, *, trained: float | None = None) -> int:
+    """Return how many updates on `tokens` each a model of so many parameters may imitate.
+
+    They are as much work as the `trained` episodes after them, where that is known; see `MOST_WORK`.
+    """
+    update = FLOPS_PER_TOKEN * parameters * tokens
+    work = MOST_WORK if trained is None else min(max(trained / EPISODES * update, LEAST_WORK), MOST_WORK)
+    return round(min(max(work / update, LEAST_UPDATES), MOST_UPDATES))
+
+
+def trained_episodes(job: Job) -> float | None:
+    """Return how many episodes `job` trains on, and plays, in forward and backward passes over one; None if unknown."""
+    episodes = episodes_of_step(job)
+    if episodes is None:
+        return None
+    passes = job.num_epochs if isinstance(job, OnPolicyJob) else 1
+    return job.steps * episodes * (passes + 1 / 3)
 
 
 def value_of(trajectory: Trajectory) -> float:
