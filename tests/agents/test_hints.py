@@ -7,6 +7,7 @@ from tests.agents.conftest import Talk
 
 from quintain.agents.harness import PlainText
 from quintain.agents.hints import Hints
+from quintain.agents.plan import PlanAndAct
 from quintain.agents.protocol import Brief
 from quintain.errors import UsageError
 from quintain.text.chat import Chat
@@ -35,13 +36,10 @@ def test_a_task_without_a_hint_is_refused(small_chat: Chat, brief_of: Briefs) ->
         Hints().wrap(PlainText(small_chat)).open(brief_of())
 
 
-def test_what_is_asked_in_between_is_known_without_the_hint_too(
-    small_chat: Chat, brief_of: Briefs
-) -> None:
-    from quintain.agents.plan import Planning
-
+def test_what_is_asked_in_between_is_known_without_the_hint_too(small_chat: Chat, brief_of: Briefs) -> None:
     hints = Hints({"t/train/0": "Hint: left."})
-    talk = Talk(small_chat, hints.wrap(Planning(PlainText(small_chat), small_chat)).open(brief_of()))
+    planning = PlanAndAct(PlainText(small_chat), small_chat, max_tokens=8)
+    talk = Talk(small_chat, hints.wrap(planning).open(brief_of()))
     first = talk.session.observe("A wall.")
     assert first.token_ids in hints.plain
     talk.prompt_after("right")

@@ -15,8 +15,14 @@ def tasks(*levels: str) -> list[Task]:
 
 @pytest.mark.parametrize(
     ("outcomes", "nu"),
-    [([1, 0, 0, 1], 1.0), ([1, 1, 1, 1], 0.0), ([0.5, 0.4, 0.6, 0.5], 0.141421), ([0, 0, 0], 0.0), ([1] + [0] * 49, 7.0)],
-)  # fmt: skip
+    [
+        ([1, 0, 0, 1], 1.0),
+        ([1, 1, 1, 1], 0.0),
+        ([0.5, 0.4, 0.6, 0.5], 0.141421),
+        ([0, 0, 0], 0.0),
+        ([1] + [0] * 49, 7.0),
+    ],
+)
 def test_what_is_learnable(outcomes: list[float], nu: float) -> None:
     assert learnability(outcomes) == pytest.approx(nu, abs=1e-6)
 

@@ -63,7 +63,9 @@ def numbers(data: Any) -> list[float]:
 def test_newest_rounds_and_the_base_are_trained_on() -> None:
     later = (Improve(build=Pipeline(threshold(0.5)), rate=0.1),)
     material = Material(method(memory=2, later=later), lived(9.0))
-    groups = [recorded([Lived(task=0, value=v, is_success=True, num_turns=1)]) for v in (0.25, 1.0, 2.0, -1.0)]
+    groups = [
+        recorded([Lived(task=0, value=v, is_success=True, num_turns=1)]) for v in (0.25, 1.0, 2.0, -1.0)
+    ]
     seen = [[numbers(data) for _, data in material.take(group)] for group in groups]
     assert seen == [
         [[9.0, 0.25], []],
@@ -72,12 +74,18 @@ def test_newest_rounds_and_the_base_are_trained_on() -> None:
         [[9.0, 2.0], [9.0, 2.0]],
     ]
     every = Material(method(memory=None))
-    assert [numbers(every.take(group)[0][1]) for group in groups[:3]] == [[0.25], [0.25, 1.0], [0.25, 1.0, 2.0]]
+    assert [numbers(every.take(group)[0][1]) for group in groups[:3]] == [
+        [0.25],
+        [0.25, 1.0],
+        [0.25, 1.0, 2.0],
+    ]
 
 
 def test_what_later_trainings_kept_is_told_by_number() -> None:
     material = Material(method(later=(Improve(build=Pipeline(threshold(0.5))),)))
-    made = [one for one, _ in material.take(recorded([Lived(task=0, value=0.5, is_success=True, num_turns=1)]))]
+    made = [
+        one for one, _ in material.take(recorded([Lived(task=0, value=0.5, is_success=True, num_turns=1)]))
+    ]
     told = funnels(made)
     assert told["data/threshold"] == 1.0 and told["data/2/threshold"] == 0.0
     assert funnels([()]) == {"data/pairs": 0.0}

@@ -12,7 +12,8 @@ from quintain.types import Score, scored
 
 
 @pytest.mark.parametrize(
-    ("turns", "is_success", "value"), [(3, True, 0.7), (10, True, 0.0), (1, True, 0.9), (10, False, -1.0), (2, False, -1.0)]
+    ("turns", "is_success", "value"),
+    [(3, True, 0.7), (10, True, 0.0), (1, True, 0.9), (10, False, -1.0), (2, False, -1.0)],
 )
 def test_a_success_is_worth_what_time_is_left(turns: int, is_success: bool, value: float) -> None:
     assert worth(turns, 10, is_success=is_success) == pytest.approx(value)

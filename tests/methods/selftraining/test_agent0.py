@@ -74,12 +74,19 @@ def test_calls_count_where_they_were_carried_out() -> None:
     assert [executed(t) for t in group("4", "5", calls=2, is_valid=False).trajectories] == [0, 0]
     written = group("4", "```output ```output", calls=0)
     assert [executed(t) for t in written.trajectories] == [0, 0], "markers in what is said are no calls"
-    values = proposal_values([done, group("4", "5", level="b")], tool_weight=0.05, most_calls=4, repetition_weight=1.0)
+    values = proposal_values(
+        [done, group("4", "5", level="b")], tool_weight=0.05, most_calls=4, repetition_weight=1.0
+    )
     assert values == pytest.approx([1 + 0.1 - 0.5, 1 - 0.5])
 
 
 def test_both_ends_are_kept() -> None:
-    shares = {3: group(*"4447890123"[:10]), 8: group(*"4444444412"), 9: group(*"4444444441"), 2: group(*"4412356789")}
+    shares = {
+        3: group(*"4447890123"[:10]),
+        8: group(*"4444444412"),
+        9: group(*"4444444441"),
+        2: group(*"4412356789"),
+    }
     assert {key: round(agreement(g), 1) for key, g in shares.items()} == {3: 0.3, 8: 0.8, 9: 0.9, 2: 0.2}
     assert uncertain(list(shares.values()), 0.3, 0.8) == [shares[3], shares[8]]
 
@@ -110,7 +117,9 @@ def test_advantages_are_scaled_and_the_loss_in_use_reads_the_bound_of_each_episo
     batch = packed(kept_samples(credit, made.update), made.update)
     shifted = batch.logprobs - 0.24  # as if the policy had moved up by a factor of 1.27, between both bounds
     outputs = policy(batch)
-    moved = replace(outputs, logprobs=outputs.logprobs.detach().where(batch.turn_id < 0, batch.logprobs).requires_grad_())
+    moved = replace(
+        outputs, logprobs=outputs.logprobs.detach().where(batch.turn_id < 0, batch.logprobs).requires_grad_()
+    )
     report = made.update.loss(moved, replace(batch, logprobs=shifted))
     (slope,) = torch.autograd.grad(report.loss, moved.logprobs)
     is_positive = batch.advantages > 0
@@ -120,7 +129,7 @@ def test_advantages_are_scaled_and_the_loss_in_use_reads_the_bound_of_each_episo
 
 
 def test_one_bound_for_all_is_the_clipped_loss_and_missing_ones_are_refused() -> None:
-    policy = new_table(s3(0, num_tasks=2), 0)
+    policy = new_table(s3(0, num_tasks=1), 0)
     made = method(Config(tasks=2, group_size=5, low=0.0, high=1.0))
     credit = assign(policy, made, [group(*"44123")])
     batch = packed(kept_samples(credit, made.update), made.update)
