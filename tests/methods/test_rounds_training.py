@@ -47,7 +47,7 @@ def test_it_trains(recipe: str, tmp_path: Path) -> None:
 
 def lived(*values: float) -> list[Trajectory]:
     made = recorded([Lived(task=k, value=v, is_success=True, num_turns=1) for k, v in enumerate(values)])
-    return scored(made)
+    return list(scored(made))
 
 
 def method(**fields: Any) -> Rounds:

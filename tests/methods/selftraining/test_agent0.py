@@ -37,7 +37,7 @@ def group(*answers: str, level: str = "a", calls: int = 0, is_valid: bool = True
         call = tuple(ToolCall(name="add") for _ in range(calls))
         turns = (
             replace(
-                first, action=Action(tool_calls=call, text=None if call else "x") if call else Action(text="x"),
+                first, action=Action(tool_calls=call) if call else Action(text="x"),
                 is_valid=is_valid, starts_segment=True,
             ),
             replace(last, action=Action(text=answer), starts_segment=False, reward=0.3),

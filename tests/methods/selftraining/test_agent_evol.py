@@ -12,7 +12,7 @@ from quintain.benchmarks.labs.rounds import adam, imitate, train_rounds
 from quintain.benchmarks.labs.tables import fitted_table, new_table, s3
 from quintain.benchmarks.labs.tabular import packed
 from quintain.config import build
-from quintain.data.pipeline import as_example, example_samples
+from quintain.data.pipeline import Chosen, as_example, example_samples
 from quintain.errors import ConfigError
 from quintain.losses.imitation import imitation
 from quintain.methods.loops.rounds import Material
@@ -63,8 +63,9 @@ def test_the_base_is_in_every_iteration_and_each_begins_with_the_base_model() ->
     again = start.copy()
     groups = fitted_table(world, 1).sample(size=3, seed=run.collector.seed("step", 1, 1))
     ((chosen, data),) = material.take(groups)
+    assert isinstance(chosen, Chosen)
     assert [e.trajectory for e in data if isinstance(e, Example)][: len(shown)] == shown
-    assert len(data) == len(shown) + len(chosen.examples if hasattr(chosen, "examples") else chosen)
+    assert len(data) == len(shown) + len(chosen.examples)
     imitate(again, adam(again.parameters, 0.1), data, made.update, 0)
     assert not torch.equal(again.theta, start.theta)
     for parts in run.chosen:
