@@ -88,7 +88,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def config_of(recipe: str, **fields: Any) -> Any:
-    values = {"environment": f"{__file__}:Coin", **SMALL, **SIZES[recipe], **fields}
+    values = {"environment": f"{__file__}:Coin", **SMALL, **SIZES.get(recipe, {}), **fields}
     return find_method(recipe).config_class(**values)
 
 

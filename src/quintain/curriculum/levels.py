@@ -66,7 +66,8 @@ class Proposer:
     def choose(self, levels: Sequence[str], count: int, seed: int) -> list[str]:
         """See `Chooser.choose`."""
         drawn = np.random.default_rng(seed).choice(len(levels), count, p=self.chances(levels))
-        return [levels[place] for place in drawn.tolist()]
+        places: list[int] = drawn.tolist()
+        return [levels[place] for place in places]
 
     def update(self, groups: Sequence[Group]) -> None:
         """See `Chooser.update`."""

@@ -11,8 +11,10 @@ from quintain.benchmarks.formulas.formula import Formula, Rng
 from quintain.benchmarks.labs.exact import exact_gradient
 from quintain.benchmarks.labs.tables import a16
 from quintain.benchmarks.labs.tabular import cosine, packed
-from quintain.data.pipeline import as_example, example_samples
+from quintain.data import stages
+from quintain.data.pipeline import Chosen, as_example, example_samples
 from quintain.losses.imitation import imitation
+from quintain.methods.selftraining.rest import improve_steps
 from quintain.training.update import Update
 from quintain.types import Action, Completion, Group, Score, Stop, Task, Trajectory, Turn, scored
 
@@ -79,9 +81,12 @@ THRESHOLDS, DECAY = (-0.25, 0.25, 0.75), 0.5
 
 def improved(module: ModuleType, case: Sequence[Lived]) -> list[float]:
     """Return for each improve step its rate, and for each episode whether it is imitated."""
+    examples = [as_example(t) for group in recorded(case) for t in group.trajectories]
     found: list[float] = []
-    for step in module.improve_steps(THRESHOLDS, DECAY):
-        kept = {example.trajectory.seed for example in step.build(recorded(case)).examples}
+    for step, threshold in zip(improve_steps(THRESHOLDS, DECAY), THRESHOLDS, strict=True):
+        kept = {example.trajectory.seed for example in module.threshold(threshold).apply(examples)}
+        assert isinstance(made := step.build(recorded(case)), Chosen), "it imitates"
+        assert len(made.examples) == len(kept) or module is not stages, "the method's own stage"
         found += [step.rate, *(float(place in kept) for place in range(len(case)))]
     return found
 
@@ -97,7 +102,7 @@ def worth_more(case: Sequence[Lived]) -> list[float]:
 def shortened(module: ModuleType, case: Sequence[Lived]) -> list[float]:
     """Return for each episode whether it is accepted, and whether it is among the shortest fifth of its task."""
     examples = [as_example(t) for group in recorded(case) for t in group.trajectories]
-    accepted = module.accepted().apply(examples)
+    accepted = module.threshold(0.0).apply(examples)
     kept = module.shortest(0.2).apply(accepted)
     found: list[float] = []
     for part in (accepted, kept):
@@ -350,10 +355,10 @@ def preferred(case: Sequence[Lived]) -> list[float]:
 
 
 FORMULAS: tuple[Formula, ...] = (
-    Formula(name="rounds.improve_steps", module="quintain.methods.selftraining.rest",
-            functions=("improve_steps",), draw=draw_lived, ours=improved, reference=worth_more),
-    Formula(name="rounds.shortest", module="quintain.methods.imitation.pae",
-            functions=("accepted", "shortest"), draw=draw_lived, ours=shortened, reference=fifth),
+    Formula(name="rounds.improve_steps", module="quintain.data.stages",
+            functions=("threshold",), draw=draw_lived, ours=improved, reference=worth_more),
+    Formula(name="rounds.shortest", module="quintain.data.stages",
+            functions=("threshold", "shortest"), draw=draw_lived, ours=shortened, reference=fifth),
     Formula(name="rounds.decayed", module="quintain.methods.imitation.world_of_bits",
             functions=("decayed",), draw=draw_lived, ours=decayed, reference=falling),
     Formula(name="rounds.evolving", module="quintain.methods.selftraining.agent_evol",

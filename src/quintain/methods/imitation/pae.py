@@ -10,18 +10,14 @@ before an action is the agent's to say (one observation there), and gradients ar
 Measured on a table over an open sokoban, with tasks that cannot be solved and an evaluator that errs.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from quintain.config.ranges import PositiveInt, Share
-from quintain.credit.layout import outcome_of
-from quintain.data.pipeline import Pipeline, Stage, judged
+from quintain.data.pipeline import Pipeline, Stage
+from quintain.data.stages import shortest, threshold
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Rounds, Update, grouped
 from quintain.training.job import OnPolicyJob
-from quintain.types import Example
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,20 +46,4 @@ def method(config: Config) -> Rounds:
 
 def accepted() -> Stage:
     """Return the stage that keeps what the evaluator pays for."""
-    return judged("accepted", "is worth 0 or less", lambda example: outcome_of(example.trajectory) > 0)
-
-
-def shortest(share: float) -> Stage:
-    """Return the stage that keeps, of each task, episodes of as many turns as the quantile `share`, or fewer.
-
-    The quantile is linear between lengths: of 4, 6 and 10 turns that at .2 is 4.8. Ties are all kept.
-    """
-
-    def apply(examples: Sequence[Example]) -> list[Example]:
-        lengths: dict[str, list[int]] = {}
-        for example in examples:
-            lengths.setdefault(example.trajectory.task.id, []).append(len(example.trajectory.turns))
-        cut = {task: float(np.quantile(own, share)) for task, own in lengths.items()}
-        return [e for e in examples if len(e.trajectory.turns) <= cut[e.trajectory.task.id]]
-
-    return Stage(name="shortest", says=f"is longer than the quantile {share:g} of its task", apply=apply)
+    return threshold(0.0, name="accepted")

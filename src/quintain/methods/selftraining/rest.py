@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quintain.config.ranges import PositiveInt, Share
-from quintain.credit.layout import outcome_of
-from quintain.data.pipeline import Pipeline, Stage, judged
+from quintain.data import stages
+from quintain.data.pipeline import Pipeline, Stage
 from quintain.errors import ConfigError
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Improve, Rounds, Update, grouped, no_demonstrations
@@ -71,6 +71,4 @@ def improve_steps(thresholds: Sequence[float], decay: float) -> list[Improve]:
 
 def above(threshold: float) -> Stage:
     """Return the stage that keeps episodes whose outcome is above `threshold`, not those that reach it."""
-    return judged(
-        "above", f"is worth {threshold:g} or less", lambda example: outcome_of(example.trajectory) > threshold
-    )
+    return stages.threshold(threshold, name="above")

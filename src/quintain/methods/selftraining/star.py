@@ -19,6 +19,7 @@ from quintain.agents.deliberation import describe_action
 from quintain.agents.hints import Hints
 from quintain.config.ranges import PositiveFloat, PositiveInt
 from quintain.data.pipeline import Pipeline, Stage, judged, remade
+from quintain.data.stages import solved
 from quintain.errors import ConfigError
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Needs, OptimizerSteps, Rounds, Update
@@ -98,7 +99,7 @@ def tried_again(tasks: int, hints: Hints, *, rationalises: bool) -> Callable[[Co
 
 def right() -> Stage:
     """Return the stage that keeps what solved its task."""
-    return judged("right", "did not solve its task", lambda example: example.trajectory.is_success)
+    return solved(name="right")
 
 
 def unhinted() -> Stage:

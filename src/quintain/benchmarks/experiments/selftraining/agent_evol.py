@@ -110,8 +110,8 @@ def repeating(arm: Rounds, count: int) -> Rounds:
     def build(groups: Sequence[Group]) -> Chosen:
         made = line(groups)
         return Chosen(
-            examples=(*made.examples, *islice(cycle(made.examples), count)) if made.examples else (),
-            funnel=made.funnel,
+            examples=(*made.examples, *islice(cycle(made.examples), count)) if made.examples else (),  # pyright: ignore[reportAttributeAccessIssue]
+            funnel=made.funnel,  # pyright: ignore[reportAttributeAccessIssue]
         )
 
     return replace(arm, build=build, merges_base=False)

@@ -1,0 +1,87 @@
+"""Experiments about methods of rounds on tables: the direction that is claimed, and null worlds."""
+
+import json
+import tomllib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quintain.benchmarks.evidence.spec import FOLDER
+from quintain.benchmarks.experiments.imitation import pae, paprika, world_of_bits
+from quintain.benchmarks.experiments.selftraining import agent0, agent_evol, rest, star
+
+Rows = list[dict[str, float]]
+
+
+def measured(experiment: Any, row: str, **changes: Any) -> Rows:
+    options = tomllib.loads((FOLDER / f"{row}.toml").read_text(encoding="utf-8"))["options"]
+    found: Rows = json.loads(
+        json.dumps(experiment.measure({**options, "seeds": 1, "held_out": 128, **changes}, 3))
+    )
+    return found
+
+
+def effects(rows: Rows, first: str = "method", second: str = "control") -> list[float]:
+    return [row[first] - row[second] for row in rows]
+
+
+def nulls(rows: Rows) -> list[float]:
+    return effects(rows, "null_method", "null_control")
+
+
+def test_rising_thresholds_choose_and_equal_rewards_leave_no_choice() -> None:
+    rows = measured(rest, "rest", seeds=2, tasks=32)
+    assert np.mean(effects(rows)) > 0 and nulls(rows) == [0.0, 0.0]
+    assert all(row["extra.start"] < row["extra.constant"] < row["method"] for row in rows)
+
+
+def test_the_shortest_teach_shorter_ways_and_ties_are_all_kept() -> None:
+    rows = measured(pae, "pae", seeds=2, rounds=3)
+    assert min(effects(rows)) > 0.02 and nulls(rows) == [0.0, 0.0]
+    assert all(row["extra.pooled"] < row["method"] for row in rows)
+
+
+def test_a_successs_own_decay_teaches_to_go_straight() -> None:
+    rows = measured(world_of_bits, "world_of_bits", batches=25, rate=0.2)
+    assert effects(rows)[0] < -0.1 and nulls(rows) == [0.0]
+    assert rows[0]["method"] < rows[0]["extra.start"]
+
+
+def test_the_base_keeps_what_exploring_far_levels_forgets() -> None:
+    rows = measured(agent_evol, "agent_evol", seeds=2, null_tasks=256)
+    assert min(effects(rows)) > 0.03 > 2 * max(map(abs, nulls(rows)))
+    assert all(row["extra.control_near"] < row["extra.near"] for row in rows)
+
+
+def test_a_hint_finds_the_first_step() -> None:
+    rows = measured(star, "star", seeds=2, loops=3)
+    assert min(effects(rows)) > 0.05 and nulls(rows) == pytest.approx([0.0, 0.0], abs=0.02)
+    assert all(row["extra.other_hint"] < row["method"] for row in rows)
+
+
+def test_a_rule_has_spurious_steps() -> None:
+    rule = star.drawn_rule(0)
+    a, b, answer = rule.of(star.question(20, 3))
+    reaching = [r for r in range(star.STEPS) if rule.answer[r, b] == answer]
+    assert int(rule.first[a]) in reaching and int(rule.wrong[a]) != int(rule.first[a])
+    assert len(star.trained_questions()) == 16 * 6 + 16 * 3
+
+
+def test_uncertainty_keeps_proposals_medium() -> None:
+    rows = measured(agent0, "agent0", seeds=1)
+    assert effects(rows)[0] > 0.05 > abs(nulls(rows)[0])
+    assert rows[0]["extra.rise"] > 0.3 and rows[0]["extra.entropy_unpriced"] < rows[0]["extra.entropy"]
+
+
+def test_what_is_learnable_is_sought() -> None:
+    rows = measured(paprika, "paprika", seeds=1, updates=20)
+    assert rows[0]["extra.share"] > 0.5 > rows[0]["extra.control_share"]
+    assert nulls(rows) == [0.0]
+    assert rows[0]["method"] > rows[0]["extra.start"]
+
+
+def test_guessing_at_random_is_counted_exactly() -> None:
+    start = paprika.starting_table(0, 4)
+    lost = [7 / 8, 7 / 8, 7 / 8]
+    assert paprika.guessed(start) == pytest.approx(1 - np.prod(lost))

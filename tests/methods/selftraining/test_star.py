@@ -1,0 +1,98 @@
+"""STaR: hints that nothing imitated shows, loops that begin with the base, and steps that grow."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.methods.test_training import rows, train
+from transformers import AutoTokenizer
+
+from quintain.agents.hints import Hints
+from quintain.benchmarks.formulas.rounds import Lived, recorded
+from quintain.data.pipeline import Pipeline, as_example
+from quintain.errors import ConfigError
+from quintain.methods.loops import rounds
+from quintain.methods.selftraining.star import Config, method, right, stripped, unhinted, updates
+from quintain.types import Action, Example, Sample
+
+SMALL: dict[str, Any] = {"tasks": 8, "first_updates": 2, "batch_size": 4, "max_turn_tokens": 8}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.set_num_threads(1)
+    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+
+
+def test_steps_grow_by_a_fifth() -> None:
+    assert [updates(number, 40, 1.2) for number in range(1, 5)] == [40, 48, 57, 69]
+    assert updates(1, 10, 2.0) == 10 and updates(4, 10, 2.0) == 80
+
+
+def test_what_speaks_of_the_hint_is_not_imitated_and_prompts_lose_it() -> None:
+    (group,) = recorded([Lived(task=0, value=1.0, is_success=True, num_turns=2)])
+    (good,) = group.trajectories
+    said = replace(good.turns[0], action=Action(text="By the HINT it is 4"))
+    told = replace(good, turns=(said, good.turns[1]), index=1)
+    failed = replace(good, outcome=replace(good.outcome, is_success=False), index=2)  # type: ignore[arg-type] # pyright: ignore
+    hints = Hints(plain={(1,): ((7, 8), True)})
+    made = Pipeline(right(), unhinted(), stripped(hints)).run([as_example(t) for t in (good, told, failed)])
+    (kept,) = made.examples
+    assert [turn.prompt_ids for turn in kept.trajectory.turns] == [(7, 8), (7, 8)]
+    assert all(turn.completion.logprobs == () for turn in kept.trajectory.turns)
+    assert [p.num_out for p in made.funnel.passages] == [2, 1, 1]
+    untouched = stripped(Hints()).apply([as_example(good)])
+    assert untouched[0].trajectory == good
+
+
+def test_hinted_episodes_are_learned_without_the_hint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learned: list[Sequence[Sample]] = []
+    from_samples = rounds.learn_from
+    monkeypatch.setattr(
+        rounds,
+        "learn_from",
+        lambda policies, samples, update, **more: (
+            learned.append(samples) or from_samples(policies, samples, update, **more)
+        ),
+    )
+    folder = train("star", tmp_path / "star", **SMALL)
+    tokenizer = AutoTokenizer.from_pretrained(folder / "model")
+    played = [t for t in rows_of(folder) if "Hint: the answer is" in prompt(tokenizer, t)]
+    assert played, "some tasks failed and were tried again"
+    texts = [str(tokenizer.decode(sample.token_ids.tolist())) for batch in learned for sample in batch]
+    assert texts and not any("hint" in text.lower() for text in texts)
+    assert len(learned) in (2, 4) and all("data/stripped" in row for row in rows(folder)[1:])
+
+
+def rows_of(folder: Path) -> list[Any]:
+    from quintain.store.run import Run
+
+    with Run.open(folder) as run:
+        return [t for step in (1, 2) for t in run.trajectories(step=step, phase="train")]
+
+
+def prompt(tokenizer: Any, trajectory: Any) -> str:
+    return str(tokenizer.decode(list(trajectory.turns[0].prompt_ids)))
+
+
+def test_every_loop_begins_with_the_start_on_its_own_data() -> None:
+    made = method(Config())
+    assert made.starts_over and made.memory == 1
+    assert made.steps is not None and made.steps.count(3) == 57 and made.steps.batch_size == 8
+    assert method(Config(rationalises=False)).needs.expert is False
+
+
+def test_playing_apart_is_refused() -> None:
+    with pytest.raises(ConfigError, match="use rollout=lockstep"):
+        Config(rollout="async").check()
+
+
+def test_examples_are_of_tasks_that_failed_or_did_not() -> None:
+    groups = recorded([Lived(task=0, value=1.0, is_success=True, num_turns=1)])
+    made = method(Config()).build(groups)
+    assert [type(e) for e in getattr(made, "examples")] == [Example]  # noqa: B009 - a pipeline's result
