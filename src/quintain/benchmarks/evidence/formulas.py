@@ -27,7 +27,9 @@ BREAKS = (
     ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError, ValueError, RuntimeError,
 )  # fmt: skip
 """How a mutant may break."""
-ROOMS = ("credit", "losses", "rewards", "stages", "choices", "conduct", "scoring", "estimators")
+ROOMS = (
+    "credit", "losses", "rewards", "stages", "choices", "conduct", "scoring", "estimators", "imitation",
+)  # fmt: skip
 
 
 @cache

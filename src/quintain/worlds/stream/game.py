@@ -169,6 +169,18 @@ class Stream(Environment):
             return Action(text="read")
         return Action(text=rng.choice(self._answers))
 
+    def methods(self) -> tuple[str, ...]:
+        """Return the two ways to answer: at once, or only after reading; see `noisy.Methodical`."""
+        return ("direct", "reading")
+
+    def act_by(self, method: str, rng: Random) -> Action:
+        """Answer at once, by a guess where nothing is known; or read one page at least, and until it is known."""
+        now = self._state
+        is_known = now.page >= self._known_after(self._open())
+        if method == "reading" and now.page < len(now.book.pages) and not (is_known and now.page):
+            return Action(text="read")
+        return Action(text=f"answer {self._open().answer}") if is_known else Action(text=rng.choice(self._answers))
+
     def needs_reading(self) -> bool:
         """Whether the question that is open cannot be answered from what was shown so far."""
         return self._state.page < max(self._open().pages, default=0)
