@@ -84,7 +84,8 @@ class Collector(Protocol):
     def demonstrations(self, *teachers: NoisyExpert) -> list[Trajectory]:
         """Return what the job imitates: episodes of the teacher, or conversations; a resumed run repeats it exactly.
 
-        Where `teachers` are given, each of them shows as many tasks, the same ones, in the place of the job's.
+        Where `teachers` are given, each of them shows as many tasks, the same ones, in the place of the job's; the
+        index of an episode is the number of its teacher.
         """
         ...
 

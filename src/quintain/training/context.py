@@ -133,7 +133,8 @@ class TrainingContext:
         self.collector = Collector(
             run, self.rollout, TaskStream(tasks_of(self.make_environment), first=job.first_task),
             HeldOutTasks(self.held_out), self.tokenizer, display,
-            environment=job.environment, seed=job.seed, teach=lambda *by: me._teach(*by), prefer=lambda: me._preferences(),
+            environment=job.environment, seed=job.seed, teach=lambda *by: me._teach(*by),
+            prefer=lambda: me._preferences(),
             ahead=self.ahead, is_lockstep=not job.plays_apart,
         )  # fmt: skip
         self.canaries = {

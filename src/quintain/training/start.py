@@ -270,7 +270,7 @@ def load_demonstrations(
     """Return what the job imitates, recorded in the journal by a new run; a resumed one repeats it exactly.
 
     That is episodes of the teacher, or the conversations that `job` names, none of which is longer than `max_length`;
-    where `teachers` are given, an episode of each of them on every task.
+    where `teachers` are given, an episode of each of them on every task, with the number of the teacher as its index.
 
     Raises:
         DataError: the conversations cannot be read, or have changed since the run began.
@@ -289,7 +289,7 @@ def load_demonstrations(
     count = USUAL_DEMONSTRATIONS if job.demonstrations is None else job.demonstrations
     display.phase("demonstrations", count * max(len(teachers), 1))
     trajectories = [
-        trajectory
+        replace(trajectory, index=number)
         for number, demonstrator in enumerate(teachers or (None,))
         for trajectory in demonstrate(
             harness(job, tokenizer, make_environment),

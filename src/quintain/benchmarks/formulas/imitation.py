@@ -1,11 +1,13 @@
 """What imitation makes its data by, each beside a plain second version: marks, filters, weights."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 
 from quintain.benchmarks.formulas.formula import Formula, Rng, flatten
@@ -75,7 +77,10 @@ def episodes(rng: Rng) -> list[Told]:
 def logs_of(case: Sequence[Told]) -> list[list[list[float]]]:
     """Return a log-probability of every token that is said, made of its place, [episode][turn][token]."""
     return [
-        [[-0.1 - 0.01 * ((7 * i + 5 * k + 3 * j) % 40) for j in range(len(turn))] for k, turn in enumerate(told.said)]
+        [
+            [-0.1 - 0.01 * ((7 * i + 5 * k + 3 * j) % 40) for j in range(len(turn))]
+            for k, turn in enumerate(told.said)
+        ]
         for i, told in enumerate(case)
     ]
 
@@ -146,7 +151,8 @@ def marks(rng: Rng) -> Marked:
 def marked(module: ModuleType, case: Marked) -> list[float]:
     """Return ATLaS' marks at each ratio."""
     scores = module.scores_of(case[0], case[1], WORDS, is_success=case[2])
-    return flatten([scores, [module.most_critical(scores, ratio) for ratio in RATIOS]])
+    chosen = [module.most_critical(scores, ratio) for ratio in RATIOS]
+    return flatten([scores, [[float(k in own) for k in range(len(scores))] for own in chosen]])
 
 
 def marked_plainly(case: Marked) -> list[float]:
@@ -167,6 +173,118 @@ def marked_plainly(case: Marked) -> list[float]:
             ahead = sum(o > own or (o == own and k < turn) for k, o in enumerate(scores))
             found.append(float(own > 0 and ahead < ceil(round(ratio * num, 6))))
     return found
+
+
+Parts = tuple[list[Told], list[str], dict[str, float]]
+"""episodes, the part that each is of, and the shares of parts"""
+
+
+def parts(rng: Rng) -> Parts:
+    """Return two to twelve episodes of up to three parts, of which all that have a share occur."""
+    told = [each for _ in range(3) for each in episodes(rng)][:12]
+    told = told if len(told) > 1 else told * 2
+    names = [str(name) for name in rng.choice(["a", "b", "c"], len(told))]
+    shares = {name: float(rng.choice([0.0, 0.2, 1.0, 3.0])) for name in sorted(set(names))}
+    shares[names[0]] = 0.5
+    return told, names, shares
+
+
+def drawn(module: ModuleType, case: Parts) -> list[float]:
+    """Return how likely every episode is to be drawn, by samples and by tokens."""
+    examples = [told.example() for told in case[0]]
+    part = {id(example): name for example, name in zip(examples, case[1], strict=True)}
+    return flatten(
+        [module.odds(examples, lambda e: part[id(e)], case[2], count) for count in ("samples", "tokens")]
+    )
+
+
+def drawn_plainly(case: Parts) -> list[float]:
+    """Return the same: by tokens, a part's chance times the mean length of its episodes is to be as its share."""
+    told, names, shares = case
+    found: list[float] = []
+    for by_tokens in (False, True):
+        chance: dict[str, float] = {}
+        for name, share in shares.items():
+            own = [sum(map(len, t.said)) for t, n in zip(told, names, strict=True) if n == name]
+            chance[name] = share / (sum(own) / len(own) if by_tokens else 1.0)
+        total = sum(chance.values())
+        found += [chance[name] / total / names.count(name) for name in names]
+    return found
+
+
+Levels = tuple[list[int], list[int]]
+
+
+def levels(rng: Rng) -> Levels:
+    """Return the difficulties of what is shown and of the tasks, which have every one of them."""
+    tasks = rng.integers(0, 5, int(rng.integers(3, 30))).tolist()
+    return rng.choice(tasks, int(rng.integers(1, 20))).tolist(), tasks
+
+
+def gap_plainly(case: Levels) -> list[float]:
+    """Return KL(shown ‖ tasks) as a sum over what is shown, each a share of it."""
+    shown, tasks = case
+    return [
+        sum(np.log(shown.count(k) * len(tasks) / len(shown) / tasks.count(k)) for k in shown) / len(shown)
+    ]
+
+
+Spoken = tuple[list[tuple[str, str]], str]
+"""(what was read, what was said) of each turn, and the answer"""
+
+
+def spoken(rng: Rng) -> Spoken:
+    """Return one to four turns of a few numbers and marks, and an answer of one or two words."""
+
+    def text() -> str:
+        return " ".join(
+            rng.choice(["10", "100", "Red,", "red", "(blue)", "the", "10."], int(rng.integers(0, 4)))
+        )
+
+    turns = [(text(), text()) for _ in range(int(rng.integers(1, 5)))]
+    return turns, str(rng.choice(["10", "red", "red 10", "blue", ""]))
+
+
+def early_plainly(case: Spoken) -> list[float]:
+    """Return whether the answer is said before it was read, by words with a blank on both sides."""
+
+    def padded(text: str) -> str:
+        return f" {' '.join(re.findall('[a-z0-9]+', text.lower()))} "
+
+    turns, gold = case
+    for k, (_, said) in enumerate(turns):
+        read = padded(" ".join(before for before, _ in turns[: k + 1]))
+        if gold and padded(gold) in padded(said) and padded(gold) not in read:
+            return [1.0]
+    return [0.0]
+
+
+def books(rng: Rng) -> tuple[str, str]:
+    """Return what was read, facts and a question, and what was then said."""
+    facts = [
+        f"{key} = {int(rng.integers(0, 3))}{' (new)' if rng.random() < 0.2 else ''}."
+        for key in rng.choice(["red", "blue", "tired"], int(rng.integers(0, 4)))
+    ]
+    said = str(rng.choice(["read", "answer 0", "answer 1", "Answer 2", "wait", " READ "]))
+    return " ".join([*facts, f"{rng.choice(['red', 'blue'])}?"]), said
+
+
+def grounded_plainly(case: tuple[str, str]) -> list[float]:
+    """Return 1 where the last fact about the key is what is said, or where there is none and reading goes on."""
+    read, said = case
+    words = read.split()
+    key, known = words[-1][:-1], ""
+    for k in range(len(words) - 2):
+        if words[k] == key and words[k + 1] == "=":
+            known = words[k + 2].strip(".")
+    first, _, number = said.strip().lower().partition(" ")
+    return [float(number == known if first == "answer" and known else first == "read" and not known)]
+
+
+def replies(rng: Rng) -> tuple[list[bool], list[bool]]:
+    """Return of up to nine replies whether they have the form of a call, and whether they make one."""
+    num = int(rng.integers(1, 10))
+    return (rng.random(num) < 0.5).tolist(), (rng.random(num) < 0.3).tolist()
 
 
 def made(
@@ -210,9 +328,42 @@ FORMULAS: tuple[Formula, ...] = (
     made(
         "imitation.right_and_short",
         "methods.imitation.fireact",
-        ["pipeline", "right", "within", "num_tokens"],
+        ["pipeline", "within", "num_tokens"],
         episodes,
         kept_as_right,
         kept_as_right_plainly,
+    ),
+    made("data.odds", "data.mixtures", ["odds"], parts, drawn, drawn_plainly),
+    made(
+        "imitation.difficulty_gap",
+        "methods.imitation.agent_bank",
+        ["difficulty_gap"],
+        levels,
+        lambda m, case: [m.difficulty_gap(*case)],
+        gap_plainly,
+    ),
+    made(
+        "imitation.tells_early",
+        "methods.imitation.agent_bank",
+        ["tells_early", "stands_in"],
+        spoken,
+        lambda m, case: [float(m.tells_early(*case))],
+        early_plainly,
+    ),
+    made(
+        "imitation.hallucination_score",
+        "methods.imitation.agent_flan",
+        ["hallucination_score"],
+        replies,
+        lambda m, case: [m.hallucination_score(*case)],
+        lambda case: [1 - (sum(case[0]) + sum(case[1])) / 2 / len(case[0])],
+    ),
+    made(
+        "selftraining.grounding",
+        "methods.selftraining.rest_react",
+        ["grounding"],
+        books,
+        lambda m, case: [m.grounding(*case)],
+        grounded_plainly,
     ),
 )

@@ -26,8 +26,10 @@ from quintain.environments.boundary import tasks_of
 from quintain.environments.catalog import find
 from quintain.errors import DataError
 from quintain.losses.imitation import imitation
+from quintain.methods.rl.parts.contexts import single
 from quintain.rollout.collect import Rollout
-from quintain.rollout.request import Limits
+from quintain.rollout.replay import every_turn
+from quintain.rollout.request import Limits, Options
 from quintain.rollout.samplers import Demonstrator
 from quintain.training.corpus import corpus
 from quintain.training.learner import Learner, Optimization
@@ -86,6 +88,36 @@ class Pupil:
             rollout.close()
             engine.close()
 
+    def alternatives(
+        self, world: str, episodes: Sequence[Trajectory], *, size: int, seed: int
+    ) -> list[Group]:
+        """Return `size` samples of every step of `episodes`, each an episode of one turn; a group is a step."""
+        make = find(world)
+        agent = build_agent(self.tokenizer, make, temperature=1.0)
+        engine = build_engine(EngineSettings(), self.model, self.tokenizer)
+        rollout = Rollout(agent, make, engine)
+        found: list[Group] = []
+        try:
+            prefixes = every_turn(rollout.walks(episodes))
+            for length in sorted({len(prefix.turns) for prefix in prefixes}):
+                same = [
+                    replace(p, task=replace(p.task, id=f"{p.task.id}@{length}"))
+                    for p in prefixes
+                    if len(p.turns) == length
+                ]
+                for group in rollout.continuations(
+                    same,
+                    size=size,
+                    seed=derive_seed("steps", seed, length),
+                    options=Options(limits=Limits(max_turns=length + 1)),
+                ):
+                    own = tuple(single(t, length) for t in group.trajectories)
+                    found.append(replace(group, trajectories=own))
+        finally:
+            rollout.close()
+            engine.close()
+        return found
+
     def success(self, world: str, tasks: Sequence[Task], *, seed: int) -> float:
         """Return the share of `tasks` that it solves."""
         return fmean(float(t.is_success) for t in scored(self.play(world, tasks, seed=seed)))
@@ -134,7 +166,9 @@ class Pupil:
         for update in range(most):
             places = epoch_batch(len(samples), 16, update, (self.seed, "taught"))
             learner.step(
-                micro_batches([samples[i] for i in places], max_tokens=MICRO_TOKENS), imitation(), rate_scale=1.0
+                micro_batches([samples[i] for i in places], max_tokens=MICRO_TOKENS),
+                imitation(),
+                rate_scale=1.0,
             )
             if update + 1 == place:
                 place = max(place + 4, int(1.1 * place))
@@ -153,7 +187,9 @@ class Pupil:
         bare = [
             replace(
                 t,
-                turns=tuple(replace(turn, completion=replace(turn.completion, logprobs=())) for turn in t.turns),
+                turns=tuple(
+                    replace(turn, completion=replace(turn.completion, logprobs=())) for turn in t.turns
+                ),
             )
             for t in trajectories
         ]

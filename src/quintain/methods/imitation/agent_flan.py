@@ -19,6 +19,7 @@ from statistics import fmean
 from typing import Any, cast
 
 from quintain.config.ranges import PositiveInt, Share
+from quintain.data import stages
 from quintain.data.mixtures import drawn_shares, odds
 from quintain.data.pipeline import Chosen, Pipeline, as_example, judged, refuse_empty
 from quintain.errors import ConfigError, DataError
@@ -79,9 +80,8 @@ def method(config: Config) -> Offline:
 
 def pipeline(negatives: float) -> Pipeline:
     """Return solved → refusals only where they are asked for."""
-    solved = judged("solved", "did not solve its task", lambda example: example.trajectory.is_success)
     acting = judged("acting", "makes no call", lambda example: not is_negative(example.trajectory))
-    return Pipeline(solved) if negatives else Pipeline(solved, acting)
+    return Pipeline(stages.solved()) if negatives else Pipeline(stages.solved(), acting)
 
 
 def mixture(examples: Sequence[Example], negatives: float, capabilities: Mapping[str, float]) -> list[float]:

@@ -42,12 +42,12 @@ class Config(Job):
     """η: the probability that a sample is of an agent's episode."""
     count: Count = "samples"
     """What η is the share of."""
-    threshold: float = 1.0
-    """Least return of an agent's episode that is imitated."""
+    threshold: float | None = None
+    """Least return of an agent's episode that is imitated; none: it solved its task."""
     thresholds: Mapping[str, str] = field(default_factory=dict[str, str])
     """The same of some environments, by their short names: web=0.67."""
     tests: str = ""
-    """A file of texts that evaluations ask, one a line; what shares more than `overlap` words in a row with one goes."""
+    """A file of texts of tests, one a line; what shares more than `overlap` words in a row with one is left out."""
     overlap: PositiveInt = 10
     """Words in a row that an episode may share with a test."""
     batch_size: PositiveInt = 32
@@ -57,7 +57,9 @@ class Config(Job):
         """Raise a `ConfigError` for values that no run can have."""
         Job.check(self)
         if not self.general and self.share < 1:
-            raise ConfigError(f"general: got no environment of general data with share {self.share}; name some")
+            raise ConfigError(
+                f"general: got no environment of general data with share {self.share}; name some"
+            )
         limits(self)
 
 
@@ -86,7 +88,7 @@ def pipeline(config: Config, decode: Callable[[Sequence[int]], str]) -> Pipeline
     """Return good enough → apart from tests."""
     enough = judged(
         "enough",
-        "earns less than the threshold of its environment",
+        "did not solve its task, or earns less than the threshold of its environment",
         lambda example: reaches(example.trajectory, limits(config), config.threshold, config.general),
     )
     if not config.tests:
@@ -107,14 +109,16 @@ def limits(config: Config) -> dict[str, float]:
 
 
 def reaches(
-    trajectory: Trajectory, own: Mapping[str, float], threshold: float, general: Collection[str]
+    trajectory: Trajectory, own: Mapping[str, float], threshold: float | None, general: Collection[str]
 ) -> bool:
     """Return whether `trajectory` is general data, or earns what its environment asks for, rounding aside."""
     name = short(trajectory)
     if name in general:
         return True
-    found = trajectory.outcome
-    return isinstance(found, Score) and found.value >= own.get(name, threshold) - 1e-9
+    least, found = own.get(name, threshold), trajectory.outcome
+    if least is None:
+        return trajectory.is_success
+    return isinstance(found, Score) and found.value >= least - 1e-9
 
 
 def short(trajectory: Trajectory) -> str:

@@ -1,4 +1,4 @@
-"""L = -Σ_{t ∈ C} log π(a_t | h_t) / Σ_{t ∈ C} |a_t|: only critical steps of the expert are imitated: ATLaS (2503.02197).
+"""L = -Σ_{t ∈ C} log π(a_t | h_t) / Σ_{t ∈ C} |a_t|: critical steps of an expert are imitated: ATLaS (2503.02197).
 
 C is the `ratio` of an episode's turns that matter most. All other turns stay in the context and carry no loss; the
 normaliser is the number of tokens that do. An episode without a critical turn is left out. With a ratio of 1 this is
@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from quintain.config.ranges import PositiveInt, Share
-from quintain.data.pipeline import Chosen, Pipeline, as_example, judged, refuse_empty, weighed
+from quintain.data import stages
+from quintain.data.pipeline import Chosen, Pipeline, as_example, refuse_empty
 from quintain.environments.protocol import Environment, Progressing
 from quintain.errors import ConfigError
 from quintain.losses.imitation import imitation
@@ -71,20 +72,19 @@ def method(config: Config) -> Offline:
 
 def pipeline(ratio: float, judge: StepJudge) -> Pipeline:
     """Return solved → critical turns; all turns with a `ratio` of 1."""
-    solved = judged("solved", "did not solve its task", lambda example: example.trajectory.is_success)
-    critical = weighed("critical", "has no critical turn", lambda t: most_critical(judge(t), ratio))
-    return Pipeline(solved, critical) if ratio < 1 else Pipeline(solved)
+    if ratio == 1:
+        return Pipeline(stages.solved())
+    return Pipeline(stages.solved(), stages.critical(lambda t: most_critical(judge(t), ratio)))
 
 
-def most_critical(scores: Sequence[float], ratio: float) -> list[float]:
-    """Return 1 for the `ratio` of turns, rounded up, with the highest `scores` above 0, else 0; the earlier of equals.
+def most_critical(scores: Sequence[float], ratio: float) -> list[int]:
+    """Return the numbers of the `ratio` of turns, rounded up, with the highest `scores` above 0; the earlier of equals.
 
-    Example: scores 0, 2, 1, 2 at .5 → 0, 1, 0, 1.
+    Example: scores 0, 2, 1, 2 at .5 → 1, 3.
     """
     most = math.ceil(ratio * len(scores) - 1e-9)
     ranked = sorted(range(len(scores)), key=lambda turn: (-scores[turn], turn))
-    chosen = {turn for turn in ranked[:most] if scores[turn] > 0}
-    return [float(turn in chosen) for turn in range(len(scores))]
+    return sorted(turn for turn in ranked[:most] if scores[turn] > 0)
 
 
 def rule(environment: str, words: Sequence[str]) -> StepJudge:

@@ -5,14 +5,15 @@ out right is imitated, of all of them together; so it is the outcome that says w
 how to act stand in no prompt. With one way, all of whose episodes are right, this is `sft`.
 
 Differences to the paper: ways are those that the environment scripts (`methods`, `act_by`), where the paper prompts
-GPT-4 by ReAct, chain of thought and Reflexion; right is the environment's success, where the paper has exact match; loss
-is on the agent's tokens alone, where the published code has it on observations, too; an episode longer than `longest`
-is left out and counted, where that code cuts it. Measured on `stream`; the paper has questions over Wikipedia.
+GPT-4 by ReAct, chain of thought and Reflexion; right is the environment's success, where the paper has exact match;
+loss is on the agent's tokens alone, where the published code has it on observations, too; an episode longer than
+`longest` is left out and counted, where that code cuts it. Measured on `stream`; the paper has questions over Wikipedia.
 """
 
 from dataclasses import dataclass
 
 from quintain.config.ranges import PositiveInt
+from quintain.data import stages
 from quintain.data.pipeline import Chosen, Pipeline, Stage, as_example, judged, refuse_empty
 from quintain.environments.boundary import ask
 from quintain.environments.catalog import find
@@ -65,17 +66,14 @@ def method(config: Config) -> Offline:
 
 def pipeline(longest: int) -> Pipeline:
     """Return right → short enough."""
-    return Pipeline(right(), within(longest))
-
-
-def right() -> Stage:
-    """Return the stage that keeps what came out right."""
-    return judged("right", "did not come out right", lambda example: example.trajectory.is_success)
+    return Pipeline(stages.solved(name="right"), within(longest))
 
 
 def within(longest: int) -> Stage:
     """Return the stage that keeps episodes of at most `longest` tokens, whole."""
-    return judged("within", f"is longer than {longest} tokens", lambda example: num_tokens(example) <= longest)
+    return judged(
+        "within", f"is longer than {longest} tokens", lambda example: num_tokens(example) <= longest
+    )
 
 
 def num_tokens(example: Example) -> int:

@@ -138,7 +138,9 @@ def odds_of(method: Offline, data: Sequence[Example] | Sequence[Pair]) -> NDArra
         return None
     examples = [each for each in data if isinstance(each, Example)]
     if empty := [example for example in examples if not num_trained(example)]:
-        raise DataError(f"odds of {empty[0].sources[0]}: got an example in which no token counts; leave it out")
+        raise DataError(
+            f"odds of {empty[0].sources[0]}: got an example in which no token counts; leave it out"
+        )
     found = np.array(method.odds(examples), np.float64)
     return found / found.sum()
 

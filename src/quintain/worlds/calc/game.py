@@ -88,8 +88,9 @@ class Calc(Environment):
         """Ask for chains of `steps` operations on numbers of at most `digits` digits, `names` of them named.
 
         A share `trivial` of the tasks needs no tool. With `withheld` a first line lists the tools for calculations,
-        and in that share of the tasks words that are none; then the right reply says that there is no tool; `listed=false` leaves the line out. Without `calculator` the agent does the sums itself. A
-        number may be checked `checks` times, and a check is wrong at the rate `check_errors`. Calculations and
+        and in that share of the tasks words that are none; then the right reply says that there is no tool;
+        `listed=false` leaves the line out. Without `calculator` the agent does the sums itself. A number may be
+        checked `checks` times, and a check is wrong at the rate `check_errors`. Calculations and
         look-ups say that they failed (`failures`), tell a wrong number (`lies`) or raise an exception
         (`crashes`, a `ToolFault`) at these rates. `reward=dense` pays half for right results on the way.
 

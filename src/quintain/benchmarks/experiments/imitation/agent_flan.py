@@ -54,8 +54,12 @@ def arms(world: str, options: Mapping[str, Any], seed: int) -> dict[str, float]:
     blank = new_pupil([world], seed=derive_seed("flan", seed) % (1 << 31), texts=[REFUSAL] * 50)
     tasks = tasks_from(world, 2 * count, first=derive_seed(seed, "tasks") % 1_000_000)
     shown = blank.show(world, tasks, expert_action, seed=seed)
-    acting = [t for t in shown if not agent_flan.is_negative(t)][:count]
-    negatives = [t for t in shown if agent_flan.is_negative(t) and operation(t) != UNSEEN][: count // 3]
+    # Few of the third operation, lest its name alone say that there is a tool.
+    few = round(count * float(options.get("unseen", 0.1)))
+    known = [t for t in shown if not agent_flan.is_negative(t)]
+    acting = [t for t in known if operation(t) != UNSEEN][: count - few]
+    acting += [t for t in known if operation(t) == UNSEEN][:few]
+    negatives = [t for t in shown if agent_flan.is_negative(t) and operation(t) != UNSEEN][: count // 2]
     # The same prompts, as many refusals of the same operations, whatever was listed; all others are called.
     prompts = [*acting, *negatives]
     places = [k for k, t in enumerate(prompts) if operation(t) != UNSEEN]
@@ -81,9 +85,7 @@ def arms(world: str, options: Mapping[str, Any], seed: int) -> dict[str, float]:
     }
 
 
-def taught(
-    blank: Pupil, episodes: Sequence[Trajectory], options: Mapping[str, Any], seed: int
-) -> Pupil:
+def taught(blank: Pupil, episodes: Sequence[Trajectory], options: Mapping[str, Any], seed: int) -> Pupil:
     """Return a pupil that imitated `episodes`, refusals in the share that there are."""
     pupil = blank.copy()
     pupil.learn(
@@ -97,7 +99,7 @@ def taught(
 
 
 def told_apart(pupil: Pupil, world: str, tasks: Sequence[Any]) -> tuple[float, float]:
-    """Return the probability of a refusal of the unseen operation where its tool is withheld, and where it is listed."""
+    """Return the probability that the unseen operation is refused, where its tool is withheld and where it is listed."""
     asked = [t for t in pupil.show(world, tasks, refuse, seed=0, turns=1) if operation(t) == UNSEEN]
     right = np.array([t.is_success for t in asked])
     chances = np.exp([own[0] for own in pupil.chances(asked)])

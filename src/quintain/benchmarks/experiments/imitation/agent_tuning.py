@@ -41,7 +41,9 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
         size=size,
         seed=seed,
     )
-    agents = [t for world in worlds for t in start.show(world, tasks_from(world, num), expert_action, seed=seed)]
+    agents = [
+        t for world in worlds for t in start.show(world, tasks_from(world, num), expert_action, seed=seed)
+    ]
     own, known = list(map(as_example, agents)), list(map(as_example, general))
     wrong = list(map(as_example, permuted(general, seed)))
 
@@ -52,9 +54,11 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
             example_samples(examples),
             updates=updates,
             rate=float(options.get("rate", 2e-3)),
-            draw=lambda step: np.random.default_rng(derive_seed(seed, "draw", step))
-            .choice(len(examples), count, p=odds / odds.sum())
-            .tolist(),
+            draw=lambda step: (
+                np.random.default_rng(derive_seed(seed, "draw", step))
+                .choice(len(examples), count, p=odds / odds.sum())
+                .tolist()
+            ),
         )
         return pupil
 
@@ -69,10 +73,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
         tasks = int(options.get("played", 96))
         return float(
             np.mean(
-                [
-                    pupil.success(world, tasks_from(world, tasks, split="eval"), seed=seed)
-                    for world in worlds
-                ]
+                [pupil.success(world, tasks_from(world, tasks, split="eval"), seed=seed) for world in worlds]
             )
         )
 

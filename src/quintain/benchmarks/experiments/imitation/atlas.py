@@ -17,7 +17,7 @@ from torch import Tensor
 
 from quintain.benchmarks.labs.gradient import compare_choices, leave_out, success_credit
 from quintain.benchmarks.labs.pupil import Pupil, new_pupil, tasks_from
-from quintain.data.pipeline import Stage, as_example, example_samples, weigh_turns
+from quintain.data.pipeline import Stage, as_example, example_samples, weigh_turns, weighed
 from quintain.environments.noisy import padded
 from quintain.methods.imitation import atlas
 from quintain.training.start import expert_action
@@ -94,7 +94,9 @@ def taught(
     by_style: list[list[Trajectory]] = []
     tasks = tasks_from(world, count)
     for style in range(NUM_STYLES):
-        by_style.append(pupil.show(world, tasks[style::NUM_STYLES], teacher(style), seed=derive_seed(seed, style)))
+        by_style.append(
+            pupil.show(world, tasks[style::NUM_STYLES], teacher(style), seed=derive_seed(seed, style))
+        )
     samples = example_samples([as_example(t) for own in by_style for t in own if t.is_success])
     found = pupil.learn_until(
         samples,
@@ -110,10 +112,11 @@ def taught(
 def shown(pupil: Pupil, world: str, count: int, seed: int, rate: float, first: int) -> list[Trajectory]:
     """Return `count` solved episodes of padded teachers, styles mixed evenly."""
     tasks = tasks_from(world, 2 * count, first=first)
-    parts = [
-        [t for t in pupil.show(world, tasks[style::NUM_STYLES], padded(rate, style), seed=derive_seed(seed, "shown", style)) if t.is_success]
-        for style in range(NUM_STYLES)
-    ]  # fmt: skip
+    parts: list[list[Trajectory]] = []
+    for style in range(NUM_STYLES):
+        own = derive_seed(seed, "shown", style)
+        found = pupil.show(world, tasks[style::NUM_STYLES], padded(rate, style), seed=own)
+        parts.append([t for t in found if t.is_success])
     mixed = [t for row in zip(*parts, strict=False) for t in row]
     return mixed[:count]
 
@@ -181,8 +184,6 @@ def instead(example: Example, among: Sequence[float], rng: random.Random) -> Exa
 
 def stage_of(mark: Mark) -> Stage:
     """Return the stage that weighs turns by `mark`, and leaves episodes out in which nothing counts."""
-    from quintain.data.pipeline import weighed
-
     return weighed("marked", "has no marked turn", mark)
 
 

@@ -33,7 +33,13 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
     tasks = tasks_from(world, count, first=derive_seed(seed, "tasks") % 1_000_000)
     by_way = [blank.show(world, tasks, single_method(way), seed=derive_seed(seed, way)) for way in WAYS]
     method, kept, share = arms(blank, world, by_way, options, seed)
-    row = {"method": method[0], "control": method[1], "extra.open": kept[0], "extra.closed": kept[1], "extra.kept": share}
+    row = {
+        "method": method[0],
+        "control": method[1],
+        "extra.open": kept[0],
+        "extra.closed": kept[1],
+        "extra.kept": share,
+    }
     if int(options["block"]) < int(options.get("null_blocks", 2)):
         told = [blank.show(world, tasks, told_answer, seed=derive_seed(seed, "told")), by_way[1]]
         null, _, _ = arms(blank, world, told, options, seed)
