@@ -5,8 +5,7 @@ environment accepts: what `Fallible.mistaken_action` calls a typical mistake, el
 ``rollout.demonstrations(tasks, noisy(0.3), seed=0)``; ``noisy_policy(0.3, seed=0)`` is the same for `baselines.play`.
 ``padded(0.4, 3)`` dawdles where its style is to, and ``single_method("direct")`` does all tasks in one way: teachers
 whose faults are known. `chatter` makes observations longer. Chance comes from the caller's counter, so that noise
-changes neither tasks nor
-environments.
+changes neither tasks nor environments.
 """
 
 import random

@@ -12,6 +12,7 @@ from quintain.data.pack import pack
 from quintain.data.pipeline import as_example, example_samples
 from quintain.environments.baselines import expert, play
 from quintain.environments.catalog import find
+from quintain.environments.protocol import begin
 from quintain.errors import ConfigError, DataError
 from quintain.losses.imitation import imitation
 from quintain.methods.imitation import atlas, sft
@@ -111,7 +112,7 @@ def test_the_rule_reads_progress_by_carrying_the_episode_out(train: Any) -> None
     rows = train("atlas", environment="house?kind=put&things=1", ratio=0.3)
     assert rows[-1]["data/critical"] == rows[-1]["data/solved"] == 8
     house = find("house?kind=put")()
-    house.reset(house.task("train", 0))
+    begin(house, house.task("train", 0))
     assert atlas.ask_progress(house) == 0.0
     assert play(house, house.task("train", 0), expert).is_success and atlas.ask_progress(house) == 1.0
     assert atlas.ask_progress(find("guess")()) is None

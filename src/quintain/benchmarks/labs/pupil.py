@@ -153,6 +153,7 @@ class Pupil:
         most: int = 600,
         first: int = 40,
         rate: float = 2e-3,
+        size: int = 16,
     ) -> float:
         """Imitate until its success on training tasks lies from `low` to `high`, and return it.
 
@@ -164,7 +165,7 @@ class Pupil:
         learner = Learner(self.model, Optimization(learning_rate=rate))
         tasks, found, place = tasks_from(world, NUM_PROBED), 0.0, first
         for update in range(most):
-            places = epoch_batch(len(samples), 16, update, (self.seed, "taught"))
+            places = epoch_batch(len(samples), size, update, (self.seed, "taught"))
             learner.step(
                 micro_batches([samples[i] for i in places], max_tokens=MICRO_TOKENS),
                 imitation(),

@@ -7,7 +7,8 @@ how to act stand in no prompt. With one way, all of whose episodes are right, th
 Differences to the paper: ways are those that the environment scripts (`methods`, `act_by`), where the paper prompts
 GPT-4 by ReAct, chain of thought and Reflexion; right is the environment's success, where the paper has exact match;
 loss is on the agent's tokens alone, where the published code has it on observations, too; an episode longer than
-`longest` is left out and counted, where that code cuts it. Measured on `stream`; the paper has questions over Wikipedia.
+`longest` is left out and counted, where that code cuts it. Measured on `stream`; the paper has questions over
+Wikipedia.
 """
 
 from dataclasses import dataclass

@@ -18,6 +18,7 @@ from quintain.benchmarks.labs.pupil import Pupil, new_pupil, tasks_from
 from quintain.data.pipeline import as_example, example_samples, num_trained
 from quintain.environments.catalog import find
 from quintain.environments.noisy import noisy
+from quintain.environments.protocol import begin
 from quintain.methods.imitation import agent_bank
 from quintain.types import Example, Task, derive_seed, scored
 from quintain.worlds.collab.game import Collab
@@ -119,6 +120,6 @@ def untold(world: str, task: Task) -> int:
     """Return how many details the user of `task` does not tell at once."""
     environment = find(world)()
     assert isinstance(environment, Collab), "the world is a user"
-    environment.reset(task)
+    begin(environment, task)
     wish = environment.snapshot().wish
     return len(wish.values) - len(wish.told)

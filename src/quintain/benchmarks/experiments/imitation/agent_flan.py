@@ -16,7 +16,7 @@ import numpy as np
 
 from quintain.benchmarks.labs.pupil import Pupil, new_pupil, tasks_from
 from quintain.data.pipeline import as_example, example_samples
-from quintain.environments.protocol import Environment
+from quintain.environments.protocol import Environment, begin
 from quintain.methods.imitation import agent_flan
 from quintain.training.start import expert_action
 from quintain.types import Action, Observation, Trajectory, derive_seed
@@ -74,13 +74,15 @@ def arms(world: str, options: Mapping[str, Any], seed: int) -> dict[str, float]:
     control = taught(blank, [*kept, *called, *refused], options, seed)
     without = taught(blank, acting, options, seed)
     held_out = tasks_from(world, int(options.get("held_out", 256)), split="eval")
+    known = calls(own, world, held_out)
     first, second = told_apart(own, world, held_out), told_apart(control, world, held_out)
     return {
         "method": first[0] - first[1],
         "control": second[0] - second[1],
         "extra.withheld": first[0],
         "extra.listed": first[1],
-        "extra.calls_lost": calls(without, world, held_out) - calls(own, world, held_out),
+        "extra.calls": known,
+        "extra.calls_lost": calls(without, world, held_out) - known,
         "extra.negatives": float(len(negatives)),
     }
 
@@ -99,7 +101,7 @@ def taught(blank: Pupil, episodes: Sequence[Trajectory], options: Mapping[str, A
 
 
 def told_apart(pupil: Pupil, world: str, tasks: Sequence[Any]) -> tuple[float, float]:
-    """Return the probability that the unseen operation is refused, where its tool is withheld and where it is listed."""
+    """Return the probability of refusing the unseen operation, where its tool is withheld and where it is listed."""
     asked = [t for t in pupil.show(world, tasks, refuse, seed=0, turns=1) if operation(t) == UNSEEN]
     right = np.array([t.is_success for t in asked])
     chances = np.exp([own[0] for own in pupil.chances(asked)])
@@ -117,5 +119,5 @@ def calls(pupil: Pupil, world: str, tasks: Sequence[Any]) -> float:
 def operation(trajectory: Trajectory) -> str:
     """Return the operation that the task of `trajectory` asks for."""
     environment = Calc(steps=1, names=0, checks=0, withheld=0.5)
-    environment.reset(trajectory.task)
+    begin(environment, trajectory.task)
     return environment.snapshot()[0].steps[0][0]

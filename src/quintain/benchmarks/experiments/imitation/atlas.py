@@ -89,7 +89,8 @@ def taught(
     world: str, options: Mapping[str, Any], seed: int, teacher: Callable[[int], Any]
 ) -> tuple[Pupil, float]:
     """Return a start that imitated `teacher`(number of the episode) until its success is as asked, and its success."""
-    pupil = new_pupil([world], seed=derive_seed("start", seed) % (1 << 31))
+    model = str(options.get("model", "mini?tokens=words"))
+    pupil = new_pupil([world], seed=derive_seed("start", seed) % (1 << 31), model=model)
     count = int(options.get("demonstrations", 256))
     by_style: list[list[Trajectory]] = []
     tasks = tasks_from(world, count)
@@ -105,6 +106,7 @@ def taught(
         high=float(options.get("high", 0.6)),
         first=int(options.get("first", 40)),
         rate=float(options.get("learning_rate", 2e-3)),
+        size=int(options.get("size", 16)),
     )
     return pupil, found
 
