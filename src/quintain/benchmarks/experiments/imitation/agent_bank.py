@@ -27,7 +27,8 @@ from quintain.worlds.collab.game import Collab
 def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, float]]:
     """Return success on the hardest third after both choices of data."""
     world = str(options["world"])
-    blank = new_pupil([world], seed=derive_seed("bank", seed) % (1 << 31))
+    model = str(options.get("model", "mini?tokens=words"))
+    blank = new_pupil([world], seed=derive_seed("bank", seed) % (1 << 31), model=model)
     row = arms(blank, world, options, seed, float(options.get("mistakes", 0.25)))
     found = {
         "method": row["forced"],

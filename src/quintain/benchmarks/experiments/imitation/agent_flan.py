@@ -51,7 +51,8 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
 def arms(world: str, options: Mapping[str, Any], seed: int) -> dict[str, float]:
     """Return the number of both arms in `world`, and what the gate asks for."""
     count = int(options.get("episodes", 240))
-    blank = new_pupil([world], seed=derive_seed("flan", seed) % (1 << 31), texts=[REFUSAL] * 50)
+    model = str(options.get("model", "mini?tokens=words"))
+    blank = new_pupil([world], seed=derive_seed("flan", seed) % (1 << 31), model=model, texts=[REFUSAL] * 50)
     tasks = tasks_from(world, 2 * count, first=derive_seed(seed, "tasks") % 1_000_000)
     shown = blank.show(world, tasks, expert_action, seed=seed)
     # Few of the third operation, lest its name alone say that there is a tool.

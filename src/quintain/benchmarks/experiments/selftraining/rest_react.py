@@ -49,7 +49,8 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
 
 def taught(world: str, options: Mapping[str, Any], seed: int, *, is_start: bool) -> tuple[Pupil, float]:
     """Return a pupil of an expert that errs: a start by its success, or one that has learned to the end."""
-    pupil = new_pupil([world], seed=derive_seed("rest", seed) % (1 << 31))
+    model = str(options.get("model", "mini?tokens=words"))
+    pupil = new_pupil([world], seed=derive_seed("rest", seed) % (1 << 31), model=model)
     tasks = tasks_from(world, int(options.get("demonstrations", 256)))
     shown = pupil.show(world, tasks, noisy(float(options.get("mistakes", 0.3))), seed=seed)
     samples = example_samples([as_example(t) for t in shown])
