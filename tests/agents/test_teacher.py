@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -218,4 +219,4 @@ def test_only_training_asks_a_teacher(spec: str, tmp_path: Path) -> None:
 )
 def test_teachers_that_cannot_be(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match="teacher: got .*" + said):
-        Job(**{"teacher": "http://127.0.0.1:8000/v1?model=big", **settings}).check()
+        replace(Job(teacher="http://127.0.0.1:8000/v1?model=big"), **settings).check()

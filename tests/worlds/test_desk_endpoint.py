@@ -204,4 +204,4 @@ def test_desks_of_a_process_share_budget_and_tape(endpoint: Endpoint, tmp_path: 
 @pytest.mark.parametrize("option", ["user_calls", "user_tokens"])
 def test_a_budget_is_not_negative(option: str) -> None:
     with pytest.raises(UsageError, match=f"desk: got .*{option}=-1.*; give no negative numbers"):
-        Desk(**{option: -1})
+        Desk(**cast("dict[str, Any]", {option: -1}))
