@@ -1,5 +1,6 @@
 """LangGraph's agent that reasons and acts, over langchain-openai."""
 
+import atexit
 from contextlib import suppress
 
 import httpx
@@ -13,6 +14,7 @@ from pydantic import SecretStr
 from quintain import Task
 
 HTTP, LATER = httpx.Client(), httpx.AsyncClient()
+atexit.register(HTTP.close)
 
 
 def run_agent(base_url: str, api_key: str, task: Task) -> bool:

@@ -1,5 +1,7 @@
 """Clients of others, unmodified, each trained at the endpoint until it succeeds more often (`make test-clients`)."""
 
+import gc
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -7,6 +9,7 @@ import pytest
 
 from quintain import api
 from quintain.store.run import Run
+from quintain.training.summary import evaluations, rate
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "clients"
 CLIENTS = {
@@ -19,8 +22,6 @@ CLIENTS = {
     "mini_swe_agent": ("minisweagent", "expert"),
 }
 """Agent → the package that it is of, and who plays its demonstrations."""
-RISE = 0.2
-"""Success after training over that before it, on tasks that were not trained."""
 QUIET = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "LANGSMITH_TRACING": "false",
@@ -48,11 +49,13 @@ def test_a_client_is_trained(name: str, tmp_path: Path, monkeypatch: pytest.Monk
         "imitation_rate": 3e-3, "learning_rate": 2e-3, "steps": 16, "tasks": 4, "group_size": 8,
         "eval_every": 16, "eval_episodes": 48,
     }  # fmt: skip
+    started = time.process_time()
     folder = api.train("grpo", run=name, root=tmp_path, config=settings)
     with Run.open(folder, writable=False) as run:
-        rows = [row for row in run.metrics() if "eval/success" in row]
-        first, last = rows[0]["eval/success"], rows[-1]["eval/success"]
+        first, *_, last = evaluations(run)
         lost = [row.get("endpoint/not_recorded", 0.0) for row in run.metrics()]
-    print(f"{name}: {first:.1%} -> {last:.1%} on {settings['eval_episodes']} tasks")
-    assert last - first >= RISE
+    took = time.process_time() - started
+    print(f"{name}: {rate(first)} -> {rate(last)}, 95 % intervals; {took:.0f} s of processor time")
+    gc.collect()  # what clients left open is warned of here, and fails no other test
+    assert last["eval/low"] > first["eval/high"]  # the intervals do not meet
     assert not any(lost)
