@@ -3,12 +3,14 @@ import random
 import pytest
 
 from quintain.environments.baselines import play
-from quintain.environments.noisy import Fallible, chatter, noisy, noisy_policy
+from quintain.environments.noisy import Fallible, chatter, noisy, noisy_policy, padded, single_method
 from quintain.environments.protocol import Environment, begin, tool_action
 from quintain.errors import UsageError
 from quintain.types import Action, Task
 from quintain.worlds.guess.game import Guess
+from quintain.worlds.house.game import House
 from quintain.worlds.keydoor.game import KeyDoor
+from quintain.worlds.stream.game import Stream
 
 
 class Careless(Guess):
@@ -84,3 +86,55 @@ def test_chatter_by_value() -> None:
     assert chatter(0, 1, 2) == ""
     assert chatter(2, 1, 2) == chatter(2, 1, 2) != chatter(2, 1, 3)
     assert chatter(3, 7).count(".") == 3 and chatter(1, 7).startswith(" ")
+
+
+def test_a_padded_teacher_idles_at_its_rate_and_solves_what_the_expert_solves() -> None:
+    house, shares = House(kind="put", things=1), []
+    for style in range(6):
+        idle = total = 0
+        for index in range(40):
+            rng, act = random.Random(index), padded(0.4, style)
+            texts: list[str] = []
+
+            def policy(environment: Environment, observation: str) -> Action:
+                action = act(environment, rng, (observation,))  # noqa: B023
+                texts.append(action.text)  # noqa: B023
+                return action
+
+            done = play(house, house.task("train", index), policy)
+            assert done.is_success or len(texts) == house.max_turns
+            idle += texts.count("look")
+            total += len(texts)
+        shares.append(idle / total)
+    assert sum(shares) / len(shares) == pytest.approx(0.4, abs=0.08)
+
+
+def test_a_padded_teacher_needs_something_idle_to_do() -> None:
+    with pytest.raises(UsageError, match="rate of idle turns"):
+        padded(1.0, 0)
+    world = KeyDoor()
+    begin(world, world.task("train", 0))
+    with pytest.raises(UsageError, match="idle action"):
+        padded(0.4, 0)(world, random.Random(0), ())
+
+
+def test_teachers_of_one_way_do_all_tasks_alike() -> None:
+    book = Stream(pages=2, facts=1, closed_book=0.5)
+    right = {"direct": 0, "reading": 0}
+    for index in range(60):
+        for way in right:
+            rng, act = random.Random(index), single_method(way)
+            first: list[str] = []
+
+            def policy(environment: Environment, observation: str) -> Action:
+                action = act(environment, rng, (observation,))  # noqa: B023
+                first.append(action.text)  # noqa: B023
+                return action
+
+            right[way] += play(book, book.task("train", index), policy).is_success
+            assert (first[0] == "read") is (way == "reading")
+    assert right["reading"] == 60 and 20 < right["direct"] < 50
+    with pytest.raises(UsageError, match="got 'guessing'"):
+        single_method("guessing")(book, random.Random(0), ())
+    with pytest.raises(UsageError, match="it has none"):
+        single_method("direct")(KeyDoor(), random.Random(0), ())

@@ -212,7 +212,7 @@ def test_thousands_of_tasks_and_no_content_in_both_splits() -> None:
     ("options", "message"),
     [
         ({"pages": 0}, "at least 1 of each"),
-        ({"values": 1}, "2 values"),
+        ({"values": 1, "corrections": 0.5}, "2 values"),
         ({"closed_book": 1.5}, "shares from 0 to 1"),
         ({"questions": 5, "terms": 3}, "write more pages"),
         ({"questions": 5, "terms": 3, "pages": 30}, "at least two more keys"),

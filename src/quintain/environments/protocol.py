@@ -214,6 +214,15 @@ class Legal(Protocol):
 
 
 @runtime_checkable
+class Progressing(Protocol):
+    """The environment says how far a task has come."""
+
+    def progress(self) -> float:
+        """Return the share of the task that is done now, from 0 to 1; change nothing."""
+        ...
+
+
+@runtime_checkable
 class StateKey(Protocol):
     """States can be recognised across episodes of a task."""
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from quintain.agents.protocol import Agent
     from quintain.credit.layout import Critic, TokenArrays
     from quintain.data.pipeline import Chosen
+    from quintain.environments.noisy import NoisyExpert
     from quintain.rollout.replay import Walk
     from quintain.rollout.views import Prefix
 
@@ -80,8 +81,12 @@ class Collector(Protocol):
         """Carry out recorded episodes again, to continue them at any of their turns."""
         ...
 
-    def demonstrations(self) -> list[Trajectory]:
-        """Return what the job imitates: episodes of the teacher, or conversations; a resumed run repeats it exactly."""
+    def demonstrations(self, *teachers: NoisyExpert) -> list[Trajectory]:
+        """Return what the job imitates: episodes of the teacher, or conversations; a resumed run repeats it exactly.
+
+        Where `teachers` are given, each of them shows as many tasks, the same ones, in the place of the job's; the
+        index of an episode is the number of its teacher.
+        """
         ...
 
     def shown(self, tasks: Sequence[Task]) -> list[Trajectory]:
@@ -250,6 +255,9 @@ class Offline:
     """its epochs and minibatches are not read: a step is one batch of `batch_size`, in an order of each epoch's own"""
     batch_size: int = 32
     """trajectories, or pairs, of a step"""
+    odds: Callable[[Sequence[Example]], Sequence[float]] | None = None
+    """how likely each example is to be the next sample of a step, which is then drawn anew and may repeat; None: all of
+    them in turn"""
     draws_anew: bool = False
     """draw every step's batch from all the data, instead of going through it in epochs"""
     lr_schedule: Callable[[int], float] = lambda _: 1.0

@@ -12,6 +12,7 @@ from quintain.agents.catalog import AUTO, is_outside
 from quintain.agents.protocol import Agent
 from quintain.curriculum.contamination import HeldOutTasks
 from quintain.curriculum.streams import TaskStream
+from quintain.environments.noisy import NoisyExpert
 from quintain.rollout.collect import Rollout
 from quintain.rollout.replay import Walk
 from quintain.rollout.request import EpisodeRequest, Options
@@ -53,7 +54,7 @@ class Collector:
         *,
         environment: str,
         seed: int,
-        teach: Callable[[], list[Trajectory]],
+        teach: Callable[..., list[Trajectory]],
         prefer: Callable[[], list[Pair]] = list,
         show: Callable[[Sequence[Task]], list[Trajectory]] = lambda _: [],
         ahead: Ahead | None = None,
@@ -140,9 +141,9 @@ class Collector:
         """Carry out recorded episodes again, to continue them at any of their turns."""
         return self.rollout.walks(trajectories)
 
-    def demonstrations(self) -> list[Trajectory]:
-        """Return what the job imitates: episodes of the teacher, or conversations; a resumed run repeats it exactly."""
-        return self._teach()
+    def demonstrations(self, *teachers: NoisyExpert) -> list[Trajectory]:
+        """Return what the job imitates, or as many episodes of each of `teachers`; a resumed run repeats it exactly."""
+        return self._teach(*teachers)
 
     def shown(self, tasks: Sequence[Task]) -> list[Trajectory]:
         """Return the scored ones of an episode of the teacher on each of `tasks`; they are not recorded."""

@@ -24,6 +24,7 @@ from quintain.engines.protocol import Engine
 from quintain.engines.settings import EngineSettings, check_settings
 from quintain.environments.boundary import ask, tasks_of, trainable_tools
 from quintain.environments.catalog import find
+from quintain.environments.noisy import NoisyExpert
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.environments.protocol import Factory
 from quintain.errors import ConfigError, InvariantError, StoreError
@@ -133,8 +134,9 @@ class TrainingContext:
         self.collector = Collector(
             run, self.rollout, TaskStream(tasks_of(self.make_environment), first=job.first_task),
             HeldOutTasks(self.held_out), self.tokenizer, display,
-            environment=job.environment, seed=job.seed, teach=lambda: me._teach(), prefer=lambda: me._preferences(),
-            show=lambda tasks: me._show(tasks), ahead=self.ahead, is_lockstep=not job.plays_apart,
+            environment=job.environment, seed=job.seed, teach=lambda *by: me._teach(*by),
+            prefer=lambda: me._preferences(), show=lambda tasks: me._show(tasks),
+            ahead=self.ahead, is_lockstep=not job.plays_apart,
         )  # fmt: skip
         self.canaries = {
             name: Canary(learner)
@@ -346,8 +348,8 @@ class TrainingContext:
         """What is counted when weights are changed, or should have been."""
         return tuple((learner.version, learner.num_skipped) for learner in self.policies.learners.values())
 
-    def _teach(self) -> list[Trajectory]:
-        """Return the demonstrations of the job."""
+    def _teach(self, *teachers: NoisyExpert) -> list[Trajectory]:
+        """Return the demonstrations of the job, or as many of each of `teachers`."""
         return load_demonstrations(
             self.job,
             self.make_environment,
@@ -355,6 +357,7 @@ class TrainingContext:
             self.run,
             self.display,
             max_length=longest_stream(self.model),
+            teachers=teachers,
         )
 
     def _show(self, tasks: Sequence[Task]) -> list[Trajectory]:

@@ -237,9 +237,13 @@ def demonstrate(
     seed: int,
     mistakes: float = 0.0,
     first_task: int = 0,
+    demonstrator: Demonstrator | None = None,
     on_episode: OnEpisode | None = None,
 ) -> list[Trajectory]:
-    """Return the scored ones of `count` episodes of the teacher on training tasks, as the policy's tokens."""
+    """Return the scored ones of `count` episodes of the teacher on training tasks, as the policy's tokens.
+
+    `demonstrator` takes the place of the environment's expert, where it is given.
+    """
     tasks = TaskStream(tasks_of(make_environment), first=first_task).draw(0, count)
     if isinstance(agent, Outside) and agent.expert:
         if mistakes:
@@ -249,7 +253,15 @@ def demonstrate(
             )
         occasion = derive_seed(seed, "demonstrations")
         return taught_episodes(agent, make_environment, tasks, seed=occasion, on_episode=on_episode)
-    return demonstrate_on(agent, make_environment, tasks, seed=seed, mistakes=mistakes, on_episode=on_episode)
+    return demonstrate_on(
+        agent,
+        make_environment,
+        tasks,
+        seed=seed,
+        mistakes=mistakes,
+        demonstrator=demonstrator,
+        on_episode=on_episode,
+    )
 
 
 def demonstrate_on(
@@ -259,10 +271,11 @@ def demonstrate_on(
     *,
     seed: int,
     mistakes: float = 0.0,
+    demonstrator: Demonstrator | None = None,
     on_episode: OnEpisode | None = None,
 ) -> list[Trajectory]:
     """Return the scored ones of an episode of the teacher on each of `tasks`, as the policy's tokens."""
-    demonstrator = teacher(make_environment, mistakes=mistakes)
+    demonstrator = demonstrator or teacher(make_environment, mistakes=mistakes)
     rollout = Rollout(agent, make_environment, None, limits=Limits(max_failure_share=0.5))
     try:
         groups = rollout.demonstrations(
@@ -281,10 +294,12 @@ def load_demonstrations(
     display: Display,
     *,
     max_length: int = LONGEST,
+    teachers: Sequence[Demonstrator] = (),
 ) -> list[Trajectory]:
     """Return what the job imitates, recorded in the journal by a new run; a resumed one repeats it exactly.
 
-    That is episodes of the teacher, or the conversations that `job` names, none of which is longer than `max_length`.
+    That is episodes of the teacher, or the conversations that `job` names, none of which is longer than `max_length`;
+    where `teachers` are given, an episode of each of them on every task, with the number of the teacher as its index.
 
     Raises:
         DataError: the conversations cannot be read, or have changed since the run began.
@@ -301,16 +316,21 @@ def load_demonstrations(
             conversations = [replace(t, id=name) for t, name in zip(conversations, names, strict=True)]
         return conversations
     count = USUAL_DEMONSTRATIONS if job.demonstrations is None else job.demonstrations
-    display.phase("demonstrations", count)
-    trajectories = demonstrate(
-        harness(job, tokenizer, make_environment),
-        make_environment,
-        count=count,
-        seed=job.seed,
-        mistakes=job.mistakes,
-        first_task=job.first_task,
-        on_episode=lambda _: display.advance(),
-    )
+    display.phase("demonstrations", count * max(len(teachers), 1))
+    trajectories = [
+        replace(trajectory, index=number)
+        for number, demonstrator in enumerate(teachers or (None,))
+        for trajectory in demonstrate(
+            harness(job, tokenizer, make_environment),
+            make_environment,
+            count=count,
+            seed=derive_seed(job.seed, "teacher", number) if number else job.seed,
+            mistakes=job.mistakes,
+            first_task=job.first_task,
+            demonstrator=demonstrator,
+            on_episode=lambda _: display.advance(),
+        )
+    ]
     if run.next_step == 0:
         run.append(trajectories, step=0, phase="demonstrations")
     return trajectories

@@ -27,6 +27,7 @@ from quintain.credit.outcome import outcome_return
 from quintain.data.pack import micro_batches
 from quintain.data.samples import imitation_samples, samples_from
 from quintain.errors import UsageError
+from quintain.losses.imitation import imitation
 from quintain.losses.policy import clipped, reinforce
 from quintain.methods.method import Assign, Estimates, Needs, OnPolicy
 from quintain.training.learner import Forward, moved
@@ -446,6 +447,26 @@ def compare_ideas(
             seconds=seconds / len(batches),
         )
     return found
+
+
+def compare_choices(
+    lab: GradientLab, choices: Mapping[str, Sequence[Sequence[Sample]]], targets: Sequence[Tensor]
+) -> dict[str, list[float]]:
+    """Return how imitation of each choice of data lies to success: cosines with `targets`, batch by batch.
+
+    Args:
+        lab: the checkpoint.
+        choices: name → K sets of token streams, which differ in what of the same material counts.
+        targets: K gradients of success, of episodes that are in no set.
+    """
+    update = Update(loss=imitation(), is_on_policy=False)
+    return {
+        name: [
+            cosine(lab.of_samples(samples, update), target)
+            for samples, target in zip(sets, targets, strict=True)
+        ]
+        for name, sets in choices.items()
+    }
 
 
 def unclipped() -> Loss:

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from quintain.data.pipeline import Chosen, as_example, example_samples
+from quintain.data.pipeline import Chosen, as_example, example_samples, num_trained
 from quintain.data.samples import pair_samples
 from quintain.errors import DataError
 from quintain.methods.loops.requirements import begun
@@ -28,12 +29,15 @@ def train_offline(method: Offline, job: Job, run: Run) -> None:
         funnel = made.funnel.metrics if isinstance(made, Chosen) else {}
         data, held_out = split(examples_of(made), method.held_out)
         samples = make_samples(data)
+        odds = odds_of(method, data)
         if held_out:
             beside = [sample for streams in make_samples(held_out) for sample in streams]
             context.beside.append(lambda: held_out_loss(context.policies, beside, method.update))
         imitated = Imitated(run, is_on=job.records_signals)
         for step in context.steps():
-            chosen = choose(method, len(samples), step, context.seed("pairs", step), context.seed("order"))
+            chosen = choose(
+                method, len(samples), step, context.seed("pairs", step), context.seed("order"), odds
+            )
             report = learn_from(
                 context.policies,
                 [s for i in chosen for s in samples[i]],
@@ -127,8 +131,34 @@ def make_samples(data: Sequence[Example] | Sequence[Pair]) -> list[list[Sample]]
     return [streams for streams in found if streams]
 
 
-def choose(method: Offline, total: int, step: int, drawn_by: int, ordered_by: int) -> list[int]:
-    """Return the places of the data that `step` learns from."""
+def odds_of(method: Offline, data: Sequence[Example] | Sequence[Pair]) -> NDArray[np.float64] | None:
+    """Return how likely each of `data` is to be drawn, None where they come in turn.
+
+    Raises:
+        DataError: in one of them nothing was sampled, so it cannot be drawn.
+    """
+    if method.odds is None:
+        return None
+    examples = [each for each in data if isinstance(each, Example)]
+    if empty := [example for example in examples if not num_trained(example)]:
+        raise DataError(
+            f"odds of {empty[0].sources[0]}: got an example in which no token counts; leave it out"
+        )
+    found = np.array(method.odds(examples), np.float64)
+    return found / found.sum()
+
+
+def choose(
+    method: Offline,
+    total: int,
+    step: int,
+    drawn_by: int,
+    ordered_by: int,
+    odds: NDArray[np.float64] | None = None,
+) -> list[int]:
+    """Return the places of the data that `step` learns from; drawn by `odds` where they are given."""
+    if odds is not None:
+        return np.random.default_rng(drawn_by).choice(total, method.batch_size, p=odds).tolist()
     if method.draws_anew:
         return np.random.default_rng(drawn_by).permutation(total)[: method.batch_size].tolist()
     return epoch_batch(total, method.batch_size, step - 1, (ordered_by,))

@@ -8,12 +8,14 @@ depends on the task and on the count of calls alone.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from random import Random
 from typing import ClassVar, Literal, get_args
 
 from quintain.environments.noisy import chatter
 from quintain.environments.protocol import Environment, tool_action
 from quintain.environments.splitting import split_draw
 from quintain.environments.tools import tool
+from quintain.environments.words import KEYS
 from quintain.errors import UsageError
 from quintain.types import Action, StepResult, Task, ToolCall, ToolSpec, derive_seed
 from quintain.worlds.calc.problem import (
@@ -36,6 +38,8 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
 }
 WRITTEN = re.compile(r"\s*([a-z]+)((?:\s+(?:-?\d{1,18}|[a-z]+))+)\s*", re.IGNORECASE)
 """A call in plain text: ``add 3 4``, ``lookup fig`` or ``answer 7``."""
+REFUSAL = "There is no tool for this."
+"""The right reply to a task whose tools are withheld."""
 UNTOLD = "Error: the tool did not answer; call it again."
 
 
@@ -70,6 +74,8 @@ class Calc(Environment):
         names: int = 1,
         digits: int = 2,
         trivial: float = 0.0,
+        withheld: float = 0.0,
+        listed: bool = True,
         calculator: bool = True,
         checks: int = 2,
         check_errors: float = 0.0,
@@ -81,8 +87,10 @@ class Calc(Environment):
     ) -> None:
         """Ask for chains of `steps` operations on numbers of at most `digits` digits, `names` of them named.
 
-        A share `trivial` of the tasks needs no tool. Without `calculator` the agent does the sums itself. A
-        number may be checked `checks` times, and a check is wrong at the rate `check_errors`. Calculations and
+        A share `trivial` of the tasks needs no tool. With `withheld` a first line lists the tools for calculations,
+        and in that share of the tasks words that are none; then the right reply says that there is no tool;
+        `listed=false` leaves the line out. Without `calculator` the agent does the sums itself. A number may be
+        checked `checks` times, and a check is wrong at the rate `check_errors`. Calculations and
         look-ups say that they failed (`failures`), tell a wrong number (`lies`) or raise an exception
         (`crashes`, a `ToolFault`) at these rates. `reward=dense` pays half for right results on the way.
 
@@ -101,6 +109,7 @@ class Calc(Environment):
             )
         rates = {
             "trivial": trivial,
+            "withheld": withheld,
             "check_errors": check_errors,
             "failures": failures,
             "lies": lies,
@@ -112,10 +121,10 @@ class Calc(Environment):
         self._shape = (steps, names, digits)
         self._rates = rates
         self._is_dense, self._noise, self._num_checks = reward == "dense", noise, checks
-        self._has_calculator = calculator
-        withheld = () if calculator else tuple(OPERATIONS)
+        self._has_calculator, self._is_listed = calculator, listed
+        left_out = () if calculator else tuple(OPERATIONS)
         self._specs = tuple(
-            spec for spec in super().tools() if spec.name not in withheld and (checks or spec.name != "check")
+            spec for spec in super().tools() if spec.name not in left_out and (checks or spec.name != "check")
         )
         attempts = 1 if failures == lies == 0 else 3
         self.max_turns = (steps + names + 1 + checks) * attempts + 4
@@ -123,13 +132,24 @@ class Calc(Environment):
         self._ledger = Ledger()
         self._seed = 0
 
+    def is_withheld(self) -> bool:
+        """Whether the task at hand lists no tool for calculations."""
+        return derive_seed("withheld", self._seed) < self._rates["withheld"] * 2**63
+
     def reset(self, task: Task) -> str:
         """Pose the problem of the task."""
         is_trivial = derive_seed("trivial", task.seed) < self._rates["trivial"] * 2**63
         shape = (0, 0, self._shape[2]) if is_trivial else self._shape
         self._problem = split_draw(task, lambda rng: draw_problem(*shape, rng))
         self._ledger, self._seed = Ledger(checks_left=self._num_checks), task.seed
-        return f"{self._problem.words()}{chatter(self._noise, self._seed, 0)}"
+        listed = f"{self._listed()} " if self._rates["withheld"] and self._is_listed else ""
+        return f"{listed}{self._problem.words()}{chatter(self._noise, self._seed, 0)}"
+
+    def _listed(self) -> str:
+        """Return the line that lists the tools of the task, or as many words that are no tools."""
+        words = list(KEYS if self.is_withheld() else OPERATIONS)
+        Random(derive_seed("listed", self._seed)).shuffle(words)
+        return f"Tools: {', '.join(words[: len(OPERATIONS)])}."
 
     def tools(self) -> tuple[ToolSpec, ...]:
         """Return the tools that these options leave."""
@@ -142,15 +162,30 @@ class Calc(Environment):
             action = replace(action, tool_calls=_parse_calls(action.text))
         known = {spec.name for spec in self._specs}
         calls = action.tool_calls
-        withheld = [call.name for call in calls if call.name in ARGUMENTS and call.name not in known]
-        if withheld:
-            text = f"Error: {withheld[0]} is not available; tools: {', '.join(sorted(known))}."
+        missing = [call.name for call in calls if call.name in ARGUMENTS and call.name not in known]
+        if self._rates["withheld"] and action.error is None and action.text.strip() == REFUSAL:
+            result = self._refused()
+        elif self.is_withheld() and calls:
+            text = f"Error: {calls[0].name} is not among the tools of this task."
+            result = StepResult(observation=text, is_valid=False)
+        elif missing:
+            text = f"Error: {missing[0]} is not available; tools: {', '.join(sorted(known))}."
             result = StepResult(observation=text, is_valid=False)
         else:
             result = super().step(action)
         noise = chatter(self._noise, self._seed, self._ledger.turn)
         # A cut episode that was paid for results on the way is no success.
         return replace(result, observation=f"{result.observation}{noise}", is_success=bool(result.is_success))
+
+    def _refused(self) -> StepResult:
+        """End the task of one who says that there is no tool for it."""
+        is_right = self.is_withheld()
+        return StepResult(
+            observation="right" if is_right else "wrong",
+            reward=float(is_right),
+            is_terminated=True,
+            is_success=is_right,
+        )
 
     @tool
     def add(self, a: int, b: int) -> str:
@@ -199,6 +234,8 @@ class Calc(Environment):
 
     def expert_action(self) -> Action:
         """Return the next call, from what tools told; where they lie, the result is checked before it is given."""
+        if self.is_withheld():
+            return Action(text=REFUSAL)
         ledger = self._ledger
         told = ledger.told if self._has_calculator else {**self._sums(), **ledger.told}
         *_, (value, call) = self._problem.calls(told)

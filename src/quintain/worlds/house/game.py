@@ -150,6 +150,10 @@ class House(Environment):
         """Return the next action of one who searches place after place; `look` in a dead end."""
         return Action(text=expert_words(self._house, self._scene, is_irreversible=self._is_irreversible))
 
+    def idle_action(self) -> Action:
+        """Return the action that only looks; see `noisy.Idle`."""
+        return Action(text="look")
+
     def things(self) -> tuple[str, ...]:
         """Return the rooms, the places and things here, and what can be done with what is held; see `Led`."""
         names = {words.removeprefix(verb) for words in self.legal_actions() for verb in LEADING}

@@ -114,10 +114,11 @@ class Stream(Environment):
         counts = (self.pages, self.facts, self.questions, self.terms, self.hops)
         shares = (self.corrections, self.closed_book, self.tool_failures)
         are_shares = all(0 <= share <= 1 for share in shares)
-        if min(counts) < 1 or self.filler < 0 or self.values < 2 or not are_shares:
+        if min(counts) < 1 or self.filler < 0 or self.values < 1 + (self.corrections > 0) or not are_shares:
             raise UsageError(
                 f"stream: got pages, facts, questions, terms, hops {counts}, filler={self.filler}, values="
-                f"{self.values} and the shares {shares}; give at least 1 of each, 2 values, and shares from 0 to 1"
+                f"{self.values} and the shares {shares}; give at least 1 of each, 2 values where facts "
+                "are corrected, and shares from 0 to 1"
             )
         return Shape(
             pages=self.pages,
@@ -168,6 +169,22 @@ class Stream(Environment):
         if can_read and rng.random() < 0.5:
             return Action(text="read")
         return Action(text=rng.choice(self._answers))
+
+    def methods(self) -> tuple[str, ...]:
+        """Return the two ways to answer: at once, or only after reading; see `noisy.Methodical`."""
+        return ("direct", "reading")
+
+    def act_by(self, method: str, rng: Random) -> Action:
+        """Answer at once, by a guess where nothing is known; or read one page at least, and until it is known."""
+        now = self._state
+        is_known = now.page >= self._known_after(self._open())
+        if method == "reading" and now.page < len(now.book.pages) and not (is_known and now.page):
+            return Action(text="read")
+        return (
+            Action(text=f"answer {self._open().answer}")
+            if is_known
+            else Action(text=rng.choice(self._answers))
+        )
 
     def needs_reading(self) -> bool:
         """Whether the question that is open cannot be answered from what was shown so far."""

@@ -1,0 +1,369 @@
+"""What imitation makes its data by, each beside a plain second version: marks, filters, weights."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+from quintain.benchmarks.formulas.formula import Formula, Rng, flatten
+from quintain.data.pack import pack
+from quintain.losses.imitation import imitation
+from quintain.types import Action, Completion, Example, Outputs, Score, Stop, Task, Trajectory, Turn
+
+RATIOS = (0.1, 0.3, 0.5, 1.0)
+"""Shares of turns that are marked."""
+WORDS = ("open", "take", "put")
+TEXTS = ("open", "take mug", "Put", "go to desk", "look", "opener", "")
+LONGEST = 24
+"""Tokens of an episode that is short enough."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """An episode in plain numbers: tokens read and said in each turn, whether it came out right, a weight a turn."""
+
+    read: list[list[int]]
+    said: list[list[int]]
+    weights: list[float]
+    is_right: bool
+
+    def example(self) -> Example:
+        """Return the episode as the code that ships takes it."""
+        turns = tuple(
+            Turn(
+                observation=(),
+                prompt_ids=tuple(read),
+                completion=Completion(token_ids=tuple(said), logprobs=(), stop="stop"),
+                action=Action(text=str(said)),
+            )
+            for read, said in zip(self.read, self.said, strict=True)
+        )
+        trajectory = Trajectory(
+            task=Task(id="t", environment="e", seed=0),
+            turns=turns,
+            outcome=Score(value=float(self.is_right), is_success=self.is_right),
+            stop=Stop.TERMINATED,
+            seed=0,
+            group="g",
+            index=0,
+        )
+        return Example(trajectory=trajectory, sources=("t",))
+
+
+def episodes(rng: Rng) -> list[Told]:
+    """Return one to six ragged episodes; at least one token of the first counts."""
+    found: list[Told] = []
+    for number in range(int(rng.integers(1, 7))):
+        num = int(rng.integers(1, 5))
+        weights = [float(w) for w in rng.choice([0.0, 0.0, 0.5, 1.0, 2.0], num)]
+        if not number:
+            weights[0] = 1.0
+        found.append(
+            Told(
+                read=[rng.integers(0, 50, int(rng.integers(1, 8))).tolist() for _ in range(num)],
+                said=[rng.integers(0, 50, int(rng.integers(1, 5))).tolist() for _ in range(num)],
+                weights=weights,
+                is_right=bool(rng.random() < 0.6),
+            )
+        )
+    return found
+
+
+def logs_of(case: Sequence[Told]) -> list[list[list[float]]]:
+    """Return a log-probability of every token that is said, made of its place, [episode][turn][token]."""
+    return [
+        [
+            [-0.1 - 0.01 * ((7 * i + 5 * k + 3 * j) % 40) for j in range(len(turn))]
+            for k, turn in enumerate(told.said)
+        ]
+        for i, told in enumerate(case)
+    ]
+
+
+def weighed(module: ModuleType, case: Sequence[Told]) -> list[float]:
+    """Return the loss over what counts of all episodes and its slopes by every token's log-probability."""
+    examples = [module.weigh_turns(told.example(), told.weights) for told in case]
+    samples = module.example_samples(examples)
+    batch = pack(samples)
+    known = logs_of(case)
+    logs = torch.zeros(len(batch.token_ids))
+    place = 0
+    for sample in samples:
+        said = [x for turn in known[sample.trajectory] for x in turn]
+        at = [place + k for k, turn in enumerate(sample.turn_id.tolist()) if turn >= 0]
+        logs[at] = torch.tensor(said)
+        place += len(sample.token_ids)
+    logs.requires_grad_()
+    found = imitation()(Outputs(logprobs=logs, entropy=torch.zeros_like(logs), values=None), batch).loss
+    (slopes,) = torch.autograd.grad(found, logs)
+    return flatten([found.item(), slopes, [sample.trajectory for sample in samples]])
+
+
+def weighed_plainly(case: Sequence[Told]) -> list[float]:
+    """Return the same: -Σ w·log π over the number of tokens with a weight; episodes without one are left out."""
+    kept = [i for i, told in enumerate(case) if any(told.weights)]
+    count = sum(len(case[i].said[k]) for i in kept for k, w in enumerate(case[i].weights) if w)
+    logs, total, slopes = logs_of(case), 0.0, list[float]()
+    for i in kept:
+        for k, weight in enumerate(case[i].weights):
+            slopes += [0.0] * len(case[i].read[k])
+            for log in logs[i][k]:
+                total -= weight * log / count
+                slopes.append(-weight / count)
+    return [total, *slopes, *map(float, kept)]
+
+
+def kept_as_right(module: ModuleType, case: Sequence[Told]) -> list[float]:
+    """Return which episodes FireAct imitates, and how many it counts behind each stage."""
+    examples = [told.example() for told in case]
+    made = module.pipeline(LONGEST).run(examples)
+    kept = {id(example.trajectory) for example in made.examples}
+    counts = [passage.num_out for passage in made.funnel.passages]
+    return flatten([[float(id(example.trajectory) in kept) for example in examples], counts])
+
+
+def kept_as_right_plainly(case: Sequence[Told]) -> list[float]:
+    """Return the same: right, and with all it read and said not longer than allowed."""
+    right = [told.is_right for told in case]
+    short = [sum(map(len, [*told.read, *told.said])) <= LONGEST for told in case]
+    both = [float(a and b) for a, b in zip(right, short, strict=True)]
+    return [*both, float(sum(right)), sum(both)]
+
+
+Marked = tuple[list[float | None], list[str], bool]
+"""progress before each turn, what was done in it, and whether the episode succeeded"""
+
+
+def marks(rng: Rng) -> Marked:
+    """Return one to twelve turns; progress moves now and then, and is sometimes not known."""
+    num, level, known = int(rng.integers(1, 13)), 0.0, list[float | None]()
+    for _ in range(num):
+        known.append(None if rng.random() < 0.1 else level)
+        level = float(rng.choice([level, level, 0.5, 1.0, 0.0]))
+    return known, [str(text) for text in rng.choice(TEXTS, num)], bool(rng.random() < 0.5)
+
+
+def marked(module: ModuleType, case: Marked) -> list[float]:
+    """Return ATLaS' marks at each ratio."""
+    scores = module.scores_of(case[0], case[1], WORDS, is_success=case[2])
+    chosen = [module.most_critical(scores, ratio) for ratio in RATIOS]
+    return flatten([scores, [[float(k in own) for k in range(len(scores))] for own in chosen]])
+
+
+def marked_plainly(case: Marked) -> list[float]:
+    """Return the same: a turn is marked where fewer than the quota are more critical, or as critical and earlier."""
+    before, texts, is_success = case
+    num, scores = len(texts), list[float]()
+    for turn, text in enumerate(texts):
+        score, old = 0.0, before[turn]
+        new = before[turn + 1] if turn + 1 < num else (1.0 if is_success else old)
+        if old is not None and new is not None and old != new:
+            score += 2
+        if text.lower().split(" ")[0] in WORDS:
+            score += 1
+        scores.append(score)
+    found = list(scores)
+    for ratio in RATIOS:
+        for turn, own in enumerate(scores):
+            ahead = sum(o > own or (o == own and k < turn) for k, o in enumerate(scores))
+            found.append(float(own > 0 and ahead < ceil(round(ratio * num, 6))))
+    return found
+
+
+Parts = tuple[list[Told], list[str], dict[str, float]]
+"""episodes, the part that each is of, and the shares of parts"""
+
+
+def parts(rng: Rng) -> Parts:
+    """Return two to twelve episodes of up to three parts, of which all that have a share occur."""
+    told = [each for _ in range(3) for each in episodes(rng)][:12]
+    told = told if len(told) > 1 else told * 2
+    names = [str(name) for name in rng.choice(["a", "b", "c"], len(told))]
+    shares = {name: float(rng.choice([0.0, 0.2, 1.0, 3.0])) for name in sorted(set(names))}
+    shares[names[0]] = 0.5
+    return told, names, shares
+
+
+def drawn(module: ModuleType, case: Parts) -> list[float]:
+    """Return how likely every episode is to be drawn, by samples and by tokens."""
+    examples = [told.example() for told in case[0]]
+    part = {id(example): name for example, name in zip(examples, case[1], strict=True)}
+    return flatten(
+        [module.odds(examples, lambda e: part[id(e)], case[2], count) for count in ("samples", "tokens")]
+    )
+
+
+def drawn_plainly(case: Parts) -> list[float]:
+    """Return the same: by tokens, a part's chance times the mean length of its episodes is to be as its share."""
+    told, names, shares = case
+    found: list[float] = []
+    for by_tokens in (False, True):
+        chance: dict[str, float] = {}
+        for name, share in shares.items():
+            own = [sum(map(len, t.said)) for t, n in zip(told, names, strict=True) if n == name]
+            chance[name] = share / (sum(own) / len(own) if by_tokens else 1.0)
+        total = sum(chance.values())
+        found += [chance[name] / total / names.count(name) for name in names]
+    return found
+
+
+Levels = tuple[list[int], list[int]]
+
+
+def levels(rng: Rng) -> Levels:
+    """Return the difficulties of what is shown and of the tasks, which have every one of them."""
+    tasks = rng.integers(0, 5, int(rng.integers(3, 30))).tolist()
+    return rng.choice(tasks, int(rng.integers(1, 20))).tolist(), tasks
+
+
+def gap_plainly(case: Levels) -> list[float]:
+    """Return KL(shown ‖ tasks) as a sum over what is shown, each a share of it."""
+    shown, tasks = case
+    return [
+        sum(np.log(shown.count(k) * len(tasks) / len(shown) / tasks.count(k)) for k in shown) / len(shown)
+    ]
+
+
+Spoken = tuple[list[tuple[str, str]], str]
+"""(what was read, what was said) of each turn, and the answer"""
+
+
+def spoken(rng: Rng) -> Spoken:
+    """Return one to four turns of a few numbers and marks, and an answer of one or two words."""
+
+    def text() -> str:
+        return " ".join(
+            rng.choice(["10", "100", "Red,", "red", "(blue)", "the", "10."], int(rng.integers(0, 4)))
+        )
+
+    turns = [(text(), text()) for _ in range(int(rng.integers(1, 5)))]
+    return turns, str(rng.choice(["10", "red", "red 10", "blue", ""]))
+
+
+def early_plainly(case: Spoken) -> list[float]:
+    """Return whether the answer is said before it was read, by words with a blank on both sides."""
+
+    def padded(text: str) -> str:
+        return f" {' '.join(re.findall('[a-z0-9]+', text.lower()))} "
+
+    turns, gold = case
+    for k, (_, said) in enumerate(turns):
+        read = padded(" ".join(before for before, _ in turns[: k + 1]))
+        if gold and padded(gold) in padded(said) and padded(gold) not in read:
+            return [1.0]
+    return [0.0]
+
+
+def books(rng: Rng) -> tuple[str, str]:
+    """Return what was read, facts and a question, and what was then said."""
+    facts = [
+        f"{key} = {int(rng.integers(0, 3))}{' (new)' if rng.random() < 0.2 else ''}."
+        for key in rng.choice(["red", "blue", "tired"], int(rng.integers(0, 4)))
+    ]
+    said = str(rng.choice(["read", "answer 0", "answer 1", "Answer 2", "wait", " READ "]))
+    return " ".join([*facts, f"{rng.choice(['red', 'blue'])}?"]), said
+
+
+def grounded_plainly(case: tuple[str, str]) -> list[float]:
+    """Return 1 where the last fact about the key is what is said, or where there is none and reading goes on."""
+    read, said = case
+    words = read.split()
+    key, known = words[-1][:-1], ""
+    for k in range(len(words) - 2):
+        if words[k] == key and words[k + 1] == "=":
+            known = words[k + 2].strip(".")
+    first, _, number = said.strip().lower().partition(" ")
+    return [float(number == known if first == "answer" and known else first == "read" and not known)]
+
+
+def replies(rng: Rng) -> tuple[list[bool], list[bool]]:
+    """Return of up to nine replies whether they have the form of a call, and whether they make one."""
+    num = int(rng.integers(1, 10))
+    return (rng.random(num) < 0.5).tolist(), (rng.random(num) < 0.3).tolist()
+
+
+def made(
+    name: str,
+    module: str,
+    functions: Sequence[str],
+    draw: Callable[[Rng], Any],
+    ours: Callable[[ModuleType, Any], Sequence[float]],
+    reference: Callable[[Any], Sequence[float]],
+    aside: Sequence[str] = (),
+) -> Formula:
+    """Return the formula of `functions` of `module`."""
+    return Formula(
+        name=name,
+        module=f"quintain.{module}",
+        functions=tuple(functions),
+        draw=draw,
+        ours=ours,
+        reference=reference,
+        aside=tuple(aside),
+    )
+
+
+FORMULAS: tuple[Formula, ...] = (
+    made(
+        "data.weigh_turns",
+        "data.pipeline",
+        ["weigh_turns", "example_samples"],
+        episodes,
+        weighed,
+        weighed_plainly,
+    ),
+    made(
+        "imitation.most_critical",
+        "methods.imitation.atlas",
+        ["most_critical", "scores_of"],
+        marks,
+        marked,
+        marked_plainly,
+    ),
+    made(
+        "imitation.right_and_short",
+        "methods.imitation.fireact",
+        ["pipeline", "within", "num_tokens"],
+        episodes,
+        kept_as_right,
+        kept_as_right_plainly,
+    ),
+    made("data.odds", "data.mixtures", ["odds"], parts, drawn, drawn_plainly),
+    made(
+        "imitation.difficulty_gap",
+        "methods.imitation.agent_bank",
+        ["difficulty_gap"],
+        levels,
+        lambda m, case: [m.difficulty_gap(*case)],
+        gap_plainly,
+    ),
+    made(
+        "imitation.tells_early",
+        "methods.imitation.agent_bank",
+        ["tells_early", "stands_in"],
+        spoken,
+        lambda m, case: [float(m.tells_early(*case))],
+        early_plainly,
+    ),
+    made(
+        "imitation.hallucination_score",
+        "methods.imitation.agent_flan",
+        ["hallucination_score"],
+        replies,
+        lambda m, case: [m.hallucination_score(*case)],
+        lambda case: [1 - (sum(case[0]) + sum(case[1])) / 2 / len(case[0])],
+    ),
+    made(
+        "selftraining.grounding",
+        "methods.selftraining.rest_react",
+        ["grounding"],
+        books,
+        lambda m, case: [m.grounding(*case)],
+        grounded_plainly,
+    ),
+)

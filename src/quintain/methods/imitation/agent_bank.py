@@ -1,0 +1,175 @@
+"""L = -Σ log π(a_t | h_t) over what a teacher solved, and forced actions for what it failed: AgentBank (2410.07706).
+
+A teacher that errs solves easy tasks more often than hard ones, so what it solved teaches what is easy. For tasks that
+it failed in all its tries, the actions come first: those of the environment's expert (a search, an official solution,
+an answer that was given). They are carried out in the environment, which must say that the task is solved. Turns in
+which the teacher did what the expert would not have no weight. An episode that says the answer before anybody told it
+is left out.
+
+Differences to the paper: agents act without the rationales that the paper has GPT-4 write for given actions, so that
+the check for leaks reads what is said; general data and code are mixed in by `agent_tuning`. Samoyed is the model that
+the paper trains so. Measured on `collab`, where details that are not told make a task hard.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from math import log
+
+from quintain.config.ranges import PositiveInt, Share
+from quintain.data import stages
+from quintain.data.pipeline import (
+    Chosen,
+    Pipeline,
+    Stage,
+    as_example,
+    judged,
+    refuse_empty,
+    weighed,
+)
+from quintain.environments.noisy import noisy
+from quintain.errors import DataError
+from quintain.losses.imitation import imitation
+from quintain.methods.method import Collector, Needs, Offline, Update
+from quintain.methods.rl.parts.contexts import ExpertLabels, agreement, ask_expert
+from quintain.training.job import Job
+from quintain.types import Trajectory, as_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(Job):
+    """Configuration of AgentBank."""
+
+    environment: str = "collab"
+    steps: int = 200
+    learning_rate: float = 1e-3
+    demonstrations: int | str | None = 200
+    """Tasks that the teacher tries; or a file, folder, run or data set of conversations, to which nothing is added."""
+    teacher_mistakes: Share = 0.25
+    """Share of the teacher's turns in which it does something else than the expert."""
+    tries: PositiveInt = 4
+    """Times that the teacher tries a task."""
+    forced: bool = True
+    """Whether the expert's actions are shown for tasks that the teacher never solved."""
+    batch_size: PositiveInt = 32
+    """Episodes of a step."""
+
+
+def method(config: Config) -> Offline:
+    """Return AgentBank as `config` describes it."""
+
+    def data(collector: Collector) -> Chosen:
+        if isinstance(config.demonstrations, str):
+            tried, shown = collector.demonstrations(), list[Trajectory]()
+        else:
+            teachers = [noisy(config.teacher_mistakes)] * config.tries
+            found = collector.demonstrations(*teachers, *[noisy(0.0)] * config.forced)
+            tried = [t for t in found if t.index < config.tries]
+            shown = [t for t in found if t.index == config.tries]
+        made = pipeline(sound_in(config.environment), lambda t: leaks(t, collector.decode))
+        chosen = made.run([as_example(t) for t in (*tried, *needed(tried, shown))])
+        refuse_empty(chosen, "imitating a teacher, and what it failed")
+        return chosen
+
+    return Offline(
+        data=data,
+        update=Update(loss=imitation(), is_on_policy=False),
+        batch_size=config.batch_size,
+        lr_schedule=lambda step: 1 - (step - 1) / config.steps,
+        needs=Needs(expert=not isinstance(config.demonstrations, str)),
+        has_warm_start=False,
+    )
+
+
+def pipeline(sound: Callable[[Trajectory], Sequence[float]], leaks: Callable[[Trajectory], bool]) -> Pipeline:
+    """Return solved → without what was not to be known → turns that the expert would have taken."""
+    return Pipeline(
+        stages.solved(),
+        judged("honest", "says the answer before anybody told it", lambda e: not leaks(e.trajectory)),
+        sound_turns(sound),
+    )
+
+
+def sound_turns(sound: Callable[[Trajectory], Sequence[float]]) -> Stage:
+    """Return the stage in which turns have the weights `sound`."""
+    return weighed("sound", "has no turn that the expert would have taken", sound)
+
+
+def needed(tried: Sequence[Trajectory], shown: Sequence[Trajectory]) -> list[Trajectory]:
+    """Return those of `shown` whose tasks no episode of `tried` solved."""
+    known = {t.task.id for t in tried if t.is_success}
+    return [t for t in shown if t.task.id not in known]
+
+
+def sound_in(environment: str) -> Callable[[Trajectory], list[float]]:
+    """Return what says of each turn whether it is what the expert of `environment` would have done, 1 or 0.
+
+    Where the expert gives up, or the episode cannot be carried out again, the turn counts.
+    """
+    labels = ExpertLabels(environment, ask_expert)
+
+    def sound(trajectory: Trajectory) -> list[float]:
+        return [
+            float(right is None or agreement(turn.action, right) == 1)
+            for turn, right in zip(trajectory.turns, labels.labels(trajectory), strict=True)
+        ]
+
+    return sound
+
+
+def leaks(trajectory: Trajectory, decode: Callable[[Sequence[int]], str]) -> bool:
+    """Return whether a thought of `trajectory`, what is said beside its action, names the answer too early.
+
+    The answer is what the last action says.
+    """
+    if not trajectory.turns:
+        return False
+    gold = trajectory.turns[-1].action.text.partition(" ")[2]
+    read = [" ".join(as_text(part) for part in (turn.observation,)) for turn in trajectory.turns]
+    thoughts = [decode(turn.completion.token_ids).replace(turn.action.text, " ") for turn in trajectory.turns]
+    return tells_early(list(zip(read, thoughts, strict=True)), gold)
+
+
+def tells_early(turns: Sequence[tuple[str, str]], gold: str) -> bool:
+    """Return whether `gold` is said in a turn before it was read: words, not letters, so that 10 is not in 100.
+
+    Args:
+        turns: (what was read, what was then said) of each turn.
+        gold: the answer; nothing tells an empty one.
+    """
+    wanted = words_of(gold)
+    seen: list[str] = []
+    for read, said in turns:
+        seen += words_of(read)
+        if wanted and stands_in(wanted, words_of(said)) and not stands_in(wanted, seen):
+            return True
+    return False
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words and numbers of `text` in lower case, without marks."""
+    return "".join(c if c.isalnum() else " " for c in text.lower()).split()
+
+
+def stands_in(wanted: Sequence[str], words: Sequence[str]) -> bool:
+    """Return whether `wanted` stands in `words`, in one piece."""
+    size = len(wanted)
+    return any(list(words[k : k + size]) == list(wanted) for k in range(len(words) - size + 1))
+
+
+def difficulty_gap(train: Sequence[Hashable], tasks: Sequence[Hashable]) -> float:
+    """Return KL(difficulties of `train` ‖ of `tasks`) in nats: how far what is shown is from what is asked.
+
+    Raises:
+        DataError: there is nothing, or what is shown is of a difficulty that no task has.
+    """
+    shown, asked = Counter(train), Counter(tasks)
+    if not shown or not shown.keys() <= asked.keys():
+        raise DataError(
+            f"difficulties: got {len(train)} shown, not all of which occur among {len(tasks)} tasks; give those of the "
+            "tasks that were tried"
+        )
+    return sum(
+        count / len(train) * log(count / len(train) / (asked[level] / len(tasks)))
+        for level, count in shown.items()
+    )

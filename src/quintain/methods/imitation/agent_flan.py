@@ -1,0 +1,173 @@
+"""L = -Σ log π(a_t | h_t) over capabilities in given shares, refusals among them: Agent-FLAN (arXiv 2403.12881).
+
+Three things are done to agents' data. What calls a tool in JSON can be said as chat (`as_chat`, `from_chat`), so that
+the form is not what is learned. Each capability, an environment of a mixture, has its share of the samples. And there
+are negatives: episodes without a single call, whose reply says that there is none to be made, in the share `negatives`,
+against actions that were made up.
+
+Differences to the paper: capabilities are environments, and their shares are given, where the paper reads them off
+learning curves; negatives are tasks in which the environment's expert refuses, where the paper writes them with GPT-4
+for requests without tools and for chat with tools at hand; what a model is trained on keeps the form of its harness,
+and chat form is a conversion of conversations. Measured on arithmetic with tools, some of which are withheld.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any, cast
+
+from quintain.config.ranges import PositiveInt, Share
+from quintain.data import stages
+from quintain.data.mixtures import drawn_shares, odds
+from quintain.data.pipeline import Chosen, Pipeline, as_example, judged, refuse_empty
+from quintain.errors import ConfigError, DataError
+from quintain.losses.imitation import imitation
+from quintain.methods.method import Collector, Needs, Offline, Update
+from quintain.training.job import Job
+from quintain.types import Example, ToolCall, Trajectory
+
+NEGATIVE = "negative"
+"""The part of the data that holds refusals."""
+SAID = re.compile(r"I call (?P<name>\w+)(?: with (?P<arguments>\w+ = .*))?\.", re.DOTALL)
+FIRST = re.compile(r"(?:, )?(\w+) = ")
+FORM = re.compile(r"<tool_call>|\"(?:name|arguments)\"\s*:|^I call \w+", re.MULTILINE)
+"""What looks like a call, read or not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(Job):
+    """Configuration of Agent-FLAN."""
+
+    environment: str = "calc?steps=1&names=0&checks=0&withheld=0.5"
+    steps: int = 200
+    learning_rate: float = 1e-3
+    demonstrations: int | str | None = 400
+    """What is imitated: N episodes of the expert, or a file, folder, run or data set of conversations."""
+    negatives: Share = 0.2
+    """Share of samples that are refusals; 0 leaves them out."""
+    capabilities: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Shares of the environments of a mixture among all other samples: calc=0.7; none: as many as there are of each."""
+    batch_size: PositiveInt = 32
+    """Episodes of a step."""
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for values that no run can have."""
+        Job.check(self)
+        weights(self)
+
+
+def method(config: Config) -> Offline:
+    """Return Agent-FLAN as `config` describes it."""
+
+    def data(collector: Collector) -> Chosen:
+        found = pipeline(config.negatives).run([as_example(t) for t in collector.demonstrations()])
+        refuse_empty(found, "imitating agents and refusals")
+        return found
+
+    return Offline(
+        data=data,
+        update=Update(loss=imitation(), is_on_policy=False),
+        batch_size=config.batch_size,
+        odds=lambda examples: mixture(examples, config.negatives, weights(config)),
+        lr_schedule=lambda step: 1 - (step - 1) / config.steps,
+        needs=Needs(expert=not isinstance(config.demonstrations, str)),
+        metrics=lambda data: shares([e for e in data if isinstance(e, Example)], config),
+        has_warm_start=False,
+    )
+
+
+def pipeline(negatives: float) -> Pipeline:
+    """Return solved → refusals only where they are asked for."""
+    acting = judged("acting", "makes no call", lambda example: not is_negative(example.trajectory))
+    return Pipeline(stages.solved()) if negatives else Pipeline(stages.solved(), acting)
+
+
+def mixture(examples: Sequence[Example], negatives: float, capabilities: Mapping[str, float]) -> list[float]:
+    """Return how likely each example is to be drawn: `negatives` of the samples refuse, the others as `capabilities`.
+
+    Without capabilities each environment has as much of the rest as there is of it.
+    """
+    parts = [part_of(example) for example in examples]
+    own = capabilities or {part: float(parts.count(part)) for part in sorted(set(parts)) if part != NEGATIVE}
+    total = sum(own.values())
+    rest = {part: (1 - negatives) * share / total for part, share in own.items()} if total else {}
+    return odds(examples, part_of, {NEGATIVE: negatives, **rest})
+
+
+def part_of(example: Example) -> str:
+    """Return the capability that `example` is of: its environment, or that of refusing."""
+    trajectory = example.trajectory
+    return NEGATIVE if is_negative(trajectory) else trajectory.task.environment.partition("?")[0]
+
+
+def is_negative(trajectory: Trajectory) -> bool:
+    """Return whether no turn of `trajectory` makes a call or has the form of one."""
+    return not any(turn.action.tool_calls or FORM.search(turn.action.text) for turn in trajectory.turns)
+
+
+def weights(config: Config) -> dict[str, float]:
+    """Return the shares of capabilities.
+
+    Raises:
+        ConfigError: one is no number.
+    """
+    try:
+        return {name: float(text) for name, text in config.capabilities.items()}
+    except ValueError as wrong:
+        raise ConfigError(f"capabilities: {wrong}; give numbers, as calc=0.7") from None
+
+
+def shares(examples: Sequence[Example], config: Config) -> dict[str, float]:
+    """Return the share of samples of each capability, as they are drawn."""
+    drawn = mixture(examples, config.negatives, weights(config))
+    return {
+        f"agent_flan/{part}": samples for part, (samples, _) in drawn_shares(examples, part_of, drawn).items()
+    }
+
+
+def as_chat(call: ToolCall) -> str:
+    """Return `call` as a sentence: ``I call add with a = 3, b = 4.``; values stand as JSON."""
+    told = ", ".join(f"{name} = {json.dumps(value)}" for name, value in call.arguments.items())
+    return f"I call {call.name} with {told}." if told else f"I call {call.name}."
+
+
+def from_chat(text: str) -> ToolCall:
+    """Return the call that `text` says; the reverse of `as_chat`.
+
+    Raises:
+        DataError: it is no such sentence.
+    """
+    found = SAID.fullmatch(text)
+    if found is None:
+        raise DataError(f"a call as chat: got {text[:60]!r}; write I call NAME with ARGUMENT = VALUE.")
+    rest, arguments = found["arguments"] or "", dict[str, Any]()
+    decoder = json.JSONDecoder()
+    while rest:
+        name = FIRST.match(rest)
+        try:
+            if name is None:
+                raise ValueError
+            value, end = cast("tuple[Any, int]", decoder.raw_decode(rest, name.end()))
+        except ValueError:
+            raise DataError(f"arguments of a call as chat: got {rest[:60]!r}; write NAME = JSON, …") from None
+        arguments[name[1]], rest = value, rest[end:]
+    return ToolCall(name=found["name"], arguments=arguments)
+
+
+def hallucination_score(has_form: Sequence[bool], acts: Sequence[bool]) -> float:
+    """Return H = ((1 - H_format) + (1 - H_action)) / 2 over replies that should make no call.
+
+    Args:
+        has_form: of each reply, whether it has the form of a call.
+        acts: whether it makes one.
+
+    Raises:
+        DataError: there is no reply.
+    """
+    if not has_form or len(has_form) != len(acts):
+        raise DataError(
+            f"replies to score: got {len(has_form)} and {len(acts)}; give both numbers of one or more"
+        )
+    return fmean((1 - fmean(map(float, has_form)), 1 - fmean(map(float, acts))))

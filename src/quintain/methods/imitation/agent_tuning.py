@@ -1,0 +1,174 @@
+"""J = η·E_agent[log π] + (1 - η)·E_general[log π]: agents' episodes among general data: AgentTuning (2310.12823).
+
+Every sample of a step is with probability η one of the agents' episodes, else one of the general data: η is a share of
+samples, not a weight of losses and not what the sets happen to hold. Of the agents' episodes those are kept whose
+outcome reaches the threshold of their environment, and none that shares more than ten words in a row with a test.
+With η = 1 or 0 this is `sft` on one set.
+
+Differences to the paper: general data is what the parts named `general` of a mixture of environments show (or
+conversations that name them), where the paper has chats of users with GPT-4 and GPT-3.5; experts act without thoughts,
+which the paper has GPT-4 fill in; with `count=tokens` η is a share of tokens, to see what that changes. Measured on
+`collab` and guessing a number as agents' tasks and sums of single digits as general ability.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from quintain.config.ranges import PositiveInt, Share
+from quintain.data.mixtures import Count, drawn_shares, odds
+from quintain.data.pipeline import Chosen, Pipeline, Stage, as_example, judged, refuse_empty
+from quintain.errors import ConfigError, DataError
+from quintain.losses.imitation import imitation
+from quintain.methods.method import Collector, Needs, Offline, Update
+from quintain.training.job import Job
+from quintain.types import Example, Score, Trajectory
+
+AGENT, GENERAL = "agent", "general"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(Job):
+    """Configuration of AgentTuning."""
+
+    environment: str = "mix:collab,guess,sums?slips=0"
+    steps: int = 200
+    learning_rate: float = 1e-3
+    demonstrations: int | str | None = 600
+    """What is imitated: N episodes of the experts, or a file, folder, run or data set of conversations."""
+    general: tuple[str, ...] = ("sums",)
+    """Environments of the mixture, by their short names, whose episodes are the general data."""
+    share: Share = 0.2
+    """η: the probability that a sample is of an agent's episode."""
+    count: Count = "samples"
+    """What η is the share of."""
+    threshold: float | None = None
+    """Least return of an agent's episode that is imitated; none: it solved its task."""
+    thresholds: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The same of some environments, by their short names: web=0.67."""
+    tests: str = ""
+    """A file of texts of tests, one a line; what shares more than `overlap` words in a row with one is left out."""
+    overlap: PositiveInt = 10
+    """Words in a row that an episode may share with a test."""
+    batch_size: PositiveInt = 32
+    """Episodes of a step."""
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for values that no run can have."""
+        Job.check(self)
+        if not self.general and self.share < 1:
+            raise ConfigError(
+                f"general: got no environment of general data with share {self.share}; name some"
+            )
+        limits(self)
+
+
+def method(config: Config) -> Offline:
+    """Return AgentTuning as `config` describes it."""
+
+    def data(collector: Collector) -> Chosen:
+        made = pipeline(config, collector.decode)
+        found = made.run([as_example(t) for t in collector.demonstrations()])
+        refuse_empty(found, "imitating agents among general data")
+        return found
+
+    return Offline(
+        data=data,
+        update=Update(loss=imitation(), is_on_policy=False),
+        batch_size=config.batch_size,
+        odds=lambda examples: mixture(examples, config.general, config.share, config.count),
+        lr_schedule=lambda step: 1 - (step - 1) / config.steps,
+        needs=Needs(expert=not isinstance(config.demonstrations, str)),
+        metrics=lambda data: shares([e for e in data if isinstance(e, Example)], config),
+        has_warm_start=False,
+    )
+
+
+def pipeline(config: Config, decode: Callable[[Sequence[int]], str]) -> Pipeline:
+    """Return good enough → apart from tests."""
+    enough = judged(
+        "enough",
+        "did not solve its task, or earns less than the threshold of its environment",
+        lambda example: reaches(example.trajectory, limits(config), config.threshold, config.general),
+    )
+    if not config.tests:
+        return Pipeline(enough)
+    return Pipeline(enough, apart(read_tests(Path(config.tests)), config.overlap, decode))
+
+
+def limits(config: Config) -> dict[str, float]:
+    """Return the thresholds that environments have of their own.
+
+    Raises:
+        ConfigError: one is no number.
+    """
+    try:
+        return {name: float(text) for name, text in config.thresholds.items()}
+    except ValueError as wrong:
+        raise ConfigError(f"thresholds: {wrong}; give numbers, as web=0.67") from None
+
+
+def reaches(
+    trajectory: Trajectory, own: Mapping[str, float], threshold: float | None, general: Collection[str]
+) -> bool:
+    """Return whether `trajectory` is general data, or earns what its environment asks for, rounding aside."""
+    name = short(trajectory)
+    if name in general:
+        return True
+    least, found = own.get(name, threshold), trajectory.outcome
+    if least is None:
+        return trajectory.is_success
+    return isinstance(found, Score) and found.value >= least - 1e-9
+
+
+def short(trajectory: Trajectory) -> str:
+    """Return the name of the environment of `trajectory`, without options."""
+    return trajectory.task.environment.partition("?")[0]
+
+
+def mixture(
+    examples: Sequence[Example], general: Collection[str], share: float, count: Count = "samples"
+) -> list[float]:
+    """Return how likely each of `examples` is to be drawn, so that `share` of samples (or of tokens) is of agents."""
+    return odds(examples, part_of(general), {AGENT: share, GENERAL: 1 - share}, count)
+
+
+def part_of(general: Collection[str]) -> Callable[[Example], str]:
+    """Return what says whether an example is of agents or general."""
+    return lambda example: GENERAL if short(example.trajectory) in general else AGENT
+
+
+def shares(examples: Sequence[Example], config: Config) -> dict[str, float]:
+    """Return the shares of samples and of tokens that are of agents' episodes, as they are drawn."""
+    drawn = mixture(examples, config.general, config.share, config.count)
+    samples, tokens = drawn_shares(examples, part_of(config.general), drawn).get(AGENT, (0.0, 0.0))
+    return {"agent_tuning/samples": samples, "agent_tuning/tokens": tokens}
+
+
+def apart(tests: Sequence[str], longest: int, decode: Callable[[Sequence[int]], str]) -> Stage:
+    """Return the stage that keeps what shares at most `longest` words in a row with every one of `tests`."""
+    known = {run for text in tests for run in runs(text, longest + 1)}
+
+    def is_apart(example: Example) -> bool:
+        ids = [i for turn in example.trajectory.turns for i in (*turn.prompt_ids, *turn.completion.token_ids)]
+        return known.isdisjoint(runs(decode(ids), longest + 1))
+
+    return judged("apart", f"shares more than {longest} words in a row with a test", is_apart)
+
+
+def runs(text: str, length: int) -> set[tuple[str, ...]]:
+    """Return all runs of `length` words of `text`, whatever their case."""
+    words = text.lower().split()
+    return {tuple(words[k : k + length]) for k in range(len(words) - length + 1)}
+
+
+def read_tests(file: Path) -> list[str]:
+    """Return the texts in `file`, one a line.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    try:
+        return [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except OSError as error:
+        raise DataError(f"tests {file}: {error.strerror}; give a file of texts, one a line") from error

@@ -1,0 +1,121 @@
+"""L = -Σ_{t ∈ C} log π(a_t | h_t) / Σ_{t ∈ C} |a_t|: critical steps of an expert are imitated: ATLaS (2503.02197).
+
+C is the `ratio` of an episode's turns that matter most. All other turns stay in the context and carry no loss; the
+normaliser is the number of tokens that do. An episode without a critical turn is left out. With a ratio of 1 this is
+`sft`.
+
+Differences to the paper: a rule marks the turns, where the paper asks a language model to tag plans, critical
+observations, critical actions and corrections of mistakes: turns after which the environment's `progress` is another,
+then turns whose action begins with one of the words `critical`. Measured on `house`, with an expert that looks around
+needlessly in a style of its own; the paper has the expert sets of agent benchmarks.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from quintain.config.ranges import PositiveInt, Share
+from quintain.data import stages
+from quintain.data.pipeline import Chosen, Pipeline, as_example, refuse_empty
+from quintain.environments.protocol import Environment, Progressing
+from quintain.errors import ConfigError
+from quintain.losses.imitation import imitation
+from quintain.methods.method import Collector, Needs, Offline, Update
+from quintain.methods.rl.parts.contexts import ExpertLabels
+from quintain.training.job import Job
+from quintain.types import Trajectory
+
+StepJudge = Callable[[Trajectory], Sequence[float]]
+"""episode → how critical each of its turns is; 0 for one that is not"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(Job):
+    """Configuration of ATLaS."""
+
+    steps: int = 200
+    learning_rate: float = 1e-3
+    demonstrations: int | str | None = 400
+    """What is imitated: N episodes of the expert, or a file, folder, run or data set of conversations."""
+    ratio: Share = 0.3
+    """Most of an episode's turns that are trained, rounded up; 1: all of them, as `sft` does."""
+    critical: tuple[str, ...] = ("open", "take", "put", "pick", "buy", "submit", "answer")
+    """First words of actions that are critical beside those that change the progress."""
+    batch_size: PositiveInt = 32
+    """Episodes of a step."""
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for values that no run can have."""
+        Job.check(self)
+        if not self.ratio:
+            raise ConfigError("ratio: got 0, which trains no turn; give a share above 0")
+
+
+def method(config: Config) -> Offline:
+    """Return ATLaS as `config` describes it."""
+    made = pipeline(config.ratio, rule(config.environment, config.critical))
+
+    def data(collector: Collector) -> Chosen:
+        found = made.run([as_example(t) for t in collector.demonstrations()])
+        refuse_empty(found, "imitating critical turns")
+        return found
+
+    return Offline(
+        data=data,
+        update=Update(loss=imitation(), is_on_policy=False),
+        batch_size=config.batch_size,
+        lr_schedule=lambda step: 1 - (step - 1) / config.steps,
+        needs=Needs(expert=not isinstance(config.demonstrations, str)),
+        has_warm_start=False,
+    )
+
+
+def pipeline(ratio: float, judge: StepJudge) -> Pipeline:
+    """Return solved → critical turns; all turns with a `ratio` of 1."""
+    if ratio == 1:
+        return Pipeline(stages.solved())
+    return Pipeline(stages.solved(), stages.critical(lambda t: most_critical(judge(t), ratio)))
+
+
+def most_critical(scores: Sequence[float], ratio: float) -> list[int]:
+    """Return the numbers of the `ratio` of turns, rounded up, with the highest `scores` above 0; the earlier of equals.
+
+    Example: scores 0, 2, 1, 2 at .5 → 1, 3.
+    """
+    most = math.ceil(ratio * len(scores) - 1e-9)
+    ranked = sorted(range(len(scores)), key=lambda turn: (-scores[turn], turn))
+    return sorted(turn for turn in ranked[:most] if scores[turn] > 0)
+
+
+def rule(environment: str, words: Sequence[str]) -> StepJudge:
+    """Return a judge by rule: 2 for a turn that changes the progress in `environment`, 1 for one of `words`."""
+    labels = ExpertLabels(environment, ask_progress)
+
+    def judge(trajectory: Trajectory) -> list[float]:
+        return scores_of(
+            labels.labels(trajectory),
+            [turn.action.text for turn in trajectory.turns],
+            words,
+            is_success=trajectory.is_success,
+        )
+
+    return judge
+
+
+def scores_of(
+    before: Sequence[float | None], texts: Sequence[str], words: Sequence[str], *, is_success: bool
+) -> list[float]:
+    """Return 2 for a turn after which the progress, known `before` each, is another, plus 1 for one of `words`.
+
+    The last turn changed it where the episode succeeded. Progress that is not known (None) counts as unchanged.
+    """
+    after = [*before[1:], 1.0 if is_success else before[-1]] if before else []
+    return [
+        2.0 * (None not in (old, new) and old != new) + (text.split(" ")[0].lower() in words)
+        for old, new, text in zip(before, after, texts, strict=True)
+    ]
+
+
+def ask_progress(environment: Environment) -> float | None:
+    """Return how far the task has come, None where the environment does not say."""
+    return environment.progress() if isinstance(environment, Progressing) else None

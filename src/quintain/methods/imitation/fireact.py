@@ -1,0 +1,115 @@
+"""L = -Σ log π(a_t | h_t) over the right episodes of teachers who each act in one way: FireAct (arXiv 2310.05915).
+
+Every teacher goes about all tasks in its own way (answers at once, reads first, …), whether it fits or not. What came
+out right is imitated, of all of them together; so it is the outcome that says which way is for which task. Examples of
+how to act stand in no prompt. With one way, all of whose episodes are right, this is `sft`.
+
+Differences to the paper: ways are those that the environment scripts (`methods`, `act_by`), where the paper prompts
+GPT-4 by ReAct, chain of thought and Reflexion; right is the environment's success, where the paper has exact match;
+loss is on the agent's tokens alone, where the published code has it on observations, too; an episode longer than
+`longest` is left out and counted, where that code cuts it. Measured on `stream`; the paper has questions over
+Wikipedia.
+"""
+
+from dataclasses import dataclass
+
+from quintain.config.ranges import PositiveInt
+from quintain.data import stages
+from quintain.data.pipeline import Chosen, Pipeline, Stage, as_example, judged, refuse_empty
+from quintain.environments.boundary import ask
+from quintain.environments.catalog import find
+from quintain.environments.noisy import Methodical, NoisyExpert, noisy, single_method
+from quintain.errors import DataError
+from quintain.losses.imitation import imitation
+from quintain.methods.method import Collector, Needs, Offline, Update
+from quintain.training.job import Job
+from quintain.types import Example, Trajectory
+
+EXPERT = "expert"
+"""The way that is the environment's expert, who may know better than any single way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(Job):
+    """Configuration of FireAct."""
+
+    environment: str = "stream"
+    steps: int = 200
+    learning_rate: float = 1e-3
+    demonstrations: int | str | None = 200
+    """Tasks that every teacher acts on; or a file, folder, run or data set of conversations, of whatever ways."""
+    ways: tuple[str, ...] = ()
+    """Ways of acting, a teacher each; none: all that the environment knows. The name expert is its expert."""
+    longest: PositiveInt = 4096
+    """Tokens of an episode; a longer one is left out."""
+    batch_size: PositiveInt = 32
+    """Episodes of a step."""
+
+
+def method(config: Config) -> Offline:
+    """Return FireAct as `config` describes it."""
+    made = pipeline(config.longest)
+
+    def data(collector: Collector) -> Chosen:
+        found = made.run([as_example(t) for t in shown(config, collector)])
+        refuse_empty(found, "imitating what teachers of one way did right")
+        return found
+
+    return Offline(
+        data=data,
+        update=Update(loss=imitation(), is_on_policy=False),
+        batch_size=config.batch_size,
+        lr_schedule=lambda step: 1 - (step - 1) / config.steps,
+        needs=Needs(expert=EXPERT in config.ways),
+        has_warm_start=False,
+    )
+
+
+def pipeline(longest: int) -> Pipeline:
+    """Return right → short enough."""
+    return Pipeline(stages.solved(name="right"), within(longest))
+
+
+def within(longest: int) -> Stage:
+    """Return the stage that keeps episodes of at most `longest` tokens, whole."""
+    return judged(
+        "within", f"is longer than {longest} tokens", lambda example: num_tokens(example) <= longest
+    )
+
+
+def num_tokens(example: Example) -> int:
+    """Return the tokens of all turns, what was read and what was said."""
+    return sum(len(turn.prompt_ids) + len(turn.completion.token_ids) for turn in example.trajectory.turns)
+
+
+def shown(config: Config, collector: Collector) -> list[Trajectory]:
+    """Return what the teachers show, one after the other.
+
+    Raises:
+        DataError: no way is named, and the environment knows none.
+    """
+    if isinstance(config.demonstrations, str):
+        return collector.demonstrations()
+    ways = config.ways or ways_of(config.environment)
+    if ways == (EXPERT,):
+        return collector.demonstrations()
+    return collector.demonstrations(*map(teacher_of, ways))
+
+
+def teacher_of(way: str) -> NoisyExpert:
+    """Return the teacher who goes about all tasks in one `way`."""
+    return noisy(0.0) if way == EXPERT else single_method(way)
+
+
+def ways_of(environment: str) -> tuple[str, ...]:
+    """Return the ways that `environment` knows.
+
+    Raises:
+        DataError: it knows none.
+    """
+    known = ask(find(environment), lambda made: made.methods() if isinstance(made, Methodical) else ())
+    if not known:
+        raise DataError(
+            f"ways of acting in {environment}: got none that it knows; define methods and act_by, or give --ways expert"
+        )
+    return known
