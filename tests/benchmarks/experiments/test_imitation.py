@@ -98,7 +98,9 @@ def test_resampled_successes_have_the_difficulties_of_the_forced_set() -> None:
     assert levels(agent_bank.resampled(few, shown, level, 0)) == levels(shown)
     assert max(levels(agent_bank.resampled(easy, shown, level, 0))) == 2, "the next easier one stands in"
     hard = agent_bank.hardest(world, tasks)
-    assert len(hard) == 8 and min(level[k] for k in hard) >= max(level[t.id] for t in tasks if t.id not in hard)
+    assert len(hard) == 8 and min(level[k] for k in hard) >= max(
+        level[t.id] for t in tasks if t.id not in hard
+    )
 
 
 def test_a_teacher_without_mistakes_leaves_nothing_to_force(small: None) -> None:
@@ -131,11 +133,20 @@ def test_random_turns_have_as_many_tokens_of_the_same_episode() -> None:
         assert third.weights is not None
         for own, turn in zip(third.weights, third.trajectory.turns, strict=True):
             assert not own.any() or turn.action.text != "look"
-    assert any(num_trained(a) != num_trained(b) for a, b in zip(chosen, drawn, strict=True)) or drawn != chosen
+    assert (
+        any(num_trained(a) != num_trained(b) for a, b in zip(chosen, drawn, strict=True)) or drawn != chosen
+    )
 
 
 def test_gradients_of_choices_are_compared_batch_by_batch(small: None) -> None:
-    options = {"world": STREAM, "seeds": 2, "episodes": 3, "reference": 8, "demonstrations": 16, "null_updates": 2}
+    options = {
+        "world": STREAM,
+        "seeds": 2,
+        "episodes": 3,
+        "reference": 8,
+        "demonstrations": 16,
+        "null_updates": 2,
+    }
     rows = rest_react.measure({**options, "low": 0.0, "high": 1.0, "first": 2}, 3)
     assert len(rows) == 2
     for row in rows:
@@ -169,7 +180,9 @@ def test_styles_idle_alike_on_the_whole_and_in_places_of_their_own() -> None:
     before: list[set[str]] = []
     for style in (1, 4):
         shown = pupil.show(world, tasks_from(world, 20), padded(0.4, style), seed=style)
-        pairs = [(a.action.text, b.action.text) for t in shown for a, b in zip(t.turns, t.turns[1:], strict=False)]
+        pairs = [
+            (a.action.text, b.action.text) for t in shown for a, b in zip(t.turns, t.turns[1:], strict=False)
+        ]
         before.append({after for first, after in pairs if first == "look" and after != "look"})
     assert before[0] != before[1]
 
