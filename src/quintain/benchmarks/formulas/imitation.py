@@ -281,6 +281,23 @@ def grounded_plainly(case: tuple[str, str]) -> list[float]:
     return [float(number == known if first == "answer" and known else first == "read" and not known)]
 
 
+def courses(rng: Rng) -> list[float | None]:
+    """Return the progress before each of up to nine turns, sometimes not known."""
+    return [
+        None if rng.random() < 0.1 else float(rng.integers(0, 4)) / 4 for _ in range(int(rng.integers(0, 10)))
+    ]
+
+
+def kept_plainly(before: list[float | None]) -> list[float]:
+    """Return the same: the longest beginning that ends with a rise to a level that nothing later is below."""
+    for num in range(len(before) - 1, 0, -1):
+        old, new = before[num - 1], before[num]
+        known = [level for level in before[num:] if level is not None]
+        if old is not None and new is not None and old < new == min(known):
+            return [float(num)]
+    return [0.0]
+
+
 def replies(rng: Rng) -> tuple[list[bool], list[bool]]:
     """Return of up to nine replies whether they have the form of a call, and whether they make one."""
     num = int(rng.integers(1, 10))
@@ -349,6 +366,14 @@ FORMULAS: tuple[Formula, ...] = (
         spoken,
         lambda m, case: [float(m.tells_early(*case))],
         early_plainly,
+    ),
+    made(
+        "selftraining.num_kept",
+        "methods.selftraining.androidgen",
+        ["num_kept"],
+        courses,
+        lambda m, case: [float(m.num_kept(case))],
+        kept_plainly,
     ),
     made(
         "imitation.hallucination_score",
