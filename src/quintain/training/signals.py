@@ -115,7 +115,7 @@ class Imitated:
         self._known: dict[str, Trajectory | None] = {}
 
     def watch(
-        self, data: Sequence[Example] | Sequence[Pair]
+        self, data: Sequence[Example | Pair]
     ) -> Callable[[Sequence[Sample], Batch, Outputs], None] | None:
         """Begin a training on `data`, and return what takes in what the learner says; None of pairs, and where off."""
         examples = [each for each in data if isinstance(each, Example)]
