@@ -81,6 +81,20 @@ def test_newest_rounds_and_the_base_are_trained_on() -> None:
     ]
 
 
+def test_rewards_are_computed_once_for_all_trainings_of_a_round() -> None:
+    asked: list[int] = []
+
+    def reward(groups: Any) -> Any:
+        asked.append(len(groups))
+        return groups
+
+    later = (Improve(build=Pipeline(threshold(0.5))), Improve(build=Pipeline(threshold(0.7))))
+    material = Material(method(later=later, reward=reward))
+    for _ in range(2):
+        material.take(recorded([Lived(task=0, value=1.0, is_success=True, num_turns=1)]))
+    assert asked == [1, 1]
+
+
 def test_what_later_trainings_kept_is_told_by_number() -> None:
     material = Material(method(later=(Improve(build=Pipeline(threshold(0.5))),)))
     made = [

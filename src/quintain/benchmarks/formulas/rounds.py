@@ -16,7 +16,7 @@ from quintain.data.pipeline import Chosen, as_example, example_samples
 from quintain.losses.imitation import imitation
 from quintain.methods.selftraining.rest import improve_steps
 from quintain.training.update import Update
-from quintain.types import Action, Completion, Group, Score, Stop, Task, Trajectory, Turn, scored
+from quintain.types import Action, Completion, Failure, Group, Score, Stop, Task, Trajectory, Turn, scored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,14 +80,16 @@ THRESHOLDS, DECAY = (-0.25, 0.25, 0.75), 0.5
 
 
 def improved(module: ModuleType, case: Sequence[Lived]) -> list[float]:
-    """Return for each improve step its rate, and for each episode whether it is imitated."""
+    """Return for each improve step its rate, and for each episode whether it is imitated; the last one broke."""
     examples = [as_example(t) for group in recorded(case) for t in group.trajectories]
+    broken = Failure(owner="judge", kind="none", message="no grade")
+    examples.append(as_example(replace(examples[0].trajectory, outcome=broken, seed=len(case))))
     found: list[float] = []
     for step, threshold in zip(improve_steps(THRESHOLDS, DECAY), THRESHOLDS, strict=True):
         kept = {example.trajectory.seed for example in module.threshold(threshold).apply(examples)}
         assert isinstance(made := step.build(recorded(case)), Chosen), "it imitates"
         assert len(made.examples) == len(kept) or module is not stages, "the method's own stage"
-        found += [step.rate, *(float(place in kept) for place in range(len(case)))]
+        found += [step.rate, *(float(place in kept) for place in range(len(case) + 1))]
     return found
 
 
@@ -95,7 +97,7 @@ def worth_more(case: Sequence[Lived]) -> list[float]:
     """Return the same by hand."""
     found: list[float] = []
     for rate, threshold in zip((1.0, 0.5, 0.25), THRESHOLDS, strict=True):
-        found += [rate, *(1.0 if lived.value > threshold else 0.0 for lived in case)]
+        found += [rate, *(1.0 if lived.value > threshold else 0.0 for lived in case), 0.0]
     return found
 
 

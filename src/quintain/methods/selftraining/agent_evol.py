@@ -29,7 +29,7 @@ from quintain.types import Example, Trajectory
 class Config(OnPolicyJob):
     """Configuration of AgentEvol."""
 
-    demonstrations: int | str | None = 200
+    demonstrations: NonNegativeInt | str | None = 200
     """What is merged into every iteration: N episodes of the expert, or a file, folder, run or data set."""
     steps: int = 4
     """Iterations."""
