@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from quintain.agents.transcripts import Rules, Transcriber
+from quintain.cli.pipelines import chat_of
 from quintain.cli.stages import STAGES, options_of, stage_rows
 from quintain.data.files import read_objects
 from quintain.data.records import read_records
@@ -90,6 +92,11 @@ def test_the_funnel_and_lines_that_name_their_sources(cli: Callable[..., Any], c
     ] * 2
     cli("data", "short.jsonl", "--out", "again.jsonl")
     assert rows(Path("again.jsonl")) == made
+    transcriber = Transcriber(chat_of([Path("again.jsonl")], None), Rules())
+    told = transcriber.trajectories(read_records(read_objects(Path("again.jsonl"))))
+    assert [t.task.data["sources"] for t in told] == ["chats.jsonl:1", "chats.jsonl:3"], (
+        "a run's journal has them"
+    )
 
 
 def test_wrong_calls_are_context_and_hints_go(cli: Callable[..., Any], chats: Path) -> None:
@@ -173,7 +180,8 @@ def test_episodes_of_a_run(cli: Callable[..., Any], tmp_path: Path, monkeypatch:
     cli("collect", "guess", "--episodes", "4", "--out", "runs/taught")
     cli(
         "data", "taught", "--stage", "solved", "--stage", "best", "--stage", "best", "--stage", "executable",
-        "--stage", "right_calls?semantic=false", "--stage", "last_turn", "--out", "last.jsonl",
+        "--stage", "right_calls?semantic=false", "--stage", "segment_reward", "--stage", "last_turn",
+        "--out", "last.jsonl",
     )  # fmt: skip
     made = rows(tmp_path / "last.jsonl")
     assert len(made) == 4 and all(weights(row)[-1] == 1 and not any(weights(row)[:-1]) for row in made)

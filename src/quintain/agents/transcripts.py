@@ -326,5 +326,9 @@ def longest_stream(trajectory: Trajectory) -> int:
 
 
 def known_fields(record: Record) -> dict[str, str]:
-    """Return what a record says of its origin: the id of its task, or its own."""
-    return {key: str(record.fields[key]) for key in ("task", "id") if record.fields.get(key) is not None}
+    """Return what a record says of its origin: the id of its task, or its own, and the episodes that it was made of."""
+    known = {key: str(record.fields[key]) for key in ("task", "id") if record.fields.get(key) is not None}
+    sources = record.fields.get("sources")
+    if isinstance(sources, list) and sources:
+        known["sources"] = ", ".join(map(str, cast("list[object]", sources)))
+    return known

@@ -85,6 +85,11 @@ def perplexity(low: float = 1.0, high: float = float("inf"), *, name: str = "per
     return stages.perplexity(low, high, name=name)
 
 
+def segment_reward(*, name: str = "segment_reward") -> Stage:
+    """Let the turns of a token stream weigh the rewards in it; below 0 counts as 0."""
+    return stages.segment_score(lambda turns: sum(turn.reward for turn in turns), name=name)
+
+
 STAGES: Mapping[str, Callable[..., Stage]] = {
     "solved": stages.solved,
     "threshold": stages.threshold,
@@ -106,6 +111,7 @@ STAGES: Mapping[str, Callable[..., Stage]] = {
     "last_turn": stages.last_turn,
     "seat": stages.seat,
     "role": stages.role,
+    "segment_reward": segment_reward,
     "turn_discount": stages.turn_discount,
     "without_end": stages.without_end,
     "hint": hint,

@@ -113,6 +113,8 @@ class Imitated:
         self._run, self._is_on = run, is_on
         self._trainings: list[tuple[SignalRecorder, Sequence[Example], dict[int, None]]] = []
         self._known: dict[str, Trajectory | None] = {}
+        self._has_shown = False
+        """whether the demonstrations were read"""
 
     def watch(
         self, data: Sequence[Example | Pair]
@@ -151,13 +153,13 @@ class Imitated:
         An example that was made before its episode got the journal's name is called by group and index; those are
         demonstrations.
         """
-        if not self._known:
+        if "#" in name and not self._has_shown:
+            self._has_shown = True
             for trajectory in self._run.trajectories(step=0, phase="demonstrations"):
                 self._known[f"{trajectory.group}#{trajectory.index}"] = trajectory
-                self._known[trajectory.id] = trajectory
         if name not in self._known:
             try:
-                self._known[name] = self._run.episode(name)
+                self._known[name] = None if "#" in name else self._run.episode(name)
             except DataError:
                 self._known[name] = None
         return self._known[name]
