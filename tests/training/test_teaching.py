@@ -2,14 +2,12 @@
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 import torch
 
 import quintain
-from quintain.data.samples import imitation_samples
 from quintain.environments.boundary import spec_of
 from quintain.environments.catalog import find
 from quintain.models.fingerprint import fingerprint
@@ -23,14 +21,12 @@ from quintain.training.teaching import (
     SEARCH,
     Lesson,
     best_of,
-    is_alone,
     is_taught,
     most_updates,
-    slipped,
     teach,
     trained_episodes,
 )
-from quintain.types import ALONE, Action, Score, Stop, Task, ToolCall, Trajectory
+from quintain.types import Action, Score, Stop, Task, ToolCall, Trajectory
 
 
 class Word(quintain.Environment):
@@ -62,38 +58,6 @@ class Hopeless(Word):
 
     def step(self, action: Action) -> quintain.StepResult:
         return quintain.StepResult(observation="", is_terminated=True)
-
-
-class Climb(Word):
-    """Go up three times."""
-
-    gives_up = False
-
-    def reset(self, task: Task) -> str:
-        self.height, self.is_lost = 0, False
-        return "at 0"
-
-    def legal_actions(self) -> tuple[str, ...]:
-        return ("up", "down")
-
-    def step(self, action: Action) -> quintain.StepResult:
-        self.height += 1 if action.text.strip() == "up" else -1
-        self.is_lost |= action.text.strip() == "down"
-        is_there = self.height == 3
-        return quintain.StepResult(
-            observation=f"at {self.height}", reward=float(is_there), is_terminated=is_there
-        )
-
-    def expert_action(self) -> Action:
-        if self.is_lost and self.gives_up:
-            raise RuntimeError("lost")
-        return Action(text="up")
-
-
-class Timid(Climb):
-    """Go up three times."""
-
-    gives_up = True
 
 
 @pytest.fixture(autouse=True)
@@ -135,57 +99,6 @@ def test_an_expert_is_followed_until_half_of_the_tasks_are_solved_and_no_further
     assert solved >= 0.5 > max([share for _, share in found["success"][:-1]], default=0.0)
     assert updates == found["updates"] < 60 and found["shown"] == 4 * updates
     assert taught(Taught, tmp_path / "b")[:2] == (found, weights), "it repeats bit for bit"
-
-
-def demonstrated(folder: Path) -> list[Trajectory]:
-    with Run.open(folder, writable=False) as run:
-        return list(run.trajectories(phase="demonstrations"))
-
-
-def test_an_expert_slips_now_and_then_and_only_what_it_does_next_is_imitated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trained: list[tuple[int, float]] = []
-
-    def seen(shown: Any, *, is_left_out: Any) -> Any:
-        trained.extend(
-            (turn.action.text == "down", is_left_out(turn)) for each in shown for turn in each.turns
-        )
-        return imitation_samples(shown, is_left_out=is_left_out)
-
-    monkeypatch.setattr(teaching, "imitation_samples", seen)
-    monkeypatch.setattr(teaching, "EXPERT_SLIPS", 0.4)
-    taught(Climb, tmp_path / "a")
-    assert {left for is_down, left in trained if is_down} == {True}
-    ups = [left for is_down, left in trained if not is_down]
-    assert 0 < sum(ups) < len(ups) / 2, "what is done by chance may be the right thing"
-    trained.clear()
-    monkeypatch.setattr(teaching, "MOST_UPDATES", 1)
-    monkeypatch.setattr(teaching, "LEAST_UPDATES", 1)
-    taught(Climb, tmp_path / "b", mistakes=0.4)
-    assert (True, False) in trained, "mistakes that were asked for are imitated"
-
-
-def test_an_expert_who_is_lost_after_a_slip_does_not_slip(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    taught(Timid, tmp_path / "a")
-    shown = demonstrated(tmp_path / "a")
-    assert shown and all(len(each.turns) == 3 for each in shown)
-    said = " ".join(capfd.readouterr().err.split())
-    assert "the expert often gives up after a random action, so none are mixed in" in said
-    taught(Climb, tmp_path / "b")
-    assert "gives up" not in capfd.readouterr().err
-    assert any(len(each.turns) > 3 for each in demonstrated(tmp_path / "b"))
-
-
-def test_several_seats_have_no_slips_for_their_chance_is_another() -> None:
-    def turn(seat: str) -> Any:
-        return SimpleNamespace(seat=seat)
-
-    one: Any = SimpleNamespace(turns=(turn(ALONE), turn(ALONE)), seed=3)
-    assert is_alone([one]) and not is_alone([one, cast(Any, SimpleNamespace(turns=(turn("A"),)))])
-    assert slipped(one, 0.0) == [] and slipped(one, 1.0) == list(one.turns)
 
 
 def test_without_an_expert_the_best_of_random_play_is_followed(tmp_path: Path) -> None:

@@ -1,11 +1,9 @@
 """The warm start that goes on until tasks are solved, where nobody says how much is to be imitated.
 
-An expert shows fresh episodes for every update, so that nothing can be learned by heart. Now and then it does something
-at random instead, or writes a call that cannot be read: that is not imitated, but what it does next is, so that the
-policy knows how to go on after a mistake of its own (DART, arXiv 1703.09327, with random actions for its noise). Where
-there is no expert, many episodes of random play are looked through and the best are imitated: filtered behaviour
-cloning, the %BC of arXiv 2106.01345. Then the policy plays, and the best of what it and chance have found is imitated
-(rejection sampling, 2308.01825).
+An expert shows fresh episodes for every update, so that nothing can be learned by heart, and now and then writes a call
+that cannot be read, so that the policy knows how to go on after one. Where there is no expert, many episodes of random
+play are looked through and the best are imitated: filtered behaviour cloning, the %BC of arXiv 2106.01345. Then the
+policy plays, and the best of what it and chance have found is imitated (rejection sampling, 2308.01825).
 
 Imitation ends as soon as half of the training tasks are solved, for methods that compare episodes learn most where some
 are solved and some are not; or when an amount of arithmetic is spent, which depends on no clock. A run thus repeats
@@ -19,7 +17,6 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import count
-from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -31,7 +28,6 @@ from quintain.data.samples import imitation_samples
 from quintain.environments.boundary import has_expert, tasks_of
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Factory
-from quintain.errors import EnvironmentFault, FailureRateError
 from quintain.losses.imitation import imitation
 from quintain.models.device import find_device
 from quintain.rollout.collect import Rollout
@@ -44,7 +40,7 @@ from quintain.training.learner import Learner
 from quintain.training.probe import Probe, probed_after
 from quintain.training.progress import Display
 from quintain.training.start import fumbling, harness, imitator, new_model, teacher
-from quintain.types import ALONE, Sample, Score, Task, Trajectory, Turn, derive_seed
+from quintain.types import Sample, Score, Task, Trajectory, derive_seed
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -62,17 +58,14 @@ EPISODES = 4
 """Of an update: more updates on fewer episodes learn to copy sooner than fewer on more."""
 CHUNK = 64
 """Episodes that an expert is asked for at once."""
-EXPERT_FUMBLES, EXPERT_SLIPS = 0.05, 0.15
-"""Shares of an expert's tool calls that cannot be read, and of its turns in which it does something at random; neither
-is imitated, only what follows."""
+EXPERT_FUMBLES = 0.05
+"""Share of an expert's tool calls that cannot be read; they are not imitated, only what follows them."""
 TIMED = 8
 """Updates after which it is said how long all of them would take."""
 SEARCH_CHUNK, MOST_TURNS, MOST_SECONDS = 512, 100_000, 120.0
 """Random episodes played at once, and the turns and seconds after which there are enough."""
 KEPT, GOOD = 128, 0.9
 """Episodes of chance that are imitated; and the share of the greatest return with which none better are looked for."""
-MOST_LOST = 0.1
-"""Share of an expert's episodes that may break off, for it does not know how to go on after a slip."""
 ROUND_UPDATES, PRACTICE = 64, 256
 """Updates between two times that the policy plays by itself, and its episodes."""
 LIKELY = 1.0
@@ -159,8 +152,6 @@ class School:
     """of each update, in nats per token"""
     tokens: float = 0.0
     """of an average turn that was shown"""
-    slips: float = 0.0
-    """share of turns in which the expert does something at random"""
     started: float = 0.0
     """when the first update began, in seconds of the clock that only goes on"""
 
@@ -172,11 +163,11 @@ class School:
 
     def follow_expert(self, make_environment: Factory) -> None:
         """Imitate episodes of the expert, each once, until enough is solved."""
+        demonstrator = fumbling(teacher(make_environment, mistakes=self.job.mistakes), EXPERT_FUMBLES)
         tasks = TaskStream(tasks_of(make_environment), first=self.job.first_task)
         probes: set[int] = set()
-        self.slips = 0.0 if self.job.mistakes else EXPERT_SLIPS
         for number in count():
-            shown = self._demonstrated(tasks.draw(number, CHUNK), make_environment)
+            shown = self._shown(tasks.draw(number, CHUNK), demonstrator)
             if self.run.next_step == 0:
                 self.run.append(shown, step=0, phase="demonstrations")
             if not self.lesson.most:
@@ -189,28 +180,6 @@ class School:
                     self._probe()
                 if self.lesson.is_enough or is_last:
                     return
-
-    def _demonstrated(self, tasks: Sequence[Task], make_environment: Factory) -> list[Trajectory]:
-        """Return the scored episodes of the expert on `tasks`; of one that is lost after a slip, without slips."""
-
-        def shown() -> list[Trajectory]:
-            expert = teacher(make_environment, mistakes=self.slips or self.job.mistakes)
-            return self._shown(tasks, fumbling(expert, EXPERT_FUMBLES))
-
-        try:
-            found = shown()
-        except (FailureRateError, EnvironmentFault):
-            if not self.slips:
-                raise
-            found = []
-        if not self.slips or (len(found) >= (1 - MOST_LOST) * len(tasks) and is_alone(found)):
-            return found
-        self.slips = 0.0
-        if is_alone(found):
-            self.display.say(
-                "warm start: the expert often gives up after a random action, so none are mixed in"
-            )
-        return shown()
 
     def follow_luck(self, make_environment: Factory) -> None:
         """Imitate the best episodes of random play, then the best of the policy's own, until enough is solved."""
@@ -332,25 +301,8 @@ class School:
         )
 
     def _samples(self, shown: Sequence[Trajectory]) -> list[Sample]:
-        """Return what is trained of `shown`: all that could be read and was no slip."""
-        slips = {id(turn) for each in shown for turn in slipped(each, self.slips)}
-        return imitation_samples(
-            shown, is_left_out=lambda turn: turn.action.error is not None or id(turn) in slips
-        )
-
-
-def is_alone(trajectories: Sequence[Trajectory]) -> bool:
-    """Whether one seat plays: the chance of each of several is another, see `slipped`."""
-    return all(turn.seat == ALONE for each in trajectories for turn in each.turns)
-
-
-def slipped(trajectory: Trajectory, share: float) -> list[Turn]:
-    """Return the turns in which an expert `environments.noisy(share)` did something else, by the chance that it had."""
-    return [
-        turn
-        for number, turn in enumerate(trajectory.turns)
-        if share and Random(derive_seed(trajectory.seed, number)).random() < share
-    ]
+        """Return what is trained of `shown`: all that could be read."""
+        return imitation_samples(shown, is_left_out=lambda turn: turn.action.error is not None)
 
 
 def most_updates(parameters: int, tokens: float, *, trained: float | None = None) -> int:
