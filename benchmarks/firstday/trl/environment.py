@@ -105,8 +105,8 @@ if __name__ == "__main__":
         callbacks=[Print()],
         args=GRPOConfig(
             output_dir="trl-trade", use_cpu=True, bf16=False, report_to="none", save_strategy="no", logging_steps=1,
-            per_device_train_batch_size=64, num_generations=8, steps_per_generation=1, max_steps=200,
+            per_device_train_batch_size=64, num_generations=8, steps_per_generation=1, max_steps=30,
             max_completion_length=256, max_tool_calling_iterations=8, learning_rate=3e-4, beta=0.0,
-            disable_tqdm=True,
+            gradient_checkpointing=False, disable_tqdm=True,
         ),
     ).train()  # fmt: skip
