@@ -1,6 +1,6 @@
 """ReST meets ReAct: a row for every step, ranked by text alone."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -84,8 +84,6 @@ def test_every_step_of_every_episode_is_sampled_again(
     monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
     torch.set_num_threads(1)
     rested: list[Sequence[float]] = []
-    original: Callable[..., None] = rest_react.Pipeline.__init__
-    assert original
     found = find_method("rest_react")
     config: Any = found.config_class(
         environment="stream?pages=2&facts=2", model="micro", demonstrations=8, imitation_epochs=1, steps=2,
