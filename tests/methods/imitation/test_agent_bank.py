@@ -58,9 +58,9 @@ def test_planted_leaks_are_found_and_nothing_else() -> None:
 
 def test_a_thought_that_names_the_answer_is_a_leak(trajectory: Make) -> None:
     made = trajectory([((1,), (2,)), ((3,), (4,))], ["read", "answer 7"])
-    said = {(2,): "it must be 7: read", (4,): "answer 7"}
-    assert agent_bank.leaks(made, lambda ids: said[(ids[0],)])
-    assert not agent_bank.leaks(made, lambda ids: {(2,): "read", (4,): "answer 7"}[(ids[0],)])
+    said = {2: "it must be 7: read", 4: "answer 7"}
+    assert agent_bank.leaks(made, lambda ids: said[ids[0]])
+    assert not agent_bank.leaks(made, lambda ids: {2: "read", 4: "answer 7"}[ids[0]])
     assert not agent_bank.leaks(replace(made, turns=()), lambda _: "")
 
 

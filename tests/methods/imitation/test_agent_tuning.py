@@ -11,6 +11,7 @@ import pytest
 
 from quintain.data.mixtures import drawn_shares, odds
 from quintain.data.pipeline import as_example
+from quintain.data.stages import runs_of_words
 from quintain.errors import ConfigError, DataError, UsageError
 from quintain.methods.imitation import agent_tuning
 from quintain.methods.loops.offline import choose, odds_of
@@ -87,10 +88,10 @@ def test_thresholds_are_those_of_environments(trajectory: Make) -> None:
 def test_planted_overlaps_are_found_and_nothing_else() -> None:
     words = [f"w{k}" for k in range(4000)]
     tests = [" ".join(words[60 * k : 60 * k + 30]) for k in range(50)]
-    known = {run for text in tests for run in agent_tuning.runs(text, 11)}
+    known = {run for text in tests for run in runs_of_words(text, 11)}
 
     def is_found(text: str) -> bool:
-        return not known.isdisjoint(agent_tuning.runs(text, 11))
+        return not known.isdisjoint(runs_of_words(text, 11))
 
     assert all(
         is_found(f"before {' '.join(words[60 * k + 5 : 60 * k + 16]).upper()} after") for k in range(50)

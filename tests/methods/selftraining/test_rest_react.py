@@ -1,6 +1,6 @@
 """ReST meets ReAct: a row for every step, ranked by text alone."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,6 @@ def test_outcomes_are_never_read() -> None:
 
 def test_the_least_perplexed_sample_is_the_likeliest_by_token() -> None:
     samples = [step("a@0", i, "x", logprob=p) for i, p in enumerate((-2.0, -0.5, -1.0))]
-    assert [rest_react.likelihood(t) for t in samples] == [-2.0, -0.5, -1.0]
     method = rest_react.method(rest_react.Config(ranker="perplexity"))
     made = method.build([Group(task=samples[0].task, trajectories=tuple(samples))])
     assert isinstance(made, Chosen)
@@ -84,8 +83,6 @@ def test_every_step_of_every_episode_is_sampled_again(
     monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
     torch.set_num_threads(1)
     rested: list[Sequence[float]] = []
-    original: Callable[..., None] = rest_react.Pipeline.__init__
-    assert original
     found = find_method("rest_react")
     config: Any = found.config_class(
         environment="stream?pages=2&facts=2", model="micro", demonstrations=8, imitation_epochs=1, steps=2,

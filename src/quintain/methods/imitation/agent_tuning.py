@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from quintain.config.ranges import PositiveInt, Share
+from quintain.data import stages
 from quintain.data.mixtures import Count, drawn_shares, odds
 from quintain.data.pipeline import Chosen, Pipeline, Stage, as_example, judged, refuse_empty
 from quintain.errors import ConfigError, DataError
@@ -147,19 +148,12 @@ def shares(examples: Sequence[Example], config: Config) -> dict[str, float]:
 
 def apart(tests: Sequence[str], longest: int, decode: Callable[[Sequence[int]], str]) -> Stage:
     """Return the stage that keeps what shares at most `longest` words in a row with every one of `tests`."""
-    known = {run for text in tests for run in runs(text, longest + 1)}
 
-    def is_apart(example: Example) -> bool:
-        ids = [i for turn in example.trajectory.turns for i in (*turn.prompt_ids, *turn.completion.token_ids)]
-        return known.isdisjoint(runs(decode(ids), longest + 1))
+    def whole(trajectory: Trajectory) -> str:
+        turns = trajectory.turns
+        return decode([i for turn in turns for i in (*turn.prompt_ids, *turn.completion.token_ids)])
 
-    return judged("apart", f"shares more than {longest} words in a row with a test", is_apart)
-
-
-def runs(text: str, length: int) -> set[tuple[str, ...]]:
-    """Return all runs of `length` words of `text`, whatever their case."""
-    words = text.lower().split()
-    return {tuple(words[k : k + length]) for k in range(len(words) - length + 1)}
+    return stages.without_overlap(tests, whole, longest + 1, name="apart")
 
 
 def read_tests(file: Path) -> list[str]:

@@ -14,11 +14,11 @@ collects, takes the least perplexed sample, by which episodes here are not steer
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 from typing import Literal
 
 from quintain.config.ranges import PositiveInt
 from quintain.data.pipeline import Pipeline, Stage
+from quintain.data.stages import recorded_perplexity
 from quintain.errors import ConfigError, UsageError
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Rounds, Update
@@ -67,7 +67,7 @@ def method(config: Config) -> Rounds:
 
     def rank(trajectory: Trajectory) -> float:
         if config.ranker == "perplexity":
-            return likelihood(trajectory)
+            return -recorded_perplexity(trajectory)
         if not decoders:
             raise UsageError(
                 "ranking samples: got none that was collected in this process; begin the round anew"
@@ -110,12 +110,6 @@ def ranked_first(rank: Ranker) -> Stage:
         return [example for example in examples if id(example) in kept]
 
     return Stage(name="ranked_first", says="ranks behind another sample of its step", apply=apply)
-
-
-def likelihood(trajectory: Trajectory) -> float:
-    """Return the mean log-probability of what was sampled: the higher, the less perplexed."""
-    logprobs = [x for turn in trajectory.turns for x in turn.completion.logprobs]
-    return fmean(logprobs) if logprobs else 0.0
 
 
 def grounding(read: str, said: str) -> float:
