@@ -15,6 +15,7 @@ from quintain.losses.imitation import imitation
 from quintain.methods.find import find_method
 from quintain.methods.loops.rounds import Material, funnels, step_batches
 from quintain.methods.method import Improve, OptimizerSteps, Rounds, Update
+from quintain.store.run import Run
 from quintain.types import Trajectory, scored
 
 FIELDS: dict[str, dict[str, Any]] = {
@@ -22,6 +23,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "pae": {"tasks": 4, "group_size": 4},
     "agent_evol": {"tasks": 4, "group_size": 2, "num_epochs": 1, "num_minibatches": 2, "weights": "reward"},
     "agent0": {"tasks": 2, "group_size": 4, "low": 0.1, "high": 1.0},
+    "star": {"tasks": 8, "first_updates": 2},
     "paprika": {"tasks": 3, "group_size": 4, "reach": 1},
     "world_of_bits": {"episodes": 4, "max_turns": 2},
 }
@@ -41,8 +43,23 @@ def test_it_trains(recipe: str, tmp_path: Path) -> None:
     assert weights(folder / "start") != weights(folder / "model")
     made = find_method(recipe).make(find_method(recipe).config_class(environment="x", **FIELDS[recipe]))
     if isinstance(made, Rounds):
-        names = {"rest": "data/3/above", "pae": "data/shortest", "agent_evol": "data/first_of_task"}
+        names = {
+            "rest": "data/3/above",
+            "pae": "data/shortest",
+            "agent_evol": "data/first_of_task",
+            "star": "data/stripped",
+        }
         assert all(names.get(recipe, "data/pairs") in row for row in found[1:])
+
+
+def test_tasks_that_failed_are_tried_again_beside_their_first_try(tmp_path: Path) -> None:
+    folder = train("star", tmp_path / "run", max_turn_tokens=6, tasks=8, first_updates=2)
+    with Run.open(folder, writable=False) as run:
+        for step in (1, 2):
+            names = [t.group for t in run.trajectories(step=step, phase="train")]
+            again = [name for name in names if name.endswith("+1")]
+            assert len(names) == 8 + len(again) == len(set(names))
+        assert any(t.group.endswith("+1") for t in run.trajectories(phase="train"))
 
 
 def lived(*values: float) -> list[Trajectory]:

@@ -56,8 +56,12 @@ class Collector(Protocol):
         max_turns: int | None = None,
         agent: Callable[[Agent], Agent] | None = None,
         later_turns: Callable[[int], int | None] | None = None,
+        again: int = 0,
     ) -> list[Group]:
         """Return `size` episodes of each of `tasks`; `agent` wraps the harness for these episodes alone.
+
+        `again` counts the times that some of these tasks were sampled in this step before: the episodes are others,
+        and stand in groups of their own. In lockstep only.
 
         `later_turns` says that later steps ask for the same of tasks of their own, as many, with so many turns at most:
         an asynchronous rollout with a `max_staleness` then begins them while the last episodes of this step end.

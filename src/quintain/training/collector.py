@@ -13,6 +13,7 @@ from quintain.agents.protocol import Agent
 from quintain.curriculum.contamination import HeldOutTasks
 from quintain.curriculum.streams import TaskStream
 from quintain.environments.noisy import NoisyExpert
+from quintain.errors import UsageError
 from quintain.rollout.collect import Rollout
 from quintain.rollout.replay import Walk
 from quintain.rollout.request import EpisodeRequest, Options
@@ -86,6 +87,7 @@ class Collector:
         max_turns: int | None = None,
         agent: Callable[[Agent], Agent] | None = None,
         later_turns: Callable[[int], int | None] | None = None,
+        again: int = 0,
     ) -> list[Group]:
         """Return `size` episodes of each of `tasks`, recorded in the journal of `step`.
 
@@ -99,11 +101,13 @@ class Collector:
             groups = self.rollout.groups(
                 tasks,
                 size=size,
-                seed=self.seed("step", step),
+                seed=self.seed("step", step, *([again] if again else [])),
                 on_episode=lambda _: self.display.advance(),
                 options=self._options(max_turns, acting),
             )
-            return self._record(groups, step, "train")
+            return self._record(_apart(groups, again) if again else groups, step, "train")
+        if again:
+            raise UsageError(f"tasks sampled again in step {step}: got rollout=async; use rollout=lockstep")
         if self._ahead is None or later_turns is None:
             return self._sample_apart(step, tasks, size, self._options(max_turns, acting))
 
@@ -226,6 +230,17 @@ class Collector:
         ]
         self.recorded += [t for group in named for t in group.trajectories]
         return named
+
+
+def _apart(groups: Sequence[Group], again: int) -> list[Group]:
+    """Return `groups` under names that tell them from those of the same tasks before."""
+    return [
+        replace(
+            group,
+            trajectories=tuple(replace(t, group=f"{t.group}+{again}") for t in group.trajectories),
+        )
+        for group in groups
+    ]
 
 
 def recorded_groups(run: Run, step: int) -> list[Group]:

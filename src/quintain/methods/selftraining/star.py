@@ -92,7 +92,7 @@ def tried_again(tasks: int, hints: Hints, *, rationalises: bool) -> Callable[[Co
             if shown.is_success
         }
         known = [task for task in failed if task.id in hints.texts]
-        return [*groups, *(collector.sample(step, known, size=1, agent=hints.wrap) if known else [])]
+        return [*groups, *(collector.sample(step, known, size=1, agent=hints.wrap, again=1) if known else [])]
 
     return collect
 

@@ -51,7 +51,8 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
         },
     )
     null_world = str(options.get("null_world", "guess?high=16&max_turns=6"))
-    other, _ = taught(null_world, options, seed, lambda _: expert_action)
+    sooner = {**options, "first": int(options.get("null_first", 20))}
+    other, _ = taught(null_world, sooner, seed, lambda _: expert_action)
     odd = stage_of(lambda t: [float(number_of(turn.action) % 2) for turn in t.turns])
     guesses = [
         t
