@@ -9,6 +9,7 @@
 #endif
 
 #define SPAN 4       /* blocks that are worked on at once */
+#define AHEAD 32     /* rows of a block that are fetched before they are needed, when it is read for the first time */
 #define RESIDENT 256 /* rows that stay in the processor's cache meanwhile */
 
 typedef uint32_t pair; /* two neighbours, the first in the lower half */
@@ -28,9 +29,11 @@ INLINE vec added(vec sum, pair row, const pair *keys) {
 #endif
 }
 
-/* sums[row][16 * blocks] = rows[row][2 * halves] . weights, for `num` <= FEW rows; every block is 16 * halves pairs */
+/* sums[row][16 * blocks] = rows[row][2 * halves] . weights, for `num` <= FEW rows; every block is 16 * halves pairs.
+   What `is_first` to be read comes from memory; for the rows after it lies in the cache. */
 INLINE void half_products(
-    const pair *const *rows, int num, const pair *blocks, int64_t num_blocks, int64_t halves, float *sums) {
+    const pair *const *rows, int num, const pair *blocks, int64_t num_blocks, int64_t halves, int is_first,
+    float *sums) {
     int width;
     for (int64_t b = 0; b < num_blocks * PER; b += width) {
         const pair *block = blocks + b / PER * BLOCK * halves;
@@ -42,8 +45,8 @@ INLINE void half_products(
             for (int c = 0; c < COLUMNS; c++) sum[r][c] = spread(0);                        \
         for (int64_t i = 0; i < halves; i++) {                                              \
             const pair *key = block + i * BLOCK;                                            \
-            if (ROWS <= 2) for (int c = 0; c < COLUMNS; c += PER)                           \
-                __builtin_prefetch(key + (c / PER + 1) * halves * BLOCK);                   \
+            if (is_first) for (int c = 0; c < COLUMNS; c += PER)                            \
+                __builtin_prefetch(key + c / PER * halves * BLOCK + AHEAD * BLOCK);         \
             for (int r = 0; r < ROWS; r++)                                                  \
                 for (int c = 0; c < COLUMNS; c++)                                           \
                     sum[r][c] = added(sum[r][c], rows[r][i], key + c / PER * halves * BLOCK + (b + c) % PER * LANES); \
@@ -93,7 +96,7 @@ int qt_product_half(
                 int num = to - row < FEW ? (int)(to - row) : FEW;
                 const pair *rows[FEW];
                 for (int r = 0; r < num; r++) rows[r] = inputs + (row + r) * halves;
-                half_products(rows, num, weights + first * BLOCK * halves, width, halves, sums);
+                half_products(rows, num, weights + first * BLOCK * halves, width, halves, row == from, sums);
                 for (int r = 0; r < num; r++) {
                     const float *sum = sums + r * SPAN * BLOCK;
                     float *to_row = out + (row + r) * n + column;
