@@ -22,15 +22,13 @@ from quintain.data.pipeline import (
     Chosen,
     Pipeline,
     Stage,
-    as_example,
     judged,
-    refuse_empty,
     weighed,
 )
 from quintain.environments.noisy import noisy
 from quintain.errors import DataError
-from quintain.losses.imitation import imitation
-from quintain.methods.method import Collector, Needs, Offline, Update
+from quintain.methods.imitation.supervised import chosen_of, supervised
+from quintain.methods.method import Collector, Offline
 from quintain.methods.rl.parts.contexts import ExpertLabels, agreement, ask_expert
 from quintain.training.job import Job
 from quintain.types import Trajectory, as_text
@@ -67,17 +65,12 @@ def method(config: Config) -> Offline:
             tried = [t for t in found if t.index < config.tries]
             shown = [t for t in found if t.index == config.tries]
         made = pipeline(sound_in(config.environment), lambda t: leaks(t, collector.decode))
-        chosen = made.run([as_example(t) for t in (*tried, *needed(tried, shown))])
-        refuse_empty(chosen, "imitating a teacher, and what it failed")
-        return chosen
+        return chosen_of((*tried, *needed(tried, shown)), made, "imitating a teacher, and what it failed")
 
-    return Offline(
-        data=data,
-        update=Update(loss=imitation(), is_on_policy=False),
+    return supervised(
+        config,
+        data,
         batch_size=config.batch_size,
-        lr_schedule=lambda step: 1 - (step - 1) / config.steps,
-        needs=Needs(expert=not isinstance(config.demonstrations, str)),
-        has_warm_start=False,
     )
 
 

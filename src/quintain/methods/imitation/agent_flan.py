@@ -21,10 +21,10 @@ from typing import Any
 from quintain.config.ranges import PositiveInt, Share
 from quintain.data import stages
 from quintain.data.mixtures import drawn_shares, odds
-from quintain.data.pipeline import Chosen, Pipeline, as_example, judged, refuse_empty
-from quintain.errors import ConfigError, DataError
-from quintain.losses.imitation import imitation
-from quintain.methods.method import Collector, Needs, Offline, Update
+from quintain.data.pipeline import Chosen, Pipeline, judged
+from quintain.errors import DataError
+from quintain.methods.imitation.supervised import chosen_of, numbers_of, supervised
+from quintain.methods.method import Collector, Offline
 from quintain.training.job import Job
 from quintain.types import Example, ToolCall, Trajectory
 
@@ -62,19 +62,16 @@ def method(config: Config) -> Offline:
     """Return Agent-FLAN as `config` describes it."""
 
     def data(collector: Collector) -> Chosen:
-        found = pipeline(config.negatives).run([as_example(t) for t in collector.demonstrations()])
-        refuse_empty(found, "imitating agents and refusals")
-        return found
+        return chosen_of(
+            collector.demonstrations(), pipeline(config.negatives), "imitating agents and refusals"
+        )
 
-    return Offline(
-        data=data,
-        update=Update(loss=imitation(), is_on_policy=False),
+    return supervised(
+        config,
+        data,
         batch_size=config.batch_size,
         odds=lambda examples: mixture(examples, config.negatives, weights(config)),
-        lr_schedule=lambda step: 1 - (step - 1) / config.steps,
-        needs=Needs(expert=not isinstance(config.demonstrations, str)),
         metrics=lambda data: shares([e for e in data if isinstance(e, Example)], config),
-        has_warm_start=False,
     )
 
 
@@ -113,10 +110,7 @@ def weights(config: Config) -> dict[str, float]:
     Raises:
         ConfigError: one is no number.
     """
-    try:
-        return {name: float(text) for name, text in config.capabilities.items()}
-    except ValueError as wrong:
-        raise ConfigError(f"capabilities: {wrong}; give numbers, as calc=0.7") from None
+    return numbers_of("capabilities", config.capabilities, "calc=0.7")
 
 
 def shares(examples: Sequence[Example], config: Config) -> dict[str, float]:

@@ -18,10 +18,10 @@ from pathlib import Path
 from quintain.config.ranges import PositiveInt, Share
 from quintain.data import stages
 from quintain.data.mixtures import Count, drawn_shares, odds
-from quintain.data.pipeline import Chosen, Pipeline, Stage, as_example, judged, refuse_empty
+from quintain.data.pipeline import Chosen, Pipeline, Stage, judged
 from quintain.errors import ConfigError, DataError
-from quintain.losses.imitation import imitation
-from quintain.methods.method import Collector, Needs, Offline, Update
+from quintain.methods.imitation.supervised import chosen_of, numbers_of, supervised
+from quintain.methods.method import Collector, Offline
 from quintain.training.job import Job
 from quintain.types import Example, Score, Trajectory
 
@@ -69,19 +69,14 @@ def method(config: Config) -> Offline:
 
     def data(collector: Collector) -> Chosen:
         made = pipeline(config, collector.decode)
-        found = made.run([as_example(t) for t in collector.demonstrations()])
-        refuse_empty(found, "imitating agents among general data")
-        return found
+        return chosen_of(collector.demonstrations(), made, "imitating agents among general data")
 
-    return Offline(
-        data=data,
-        update=Update(loss=imitation(), is_on_policy=False),
+    return supervised(
+        config,
+        data,
         batch_size=config.batch_size,
         odds=lambda examples: mixture(examples, config.general, config.share, config.count),
-        lr_schedule=lambda step: 1 - (step - 1) / config.steps,
-        needs=Needs(expert=not isinstance(config.demonstrations, str)),
         metrics=lambda data: shares([e for e in data if isinstance(e, Example)], config),
-        has_warm_start=False,
     )
 
 
@@ -103,10 +98,7 @@ def limits(config: Config) -> dict[str, float]:
     Raises:
         ConfigError: one is no number.
     """
-    try:
-        return {name: float(text) for name, text in config.thresholds.items()}
-    except ValueError as wrong:
-        raise ConfigError(f"thresholds: {wrong}; give numbers, as web=0.67") from None
+    return numbers_of("thresholds", config.thresholds, "web=0.67")
 
 
 def reaches(

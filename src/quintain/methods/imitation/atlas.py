@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 from quintain.config.ranges import PositiveInt, Share
 from quintain.data import stages
-from quintain.data.pipeline import Chosen, Pipeline, as_example, refuse_empty
+from quintain.data.pipeline import Chosen, Pipeline
 from quintain.environments.protocol import Environment, Progressing
 from quintain.errors import ConfigError
-from quintain.losses.imitation import imitation
-from quintain.methods.method import Collector, Needs, Offline, Update
+from quintain.methods.imitation.supervised import chosen_of, supervised
+from quintain.methods.method import Collector, Offline
 from quintain.methods.rl.parts.contexts import ExpertLabels
 from quintain.training.job import Job
 from quintain.types import Trajectory
@@ -56,17 +56,12 @@ def method(config: Config) -> Offline:
     made = pipeline(config.ratio, rule(config.environment, config.critical))
 
     def data(collector: Collector) -> Chosen:
-        found = made.run([as_example(t) for t in collector.demonstrations()])
-        refuse_empty(found, "imitating critical turns")
-        return found
+        return chosen_of(collector.demonstrations(), made, "imitating critical turns")
 
-    return Offline(
-        data=data,
-        update=Update(loss=imitation(), is_on_policy=False),
+    return supervised(
+        config,
+        data,
         batch_size=config.batch_size,
-        lr_schedule=lambda step: 1 - (step - 1) / config.steps,
-        needs=Needs(expert=not isinstance(config.demonstrations, str)),
-        has_warm_start=False,
     )
 
 

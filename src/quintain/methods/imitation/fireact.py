@@ -15,13 +15,13 @@ from dataclasses import dataclass
 
 from quintain.config.ranges import PositiveInt
 from quintain.data import stages
-from quintain.data.pipeline import Chosen, Pipeline, Stage, as_example, judged, refuse_empty
+from quintain.data.pipeline import Chosen, Pipeline, Stage, judged
 from quintain.environments.boundary import ask
 from quintain.environments.catalog import find
 from quintain.environments.noisy import Methodical, NoisyExpert, noisy, single_method
 from quintain.errors import DataError
-from quintain.losses.imitation import imitation
-from quintain.methods.method import Collector, Needs, Offline, Update
+from quintain.methods.imitation.supervised import chosen_of, supervised
+from quintain.methods.method import Collector, Needs, Offline
 from quintain.training.job import Job
 from quintain.types import Example, Trajectory
 
@@ -51,17 +51,13 @@ def method(config: Config) -> Offline:
     made = pipeline(config.longest)
 
     def data(collector: Collector) -> Chosen:
-        found = made.run([as_example(t) for t in shown(config, collector)])
-        refuse_empty(found, "imitating what teachers of one way did right")
-        return found
+        return chosen_of(shown(config, collector), made, "imitating what teachers of one way did right")
 
-    return Offline(
-        data=data,
-        update=Update(loss=imitation(), is_on_policy=False),
+    return supervised(
+        config,
+        data,
         batch_size=config.batch_size,
-        lr_schedule=lambda step: 1 - (step - 1) / config.steps,
         needs=Needs(expert=EXPERT in config.ways),
-        has_warm_start=False,
     )
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from quintain.config.ranges import PositiveInt, Share
 from quintain.errors import ConfigError, DataError
-from quintain.losses.imitation import imitation
-from quintain.methods.method import Collector, Needs, Offline, Update
+from quintain.methods.imitation.supervised import supervised
+from quintain.methods.method import Collector, Offline
 from quintain.training.job import Job
 from quintain.types import Trajectory
 
@@ -71,12 +71,9 @@ def method(config: Config) -> Offline:
             )
         return kept
 
-    return Offline(
-        data=demonstrations,
-        update=Update(loss=imitation(), is_on_policy=False),
+    return supervised(
+        config,
+        demonstrations,
         batch_size=config.batch_size,
-        lr_schedule=lambda step: 1 - (step - 1) / config.steps,
-        needs=Needs(expert=is_taught),
-        has_warm_start=False,
         held_out=0.0 if is_taught else config.held_out,
     )

@@ -14,10 +14,11 @@ conversations written for it.
 from dataclasses import dataclass, replace
 
 from quintain.data.calls import right_calls
-from quintain.data.pipeline import Chosen, Pipeline, as_example, refuse_empty
+from quintain.data.pipeline import Chosen, Pipeline
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.errors import ConfigError
 from quintain.methods.imitation import sft
+from quintain.methods.imitation.supervised import chosen_of
 from quintain.methods.method import Collector, Offline
 from quintain.training.demonstrations import teller
 from quintain.types import Trajectory
@@ -44,8 +45,6 @@ def method(config: Config) -> Offline:
         shown = plain.data(collector)
         assert not isinstance(shown, Chosen), "sft imitates whole episodes"
         line = Pipeline(right_calls(teller(collector.environment), semantic=config.semantic))
-        made = line.run([as_example(t) for t in shown if isinstance(t, Trajectory)])
-        refuse_empty(made, "imitating checked calls")
-        return made
+        return chosen_of([t for t in shown if isinstance(t, Trajectory)], line, "imitating checked calls")
 
     return replace(plain, data=checked)

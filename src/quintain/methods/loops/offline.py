@@ -30,6 +30,7 @@ def train_offline(method: Offline, job: Job, run: Run) -> None:
         data, held_out = split(examples_of(made), method.held_out)
         samples = make_samples(data)
         odds = odds_of(method, data)
+        of_data = {**funnel, **method.metrics(data)}
         if held_out:
             beside = [sample for streams in make_samples(held_out) for sample in streams]
             context.beside.append(lambda: held_out_loss(context.policies, beside, method.update))
@@ -51,7 +52,7 @@ def train_offline(method: Offline, job: Job, run: Run) -> None:
                     warmup=job.lr_warmup,
                 ),
             )
-            row = context.measure((), report, {**funnel, **method.metrics(data)})
+            row = context.measure((), report, of_data)
             row |= context.serve_weights()
             row |= context.clock()
             row |= context.evaluate(step) if context.is_due(step) else {}
