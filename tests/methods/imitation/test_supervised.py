@@ -21,6 +21,6 @@ def test_the_rate_falls_to_the_last_part_and_conversations_need_no_expert() -> N
 def test_numbers_by_name_are_numbers() -> None:
     assert numbers_of("thresholds", {"web": "0.67"}, "web=0.67") == {"web": 0.67}
     with pytest.raises(
-        ConfigError, match="thresholds: could not convert .*'high'; give numbers, as web=0.67"
+        ConfigError, match=r"thresholds: could not convert .*'high'; give numbers, as web=0\.67"
     ):
         numbers_of("thresholds", {"web": "high"}, "web=0.67")
