@@ -472,6 +472,7 @@ def opened(
             job, run, display, interruption,
             has_critic=has_critic, policies=policies, limits=limits or Limits(),
         )  # fmt: skip
+        stack.callback(context.policies.close)
         context.started = started
         tracked = Tracked(folder=run.folder, config=run.config, next_step=run.next_step)
         context.trackers = stack.enter_context(tracking(job.track, tracked))

@@ -168,6 +168,8 @@ class Job:
     """First steps, over which the learning rate rises; counts where lr_schedule is not that of the method."""
     gradient_checkpointing: bool = False
     """Keep only what each layer begins with for the backward pass, and compute the rest anew: less memory."""
+    learner_ranks: NonNegativeInt = 0
+    """Processes over which weights, gradients and optimizer of what is trained are sharded (FSDP2); 0: in this one."""
     lora: str = ""
     """LoRA in one line: r=16,alpha=32,targets=q_proj+v_proj,out=adapter (kept beside the merged model)."""
     lora_rank: NonNegativeInt = 0
