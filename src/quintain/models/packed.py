@@ -1,10 +1,9 @@
 """Forward pass over streams packed end to end, without padding, for the Llama family.
 
-Linear layers, norms and positions run on the packed tokens [N, D], by the model's own modules, or by kernels that do the
-same. Only attention looks at streams: a `Plan` sorts them
-by length into buckets, and each bucket is one causal attention call. Streams that begin with the same tokens may share
-them: these are then a stream of their own, computed and stored once, which the others continue and attend to. The
-result equals the plain padded forward of every stream.
+Linear layers, norms and positions run on the packed tokens [N, D], by the model's own modules or by kernels that do the
+same. Only attention looks at streams: a `Plan` sorts them by length into buckets, and each bucket is one causal
+attention call. Streams that begin with the same tokens may share them: these are then a stream of their own, computed
+and stored once, which the others continue and attend to. The result equals the plain padded forward of every stream.
 """
 
 from __future__ import annotations
@@ -221,9 +220,9 @@ def packed_attention(
 ) -> tuple[Tensor, None]:
     """Attend over packed streams, as transformers asks an attention function: [1, heads, N, d] → [1, N, heads, d]."""
     heads, kv = query.shape[1], key.shape[1]
-    flat = [part[0].transpose(0, 1).flatten(1) for part in (query, key, value)]
+    queries, keys, values = (part[0].transpose(0, 1).flatten(1) for part in (query, key, value))
     sizes = Sizes(heads, kv, query.shape[-1])
-    outputs = [_attend_bucket(bucket, *flat, sizes) for bucket in packed.buckets]
+    outputs = [_attend_bucket(bucket, queries, keys, values, sizes) for bucket in packed.buckets]
     joined = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
     return joined.index_select(0, packed.gather).view(1, -1, heads, query.shape[-1]), None
 

@@ -1,23 +1,25 @@
 """Weights and optimizer state on disk: safetensors for tensors, JSON for numbers, nothing that can run code.
 
-What lies in several processes is written by all of them, each its part, and read by any number of them, or by one process
-that has it whole.
+What lies in several processes is written by all of them, each its part, and read by any number of them, or by one
+process that has it whole.
 """
 
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from safetensors import SafetensorError
 from safetensors.torch import load_file, load_model, save_file, save_model
 from torch import Tensor, nn
-from torch.distributed.checkpoint import HuggingFaceStorageReader, HuggingFaceStorageWriter
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 
 from quintain.errors import StoreError
 
@@ -78,9 +80,7 @@ def load_numbers(folder: Path) -> dict[str, int]:
     return {str(key): int(value) for key, value in found.items()}
 
 
-def save_shards(
-    folder: Path, named: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer
-) -> None:
+def save_shards(folder: Path, named: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer) -> None:
     """Write this process's part of the parameters `named` and of the state of `optimizer`; all ranks must call it."""
     moments = {
         f"{OPTIMIZER}.{key}.{name}": torch.as_tensor(value)
@@ -88,12 +88,10 @@ def save_shards(
         for key, value in optimizer.state.get(parameter, {}).items()
     }
     writer = HuggingFaceStorageWriter(str(folder), save_distributed=True)
-    dcp.save({**named, **moments}, storage_writer=writer)
+    save({**named, **moments}, storage_writer=writer)
 
 
-def load_shards(
-    folder: Path, named: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer
-) -> None:
+def load_shards(folder: Path, named: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer) -> None:
     """Take over what any number of ranks wrote by `save_shards`: a rank its part, a process that has no ranks all.
 
     Raises:
@@ -106,11 +104,10 @@ def load_shards(
             if place.startswith(f"{OPTIMIZER}."):
                 _, key, name = place.split(".", 2)
                 moments[place] = torch.zeros(()) if key == "step" else torch.zeros_like(named[name].detach())
-        dcp.load(
-            {**named, **moments},
-            storage_reader=HuggingFaceStorageReader(str(folder)),
-            no_dist=not dist.is_initialized(),
-        )
+        with warnings.catch_warnings():  # that there are no ranks here is known
+            warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+            reader = HuggingFaceStorageReader(str(folder))
+            load({**named, **moments}, storage_reader=reader, no_dist=not dist.is_initialized())
     except (OSError, SafetensorError, RuntimeError, ValueError, KeyError, TypeError) as error:
         what = " ".join(str(error).split())[:300]
         raise StoreError(f"checkpoint {folder}: got {what}; resume from another checkpoint") from error

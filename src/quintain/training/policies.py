@@ -413,9 +413,7 @@ def build_policies(
     ranks = Ranks(job.learner_ranks, device=find_device(job.device).type) if job.learner_ranks else None
     for name, (spec, settings) in plan_policies(job, specs).items():
         has_head = has_critic if spec is None and name == MAIN else spec is not None and spec.head == "value"
-        policy = _build(
-            name, spec, settings, start, policies, job, has_head, _learns(spec, settings), ranks
-        )
+        policy = _build(name, spec, settings, start, policies, job, has_head, _learns(spec, settings), ranks)
         policies[name] = policy
         if name in acting:
             activate = partial(
@@ -480,11 +478,11 @@ def _build(
         )
         trained = shared.trained(adapter)
         if ranks is None:
-            learner = Learner(
-                shared.model, optimization, value_head=head, trained=trained, activate=activate
-            )
+            learner = Learner(shared.model, optimization, value_head=head, trained=trained, activate=activate)
         else:
-            lora = Lora(name=name, rank=settings.lora_rank, alpha=settings.lora_alpha, targets=settings.lora_targets)
+            lora = Lora(
+                name=name, rank=settings.lora_rank, alpha=settings.lora_alpha, targets=settings.lora_targets
+            )
             learner = ShardedLearner(
                 shared.model, optimization, ranks=ranks, name=name, folder=place,
                 value_head=head, trained=trained, lora=None if adapter is None else lora, activate=activate,

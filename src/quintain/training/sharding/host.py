@@ -33,7 +33,11 @@ class Host:
                 answer: Row = {"value": handle(*frame["with"])}
             except QuintainError as error:
                 answer = {"fault": str(error), "class": type(error).__name__}
-            except (RuntimeError, ValueError, OSError) as error:  # of torch, mostly because another rank is gone
+            except (
+                RuntimeError,
+                ValueError,
+                OSError,
+            ) as error:  # of torch, mostly because another rank is gone
                 answer = {"fault": f"{type(error).__name__}: {error}", "class": EngineFault.__name__}
             send(self._replies, {"id": frame["id"], **answer})
 
@@ -46,7 +50,9 @@ class Host:
 
         torch.set_num_threads(threads)
         kind = device.partition(":")[0]
-        self._device = torch.device(kind, rank % torch.cuda.device_count()) if kind == "cuda" else torch.device(kind)
+        self._device = (
+            torch.device(kind, rank % torch.cuda.device_count()) if kind == "cuda" else torch.device(kind)
+        )
         if kind == "cuda":
             torch.cuda.set_device(self._device)
         dist.init_process_group(

@@ -70,8 +70,13 @@ class ShardedForward(Forward):
             for batch, each, leaves in zip(part, streams, given, strict=False):
                 logprobs, entropy, *values = leaves
                 empty = torch.zeros(len(batch.token_ids))
-                placed = [empty.index_copy(0, each.targets.cpu(), part) for part in (logprobs, entropy, *values)]
-                yield Outputs(logprobs=placed[0], entropy=placed[1], values=placed[2] if values else None), leaves
+                placed = [
+                    empty.index_copy(0, each.targets.cpu(), part) for part in (logprobs, entropy, *values)
+                ]
+                yield (
+                    Outputs(logprobs=placed[0], entropy=placed[1], values=placed[2] if values else None),
+                    leaves,
+                )
             if is_learned:
                 gradients = [[_gradient(leaf) for leaf in leaves] for leaves in given]
                 self.ranks.ask("backward", self.name, each=[(numbers_row(part),) for part in gradients])
@@ -125,7 +130,8 @@ class ShardedLearner(Learner):
         spec = ShardSpec(
             folder=folder, optimization=optimization, has_value_head=value_head is not None, lora=lora
         )
-        ranks.ask("build", name, to_row(spec))
+        self.num_numbers: list[int] = ranks.ask("build", name, to_row(spec))
+        """parameters of which each rank holds its part"""
         self.restored()
 
     def restart(self) -> None:
@@ -151,7 +157,9 @@ class ShardedLearner(Learner):
             StoreError: it is missing or broken, of another model, or was written by a learner without ranks.
         """
         if not any(folder.glob(SHARDS)):
-            raise StoreError(f"checkpoint {folder}: got one of a learner without ranks; resume it with learner_ranks=0")
+            raise StoreError(
+                f"checkpoint {folder}: got one of a learner without ranks; resume it with learner_ranks=0"
+            )
         self._ask("load", str(folder.resolve()))
         self._numbers = load_numbers(folder)
         self._fetch()

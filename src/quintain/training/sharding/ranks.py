@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn
 
 from quintain.engines.process import SOURCES
 from quintain.errors import EngineFault, named_error
@@ -65,7 +65,9 @@ class Ranks:
                 self._ranks.append(_Rank(child, Frames(child.process)))
         except OSError as error:
             self.close()
-            raise EngineFault(f"ranks of the learner: got {error} from the system; free memory or processes") from error
+            raise EngineFault(
+                f"ranks of the learner: got {error} from the system; free memory or processes"
+            ) from error
         threads = max(1, len(os.sched_getaffinity(0)) // count)
         place = f"file://{self.folder / 'meeting'}"
         self.ask("join", each=[(number, count, place, device, threads, ANSWER) for number in range(count)])
@@ -118,13 +120,17 @@ class Ranks:
             self._lose(do, f"said what is no answer ({error})", number)
         if not isinstance(frame, dict):
             why = {"time": f"took longer than {ANSWER:g} s", "output": "printed too much"}
-            self._lose(do, why.get(cast(str, frame), ""), number)
+            self._lose(do, why.get(frame, ""), number)
         rank.frames.output(MOST_OUTPUT)
         return frame
 
-    def _lose(self, do: str, what: str, number: int | None = None, *, kind: str | None = None) -> Any:
+    def _lose(self, do: str, what: str, number: int | None = None, *, kind: str | None = None) -> NoReturn:
         """End all ranks and raise the error that names the one that is the cause."""
-        gone = {place: code for place, rank in enumerate(self._ranks) if (code := rank.child.wait(PATIENCE)) is not None}
+        gone = {
+            place: code
+            for place, rank in enumerate(self._ranks)
+            if (code := rank.child.wait(PATIENCE)) is not None
+        }
         last = ""
         if gone:
             number, code = next(iter(gone.items()))
@@ -134,5 +140,5 @@ class Ranks:
         who = "a rank" if number is None else f"rank {number}"
         raise (named_error(kind) or EngineFault)(
             f"ranks of the learner, asked to {do}: {who} of {self.count} {what or 'closed its connection'}{last}; "
-            "all were ended; resume the run from its last checkpoint"
+            "all were ended, and the run can be resumed from its last checkpoint"
         )

@@ -113,7 +113,9 @@ class Shard:
         """Return log-probs, entropies and, with a value head, values [M] of the trained tokens of `batch`."""
         with torch.no_grad():
             found = self._whole(batch)
-        cast(FSDPModule, self._whole).reshard()  # without a backward pass the root would keep what it put together
+        cast(
+            FSDPModule, self._whole
+        ).reshard()  # without a backward pass the root would keep what it put together
         return found
 
     def forward(self, batch: Batch) -> tuple[Tensor, ...]:
@@ -155,7 +157,9 @@ class Shard:
         found = load_file(file)
         with torch.no_grad():
             for name, parameter in self._named.items():
-                part = distribute_tensor(found[name].to(parameter.device), self._mesh, cast(Any, parameter).placements)
+                part = distribute_tensor(
+                    found[name].to(parameter.device), self._mesh, cast(Any, parameter).placements
+                )
                 parameter.copy_(part)
 
     def save(self, folder: Path) -> None:
@@ -171,7 +175,7 @@ def _layers(model: Any) -> Sequence[nn.Module]:
     """Return the layers of `model`, each of which is a unit of sharding."""
     if unsupported(model) is None:
         return cast(Sequence[nn.Module], backbone(model).layers)
-    names = set(getattr(model, "_no_split_modules", None) or ())
+    names = set(cast("list[str] | None", getattr(model, "_no_split_modules", None)) or ())
     return [module for module in model.modules() if type(module).__name__ in names]
 
 
@@ -180,4 +184,8 @@ def _local(parameter: Tensor) -> Tensor:
 
 
 def _full(parameter: Tensor) -> Tensor:
-    return parameter.detach().full_tensor() if isinstance(parameter, DTensor) else parameter.detach()
+    return (
+        cast(DTensor, parameter.detach()).full_tensor()
+        if isinstance(parameter, DTensor)
+        else parameter.detach()
+    )

@@ -1,4 +1,4 @@
-"""What goes between a learner and its ranks, as rows of JSON: token streams there, numbers for each trained token back."""
+"""What goes between a learner and its ranks, as rows of JSON: streams of tokens, and numbers for each trained token."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def streams_of(batch: Batch) -> Streams:
 def batch_of(row: Row) -> Batch:
     """Return a batch with the streams of `row`, and nothing but zeros beside them."""
     ids, targets = (
-        torch.from_numpy(np.frombuffer(b64decode(row[name]), "<i4").astype(np.int64)) for name in ("ids", "targets")
+        torch.from_numpy(np.frombuffer(b64decode(row[name]), "<i4").astype(np.int64))
+        for name in ("ids", "targets")
     )
     lengths = tuple(int(length) for length in row["lengths"])
     sizes = torch.tensor(lengths)
@@ -79,5 +80,6 @@ def numbers_row(tensors: Sequence[Tensor | None]) -> list[str | None]:
 def numbers_of(row: Sequence[str | None]) -> list[Tensor | None]:
     """Return the tensors that `numbers_row` made `row` of."""
     return [
-        None if part is None else torch.from_numpy(np.frombuffer(b64decode(part), "<f4").copy()) for part in row
+        None if part is None else torch.from_numpy(np.frombuffer(b64decode(part), "<f4").copy())
+        for part in row
     ]
