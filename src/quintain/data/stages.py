@@ -225,7 +225,8 @@ def stripped(
 def relabelled(of: Callable[[Trajectory], Trajectory | None], *, name: str = "relabelled") -> Stage:
     """Put an episode under the task that it did solve, in hindsight; `of` returns None where it solved none.
 
-    What was sampled stays; task, outcome and what the agent was told of the task are those of the other task.
+    What was sampled stays, up to the turn that solved the other task; task, outcome and what the agent was told of the
+    task are those of the other task.
 
     Raises:
         InvariantError: `of` changed what was sampled, when the stage is applied.
@@ -235,7 +236,13 @@ def relabelled(of: Callable[[Trajectory], Trajectory | None], *, name: str = "re
         found = of(example.trajectory)
         if found is None:
             return []
-        return [replace(_with_turns(example, found.turns), trajectory=found)]
+        num, weights = len(found.turns), example.weights
+        cut = replace(
+            example,
+            trajectory=replace(example.trajectory, turns=example.trajectory.turns[:num]),
+            weights=None if weights is None else weights[:num],
+        )
+        return [replace(_with_turns(cut, found.turns), trajectory=found)]
 
     return remade(name, "did nothing that another task asks for", make)
 
