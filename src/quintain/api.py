@@ -236,7 +236,7 @@ def collect(
     tokenizer = new_tokenizer(make_environment, seed=seed) if loaded is None else loaded.tokenizer
     harness = AUTO if teacher is not None else harness_of(agent)
     acting = build_agent(tokenizer, make_environment, temperature=1.0, agent=harness)
-    limits = Limits(max_failure_share=0.5)
+    limits = Limits(max_failure_share=0.5, has_state_keys=True)
     if teacher is not None:
         limits = dataclasses.replace(
             limits, num_workers=AT_ONCE, step_timeout=teacher.client.deadline + limits.step_timeout

@@ -124,7 +124,7 @@ def test_episodes_that_went_through_the_same_states(episodes: Build) -> None:
     walked = [through(a, "s", "x"), through(b, "s", "x"), through(c, "s", "y"), other]
     assert kept(stages.distinct_states(), walked) == ["t0", "t2", "u0"]
     with pytest.raises(
-        DataError, match=r"states of t0 \(e\): got 0 of 2 turns with one; collect with a method"
+        DataError, match=r"states of t0 \(e\): got 0 of 2 turns with one; collect with state keys"
     ):
         kept(stages.distinct_states(), [a])
 

@@ -89,17 +89,22 @@ def distinct(*, name: str = "distinct") -> Stage:
     return chosen(name, "repeats another token by token", filters.distinct)
 
 
-def distinct_states(*, name: str = "distinct_states") -> Stage:
+def distinct_states(
+    of: Callable[[Trajectory], tuple[str, ...]] | None = None, *, name: str = "distinct_states"
+) -> Stage:
     """Keep the first of the episodes of a task that went through the same states, whatever was said.
+
+    `of` returns the states of an episode; without it they are those that were recorded.
 
     Raises:
         DataError: a turn has no state, when it is applied: its environment has no `state_key`.
     """
+    find = states if of is None else of
 
     def apply(examples: Sequence[Example]) -> list[Example]:
         seen: dict[tuple[str, tuple[str, ...]], Example] = {}
         for example in examples:
-            seen.setdefault((example.trajectory.task.id, states(example.trajectory)), example)
+            seen.setdefault((example.trajectory.task.id, find(example.trajectory)), example)
         return list(seen.values())
 
     return Stage(name=name, says="went through the states of another", apply=apply)
@@ -396,7 +401,7 @@ def states(trajectory: Trajectory) -> tuple[str, ...]:
     if len(found) < len(trajectory.turns):
         raise DataError(
             f"states of {name_of(trajectory)} ({trajectory.task.environment}): got {len(found)} of "
-            f"{len(trajectory.turns)} turns with one; collect with a method that credits states, or use distinct"
+            f"{len(trajectory.turns)} turns with one; collect with state keys, or use distinct"
         )
     return tuple(found)
 

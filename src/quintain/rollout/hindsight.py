@@ -15,7 +15,7 @@ from typing import cast
 from quintain.agents.protocol import Agent, equip
 from quintain.environments.protocol import Environment, Hindsight, environment_name
 from quintain.errors import EnvironmentFault, UsageError
-from quintain.rollout.replay import replayed
+from quintain.rollout.replay import carried_out
 from quintain.rollout.views import Looks
 from quintain.types import ALONE, Score, StepResult, Stop, Task, Trajectory, Turn, as_content
 
@@ -40,7 +40,7 @@ def hindsight(make: Callable[[], Environment], agent: Agent) -> Callable[[Trajec
     def relabelled(trajectory: Trajectory) -> Trajectory | None:
         if trajectory.is_success:
             return trajectory
-        if not (trajectory.turns and isinstance(trajectory.outcome, Score)):
+        if not isinstance(trajectory.outcome, Score):
             return None
         with closing(equip(agent, make())) as environment:
             try:
@@ -58,10 +58,7 @@ def task_solved(looks: Looks, environment: Environment, trajectory: Trajectory) 
     Raises:
         EnvironmentFault: the episode does not repeat.
     """
-    for _ in replayed(looks, environment, trajectory, checks_rewards=False):
-        pass
-    last = trajectory.turns[-1]
-    looks.act(environment, {last.speaker: last.action})
+    carried_out(looks, environment, trajectory)
     found = cast(Hindsight, environment).achieved()
     if found is None:
         return None
