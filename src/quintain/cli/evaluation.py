@@ -123,13 +123,7 @@ def collect(argv: Sequence[str]) -> int:
     if out.suffix == ".jsonl":
         write_messages(trajectories, tokenizer, out, arguments.environment)
     else:
-        settings = {
-            "environment": arguments.environment,
-            "agent": agent,
-            "harness": launch.harness_of(agent),
-            "seed": seed,
-            "split": split,
-        }
+        settings = {"environment": arguments.environment, "agent": agent, "seed": seed, "split": split}
         write_run(trajectories, tokenizer, out, settings)
     print(f"{out}: {evaluated(trajectories)}")
     return 0

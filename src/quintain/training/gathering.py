@@ -15,7 +15,6 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from quintain.agents.catalog import AUTO
 from quintain.agents.transcripts import Rules, Transcriber, chosen, unknown_tools
 from quintain.data.calls import messages_of
 from quintain.data.files import read_objects
@@ -27,7 +26,7 @@ from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.errors import DataError, UsageError
 from quintain.store.run import Run
 from quintain.text.chat import Chat
-from quintain.training.demonstrations import COLLECT, find_source, teller, tokenizer_of
+from quintain.training.demonstrations import COLLECT, find_source, harness_of, teller, tokenizer_of
 from quintain.types import Example, Text, ToolSpec, Trajectory, as_text
 
 T = TypeVar("T")
@@ -251,7 +250,7 @@ def from_run(folder: Path) -> tuple[Origin, list[Example]]:
             chat=Chat(tokenizer_of(folder)),
             told=teller(environment),
             environment=environment,
-            harness=str(run.config.get("harness" if run.recipe == COLLECT else "agent", AUTO)),
+            harness=harness_of(str(run.config.get("agent")) if run.recipe == COLLECT else folder),
         )
         examples: list[Example] = []
         for place, trajectory in enumerate(run.trajectories()):

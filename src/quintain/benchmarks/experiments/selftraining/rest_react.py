@@ -32,7 +32,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
     world, num = str(options["world"]), int(options["seeds"])
     start, success = taught(world, options, seed)
     own = cosines(start, world, options, seed)
-    null_world = str(options["null_world"])
+    null_world = str(options.get("null_world", "sums?digits=1&slips=0&revisions=0"))
     other, _ = taught(null_world, options, seed)
     nulls = cosines(other, null_world, {**options, "reference": options.get("null_reference", 64)}, seed)
     return [
