@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from quintain.data import stages
+from quintain.data import mixtures, stages
 from quintain.data.calls import right_calls
 from quintain.data.pipeline import Stage
 from quintain.engines.chat_client import is_endpoint
@@ -206,7 +206,7 @@ def mixture(given: Gathered, shares: str, seed: int = 0, *, name: str = "mixture
     for source in wanted:
         if source not in given.origins:
             raise UsageError(f"shares of {name}: got {source!r}; {suggestion(source, given.origins)}")
-    return stages.mixture(wanted, given.part, seed=seed, name=name)
+    return mixtures.mixture(wanted, given.part, seed=seed, name=name)
 
 
 def perplexity(low: float = 1.0, high: float = float("inf"), *, name: str = "perplexity") -> Stage:
