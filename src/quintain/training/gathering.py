@@ -23,6 +23,7 @@ from quintain.data.pipeline import Stage, as_example, name_of, remade
 from quintain.data.records import Record, read_records
 from quintain.data.seats import by_seat
 from quintain.environments.nothing import NO_ENVIRONMENT
+from quintain.environments.tools import find_clash
 from quintain.errors import DataError, UsageError
 from quintain.store.run import Run
 from quintain.text.chat import Chat
@@ -266,20 +267,18 @@ def refuse_clash(found: Gathered) -> None:
     Raises:
         DataError: naming the tool and both sources.
     """
-    known: dict[str, tuple[str, str]] = {}
+    listed: list[tuple[str, Sequence[ToolSpec]]] = []
     for origin in found.origins.values():
         first = next((e for e in found.examples if found.part(e) == origin.name), None)
         records = [record.tools for record, _ in origin.records.values()]
-        listed = records or ([origin.told(first.trajectory).tools] if first else [])
-        for tool in (tool for tools in listed for tool in tools):
-            fields: Mapping[str, Any] = tool.parameters.get("properties", {})
-            shape = repr(sorted((name, str(schema.get("type", ""))) for name, schema in fields.items()))
-            other, own = known.setdefault(tool.name, (origin.name, shape))
-            if own != shape and other != origin.name:
-                raise DataError(
-                    f"mixture of {other} and {origin.name}: got the tool {tool.name!r} with other arguments in each; "
-                    "rename it in one of them, or train them apart"
-                )
+        own = records or ([origin.told(first.trajectory).tools] if first else [])
+        listed += [(origin.name, tools) for tools in own]
+    if clash := find_clash(listed):
+        tool, one, other = clash
+        raise DataError(
+            f"mixture of {one} and {other}: got the tool {tool!r} with other arguments in each; "
+            "rename it in one of them, or train them apart"
+        )
 
 
 def turn_weight(example: Example, number: int) -> bool:
