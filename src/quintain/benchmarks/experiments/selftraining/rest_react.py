@@ -34,7 +34,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
     own = cosines(start, world, options, seed)
     null_world = str(options.get("null_world", "sums?digits=1&slips=0&revisions=0"))
     other, _ = taught(null_world, options, seed)
-    nulls = cosines(other, null_world, {**options, "reference": options.get("null_reference", 64)}, seed)
+    nulls = averaged(other, null_world, options, seed)
     return [
         {
             "method": own["method"][k],
@@ -46,6 +46,24 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
         }
         for k in range(num)
     ]
+
+
+def averaged(other: Pupil, world: str, options: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
+    """Return the cosines of both arms in the null world, each the mean of `null_repeats` batches.
+
+    The cosine of a direction that is noise alone does not get smaller with the batch, so many small ones are taken.
+    """
+    repeats, size = int(options.get("null_repeats", 1)), int(options.get("null_episodes", 32))
+    found = cosines(
+        other,
+        world,
+        {**options, "seeds": int(options["seeds"]) * repeats, "episodes": size, "reference": size},
+        seed,
+    )
+    return {
+        name: np.array(found[name], np.float64).reshape(-1, repeats).mean(axis=1).tolist()
+        for name in ("method", "control")
+    }
 
 
 def taught(world: str, options: Mapping[str, Any], seed: int) -> tuple[Pupil, float]:
