@@ -378,7 +378,11 @@ class TrainingContext:
         )
         if check_digest(self.run, "preferences", found):
             self.display.say(f"preferences: {found.summary}")
-        return [each for each in found.data if isinstance(each, Pair)]
+        pairs = [each for each in found.data if isinstance(each, Pair)]
+        if self.run.next_step == 0:
+            sides = [side for pair in pairs for side in (pair.chosen, pair.rejected)]
+            self.run.append(sides, step=0, phase="demonstrations")
+        return pairs
 
     def _note_finished(self, step: int) -> None:
         """Note that the weights are those after `step`."""
