@@ -351,6 +351,7 @@ def best_of(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
 
     Of equal return the shorter is better, then the first.
     """
-    ranked = sorted(trajectories, key=lambda each: (-value_of(each), len(each.turns)))
-    of_task = list({each.task.id: each for each in reversed(ranked)}.values())[::-1]
-    return [each for place, each in enumerate(of_task) if place < KEPT or each.is_success]
+    best: dict[str, Trajectory] = {}
+    for each in sorted(trajectories, key=lambda each: (-value_of(each), len(each.turns))):
+        best.setdefault(each.task.id, each)
+    return [each for place, each in enumerate(best.values()) if place < KEPT or each.is_success]
