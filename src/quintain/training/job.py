@@ -6,7 +6,9 @@ with.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from annotated_types import Ge
 
 from quintain.agents.catalog import check as check_agent
 from quintain.agents.catalog import is_outside
@@ -24,6 +26,8 @@ from quintain.training.thresholds import thresholds
 
 MAIN = "policy"
 """The policy that a run is about."""
+SHORTEST = 16
+"""Tokens of a stream in which anything can be said, and the engine be compared with the learner."""
 USUAL_DEMONSTRATIONS = 48
 """Of a method that needs some, or of an agent outside, where nobody says how many."""
 
@@ -71,7 +75,7 @@ class PolicySettings:
     """fp32, or bf16 for the linear layers in training and sampling; weights and optimizer stay in fp32."""
     engine: EngineKind = "local"
     """What samples from it, where it acts: local, or process (a process of its own)."""
-    max_context: PositiveInt | None = None
+    max_context: Annotated[int, Ge(SHORTEST)] | None = None
     """Longest token stream it acts in; none: the model's own limit."""
     micro_tokens: PositiveInt = 16_384
     """Tokens of a forward pass in training."""
@@ -180,7 +184,7 @@ class Job:
     """What samples from the policy: local (on the weights that are trained), or process (a process of its own)."""
     max_turn_tokens: PositiveInt = 128
     """Tokens that the policy may sample in a turn, unless the agent says otherwise."""
-    max_context: PositiveInt | None = None
+    max_context: Annotated[int, Ge(SHORTEST)] | None = None
     """Longest token stream of an episode; none: the model's own limit."""
     micro_tokens: PositiveInt = 16_384
     """Tokens of a forward pass in training; a longer stream than this is refused."""
