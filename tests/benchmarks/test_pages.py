@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from quintain.benchmarks.evidence.league import Earlier
 from quintain.benchmarks.evidence.runner import run
 from quintain.benchmarks.evidence.spec import Signature, signatures
 from quintain.benchmarks.evidence.standing import standings
@@ -20,6 +21,7 @@ from quintain.benchmarks.pages import (
     height,
     mean_curve,
     section,
+    version_cell,
     with_block,
     write,
 )
@@ -116,6 +118,15 @@ def test_pages_are_written_from_results(write_claim: Callable[..., Path], tmp_pa
     assert (
         "| `toy` | not shown | - | - | shown, +0." in index and "version 1 ([toy.jsonl](toy.jsonl))" in index
     )
+    assert index.endswith(
+        "| family | signatures | league | runs of the league |\n|---|---|---|---|\n| toys | 0 | 0 | 0 |\n"
+    )
+
+
+def test_an_earlier_version_says_what_came_of_it() -> None:
+    refused = Earlier(version=2, mean=0.0216, num=10, refused=("method: length",))
+    assert version_cell(refused) == "version 2: +0.022, 10 seeds (refused, method: length)"
+    assert version_cell(Earlier(version=1, mean=-0.1, num=6, refused=())) == "version 1: -0.100, 6 seeds"
 
 
 def test_a_block_is_put_before_what_to_look_for_and_replaced_later() -> None:
