@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from quintain.benchmarks.evidence.league import Earlier
+from quintain.benchmarks.evidence.league import Earlier, Outcome
 from quintain.benchmarks.evidence.runner import run
 from quintain.benchmarks.evidence.spec import Signature, signatures
-from quintain.benchmarks.evidence.standing import standings
+from quintain.benchmarks.evidence.standing import Standing, standings
 from quintain.benchmarks.pages import (
     END_MARK,
     START_MARK,
@@ -21,6 +21,7 @@ from quintain.benchmarks.pages import (
     height,
     mean_curve,
     section,
+    taken,
     version_cell,
     with_block,
     write,
@@ -121,6 +122,21 @@ def test_pages_are_written_from_results(write_claim: Callable[..., Path], tmp_pa
     assert index.endswith(
         "| family | signatures | league | runs of the league |\n|---|---|---|---|\n| toys | 0 | 0 | 0 |\n"
     )
+
+
+def test_a_run_that_rows_share_counts_once() -> None:
+    def row(name: str, family: str, **seconds: float) -> Standing:
+        league = Outcome(row=name, verdict="better", seconds=seconds)
+        return Standing(
+            row=name, title=name, family=family, claims=(), objective=None, formula=None, league=league
+        )
+
+    rows = {
+        "a": row("a", "rl", base=60.0, one=120.0),
+        "b": row("b", "rl", base=60.0, two=60.0),
+        "c": row("c", "toys", base=60.0),
+    }
+    assert taken(rows)[-2:] == ["| rl | 0 | 4 | 3 |", "| toys | 0 | 1 | 1 |"]
 
 
 def test_an_earlier_version_says_what_came_of_it() -> None:
