@@ -161,7 +161,17 @@ TABLE: tuple[Entry, ...] = (
         against="schema validation alone",
     ),
     Entry("LAM Simulator", "imitation", "planned"),
-    Entry("WebDancer", "imitation", "planned"),
+    Entry(
+        "WebDancer",
+        "imitation",
+        "written",
+        name="web_dancer",
+        module="imitation.web_dancer",
+        page="WebDancer",
+        section="Imitation, self-training, preferences",
+        about="the valid, right and thrifty of many tries, then RL with dynamic sampling",
+        against="itself without imitation",
+    ),
     Entry(
         "AndroidGen",
         "imitation",
@@ -175,7 +185,17 @@ TABLE: tuple[Entry, ...] = (
     ),
     Entry("AutoGLM", "imitation", "planned"),
     Entry("GOAT", "imitation", "planned"),
-    Entry("AgentGen", "imitation", "planned"),
+    Entry(
+        "AgentGen",
+        "imitation",
+        "written",
+        name="agent_gen",
+        module="imitation.agent_gen",
+        page="AgentGen",
+        section="Imitation, self-training, preferences",
+        about="plans in domains that are made, of tasks made easier and harder",
+        against="itself on one difficulty",
+    ),
     Entry("Chain-of-Agents / AFM", "imitation", "planned"),
     # selftraining
     Entry(

@@ -4,9 +4,11 @@ A method's `Config` adds its own fields. A value that is not given is the defaul
 with.
 """
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from annotated_types import Ge
 
@@ -23,6 +25,11 @@ from quintain.models.adapters import read_lora
 from quintain.models.precision import Precision
 from quintain.training.optimizers import OptimizerName, Schedule
 from quintain.training.thresholds import thresholds
+from quintain.types import Trajectory
+
+if TYPE_CHECKING:
+    from quintain.data.pipeline import Chosen
+    from quintain.environments.noisy import NoisyExpert
 
 MAIN = "policy"
 """The policy that a run is about."""
@@ -49,6 +56,19 @@ class PolicySpec:
     """a target network: after each update of this policy its weights move towards those of it"""
     rate: float = 1.0
     """share of the way that it moves: θ ← (1 - rate)·θ + rate·θ of the policy that it follows"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColdStart:
+    """What a method imitates before its first step in the place of demonstrations as they come.
+
+    Example: ``ColdStart(choose=lambda shown: chosen_of(shown, pipeline, "imitating …"), teachers=(noisy(0.3),) * 5)``.
+    """
+
+    choose: Callable[[Sequence[Trajectory]], Chosen]
+    """what was shown → what of it is imitated, with what every stage did"""
+    teachers: Sequence[NoisyExpert] = ()
+    """each of them shows all tasks; none: the job's own teacher"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
