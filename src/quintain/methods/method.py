@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from quintain.credit.layout import outcome_of
 from quintain.errors import UsageError
-from quintain.training.job import PolicySpec
+from quintain.training.job import MAIN, PolicySpec
 from quintain.training.update import Update
 from quintain.types import NOTHING, Credit, Example, Group, Pair, Task, Trajectory, is_constant
 
@@ -118,6 +118,8 @@ class Needs:
     """a value head on the policy, whose values the credit reads"""
     reference: bool = False
     """the frozen starting policy, as the policy ``reference``"""
+    renews_reference: bool = False
+    """that ``reference`` is the policy as it was when the round began, not as the run began (`Rounds` alone)"""
     others: Mapping[str, PolicySpec] = NOTHING
     """more policies beside the main one, by name"""
     reference_logprobs: bool = False
@@ -140,8 +142,9 @@ class Needs:
     @property
     def policies(self) -> dict[str, PolicySpec]:
         """The policies beside the main one, by name."""
-        reference = {"reference": PolicySpec()} if self.reference or self.reference_logprobs else {}
-        return {**reference, **self.others}
+        spec = PolicySpec(follows=MAIN, rate=0.0) if self.renews_reference else PolicySpec()
+        has_reference = self.reference or self.renews_reference or self.reference_logprobs
+        return {**({"reference": spec} if has_reference else {}), **self.others}
 
 
 Branches = Mapping[tuple[int, int], Group]

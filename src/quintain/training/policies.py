@@ -300,7 +300,7 @@ class Policies(Mapping[str, Policy]):
     def follow(self, leader: str) -> None:
         """Move the policies that follow `leader`."""
         for policy in self._policies.values():
-            if policy.follows == leader:
+            if policy.follows == leader and policy.rate:
                 policy.follow(self._policies[leader])
 
     def save(self, folder: Path) -> None:
@@ -442,9 +442,13 @@ def _build(
         shared, tokenizer = known[shares].shared, known[shares].tokenizer
     else:
         loaded = load(place)
+        if spec is not None and spec.head == "tokens" and settings.model and MAIN in known:
+            _refuse_other_tokens(name, settings.model, loaded.tokenizer, known[MAIN].tokenizer)
         device = find_device(settings.device)
         shared, tokenizer = SharedModel(cast(Any, loaded.model).to(device)), loaded.tokenizer
     adapter = name if settings.lora_rank and (is_trained or settings.shares) else None
+    if spec is not None and spec.follows and _is_adapted(known.get(spec.follows), settings):
+        adapter, settings = name, known[spec.follows].settings
     if adapter is not None:
         shared.add(adapter, settings)
     head = ValueHead(shared.model.config.hidden_size).to(shared.model.device) if has_head else None
@@ -484,6 +488,17 @@ def _build(
     if policy.follows:
         policy.follow(known[policy.follows], rate=1.0)
     return policy
+
+
+def _refuse_other_tokens(
+    name: str, model: str, own: PreTrainedTokenizerBase, main: PreTrainedTokenizerBase
+) -> None:
+    """Raise a `ConfigError` where a policy that reads what another one sampled knows its token ids by other texts."""
+    if own.get_vocab() != main.get_vocab():
+        raise ConfigError(
+            f"policies.{name}.model: got {model}, whose tokenizer is not that of the policy (vocabularies of "
+            f"{len(own)} and {len(main)}); give a model with the same tokenizer, or none for a copy"
+        )
 
 
 def _is_adapted(source: Policy | None, settings: PolicySettings) -> bool:
