@@ -98,6 +98,15 @@ def checked(candidates: Iterable[Pair], *, margin: float | None = 0.0) -> Pairs:
     return Pairs(tuple(found), {reason: counts[reason] for reason in REFUSALS if counts[reason]})
 
 
+def joined(*parts: Pairs) -> Pairs:
+    """Return the pairs of several sources, one after the other, and all that they refused."""
+    counts = sum((Counter(part.refused) for part in parts), Counter[str]())
+    return Pairs(
+        tuple(pair for part in parts for pair in part),
+        {reason: counts[reason] for reason in REFUSALS if counts[reason]},
+    )
+
+
 def refusal(pair: Pair, margin: float | None = 0.0) -> str | None:
     """Return why `pair` by itself cannot be learned from, a name of `REFUSALS`; None where it can."""
     one, other = pair.chosen, pair.rejected

@@ -77,19 +77,21 @@ class Collector(Protocol):
         seed: int | None = None,
         max_turns: int | None = None,
         phase: str = "branch",
+        by: str = "",
     ) -> list[Group]:
-        """Return `size` ways on from each of `prefixes`, as whole episodes."""
+        """Return `size` ways on from each of `prefixes`, as whole episodes; by the policy `by`, where that is given."""
         ...
 
     def walks(self, trajectories: Sequence[Trajectory]) -> list[Walk]:
         """Carry out recorded episodes again, to continue them at any of their turns."""
         ...
 
-    def demonstrations(self, *teachers: NoisyExpert) -> list[Trajectory]:
+    def demonstrations(self, *teachers: NoisyExpert, agent: str = "") -> list[Trajectory]:
         """Return what the job imitates: episodes of the teacher, or conversations; a resumed run repeats it exactly.
 
         Where `teachers` are given, each of them shows as many tasks, the same ones, in the place of the job's; the
-        index of an episode is the number of its teacher.
+        index of an episode is the number of its teacher. With `agent`, the same as the prompts of another harness show
+        it; these are not recorded.
         """
         ...
 
@@ -120,6 +122,8 @@ class Needs:
     """the frozen starting policy, as the policy ``reference``"""
     renews_reference: bool = False
     """that ``reference`` is the policy as it was when the round began, not as the run began (`Rounds` alone)"""
+    reference_acts: bool = False
+    """that ``reference`` samples as well, for episodes that are continued by it"""
     others: Mapping[str, PolicySpec] = NOTHING
     """more policies beside the main one, by name"""
     reference_logprobs: bool = False
@@ -142,8 +146,11 @@ class Needs:
     @property
     def policies(self) -> dict[str, PolicySpec]:
         """The policies beside the main one, by name."""
-        spec = PolicySpec(follows=MAIN, rate=0.0) if self.renews_reference else PolicySpec()
-        has_reference = self.reference or self.renews_reference or self.reference_logprobs
+        follows = MAIN if self.renews_reference else ""
+        spec = PolicySpec(follows=follows, rate=1.0 - bool(follows), acts=self.reference_acts)
+        has_reference = (
+            self.reference or self.renews_reference or self.reference_acts or self.reference_logprobs
+        )
         return {**({"reference": spec} if has_reference else {}), **self.others}
 
 

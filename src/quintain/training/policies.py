@@ -402,7 +402,7 @@ def build_policies(
         has_head = has_critic if spec is None and name == MAIN else spec is not None and spec.head == "value"
         policy = _build(name, spec, settings, start, policies, job, has_head, _learns(spec, settings))
         policies[name] = policy
-        if name in acting:
+        if name in acting or (spec is not None and spec.acts):
             activate = partial(
                 policy.shared.activate, policy.adapter
             )  # not policy.activate, which would be a circle
