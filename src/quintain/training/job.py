@@ -54,8 +54,11 @@ class PolicySpec:
     is_trained: bool = False
     follows: str = ""
     """a target network: after each update of this policy its weights move towards those of it"""
+    acts: bool = False
+    """whether it samples, without a seat of its own: episodes can be continued by it"""
     rate: float = 1.0
-    """share of the way that it moves: θ ← (1 - rate)·θ + rate·θ of the policy that it follows"""
+    """share of the way that it moves: θ ← (1 - rate)·θ + rate·θ of the policy that it follows; 0: only when its loop
+    says so"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -291,8 +291,9 @@ def load_demonstrations(
     *,
     max_length: int = LONGEST,
     teachers: Sequence[Demonstrator] = (),
+    is_recorded: bool = True,
 ) -> list[Trajectory]:
-    """Return what the job imitates, recorded in the journal by a new run; a resumed one repeats it exactly.
+    """Return what the job imitates, recorded in the journal by a new run if it `is_recorded`; a resumed one repeats it.
 
     That is episodes of the teacher, or the conversations that `job` names, none of which is longer than `max_length`;
     where `teachers` are given, an episode of each of them on every task, with the number of the teacher as its index.
@@ -307,7 +308,7 @@ def load_demonstrations(
         if check_digest(run, "demonstrations", found):
             display.say(f"demonstrations: {found.summary}")
         conversations = [each for each in found.data if isinstance(each, Trajectory)]
-        if run.next_step == 0:
+        if run.next_step == 0 and is_recorded:
             names = run.append(conversations, step=0, phase="demonstrations")
             conversations = [replace(t, id=name) for t, name in zip(conversations, names, strict=True)]
         return conversations
@@ -327,7 +328,7 @@ def load_demonstrations(
             on_episode=lambda _: display.advance(),
         )
     ]
-    if run.next_step == 0:
+    if run.next_step == 0 and is_recorded:
         run.append(trajectories, step=0, phase="demonstrations")
     return trajectories
 

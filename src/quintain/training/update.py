@@ -30,6 +30,8 @@ class Update:
     """let the batches carry log-probs of the policy ``reference``, for a KL in the loss"""
     has_values: bool = False
     """let the batches carry the critic's values before the first update, which clipping them needs"""
+    has_kl: bool = False
+    """let the batches carry an estimate of the policy's KL from the policy ``reference``, which KTO subtracts"""
     is_on_policy: bool = True
     """the tokens were sampled by the policy as it is; False for data that was edited or chosen from elsewhere"""
     target_kl: float | None = None

@@ -20,7 +20,7 @@ from torch import Tensor
 from quintain.curriculum.schedules import linear
 from quintain.data.leaves import keep_leaves
 from quintain.data.pack import micro_batches
-from quintain.data.samples import samples_from
+from quintain.data.samples import samples_from, unrelated
 from quintain.training.job import MAIN, Job, OnPolicyJob
 from quintain.training.learner import Learner, StepReport
 from quintain.training.optimizers import scale_at
@@ -38,8 +38,10 @@ class Prepared:
     reference: Sequence[Tensor] | None
     values: Sequence[Tensor] | None
 
-    def batches(self, chosen: Sequence[int], update: Update, max_tokens: int) -> list[Batch]:
-        """Return the micro-batches of the streams numbered `chosen`, weighted over all of them."""
+    def batches(
+        self, chosen: Sequence[int], update: Update, max_tokens: int, *, kl: float | None = None
+    ) -> list[Batch]:
+        """Return the micro-batches of the streams numbered `chosen`, weighted over all of them, with `kl` on each."""
         batches = micro_batches(
             [self.samples[i] for i in chosen],
             max_tokens=max_tokens,
@@ -57,7 +59,7 @@ class Prepared:
                 for name, parts in extras.items()
                 if parts is not None
             }
-            found.append(replace(batch, extra=replace(batch.extra, **said)) if said else batch)
+            found.append(replace(batch, extra=replace(batch.extra, kl=kl, **said)))
         return found
 
 
@@ -180,14 +182,16 @@ def learn_in_epochs(
         for number, chosen in enumerate(
             minibatches(prepared.samples, num_minibatches, derive_seed(seed, epoch))
         ):
-            streams = iter([prepared.samples[i] for i in chosen])
+            part = [prepared.samples[i] for i in chosen]
+            streams = iter(part)
 
             def watch(batch: Batch, outputs: Outputs, streams: Iterator[Sample] = streams) -> None:
                 assert observe is not None
                 observe(list(islice(streams, len(batch.lengths))), batch, outputs)
 
+            kl = estimated_kl(policies, own, part, update)
             report = learner.step(
-                prepared.batches(chosen, update, own.settings.micro_tokens),
+                prepared.batches(chosen, update, own.settings.micro_tokens, kl=kl),
                 update.loss,
                 observe=watch if observe is not None and epoch == 0 else None,
                 rate_scale=rate
@@ -232,7 +236,8 @@ def learn_from(
     own = policies.main
     assert own.learner is not None, "only policies with an optimizer are updated"
     prepared = prepare(policies, own, samples, update)
-    batches = prepared.batches(range(len(samples)), update, own.settings.micro_tokens)
+    kl = estimated_kl(policies, own, prepared.samples, update)
+    batches = prepared.batches(range(len(samples)), update, own.settings.micro_tokens, kl=kl)
     streams = iter(prepared.samples)
 
     def watch(batch: Batch, outputs: Outputs) -> None:
@@ -287,6 +292,23 @@ def prepare(policies: Policies, policy: Policy, samples: Sequence[Sample], updat
         said_by(policies["reference"], "logprobs") if update.has_reference else None,
         said_by(policy, "values") if update.has_values else None,
     )
+
+
+def estimated_kl(
+    policies: Policies, policy: Policy, samples: Sequence[Sample], update: Update
+) -> float | None:
+    """Return the mean over episodes of log π/π_ref, each after a prompt that is not its own (`unrelated`), else None.
+
+    It may be below 0, as an estimate can be. Two forward passes of all `samples`, one by each policy.
+    """
+    if not update.has_kl:
+        return None
+    streams = [replace(sample, pair=-1) for sample in unrelated(samples)]
+    total = 0.0
+    for batch in micro_batches(streams, max_tokens=policy.settings.micro_tokens):
+        said = [other.infer(batch).logprobs.double().cpu() for other in (policy, policies["reference"])]
+        total += float((said[0] - said[1]).sum())
+    return total / len({sample.trajectory for sample in streams})
 
 
 def minibatches(samples: Sequence[Sample], count: int, seed: int) -> list[list[int]]:

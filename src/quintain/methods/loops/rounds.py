@@ -7,6 +7,7 @@ a method trains on it again, is built again from the journal by a resumed run.
 from collections import deque
 from collections.abc import Iterator, Sequence
 
+from quintain.data.pairs import Pairs
 from quintain.data.pipeline import Chosen, as_example, example_samples
 from quintain.data.samples import pair_samples
 from quintain.data.seats import separated
@@ -77,6 +78,8 @@ def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
             groups = method.collect(context.collector, step)
             method.state.update(groups)
             parts = material.take(groups)
+            if method.needs.renews_reference:
+                context.policies["reference"].follow(context.policies.main, rate=1.0)
             if method.starts_over and any(data for _, data in parts):
                 context.policies.main.start_over()
             reports = [
@@ -106,13 +109,17 @@ def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
 def funnels(made: Sequence[Built]) -> dict[str, float]:
     """Return what the stages of each training of a round did; those after the first as ``data/2/…``, ``data/3/…``.
 
-    Of pairs it says how many there are, ``data/pairs``.
+    Of pairs it says how many there are, ``data/pairs``, and how many were refused.
     """
     return {
         key if number == 1 else key.replace("data/", f"data/{number}/", 1): value
         for number, each in enumerate(made, 1)
         for key, value in (
-            each.funnel.metrics if isinstance(each, Chosen) else {"data/pairs": float(len(each))}
+            each.funnel.metrics
+            if isinstance(each, Chosen)
+            else each.metrics
+            if isinstance(each, Pairs)
+            else {"data/pairs": float(len(each))}
         ).items()
     }
 
