@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -162,11 +162,17 @@ def tell(line: str) -> None:
     print(f"quintain: {line}", file=sys.stderr, flush=True)
 
 
-def resume(folder: str | Path) -> Path:
-    """Continue the run in `folder` after its newest checkpoint and return the folder."""
+def resume(folder: str | Path, *, learner_ranks: int | None = None) -> Path:
+    """Continue the run in `folder` after its newest checkpoint and return the folder.
+
+    It goes on with the configuration that it has; only on how many ranks it learns may be another: a checkpoint of
+    ranks is read by any number of them, and by a learner without any (0).
+    """
     with looked_after(Run.open(Path(folder)), start=START, is_new=False) as run:
         found = find_method(run.recipe)
         settings = build(found.config_class, run.config, f"{folder}/config.json", is_stored=True)
+        if learner_ranks is not None:
+            settings = replace(settings, learner_ranks=learner_ranks)
         train_by(found.make(settings), settings, run)
         conclude(run)
     return Path(folder)
