@@ -298,6 +298,40 @@ def kept_plainly(before: list[float | None]) -> list[float]:
     return [0.0]
 
 
+def requests(rng: Rng) -> tuple[str, list[str]]:
+    """Return a text of few words, and up to six others, some of which share none with it."""
+
+    def text() -> str:
+        return " ".join(rng.choice(["open", "Open", "red", "blue", "lamp", "a"], int(rng.integers(0, 5))))
+
+    return text(), [text() for _ in range(int(rng.integers(0, 7)))]
+
+
+def alike_plainly(case: tuple[str, list[str]]) -> list[float]:
+    """Return the place of the text whose vector of counts has the smallest angle, -1 where all are at right angles."""
+    text, others = case
+    names = ("open", "red", "blue", "lamp", "a")
+
+    def vector(of: str) -> list[int]:
+        return [of.lower().split().count(name) for name in names]
+
+    best, found = 0.0, -1
+    for place, other in enumerate(others):
+        one, two = np.array(vector(text), np.float64), np.array(vector(other), np.float64)
+        if one.any() and two.any():
+            angle = float(one @ two) / float(np.sqrt((one @ one) * (two @ two)))
+            if angle > best + 1e-12:
+                best, found = angle, place
+    return [float(found), round(best, 12)]
+
+
+def alike(module: ModuleType, case: tuple[str, list[str]]) -> list[float]:
+    """Return which text `module` finds most alike, and how much."""
+    text, others = case
+    place = module.most_alike(text, others)
+    return [-1.0, 0.0] if place is None else [float(place), module.likeness(text, others[place])]
+
+
 def replies(rng: Rng) -> tuple[list[bool], list[bool]]:
     """Return of up to nine replies whether they have the form of a call, and whether they make one."""
     num = int(rng.integers(1, 10))
@@ -489,6 +523,14 @@ FORMULAS: tuple[Formula, ...] = (
         courses,
         lambda m, case: [float(m.num_kept(case))],
         kept_plainly,
+    ),
+    made(
+        "agents.most_alike",
+        "agents.experience",
+        ["most_alike", "likeness"],
+        requests,
+        alike,
+        alike_plainly,
     ),
     made(
         "imitation.hallucination_score",
