@@ -35,7 +35,7 @@ from quintain.errors import ConfigError, UsageError, suggestion
 from quintain.losses.imitation import imitation
 from quintain.models.device import find_device
 from quintain.models.load import load
-from quintain.models.tiny import SIZES, build_tiny
+from quintain.models.tiny import COPIES, SIZES, build_tiny
 from quintain.rollout.collect import Limits, OnEpisode, Rollout
 from quintain.rollout.samplers import Demonstrator
 from quintain.store.run import Run
@@ -61,8 +61,9 @@ LONGEST = 1 << 20
 FUMBLES = 0.15
 """Share of a form teacher's tool calls that cannot be read."""
 DEMONSTRATIONS_PER_UPDATE = 8
-RATE_TIMES_WIDTH = 0.256
-"""Learning rate of imitation by a model one number wide."""
+RATE_TIMES_WIDTH, GENTLE = 0.256, 0.25
+"""Learning rate of imitation by a model one number wide; and the share of it at which a model keeps what its heads
+began with (`quintain.models.tiny.find_same`): at the whole of it, that is gone after 40 updates."""
 
 
 FITTING = "auto"
@@ -353,7 +354,8 @@ def imitation_rate(job: Job, model: PreTrainedModel) -> float:
     """Return the learning rate at which `model` imitates; unless `job` says, it falls with its width (2203.03466)."""
     if job.imitation_rate is not None:
         return job.imitation_rate
-    return RATE_TIMES_WIDTH / cast("Any", model.get_input_embeddings()).weight.shape[1]
+    share = GENTLE if getattr(model.config, COPIES, False) else 1.0
+    return share * RATE_TIMES_WIDTH / cast("Any", model.get_input_embeddings()).weight.shape[1]
 
 
 def imitator(model: PreTrainedModel, job: Job) -> Learner:
