@@ -283,6 +283,8 @@ class Improve:
     """episodes of the round → what is imitated (a `Pipeline`), or pairs of which one side is preferred"""
     rate: float = 1.0
     """factor on the learning rate"""
+    update: Update | None = None
+    """how it learns; None: as the rounds do"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

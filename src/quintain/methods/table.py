@@ -160,7 +160,17 @@ TABLE: tuple[Entry, ...] = (
         about="calls that are checked by format, schema and what was said",
         against="schema validation alone",
     ),
-    Entry("LAM Simulator", "imitation", "planned"),
+    Entry(
+        "LAM Simulator",
+        "imitation",
+        "written",
+        name="lam_simulator",
+        module="imitation.lam_simulator",
+        page="LAM Simulator",
+        section="Imitation, self-training, preferences",
+        about="own calls of tools, with feedback: what solved its task, then right calls against refused ones",
+        against="itself without filters",
+    ),
     Entry("WebDancer", "imitation", "planned"),
     Entry(
         "AndroidGen",
