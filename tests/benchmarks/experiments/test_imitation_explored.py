@@ -74,27 +74,26 @@ def test_errors_are_swapped_within_the_same_ones() -> None:
     kinds = ["city", "color", "city", "animal", "number", "color"]
     other = lam_simulator.swapped(kinds, 0)
     assert sorted(other) == sorted(kinds) and all(a != b for a, b in zip(kinds, other, strict=True))
+    names = ["zor", "mip", "tak", "luv", "bex", "nid"]
+    inside = lam_simulator.swapped(names, 0, within=kinds)
+    assert inside == ["tak", "nid", "zor", "luv", "bex", "mip"], (
+        "two of a kind change places, one alone stays"
+    )
     assert lam_simulator.swapped([], 0) == []
 
 
 def test_the_next_call_is_sampled_behind_an_error_of_another() -> None:
-    options = {
-        "world": f"{TOOLS}&vague=0.5", "null_world": f"{TOOLS}&vague=0", "seeds": 8,
-        "episodes": 8, "updates": 1, "size": 4,
-    }  # fmt: skip
-    rows = lam_simulator.measure(options, 3)
+    world = f"{TOOLS}&vague=0.5"
+    rows = lam_simulator.measure({"world": world, "seeds": 8, "episodes": 8, "updates": 1, "size": 4}, 3)
     assert len(rows) == 8
-    assert all(
-        {"method", "control", "null_method", "null_control", "extra.silent"} <= row.keys() for row in rows
-    )
-    player = new_pupil([options["world"]], seed=0, model="micro?tokens=words", agent="text")
-    ahead = lam_simulator.forced(
-        player, str(options["world"]), tasks_from(str(options["world"]), 24), 0, is_told=False
-    )
+    wanted = {"method", "control", "null_method", "null_control", "extra.silent"}
+    assert all(wanted == row.keys() and row["null_method"] == row["method"] for row in rows)
+    player = new_pupil([world], seed=0, model="micro?tokens=words", agent="text")
+    ahead = lam_simulator.forced(player, world, tasks_from(world, 24), 0)
     assert len(ahead) > 4
     for prefix in ahead:
-        kind = lam_simulator.kind_in(prefix)
-        assert "takes a value" in str(prefix.turns[0].observation)
-        assert lam_simulator.kind_in(lam_simulator.told(prefix, "owl")) == "owl"
-        assert lam_simulator.text_of(lam_simulator.told(prefix, kind)) == lam_simulator.text_of(prefix)
-    assert np.isfinite(lam_simulator.next_calls(player, str(options["world"]), ahead[:3], 0)).all()
+        name, kind = lam_simulator.named_in(prefix)
+        assert f"{name} takes a value" in str(prefix.turns[0].observation)
+        assert lam_simulator.named_in(lam_simulator.told(prefix, "hob", "owl")) == ("hob", "owl")
+        assert lam_simulator.text_of(lam_simulator.told(prefix, name, kind)) == lam_simulator.text_of(prefix)
+    assert np.isfinite(lam_simulator.next_calls(player, world, ahead[:3], 0)).all()
