@@ -104,7 +104,17 @@ TABLE: tuple[Entry, ...] = (
         about="the best of one's own episodes against worse ones, on kinds of tasks that can be learned",
         against="`rft`, `dpo`",
     ),
-    Entry("iRe-VLA", "imitation", "planned"),
+    Entry(
+        "iRe-VLA",
+        "imitation",
+        "written",
+        name="ire_vla",
+        module="imitation.ire_vla",
+        page="iRe-VLA",
+        section="Imitation, self-training, preferences",
+        about="PPO on a light head, then imitation of expert and own successes by all weights, again",
+        against="`ppo`, `sft`",
+    ),
     Entry(
         "PAE",
         "imitation",

@@ -13,7 +13,19 @@ import torch
 from quintain.benchmarks.formulas.formula import Formula, Rng, flatten
 from quintain.data.pack import pack
 from quintain.losses.imitation import imitation
-from quintain.types import Action, Completion, Example, Group, Outputs, Score, Stop, Task, Trajectory, Turn
+from quintain.types import (
+    Action,
+    Completion,
+    Example,
+    Group,
+    Outputs,
+    Score,
+    Stop,
+    Task,
+    Trajectory,
+    Turn,
+    derive_seed,
+)
 
 RATIOS = (0.1, 0.3, 0.5, 1.0)
 """Shares of turns that are marked."""
@@ -467,6 +479,43 @@ def compared_plainly(case: Tried) -> list[float]:
     return flatten(sorted(map(list, found)))
 
 
+Turns = tuple[list[int], list[int], int, int, int]
+"""names of the base, of what was found, batch size, number of the batch, and seed"""
+
+
+def rehearsals(rng: Rng) -> Turns:
+    """Return a base of one to nine, nothing to nine found, and one of the first batches of two to eight."""
+    base, found = int(rng.integers(1, 10)), int(rng.integers(0, 10))
+    return (
+        list(range(base)),
+        list(range(100, 100 + found)),
+        int(rng.integers(2, 9)),
+        int(rng.integers(0, 12)),
+        int(rng.integers(0, 1000)),
+    )
+
+
+def rehearsed(module: ModuleType, case: Turns) -> list[float]:
+    """Return a batch, and the share of it that is of the base."""
+    base, found, size, number, seed = case
+    batch = module.rehearsal_batch(base, found, size, number, seed)
+    return flatten([batch, float(np.mean([name < 100 for name in batch]))])
+
+
+def rehearsed_plainly(case: Turns) -> list[float]:
+    """Return the same: epochs are shuffled and dealt like cards, the larger half of a batch from the base."""
+    base, found, size, number, seed = case
+
+    def dealt(cards: list[int], most: int, label: str) -> list[int]:
+        hands = max(1, round(len(cards) / most))
+        shuffled = np.random.default_rng(derive_seed(seed, label, number // hands)).permutation(len(cards))
+        return [cards[place] for k, place in enumerate(shuffled) if k % hands == number % hands]
+
+    ours = dealt(base, size - size // 2 if found else size, "base")
+    both = ours + (dealt(found, size // 2, "found")[: len(ours)] if found else [])
+    return [*map(float, both), len(ours) / len(both)]
+
+
 def made(
     name: str,
     module: str,
@@ -528,6 +577,14 @@ FORMULAS: tuple[Formula, ...] = (
         tried,
         compared,
         compared_plainly,
+    ),
+    made(
+        "imitation.rehearsal_batch",
+        "methods.loops.rehearsal",
+        ["rehearsal_batch"],
+        rehearsals,
+        rehearsed,
+        rehearsed_plainly,
     ),
     made("data.odds", "data.mixtures", ["odds"], parts, drawn, drawn_plainly),
     made(
