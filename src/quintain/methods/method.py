@@ -261,6 +261,8 @@ class OnPolicy:
     """what is imitated before the first step; None: the job's demonstrations as they come"""
     prepare: Callable[[Collector], None] = no_preparation
     """is called once before the first step, also by a resumed run"""
+    rehearsal: Rehearsal | None = None
+    """what the whole policy imitates every few steps, after their update"""
     state: State = field(default_factory=Folds)
     measure: Measure = no_metrics
 
@@ -298,6 +300,8 @@ class Improve:
     """episodes of the round → what is imitated (a `Pipeline`), or pairs of which one side is preferred"""
     rate: float = 1.0
     """factor on the learning rate"""
+    update: Update | None = None
+    """how it learns; None: as the rounds do"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,6 +312,26 @@ class OptimizerSteps:
     """number of the round, from 1 → optimizer steps"""
     batch_size: int
     """episodes of a step"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsal:
+    """Imitation by the whole policy between steps of RL: ``Rehearsal(every=8, build=Pipeline(solved()), …)`` (iRe-VLA).
+
+    Half of every batch, or more, is of the base, so that what was known before is not forgotten.
+    """
+
+    every: int
+    """steps from one to the next"""
+    build: Callable[[Sequence[Group]], Chosen]
+    """episodes of a step → what is imitated of them, in every rehearsal from then on"""
+    base: Callable[[Collector], Sequence[Trajectory]]
+    """episodes that every batch has; called once, also by a resumed run"""
+    update: Update
+    steps: OptimizerSteps
+    """optimizer steps of a rehearsal, by its number from 1"""
+    rate: float = 1.0
+    """factor on the learning rate"""
 
 
 def no_demonstrations(_: Collector) -> Sequence[Trajectory]:

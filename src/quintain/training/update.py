@@ -38,6 +38,8 @@ class Update:
     """stop updating a step once the mean KL estimate of the policy from the sampler is above this"""
     target_kl_unit: Literal["token", "episode"] = "token"
     """what `target_kl` is the KL of (nats); that of an episode is the mean of its tokens times their number"""
+    head_layers: int | None = None
+    """only the last so many layers, the norm behind them and a value head learn; None: everything does"""
     lr_warmup: int = 10
     """steps over which the learning rate rises: the first ones of a fresh Adam are the least informed"""
     critic_steps: int = 0
