@@ -77,8 +77,9 @@ class Collector(Protocol):
         seed: int | None = None,
         max_turns: int | None = None,
         phase: str = "branch",
+        teacher: NoisyExpert | None = None,
     ) -> list[Group]:
-        """Return `size` ways on from each of `prefixes`, as whole episodes."""
+        """Return `size` ways on from each of `prefixes`, as whole episodes; of the `teacher` where there is one."""
         ...
 
     def walks(self, trajectories: Sequence[Trajectory]) -> list[Walk]:

@@ -82,7 +82,17 @@ TABLE: tuple[Entry, ...] = (
         about="only the critical turns of the expert",
         against="`sft`",
     ),
-    Entry("STeCa", "imitation", "planned"),
+    Entry(
+        "STeCa",
+        "imitation",
+        "written",
+        name="steca",
+        module="imitation.steca",
+        page="STeCa",
+        section="Imitation, self-training, preferences",
+        about="the expert's way out of steps that cost the policy its success",
+        against="`sft`",
+    ),
     Entry(
         "Paprika",
         "imitation",

@@ -130,13 +130,18 @@ class Collector:
         seed: int | None = None,
         max_turns: int | None = None,
         phase: str = "branch",
+        teacher: NoisyExpert | None = None,
     ) -> list[Group]:
-        """Return `size` ways on from each of `prefixes`, recorded as branches of the journal's `step`."""
+        """Return `size` ways on from each of `prefixes`, recorded as branches of the journal's `step`.
+
+        Where there is a `teacher`, it goes on in the place of the policy.
+        """
         groups = self.rollout.continuations(
             prefixes,
             size=size,
             seed=self.seed("step", step) if seed is None else seed,
             options=self._options(max_turns),
+            demonstrator=teacher,
         )
         known = [len(prefix.turns) for prefix in prefixes]
         return self._record(groups, step, phase, known)

@@ -381,7 +381,11 @@ class TrainingContext:
         )
         if check_digest(self.run, "preferences", found):
             self.display.say(f"preferences: {found.summary}")
-        return [each for each in found.data if isinstance(each, Pair)]
+        pairs = [each for each in found.data if isinstance(each, Pair)]
+        if self.run.next_step == 0:
+            sides = [side for pair in pairs for side in (pair.chosen, pair.rejected)]
+            self.run.append(sides, step=0, phase="demonstrations")
+        return pairs
 
     def _note_finished(self, step: int) -> None:
         """Note that the weights are those after `step`."""
@@ -476,6 +480,7 @@ def opened(
             job, run, display, interruption,
             has_critic=has_critic, policies=policies, limits=limits or Limits(),
         )  # fmt: skip
+        stack.callback(context.policies.close)
         context.started = started
         tracked = Tracked(folder=run.folder, config=run.config, next_step=run.next_step)
         context.trackers = stack.enter_context(tracking(job.track, tracked))

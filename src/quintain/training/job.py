@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from annotated_types import Ge
 
 from quintain.agents.catalog import check as check_agent
 from quintain.agents.catalog import is_outside
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 MAIN = "policy"
 """The policy that a run is about."""
+SHORTEST = 16
+"""Tokens of a stream in which anything can be said, and the engine be compared with the learner."""
 USUAL_DEMONSTRATIONS = 48
 """Of a method that needs some, or of an agent outside, where nobody says how many."""
 
@@ -91,7 +95,7 @@ class PolicySettings:
     """fp32, or bf16 for the linear layers in training and sampling; weights and optimizer stay in fp32."""
     engine: EngineKind = "local"
     """What samples from it, where it acts: local, or process (a process of its own)."""
-    max_context: PositiveInt | None = None
+    max_context: Annotated[int, Ge(SHORTEST)] | None = None
     """Longest token stream it acts in; none: the model's own limit."""
     micro_tokens: PositiveInt = 16_384
     """Tokens of a forward pass in training."""
@@ -188,6 +192,8 @@ class Job:
     """First steps, over which the learning rate rises; counts where lr_schedule is not that of the method."""
     gradient_checkpointing: bool = False
     """Keep only what each layer begins with for the backward pass, and compute the rest anew: less memory."""
+    learner_ranks: NonNegativeInt = 0
+    """Processes over which weights, gradients and optimizer of what is trained are sharded (FSDP2); 0: in this one."""
     lora: str = ""
     """LoRA in one line: r=16,alpha=32,targets=q_proj+v_proj,out=adapter (kept beside the merged model)."""
     lora_rank: NonNegativeInt = 0
@@ -198,7 +204,7 @@ class Job:
     """What samples from the policy: local (on the weights that are trained), or process (a process of its own)."""
     max_turn_tokens: PositiveInt = 128
     """Tokens that the policy may sample in a turn, unless the agent says otherwise."""
-    max_context: PositiveInt | None = None
+    max_context: Annotated[int, Ge(SHORTEST)] | None = None
     """Longest token stream of an episode; none: the model's own limit."""
     micro_tokens: PositiveInt = 16_384
     """Tokens of a forward pass in training; a longer stream than this is refused."""
