@@ -204,7 +204,17 @@ TABLE: tuple[Entry, ...] = (
         against="`rft`",
     ),
     Entry("AutoGLM", "imitation", "planned"),
-    Entry("GOAT", "imitation", "planned"),
+    Entry(
+        "GOAT",
+        "imitation",
+        "written",
+        name="goat",
+        module="imitation.goat",
+        page="GOAT",
+        section="Imitation, self-training, preferences",
+        about="chains of calls that were carried out, and the goals that they reach, written afterwards",
+        against="itself on random calls",
+    ),
     Entry(
         "AgentGen",
         "imitation",
