@@ -9,7 +9,7 @@ import torch
 from quintain.benchmarks.experiments.preference import blocks, dmpo, dpo, eto, ipr
 from quintain.data.pack import pack
 from quintain.data.pairs import Deviation, Estimate, expert_and_agent, step_pairs
-from quintain.data.samples import pair_samples
+from quintain.data.samples import imitation_samples, pair_samples
 from quintain.losses.preference import rpo
 from quintain.types import Group, Outputs
 
@@ -56,9 +56,10 @@ def test_states_are_equal_up_to_the_names_of_blocks() -> None:
     assert told[0] == "x on y | x clear, y on table" and told[1] == {"a": "x", "b": "y"}
     made = blocks.blocks(6, 100)
     assert made.num_cells < made.world.is_legal.sum() / 2
-    policy = made.policy(torch.arange(made.num_cells, dtype=torch.float64))
-    slopes = torch.where(torch.from_numpy(made.world.is_legal), 1.0, 0.0).double()
-    assert made.gather(slopes).sum().item() == made.world.is_legal.sum()
+    shared = torch.sin(torch.arange(made.num_cells, dtype=torch.float64))
+    policy = made.policy(shared)
+    batch = pack(imitation_samples([policy.sample(size=1, seed=0)[0].trajectories[0]]))
+    assert torch.allclose(made.speaker(batch)(shared).logprobs.float(), policy(batch).logprobs)
     expert = blocks.table_of(made.world, blocks.expert_policy(made.world))
     assert blocks.solved_of(expert, range(6)) == pytest.approx(1.0)
     noisy = blocks.table_of(made.world, blocks.noisy_policy(made.world, 0.3))

@@ -7,7 +7,7 @@ what is learned of one task holds in others. A wrong stacking ends all hope; the
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
@@ -22,7 +22,7 @@ from quintain.benchmarks.labs.pupil import tasks_from
 from quintain.benchmarks.labs.tabular import TablePolicy
 from quintain.environments.catalog import find
 from quintain.environments.protocol import begin
-from quintain.types import Task, as_content, as_text
+from quintain.types import Batch, Outputs, Task, as_content, as_text
 
 SPEC = "plan?blocks=3&irreversible=true"
 HORIZON = 8
@@ -42,11 +42,19 @@ class Blocks:
         """Return the table whose logits are `shared` [cells]."""
         return TablePolicy(self.world, shared.detach()[torch.from_numpy(self.cells)])
 
-    def gather(self, gradient: Tensor) -> Tensor:
-        """Return the gradient of the shared logits [cells], from that of the table [S, A]."""
-        legal = torch.from_numpy(self.world.is_legal)
-        found = gradient.new_zeros(self.num_cells)
-        return found.index_add(0, torch.from_numpy(self.cells)[legal], gradient[legal])
+    def speaker(self, batch: Batch) -> Callable[[Tensor], Outputs]:
+        """Return what tables of shared logits [cells] say of `batch`, with gradients, computed for its states alone."""
+        targets = (batch.turn_id >= 0).nonzero().squeeze(1)
+        states, place = batch.token_ids[targets - 1].unique(return_inverse=True)
+        actions = batch.token_ids[targets] - self.world.num_states
+        cells, legal = (torch.from_numpy(each)[states] for each in (self.cells, self.world.is_legal))
+
+        def say(shared: Tensor) -> Outputs:
+            logs = shared[cells].masked_fill(~legal, -torch.inf).log_softmax(-1)[place, actions]
+            logprobs = logs.new_zeros(len(batch.token_ids)).index_copy(0, targets, logs)
+            return Outputs(logprobs=logprobs, entropy=torch.zeros_like(logprobs))
+
+        return say
 
 
 @lru_cache(maxsize=8)

@@ -13,7 +13,7 @@ makes in held-out tasks fall, under ETO and under imitation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -36,7 +36,7 @@ from quintain.data.samples import pair_samples
 from quintain.losses.preference import chosen_nll
 from quintain.methods.preference import eto
 from quintain.methods.preference.exploring import Experts, contrasted
-from quintain.types import Batch, Group, Loss, Trajectory, derive_seed
+from quintain.types import Group, Loss, Trajectory, derive_seed
 
 SMOOTHING = 0.3
 """Added to every count of the start."""
@@ -149,20 +149,16 @@ def learned(made: Blocks, start: Tensor, pairs: Pairs, loss: Loss, options: Mapp
     shared = start.clone()
     if not pairs:
         return shared
-    batch = against(pack(pair_samples(list(pairs))), made.policy(start))
+    batch = pack(pair_samples(list(pairs)))
+    say = made.speaker(batch)
+    batch = replace(batch, extra=replace(batch.extra, reference_logprobs=say(start).logprobs))
+    shared.requires_grad_()
     optimizer = torch.optim.Adam([shared], lr=float(options.get("rate", 0.05)))
     for _ in range(int(options.get("updates", 40))):
-        policy = made.policy(shared)
-        (slopes,) = torch.autograd.grad(loss(policy(batch), batch).loss, policy.theta)
-        shared.grad = made.gather(slopes)
+        optimizer.zero_grad()
+        loss(say(shared), batch).loss.backward()
         optimizer.step()
-    return shared
-
-
-def against(batch: Batch, reference: Callable[[Batch], Any]) -> Batch:
-    """Return `batch` with what `reference` says of its tokens."""
-    said = reference(batch).logprobs.detach()
-    return replace(batch, extra=replace(batch.extra, reference_logprobs=said))
+    return shared.detach()
 
 
 def mistakes(made: Blocks, policy: TablePolicy, failed: Sequence[Trajectory]) -> float:
