@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from quintain.benchmarks.experiments.preference import blocks, dmpo, dpo, eto, ipr
+from quintain.benchmarks.experiments.preference import blocks, dmpo, dpo, eto, ipr, m_dpo
 from quintain.data.pack import pack
 from quintain.data.pairs import Deviation, Estimate, expert_and_agent, step_pairs
 from quintain.data.samples import imitation_samples, pair_samples
@@ -119,3 +119,22 @@ def test_weights_by_turn_look_at_the_first_and_away_from_the_last() -> None:
         own = (batch.sequence_id == stream) & (batch.turn_id >= 0)
         assert sorted(other.turn_id[own].tolist()) == list(range(6))
     assert (other.turn_id[batch.turn_id < 0] < 0).all() and not torch.equal(other.turn_id, batch.turn_id)
+
+
+def test_masks_count_as_many_tokens_and_are_one_where_nothing_is_observed() -> None:
+    stream = imitation_samples([ipr.episode([1, 2, 3], 1.0, 0)])[0]
+    rng = np.random.default_rng(0)
+    counts = [int(weigh(stream, rng).loss_weight.sum()) for weigh in m_dpo.WEIGHS.values()]
+    assert counts == [3, 3, 5]
+    drawn = {tuple(m_dpo.anywhere(stream, rng).loss_weight.tolist()) for _ in range(50)}
+    assert len(drawn) == 10 and all(weights[0] == 0 for weights in drawn), "3 of 5 places after the prompt"
+    alone = imitation_samples([ipr.episode([1], 1.0, 0)])[0]
+    for weigh in m_dpo.WEIGHS.values():
+        assert weigh(alone, rng).loss_weight.tolist() == alone.loss_weight.tolist()
+
+
+def test_both_updates_are_the_same_in_a_world_of_one_turn() -> None:
+    options = {"tasks": 12, "updates": 120, "batches": 1}
+    (row,) = m_dpo.batches(m_dpo.ONE_TURN, options, 8)
+    assert row["method"] == row["control"] == row["extra.all"]
+    assert row["extra.kto"] == pytest.approx(row["method"], abs=1e-4)
