@@ -62,6 +62,57 @@ def test_the_other_fixtures(
     assert loss(outputs(CARD), fixture(batch, pairs)).loss.item() == pytest.approx(value, abs=1e-9)
 
 
+TRL: dict[str, tuple[Loss, float, float, float]] = {
+    "sigmoid": (dpo(0.1), 0.6209570477895321, -0.04625701546562505, 0.04625701546562505),
+    "sigmoid_norm": (
+        dpo(0.1, by_length=True),
+        0.6709002842054063,
+        -0.009775037961062905,
+        0.02443759490265726,
+    ),
+    "hinge": (hinge(0.1), 0.85, -0.1, 0.1),
+    "ipo": (ipo(0.1, by_length=True), 20.702499999999997, -1.82, 4.55),
+    "aot": (
+        dpo(0.1, label_smoothing=0.1),
+        0.6359570477895321,
+        -0.03625701546562505,
+        0.03625701546562505,
+    ),
+    "simpo": (
+        simpo(2.0, margin=0.5),
+        0.0005529314753607964,
+        -0.00022111145476943982,
+        0.0005527786369235996,
+    ),
+    "kto": (kto(0.1), 0.48125890108900027, -0.012480021314155917, 0.012484699996403),
+}
+"""TRL 1.16.0 on the pair of the cards, by `Preferred` of tests/reference: value, and slopes of a chosen and a rejected
+token; `aot` with label smoothing .1 is cDPO where there is one pair, `kto` is with the estimate .2."""
+
+
+@pytest.mark.parametrize("name", TRL)
+def test_numbers_recorded_from_trl(
+    batch: MakeBatch, outputs: MakeOutputs, pairs: MakePairs, name: str
+) -> None:
+    loss, value, chosen, rejected = TRL[name]
+    given = outputs(CARD)
+    report = loss(given, labelled(batch, pairs))
+    assert report.loss.item() == pytest.approx(value, abs=1e-9)
+    slopes = torch.autograd.grad(report.loss, given.logprobs)[0].tolist()
+    assert slopes == pytest.approx([0] + [chosen] * 5 + [0] + [rejected] * 2, abs=1e-9)
+
+
+def test_the_odds_ratio_recorded_from_trl(batch: MakeBatch, outputs: MakeOutputs, pairs: MakePairs) -> None:
+    """TRL 1.16.0 computes it in float32."""
+    given, made = outputs(CARD), fixture(batch, pairs)
+    added = orpo(0.1)(given, made).loss - chosen_nll()(given, made).loss
+    assert added.item() == pytest.approx(0.0015751533210277557, abs=1e-8)
+    slopes = torch.autograd.grad(added, given.logprobs)[0].tolist()
+    assert slopes == pytest.approx(
+        [0] + [-0.00036148405633866786] * 5 + [0] + [0.0007833480485714972] * 2, abs=1e-9
+    )
+
+
 def test_how_strongly_pairs_and_likelihood_pull(
     batch: MakeBatch, outputs: MakeOutputs, pairs: MakePairs
 ) -> None:
