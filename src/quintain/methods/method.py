@@ -77,8 +77,12 @@ class Collector(Protocol):
         seed: int | None = None,
         max_turns: int | None = None,
         phase: str = "branch",
+        again: int = 0,
     ) -> list[Group]:
-        """Return `size` ways on from each of `prefixes`, as whole episodes."""
+        """Return `size` ways on from each of `prefixes`, as whole episodes.
+
+        They are recorded under `phase`, which a state is told again if it is ``train``; `again` as in `sample`.
+        """
         ...
 
     def walks(self, trajectories: Sequence[Trajectory]) -> list[Walk]:

@@ -130,8 +130,9 @@ class Collector:
         seed: int | None = None,
         max_turns: int | None = None,
         phase: str = "branch",
+        again: int = 0,
     ) -> list[Group]:
-        """Return `size` ways on from each of `prefixes`, recorded as branches of the journal's `step`."""
+        """Return `size` ways on from each of `prefixes`, recorded under `phase` of the journal's `step`."""
         groups = self.rollout.continuations(
             prefixes,
             size=size,
@@ -139,7 +140,7 @@ class Collector:
             options=self._options(max_turns),
         )
         known = [len(prefix.turns) for prefix in prefixes]
-        return self._record(groups, step, phase, known)
+        return self._record(_apart(groups, again) if again else groups, step, phase, known)
 
     def walks(self, trajectories: Sequence[Trajectory]) -> list[Walk]:
         """Carry out recorded episodes again, to continue them at any of their turns."""
