@@ -32,7 +32,7 @@ INSTALL := -m pip --disable-pip-version-check install
 BFCL := --no-deps bfcl-eval==2026.3.23
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-real flagship-fireact flagship-rest test coverage test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick test-clients test-wheel test-trackers check format bench docs clean
+.PHONY: help quickstart quickstart-real flagship-fireact flagship-rest test coverage test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick test-clients test-cluster test-wheel test-trackers check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -100,6 +100,9 @@ test-real-quick: .venv-quick/.ready  ## those adapters whose packages install in
 test-clients: .venv-clients/.ready  ## SDKs and agents of others, unmodified, each trained at the endpoint until it succeeds more often (7 minutes)
 	OMP_NUM_THREADS=1 .venv-clients/bin/python -m pytest tests/clients -m clients -q -rP \
 	  -W ignore::pytest.PytestUnraisableExceptionWarning
+
+test-cluster: $(VENV)/.dev  ## learners over one, two and four processes, which are killed and go on (5 minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster -m cluster -q -rP
 
 check: $(VENV)/.dev  ## style, layout of the rooms, types
 	$(BIN)/ruff check .

@@ -1,15 +1,18 @@
 """The data funnel of a run: how many examples went into the pipeline, what every stage left, what was trained."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from quintain.dashboard.page import escape
 from quintain.dashboard.series import Rows
-from quintain.types import Use
+from quintain.dashboard.transcript import Decode, transcript_html
+from quintain.types import Trajectory, Use
 
 FIRST, LAST, TOKENS = "data/in", "data/kept", "data/tokens"
 NUM_SHOWN = 8
 """Episodes that are listed of a step."""
+NUM_PAIRS = 4
+"""Pairs of a step that are shown."""
 WIDTH = 320
 """Pixels of the longest bar."""
 
@@ -96,6 +99,27 @@ def trained_html(uses: Sequence[Use]) -> str:
     says += f"; the {NUM_SHOWN} with the most of it:" if len(rows) > NUM_SHOWN else ":"
     head = "<tr><th>episode</th><th>tokens</th><th>of the loss</th></tr>"
     return f'<p class="soft">{escape(says)}</p><table>{head}{lines}</table>'
+
+
+def pairs_html(uses: Sequence[Use], find: Callable[[str], Trajectory | None], decode: Decode | None) -> str:
+    """Return pairs that a step compared, each side by side; `find` returns an episode by its name."""
+    pairs = [use for use in uses if use.rejected]
+    blocks: list[str] = []
+    for number, use in enumerate(pairs[:NUM_PAIRS], start=1):
+        sides = [
+            (name, find(episode)) for name, episode in (("chosen", use.episode), ("rejected", use.rejected))
+        ]
+        cells = "".join(
+            f"<td>{transcript_html(side, decode, heading=f'{name} {side.id}', is_open=number == 1)}</td>"
+            for name, side in sides
+            if side is not None
+        )
+        blocks.append(f'<table class="pair"><tr>{cells}</tr></table>')
+    if not blocks:
+        return ""
+    more = f"; the first {NUM_PAIRS}" if len(pairs) > NUM_PAIRS else ""
+    says = f"{len(pairs)} pairs were compared in that step, by the journal{more}:"
+    return f'<h2>Pairs</h2><p class="soft">{escape(says)}</p>{"".join(blocks)}'
 
 
 def _bar(name: str, count: float, most: float) -> str:

@@ -60,6 +60,7 @@ CATALOG: dict[str, str] = {
     "sums": "quintain.worlds.sums.game:Sums",
     "textarena": "quintain.adapters.textarena.environment:TextArena",
     "textworld": "quintain.adapters.textworld.environment:TextWorld",
+    "toolbox": "quintain.worlds.toolbox.game:Toolbox",
     "twocards": "quintain.worlds.twocards.game:TwoCards",
     "verifiers": "quintain.adapters.verifiers.environment:Verifiers",
     "web": "quintain.worlds.web.game:Web",

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from quintain.credit.layout import outcome_of
 from quintain.errors import UsageError
-from quintain.training.job import PolicySpec
+from quintain.training.job import ColdStart, PolicySpec
 from quintain.training.update import Update
 from quintain.types import NOTHING, Credit, Example, Group, Pair, Task, Trajectory, is_constant
 
@@ -77,9 +77,10 @@ class Collector(Protocol):
         seed: int | None = None,
         max_turns: int | None = None,
         phase: str = "branch",
+        teacher: NoisyExpert | None = None,
         again: int = 0,
     ) -> list[Group]:
-        """Return `size` ways on from each of `prefixes`, as whole episodes.
+        """Return `size` ways on from each of `prefixes`, as whole episodes; of the `teacher` where there is one.
 
         They are recorded under `phase`, which a state is told again if it is ``train``; `again` as in `sample`.
         """
@@ -247,6 +248,8 @@ class OnPolicy:
     keep: Change = same_groups
     branch: Branch = no_branches
     needs: Needs = Needs()
+    cold_start: ColdStart | None = None
+    """what is imitated before the first step; None: the job's demonstrations as they come"""
     prepare: Callable[[Collector], None] = no_preparation
     """is called once before the first step, also by a resumed run"""
     state: State = field(default_factory=Folds)

@@ -130,14 +130,19 @@ class Collector:
         seed: int | None = None,
         max_turns: int | None = None,
         phase: str = "branch",
+        teacher: NoisyExpert | None = None,
         again: int = 0,
     ) -> list[Group]:
-        """Return `size` ways on from each of `prefixes`, recorded under `phase` of the journal's `step`."""
+        """Return `size` ways on from each of `prefixes`, recorded under `phase` of the journal's `step`.
+
+        Where there is a `teacher`, it goes on in the place of the policy.
+        """
         groups = self.rollout.continuations(
             prefixes,
             size=size,
             seed=self.seed("step", step) if seed is None else seed,
             options=self._options(max_turns),
+            demonstrator=teacher,
         )
         known = [len(prefix.turns) for prefix in prefixes]
         return self._record(_apart(groups, again) if again else groups, step, phase, known)

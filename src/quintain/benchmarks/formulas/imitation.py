@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from types import ModuleType
 from typing import Any
@@ -304,6 +304,113 @@ def replies(rng: Rng) -> tuple[list[bool], list[bool]]:
     return (rng.random(num) < 0.5).tolist(), (rng.random(num) < 0.3).tolist()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explored:
+    """A step that the policy took its own way, in plain words and numbers."""
+
+    shown: list[str]
+    explored: list[str]
+    way_out: list[str]
+    number: int
+    worth: tuple[float, float, float]
+    """of the expert's step before it, of the expert's, of the policy's"""
+    is_success: bool
+    is_saved: bool
+    """whether the way out solves the task"""
+
+
+ALIKE = 0.77
+"""Cosine from which on two actions are the same."""
+
+
+def explored(rng: Rng) -> Explored:
+    """Return episodes of one to five turns of few words; the step is in each, and two of them begin alike."""
+
+    def texts(num: int) -> list[str]:
+        return [
+            " ".join(rng.choice(["go", "Go", "take", "mug"], int(rng.integers(0, 4)))) for _ in range(num)
+        ]
+
+    number = int(rng.integers(0, 4))
+    own = texts(number + 1 + int(rng.integers(0, 3)))
+    return Explored(
+        shown=texts(number + 1 + int(rng.integers(0, 3))),
+        explored=own,
+        way_out=[*own[: number + 1], *texts(int(rng.integers(1, 4)))],
+        number=number,
+        worth=(float(rng.integers(0, 3)) / 2, float(rng.integers(0, 3)) / 2, float(rng.integers(0, 3)) / 2),
+        is_success=bool(rng.random() < 0.4),
+        is_saved=bool(rng.random() < 0.8),
+    )
+
+
+def calibrated(module: ModuleType, case: Explored) -> list[float]:
+    """Return what STeCa learns of a step, and the weight of every turn of it."""
+
+    def episode(texts: list[str], *, is_success: bool) -> Trajectory:
+        count = len(texts)
+        told = Told(read=[[1]] * count, said=[[2]] * count, weights=[1.0] * count, is_right=is_success)
+        whole = told.example().trajectory
+        turns = tuple(replace(t, action=Action(text=x)) for t, x in zip(whole.turns, texts, strict=True))
+        return replace(whole, turns=turns)
+
+    before, expert, own = case.worth
+    step = module.Step(
+        shown=episode(case.shown, is_success=True),
+        number=case.number,
+        explored=episode(case.explored, is_success=case.is_success),
+        before=before,
+        expert=expert,
+        own=own,
+        way_out=episode(case.way_out, is_success=case.is_saved),
+    )
+    kinds = module.kinds_of(step, ALIKE)
+    weights = [module.imitated(step, kind).weights for kind in kinds]
+    names = ("calibrated", "shown", "explored")
+    return flatten([[float(name in kinds) for name in names], [list(own) for own in weights]])
+
+
+def calibrated_plainly(case: Explored) -> list[float]:
+    """Return the same, with distances as the least over all paths that are walked one by one."""
+    number, (before, expert, own) = case.number, case.worth
+    mine, theirs = case.explored[number], case.shown[number]
+
+    def alike(left: str, right: str) -> float:
+        a, b = left.lower().split(), right.lower().split()
+        if sorted(a) == sorted(b):
+            return 1.0
+        both = np.array([[a.count(w), b.count(w)] for w in sorted({*a, *b})], float)
+        norms = np.linalg.norm(both, axis=0)
+        return float(both[:, 0] @ both[:, 1] / norms.prod()) if norms.all() else 0.0
+
+    def far(left: list[str], right: list[str]) -> float:
+        def walk(i: int, j: int) -> float:
+            here = 1 - alike(left[i], right[j])
+            ahead = [(i + 1, j + 1), (i + 1, j), (i, j + 1)]
+            return here + min((walk(a, b) for a, b in ahead if a < len(left) and b < len(right)), default=0.0)
+
+        if not left or not right:
+            return float(len(left) + len(right) > 0)
+        return walk(0, 0) / max(len(left), len(right))
+
+    is_calibrated = (
+        number > 0 and case.is_saved and own <= before and not case.is_success
+        and mine != theirs and alike(mine, theirs) < ALIKE
+    )  # fmt: skip
+    is_shown, is_explored = expert > own + 0.01, case.is_success and own >= expert
+    found = [float(is_calibrated), float(is_shown), float(is_explored)]
+    if is_calibrated:
+        rest = case.way_out[number + 1 :]
+        found += [0.0] * (number + 1) + [1 + 0.01 * far(rest, case.explored[number + 1 :])] * len(rest)
+    if is_shown:
+        rest = case.shown[number:]
+        found += [0.0] * number + [1 + 0.01 * far(rest, case.explored[number:])] * len(rest)
+    if is_explored:
+        rest = case.explored[number:]
+        found += [0.0] * number + [1 - 0.01 * far(rest, case.shown[number:])] * len(rest)
+    return found
+
+
 def made(
     name: str,
     module: str,
@@ -349,6 +456,14 @@ FORMULAS: tuple[Formula, ...] = (
         episodes,
         kept_as_right,
         kept_as_right_plainly,
+    ),
+    made(
+        "imitation.calibrated",
+        "methods.imitation.steca",
+        ["kinds_of", "imitated"],
+        explored,
+        calibrated,
+        calibrated_plainly,
     ),
     made("data.odds", "data.mixtures", ["odds"], parts, drawn, drawn_plainly),
     made(

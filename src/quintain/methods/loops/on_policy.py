@@ -25,7 +25,7 @@ from quintain.types import Group
 def train_on_policy(method: OnPolicy, job: Job, run: Run) -> None:
     """Train by `method` until ``job.steps``, continuing where `run` was left."""
     needs = method.needs
-    with begun(needs, job, run) as context:
+    with begun(needs, job, run, cold_start=method.cold_start) as context:
         refuse_without_turn_rewards(context, needs, method.reward)
         method.prepare(context.collector)
         refuse_credit_without_critic(method)

@@ -13,6 +13,7 @@ from itertools import pairwise
 from math import inf, isfinite, sqrt
 
 from quintain.training.thresholds import Thresholds
+from quintain.types import UNKNOWN_TOOL
 
 Row = Mapping[str, float | None]
 RISE = 0.02
@@ -135,6 +136,7 @@ def tools(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
     counts = {
         name: total(spans.last, name) for row in spans.last for name in row if name.startswith("tools/")
     }
+    num_calls = sum(count for name, count in counts.items() if name.endswith("/calls"))
     for tool in sorted({name.split("/")[1] for name in counts}):
         calls = counts.get(f"tools/{tool}/calls", 0.0)
         if not calls:
@@ -147,10 +149,12 @@ def tools(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
                 subject=tool,
                 message=f"{tool}: {share:.0%} of calls fail, most by {worst}",
             )
-        if (share := counts.get(f"tools/{tool}/invalid_call", 0.0) / calls) > bounds.invalid_calls:
-            yield Alarm(
-                name="invalid_calls", subject=tool, message=f"{tool}: {share:.0%} of calls are invalid"
-            )
+        is_named = tool != UNKNOWN_TOOL
+        share = counts.get(f"tools/{tool}/invalid_call", 0.0) / (calls if is_named else num_calls)
+        if share > bounds.invalid_calls:
+            said = f"{tool}: {share:.0%} of calls are invalid"
+            nameless = f"{share:.0%} of calls are of a tool that is not there"
+            yield Alarm(name="invalid_calls", subject=tool, message=said if is_named else nameless)
 
 
 def coverage(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
