@@ -86,6 +86,10 @@ class Collector(Protocol):
         """
         ...
 
+    def in_hindsight(self, trajectories: Sequence[Trajectory]) -> list[Trajectory | None]:
+        """Return each episode under the task that it solved; None where it solved none."""
+        ...
+
     def walks(self, trajectories: Sequence[Trajectory]) -> list[Walk]:
         """Carry out recorded episodes again, to continue them at any of their turns."""
         ...

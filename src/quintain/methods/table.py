@@ -264,7 +264,17 @@ TABLE: tuple[Entry, ...] = (
         about="solutions of tree search, under a value model that earlier trees have taught",
         against="`rest`",
     ),
-    Entry("EXIF", "selftraining", "planned"),
+    Entry(
+        "EXIF",
+        "selftraining",
+        "written",
+        name="exif",
+        module="selftraining.exif",
+        page="EXIF",
+        section="Imitation, self-training, preferences",
+        about="what exploring reached, as the task that asks for it; next what was not mastered",
+        against="itself without feedback",
+    ),
     Entry(
         "Agent0",
         "selftraining",

@@ -528,6 +528,53 @@ def valued_plainly(case: Sequence[Walked]) -> list[float]:
     ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """An episode of a round of EXIF in plain numbers."""
+
+    skill: int
+    is_try: bool
+    is_success: bool
+
+
+def draw_tries(rng: Rng) -> list[Tried]:
+    """Return up to 20 episodes at up to four skills, explorations and tries."""
+    return [
+        Tried(
+            skill=int(rng.integers(0, 4)),
+            is_try=bool(rng.random() < 0.6),
+            is_success=bool(rng.random() < 0.5),
+        )
+        for _ in range(int(rng.integers(1, 21)))
+    ]
+
+
+def told_failures(module: ModuleType, case: Sequence[Tried]) -> list[float]:
+    """Return the share of tries of each skill that failed, -1 for one that nobody tried."""
+    (model,) = recorded([Lived(task=0, value=0.0, is_success=False, num_turns=1)])
+    groups: list[Group] = []
+    for one in case:
+        task = replace(model.task, id=f"e/train/1?goal=skill {one.skill}")
+        episode = replace(
+            model.trajectories[0],
+            task=task,
+            group=f"0:{task.id}{'+1' if one.is_try else ''}",
+            outcome=Score(value=float(one.is_success), is_success=one.is_success),
+        )
+        groups.append(Group(task=task, trajectories=(episode,)))
+    found = module.failures_of(groups)
+    return [found.get(f"skill {skill}", -1.0) for skill in range(4)]
+
+
+def failed_plainly(case: Sequence[Tried]) -> list[float]:
+    """Return the same by hand."""
+    found: list[float] = []
+    for skill in range(4):
+        own = [one.is_success for one in case if one.skill == skill and one.is_try]
+        found.append(own.count(False) / len(own) if own else -1.0)
+    return found
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula(name="rounds.improve_steps", module="quintain.data.stages",
             functions=("threshold",), draw=draw_lived, ours=improved, reference=worth_more),
@@ -550,6 +597,9 @@ FORMULAS: tuple[Formula, ...] = (
     Formula(name="rounds.process_values", module="quintain.rollout.tree",
             functions=("process_values", "upper_bound", "back_up", "Tree"), draw=draw_tree, ours=valued,
             reference=valued_plainly),
+    Formula(name="rounds.failures", module="quintain.methods.selftraining.exif",
+            functions=("failures_of", "skill_of", "is_try"), draw=draw_tries, ours=told_failures,
+            reference=failed_plainly),
     Formula(name="rounds.levels", module="quintain.curriculum.levels",
             functions=("Optimist", "Proposer", "learnability"), draw=draw_outcomes, ours=leveled,
             reference=optimistic),
