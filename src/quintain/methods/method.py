@@ -79,11 +79,17 @@ class Collector(Protocol):
         phase: str = "branch",
         teacher: NoisyExpert | None = None,
         by: str = "",
+        again: int = 0,
     ) -> list[Group]:
         """Return `size` ways on from each of `prefixes`, as whole episodes.
 
-        They are sampled by the policy `by`, where that is given, or played by the `teacher`.
+        They are sampled by the policy `by`, where that is given, or played by the `teacher`. They are recorded under
+        `phase`, which a state is told again if it is ``train``; `again` as in `sample`.
         """
+        ...
+
+    def in_hindsight(self, trajectories: Sequence[Trajectory]) -> list[Trajectory | None]:
+        """Return each episode under the task that it solved; None where it solved none."""
         ...
 
     def walks(self, trajectories: Sequence[Trajectory]) -> list[Walk]:

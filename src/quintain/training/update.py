@@ -28,6 +28,8 @@ class Update:
     """also train on streams without an advantage: a critic, a KL or entropy term learns from them"""
     has_reference: bool = False
     """let the batches carry log-probs of the policy ``reference``, for a KL in the loss"""
+    is_own_reference: bool = False
+    """the reference is the policy itself as the step's epochs begin, and no other is kept (Self-Rewarding LM)"""
     has_values: bool = False
     """let the batches carry the critic's values before the first update, which clipping them needs"""
     has_kl: bool = False

@@ -298,9 +298,12 @@ def prepare(policies: Policies, policy: Policy, samples: Sequence[Sample], updat
             found += numbers.cpu().split(batch.lengths)
         return found
 
+    def reference() -> Policy:
+        return policy if update.is_own_reference else policies["reference"]
+
     return Prepared(
         samples,
-        said_by(policies["reference"], "logprobs") if update.has_reference else None,
+        said_by(reference(), "logprobs") if update.has_reference else None,
         said_by(policy, "values") if update.has_values else None,
     )
 

@@ -103,6 +103,7 @@ LEVELS: dict[str, Bend] = {
 }
 CHANGES: dict[str, Bend] = {
     "tool_coverage": lambda since: {"monitor/tool_coverage": 0.2},
+    "judge": lambda since: {"judge/agreement": 1 - 0.1 * since},
     "boundary": lambda since: {"monitor/beyond": 0.6},
     "entropy": lambda since: {"monitor/entropy": 0.02},
     "diversity": lambda since: {"monitor/prompt_information": 0.001},

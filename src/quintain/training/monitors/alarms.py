@@ -37,6 +37,7 @@ CURES: Mapping[str, str] = {
     "length_advantage": "normalise by length (dr_grpo, dapo), or price what is long",
     "reward_share": "scale that term down, or the others up",
     "hacking": "read the transcripts kept with this alarm and close the gap in the reward",
+    "judge": "stop at the round before, judge with another model, or mix demonstrations of judging in",
     "failures": "look at what failed: quintain view RUN, quintain check ENVIRONMENT --load",
     "stop_failures": "look at what failed: quintain view RUN, quintain check ENVIRONMENT --load",
     "retries": "mend what breaks: what is left of the episodes may be the easy ones",
@@ -82,11 +83,14 @@ def alarms(rows: Sequence[Row], bounds: Thresholds) -> list[Alarm]:
     window = int(bounds.window)
     training = [row for row in rows if "monitor/failures" in row]
     unlikely = list(chosen(rows, bounds))
-    if not rows or "monitor/failures" not in rows[-1] or len(training) < window:
+    if not rows or "monitor/failures" not in rows[-1]:
         return unlikely
+    drifted = [*unlikely, *judge(training, bounds)]
+    if len(training) < window:
+        return drifted
     spans = Spans(training[:window], training[-window:])
     found = [alarm for rule in RULES for alarm in rule(spans, bounds)]
-    return [*found, *canaries(rows, bounds), *hacking(rows, bounds), *unlikely]
+    return [*found, *drifted, *canaries(rows, bounds), *hacking(rows, bounds)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +325,17 @@ def hacked(
             name="hacking",
             message=f"training reward rose from {rewards[0]:.2f} to {rewards[-1]:.2f} while held-out success went "
             f"from {first:.0%} to {last:.0%}",
+        )
+
+
+def judge(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:
+    """A policy that judges itself and agrees less with the truth than it did in its first round, whatever it scores."""
+    known = [value for value in (row.get("judge/agreement") for row in rows) if value is not None]
+    if known and known[-1] < known[0] - bounds.judge:
+        yield Alarm(
+            name="judge",
+            message=f"the agreement of the policy's own judgements with the truth fell from {known[0]:.2f} to "
+            f"{known[-1]:.2f}",
         )
 
 
