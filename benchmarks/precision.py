@@ -1,10 +1,10 @@
 """What bf16 pays on this processor: python benchmarks/precision.py [--model smollm2] [--pairs 3] [--json FILE]
 
-The same model samples and trains in fp32 and in bf16, in turn, in one process; seconds are of the processor (on a GPU
-of the clock), so that other work on the machine counts little, and the ratio is that of the medians.
-Reading: --rows prompts of --before
-tokens. Decoding: 48 tokens after each. Training: one update on --streams of them, AdamW. The gap is the mean
-difference, in nats, of the log-probs that the engine told and those of the learner of the same precision.
+The same model samples and trains in fp32 and in bf16, in turn, in one process. Tokens a second are by the processor's
+time (on a GPU by the clock), so that other work on the machine counts little; ratios are those of the medians, by the
+processor and by the clock. Reading: --rows prompts of --before tokens. Decoding: 48 tokens after each. Training: one
+update on --streams of them, AdamW; 0 leaves it out. The gap is the difference, in nats, of the log-probs that the
+engine told and those of the learner of the same precision.
 """
 
 from __future__ import annotations
@@ -50,17 +50,18 @@ def main() -> None:
     rng = np.random.default_rng(0)
     vocabulary = int(model.config.vocab_size)
     prompts = [tuple(map(int, rng.integers(0, vocabulary, before))) for _ in range(rows)]
-    seconds: dict[tuple[str, str], list[float]] = {}
-    gaps: dict[str, float] = {}
+    seconds: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    gaps: dict[str, list[float]] = {}
 
-    def now() -> float:
+    def now() -> tuple[float, float]:
         if device.type != "cuda":
-            return time.process_time()
+            return time.process_time(), time.perf_counter()
         torch.cuda.synchronize()
-        return time.perf_counter()
+        return time.perf_counter(), time.perf_counter()
 
-    def clocked(what: str, precision: str, started: float) -> None:
-        seconds.setdefault((what, precision), []).append(now() - started)
+    def clocked(what: str, precision: str, started: tuple[float, float]) -> None:
+        own, clock = now()
+        seconds.setdefault((what, precision), []).append((own - started[0], clock - started[1]))
 
     learners = {p: Learner(model, Optimization(learning_rate=1e-9, precision=p)) for p in PRECISIONS}
     for pair in range(arguments.pairs + 1):
@@ -77,21 +78,32 @@ def main() -> None:
             while len(replies) < rows:
                 replies += engine.advance()
             clocked("decoding", precision, started)
-            samples = [sample(prompts[int(r.session)], r.result) for r in replies[:streams]]
+            samples = [sample(prompts[int(r.session)], r.result) for r in replies[: streams or 1]]
             batch = pack(samples)
             told = learners[precision].infer(batch).logprobs.cpu()
             is_trained = batch.turn_id >= 0
-            gaps[precision] = float((told - batch.logprobs)[is_trained].abs().mean())
+            apart = (told - batch.logprobs)[is_trained].abs()
+            gaps[precision] = [float(apart.mean()), float(apart.max())]
+            if not streams:
+                continue
             started = now()
             learners[precision].step([batch], imitation())
             clocked("training", precision, started)
     tokens = {"reading": rows * before, "decoding": rows * (NEW - 1), "training": streams * (before + NEW)}
     found: dict[str, float] = {}
     for what, count in tokens.items():
-        full, half = (statistics.median(seconds[what, precision][1:]) for precision in PRECISIONS)
-        found[what] = full / half
-        print(f"{what}: fp32 {count / full:,.0f} tokens/s, bf16 {count / half:,.0f}, ratio {full / half:.2f}")
-    print(f"gap of learner and engine: fp32 {gaps['fp32']:.1e} nats, bf16 {gaps['bf16']:.1e}")
+        if not count:
+            continue
+        own, clock = (
+            [statistics.median(s[i] for s in seconds[what, p][1:]) for p in PRECISIONS] for i in (0, 1)
+        )
+        found[what] = own[0] / own[1]
+        print(
+            f"{what}: fp32 {count / own[0]:,.0f} tokens/s, bf16 {count / own[1]:,.0f}, ratio {found[what]:.2f}, "
+            f"by the clock {clock[0] / clock[1]:.2f}"
+        )
+    for precision, (mean, most) in gaps.items():
+        print(f"gap of learner and engine in {precision}: {mean:.1e} nats in the mean, {most:.1e} at most")
     print(f"threads {torch.get_num_threads()}")
     if arguments.json:
         arguments.json.write_text(json.dumps({**found, "gap": gaps}, indent=2), encoding="utf-8")

@@ -1,8 +1,9 @@
 """Cached forward passes by the kernels of `models.native`: the Llama family in 32-bit floats on the processor.
 
-The cache of a layer is laid out for the kernels: keys in blocks of 16 with the dimension outermost, so that scores of
-16 keys are one vector. Streams that were opened with the same prompt read it from one slot while it is live, so the
-prompt of a group stays in the processor's cache. Results equal those of `engines.decoder.FastDecoder`.
+One call of a kernel takes new tokens through all layers. The cache of a layer is laid out for the kernels: keys in
+blocks of 16 with the dimension outermost, so that scores of 16 keys are one vector. In bf16 it is kept in 16 bits.
+Streams that were opened with the same prompt read it from one slot while it is live, so the prompt of a group stays in
+the processor's cache. Results equal those of `engines.decoder.FastDecoder`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a forward pass computes in: fp32, or bf16 for the products of linear layers.
 
-Weights and optimizer stay in fp32 either way. On the processor linear layers round their factors and nothing else
-(`models.cpu.half`); elsewhere it is torch's autocast.
+Weights and optimizer stay in fp32 either way. On the processor linear layers round their factors and nothing else, and
+so does attention where the kernels in C compute it (`models.cpu.half`); elsewhere it is torch's autocast.
 """
 
 from collections.abc import Generator

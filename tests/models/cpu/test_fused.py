@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -7,6 +8,7 @@ from torch import Tensor
 
 from quintain.models.cpu import fused
 from quintain.models.cpu.fused import Families, Rotation, Sizes
+from quintain.models.cpu.half import HalfProducts, is_entered
 from quintain.models.cpu.native import unavailable
 from quintain.models.packed import Stream, families_of, rotate
 
@@ -87,8 +89,18 @@ def test_logprobs_of_what_is_not_finite_are_not_finite() -> None:
     assert not found.isfinite().any()
 
 
+def near(exact: Tensor) -> Tensor:
+    """Return `exact` rounded to bfloat16, with the gradient of `exact`."""
+    return exact + (exact.bfloat16().float() - exact).detach()
+
+
 def reference(
-    joined: Tensor, norms: tuple[Tensor, Tensor, float] | None, rotation: Rotation, sizes: Sizes
+    joined: Tensor,
+    norms: tuple[Tensor, Tensor, float] | None,
+    rotation: Rotation,
+    sizes: Sizes,
+    *,
+    is_rounded: bool = False,
 ) -> Tensor:
     heads, kv, dimension = sizes.heads, sizes.kv, sizes.dimension
     parts = joined.split([heads * dimension, kv * dimension, kv * dimension], dim=-1)
@@ -99,20 +111,19 @@ def reference(
         key = F.rms_norm(key, (dimension,), norms[1], norms[2])
     angles = rotation.cosine[rotation.positions], rotation.sine[rotation.positions]
     query, key = rotate(query, *angles), rotate(key, *angles)
+    if is_rounded:
+        query, key, value = (near(part) for part in (query, key, value))
     outputs: list[Tensor] = []
     for stream in STREAMS:
         own = slice(stream.start, stream.start + stream.length)
         parts = [slice(start, start + length) for start, length in stream.prefix]
         keys, values = (torch.cat([whole[part] for part in (*parts, own)]) for whole in (key, value))
-        mask = torch.ones(stream.length, len(keys), dtype=torch.bool).tril(stream.prefix_length)
-        mixed = F.scaled_dot_product_attention(
-            query[own].transpose(0, 1)[None],
-            keys.transpose(0, 1)[None],
-            values.transpose(0, 1)[None],
-            attn_mask=mask,
-            enable_gqa=True,
-        )
-        outputs.append(mixed[0].transpose(0, 1).reshape(stream.length, -1))
+        keys, values = (part.repeat_interleave(heads // kv, dim=1).transpose(0, 1) for part in (keys, values))
+        hidden = torch.ones(stream.length, keys.shape[1]).triu(stream.prefix_length + 1).bool()
+        scores = query[own].transpose(0, 1) @ keys.mT / dimension**0.5
+        weights = scores.masked_fill(hidden, float("-inf")).softmax(dim=-1)
+        mixed = (near(weights) if is_rounded else weights) @ values
+        outputs.append(mixed.transpose(0, 1).reshape(stream.length, -1))
     return torch.cat(outputs)
 
 
@@ -168,3 +179,34 @@ def test_a_family_comes_in_depth_first_order() -> None:
     assert families.bounds.tolist() == [0, 4, 5]
     assert families.start.tolist() == [0, 4, 7, 9, 10]
     assert families.past.tolist() == [0, 4, 7, 4, 0]
+
+
+@pytest.mark.parametrize("shape", [(4, 2, 48), (6, 2, 20), (2, 1, 128)])
+def test_attention_in_bf16_is_that_of_rounded_factors(shape: tuple[int, int, int]) -> None:
+    torch.manual_seed(0)
+    sizes = Sizes(*shape)
+    positions = torch.cat([torch.arange(s.length) + s.prefix_length for s in STREAMS])
+    angles = torch.randn(200, sizes.dimension // 2).repeat(1, 2)
+    rotation = Rotation(angles.cos(), angles.sin(), positions)
+    joined = torch.randn(len(positions), sizes.width, requires_grad=True)
+    families = families_of(STREAMS)
+    with HalfProducts():
+        ours = fused.attention(joined, None, rotation, sizes, families)
+    theirs = reference(joined, None, rotation, sizes, is_rounded=True)
+    apart = (ours - theirs).detach().abs()
+    assert float(apart.median()) < 1e-6
+    assert float(apart.max()) < float(joined.detach().abs().max()) / 256  # a weight may round to a neighbour
+    grad = torch.randn_like(theirs)
+    (mine,), (other,) = torch.autograd.grad(ours, joined, grad), torch.autograd.grad(theirs, joined, grad)
+    assert float((mine - other).norm() / other.norm()) < 0.005
+
+
+def test_it_is_known_in_a_thread_whether_products_are_rounded() -> None:
+    assert not is_entered()
+    with HalfProducts():
+        with HalfProducts():
+            assert is_entered()
+        assert is_entered()
+        with ThreadPoolExecutor(1) as other:
+            assert not other.submit(is_entered).result()
+    assert not is_entered()

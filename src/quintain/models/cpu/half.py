@@ -1,8 +1,9 @@
 """Linear layers on the processor with factors of 16 bits (bfloat16), summed in 32.
 
-Weights, norms, attention and the optimizer stay in fp32; only the products of linear layers, which are nearly all of
-the work, round their two factors. A row's result does not depend on the rows beside it, and sampling and training use
-the same kernel, so that their log-probs stay together. Without a C compiler torch computes the products.
+Weights, norms, softmax and the optimizer stay in fp32; only products round their two factors: those of linear layers,
+which are nearly all of the work, and in the kernels in C those of attention. A row's result does not depend on the rows
+beside it, and sampling and training use the same kernels, so that their log-probs stay together. Without a C compiler
+torch computes the products of linear layers.
 """
 
 from __future__ import annotations

@@ -35,8 +35,13 @@ int qt_product_half(
                 int num = to - row < FEW ? (int)(to - row) : FEW;
                 const pair *rows[FEW];
                 for (int r = 0; r < num; r++) rows[r] = inputs + (row + r) * halves;
+                /* What is read once is fetched just before; else the next span during the first rows of this one. */
+                int64_t pass = (row - from) / FEW, passes = (to - from + FEW - 1) / FEW, ahead = 0;
+                int fetched = passes == 1 ? 4 : passes < 4 ? 2 : 1;
+                if (passes == 1) ahead = AHEAD * BLOCK;
+                else if (pass * fetched < SPAN) ahead = (SPAN + pass * fetched) * BLOCK * halves;
                 half_products(rows, num, (const pair *)weights + first * BLOCK * halves, width, halves, BLOCK, halves * BLOCK,
-                              row == from ? AHEAD * BLOCK : 0, 0, sums, SPAN * BLOCK);
+                              ahead, fetched, 0, sums, SPAN * BLOCK);
                 for (int r = 0; r < num; r++) {
                     const float *sum = sums + r * SPAN * BLOCK;
                     float *to_row = out + (row + r) * n + column;

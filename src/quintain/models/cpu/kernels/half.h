@@ -36,11 +36,11 @@ INLINE vec added(vec sum, pair row, const pair *keys) {
 }
 
 /* sums[row][16 * blocks] = rows[row][2 * halves] . blocks, for `num` <= FEW rows, or added to them if `is_added`. A row of
-   16 pairs of a block is `step` pairs after the one before it, and a block `apart` pairs. What is read for the first time
-   comes from memory, and is fetched so many pairs `ahead` of its use; 0 where it lies in the cache. */
+   16 pairs of a block is `step` pairs after the one before it, and a block `apart` pairs. Meanwhile
+   what lies `ahead` pairs further on is fetched, of `fetched` blocks at a time; with 0 nothing is. */
 INLINE void half_products(
     const pair *const *rows, int num, const pair *blocks, int64_t num_blocks, int64_t halves, int64_t step, int64_t apart,
-    int64_t ahead, int is_added, float *sums, int64_t stride) {
+    int64_t ahead, int fetched, int is_added, float *sums, int64_t stride) {
     int width;
     for (int64_t b = 0; b < num_blocks * PER; b += width) {
         const pair *block = blocks + b / PER * apart;
@@ -54,7 +54,7 @@ INLINE void half_products(
         for (int64_t i = 0; i < halves; i++) {                                              \
             const pair *key = block + i * step;                                             \
             if (ahead) for (int c = 0; c < COLUMNS; c += PER)                               \
-                __builtin_prefetch(key + c / PER * apart + ahead);                          \
+                if (c / PER < fetched) __builtin_prefetch(key + c / PER * apart + ahead);   \
             for (int r = 0; r < ROWS; r++)                                                  \
                 for (int c = 0; c < COLUMNS; c++)                                           \
                     sum[r][c] = added(sum[r][c], rows[r][i], key + c / PER * apart + (b + c) % PER * LANES); \
@@ -115,8 +115,8 @@ OPTIONAL static void half_attended(
         to_half(rows[j], d, row);
         half_rows[j] = row;
     }
-    half_products(half_rows, num, their_keys, near / BLOCK, halves, BLOCK, block, ahead, 0, m->scores, room);
-    half_products(half_rows, num, keys + near * halves, (reach - near) / BLOCK, halves, BLOCK, block, ahead, 0,
+    half_products(half_rows, num, their_keys, near / BLOCK, halves, BLOCK, block, ahead, 4, 0, m->scores, room);
+    half_products(half_rows, num, keys + near * halves, (reach - near) / BLOCK, halves, BLOCK, block, ahead, 4, 0,
                   m->scores + near, room);
     for (int j = 0; j < num; j++) {
         pair *row = m->halves + j * room / 2;
@@ -125,10 +125,10 @@ OPTIONAL static void half_attended(
         to_half(m->scores + j * room, reach, row);
         weights[j] = row, near_weights[j] = row + near / 2;
     }
-    half_products(weights, num, their_values, padded / BLOCK, (from_leader + 1) / 2, padded, BLOCK, ahead_values, 1,
+    half_products(weights, num, their_values, padded / BLOCK, (from_leader + 1) / 2, padded, BLOCK, ahead_values, 4, 1,
                   m->mixed, padded);
     half_products(near_weights, num, values + near * padded / 2, padded / BLOCK, (last - from_leader + 1) / 2, padded,
-                  BLOCK, ahead_values, 1, m->mixed, padded);
+                  BLOCK, ahead_values, 4, 1, m->mixed, padded);
 }
 
 #endif

@@ -127,8 +127,14 @@ void qt_gated_backward(const float *dout, const float *joined, float *djoined, i
 INLINE float turned(
     const float *x, const float *w, const float *cosine, const float *sine, float eps, float *out, int64_t d) {
     float scale = w ? 1.0f / sqrtf(squares(x, d) / d + eps) : 1.0f;
-    int64_t half = d / 2;
-    for (int64_t i = 0; i < half; i++) {
+    int64_t half = d / 2, i = 0;
+    for (; i + LANES <= half; i += LANES) {
+        vec a = load(x + i) * scale, b = load(x + i + half) * scale;
+        if (w) a *= load(w + i), b *= load(w + i + half);
+        store(out + i, a * load(cosine + i) - b * load(sine + i));
+        store(out + i + half, b * load(cosine + i + half) + a * load(sine + i + half));
+    }
+    for (; i < half; i++) {
         float a = x[i] * scale * (w ? w[i] : 1.0f), b = x[i + half] * scale * (w ? w[i + half] : 1.0f);
         out[i] = a * cosine[i] - b * sine[i];
         out[i + half] = b * cosine[i + half] + a * sine[i + half];
