@@ -87,7 +87,7 @@ def test_copying_out_of_files_is_learned_from_the_expert_by_default(
 ) -> None:
     """With one folder of one file, where by chance a fiftieth is solved, and with the settings that a run has."""
     torch.set_num_threads(1)
-    monkeypatch.setattr(teaching, "ENOUGH", 0.3)
+    monkeypatch.setattr(teaching, "TAUGHT", 0.3)
     spec = f"{FILES}?folders=1&files=1"
     world = find(spec)()
     by_chance = [play(world, world.task("train", n), random_policy(n)).is_success for n in range(400)]

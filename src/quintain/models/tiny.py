@@ -98,8 +98,8 @@ def build_tiny(
         bos_token_id=cast("int | None", tokenizer.bos_token_id),
         eos_token_id=cast("int | None", tokenizer.eos_token_id),
         pad_token_id=cast("int | None", tokenizer.pad_token_id),
-        **{COPIES: finds_same},
     )
+    config.update({COPIES: finds_same})
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         model = Qwen3ForCausalLM(config)
@@ -214,7 +214,7 @@ def find_next(model: nn.Module, shape: TinySize, wide: int) -> None:
         embedding[:, -room:] = 0.0
         embedding[:, 0] = SAME
         embedding *= LARGE
-        weights["model.norm.weight"] /= LARGE
+        weights["model.norm.weight"].div_(LARGE)
         for name in ("self_attn.o_proj", "mlp.down_proj"):
             weights[f"model.layers.0.{name}.weight"][:] *= SOFT
             weights[f"model.layers.0.{name}.weight"][-room:] = 0.0

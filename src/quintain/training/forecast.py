@@ -100,7 +100,7 @@ def suggestion(job: Job, success: float, differing: float, has_expert: bool, imi
     if differing == 0 and asked is None:
         return (
             f"nothing to compare yet, but only {imitated} demonstrations were imitated here, and the run goes on until "
-            "half of its tasks are solved: begin it, and look at its evaluation of step 0"
+            "enough of its tasks are solved: begin it, and look at its evaluation of step 0"
         )
     if differing == 0 and isinstance(asked, int) and imitated < asked:
         return (

@@ -137,7 +137,7 @@ class Job:
     steps: PositiveInt = 100
     """Steps of training; the evaluation before the first is step 0."""
     demonstrations: NonNegativeInt | str | None = None
-    """What is imitated before training: none for as much as is needed until half of the tasks are solved (the expert's
+    """What is imitated before training: none for as much as it takes until enough tasks are solved (the expert's
     episodes, or the best of random play); N for N episodes of the expert (or of random valid actions), 0 for nothing;
     or a file, folder, run or data set of conversations (docs/data.md)."""
     teacher: str = ""

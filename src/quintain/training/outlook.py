@@ -60,7 +60,7 @@ def outside_note(job: Job, *, has_expert: bool) -> str:
     if "expert" in check_agent(job.agent)[-1].options:
         return (
             f"{count} episodes are imitated that the agent plays with its expert=; an agent outside is not let play "
-            "until it solves half of the tasks, so more of them is for you to say: --demonstrations N"
+            "until it solves enough of the tasks, so more of them is for you to say: --demonstrations N"
         )
     shown = "of the environment's expert" if has_expert else "of random valid actions"
     return (

@@ -6,8 +6,8 @@ play are looked through and the best are imitated: filtered behaviour cloning, t
 policy plays, and the best of what it and chance have found is imitated (rejection sampling, 2308.01825).
 
 Imitation ends as soon as half of the training tasks are solved, for methods that compare episodes learn most where some
-are solved and some are not; or when an amount of arithmetic is spent, which depends on no clock. A run thus repeats
-bit for bit.
+are solved and some are not; with an expert at three quarters, for from it the rest is learned soonest. Or
+it ends when an amount of arithmetic is spent, which depends on no clock. A run thus repeats bit for bit.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from quintain.types import Sample, Score, Task, Trajectory, derive_seed
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-ENOUGH = 0.5
-"""Success at which imitation ends."""
+ENOUGH, TAUGHT = 0.5, 0.75
+"""Success at which imitation ends: of one's own luck, and of an expert, from whom the same is learned for less."""
 MOST_WORK, LEAST_WORK = 2e13, 3e12
 """Multiplications and additions of the whole warm start: three minutes of one core; and those of half a minute, which
 it may have however short the training is. Between the two it may have as many as the training after it."""
@@ -87,6 +87,7 @@ SEARCH, PHASE = "random play", "practice"
 class Lesson:
     """How a warm start went: ``Lesson(most=300, updates=120, shown=960, success=[(24, 0.02), (120, 0.53)])``."""
 
+    enough: float = ENOUGH
     most: int = 0
     updates: int = 0
     shown: int = 0
@@ -96,7 +97,7 @@ class Lesson:
     @property
     def is_enough(self) -> bool:
         """Whether there is no need to go on."""
-        return bool(self.success) and self.success[-1][1] >= ENOUGH
+        return bool(self.success) and self.success[-1][1] >= self.enough
 
     def __str__(self) -> str:
         """Return it in words."""
@@ -120,7 +121,7 @@ def teach(
     device = model.device
     learner = imitator(model, job)
     model.to(cast("Any", find_device(job.device)))
-    lesson = Lesson()
+    lesson = Lesson(enough=TAUGHT if has_expert(make_environment) else ENOUGH)
     with Probe(job, make_environment, model, tokenizer) as probe:
         if new_model(job.model) is None:
             display.phase("what the model can do", 1)
@@ -299,7 +300,8 @@ class School:
         if self.lesson.updates == TIMED:
             seconds = (time.monotonic() - self.started) / TIMED * self.lesson.most
             self.display.say(
-                f"warm start: until {ENOUGH:.0%} of training tasks are solved, at most {self.lesson.most:,} updates, "
+                f"warm start: until {self.lesson.enough:.0%} of training tasks are solved, at most "
+                f"{self.lesson.most:,} updates, "
                 f"which would take about {seconds:.0f} s here"
             )
 
