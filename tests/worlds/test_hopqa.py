@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from quintain.environments.baselines import expert, play, random_policy
-from quintain.environments.noisy import noisy_policy
+from quintain.environments.noisy import noisy_policy, single_method
 from quintain.environments.protocol import advance, begin, tool_action
 from quintain.errors import MissingExtra, UsageError
 from quintain.types import Action, StepResult
@@ -87,6 +87,24 @@ def test_a_mistake_is_a_search_that_is_vague_or_not_needed_or_an_early_answer() 
     hasty, patient = world_at_start(early=1.0), world_at_start(early=0.0)
     for world, name in ((hasty, "answer"), (patient, "search")):
         assert {world.mistaken_action(random.Random(n)).tool_calls[0].name for n in range(9)} == {name}
+
+
+def test_each_way_of_answering_goes_about_all_questions_alike() -> None:
+    world = HopQA(closed=0.5, least_hops=2)
+    assert world.methods() == ("direct", "searching")
+    lengths: dict[tuple[str, bool, bool], set[int]] = {}
+    for index in range(40):
+        for way in world.methods():
+            rng, act = random.Random(index), single_method(way)
+            episode = play(world, world.task("train", index), lambda w, _: act(w, rng, ()))  # noqa: B023
+            ends = lengths.setdefault((way, world.is_closed, episode.is_success), set())
+            ends.add(len(episode.rewards))
+    assert lengths == {
+        ("direct", True, True): {1},
+        ("direct", False, False): {1},
+        ("searching", True, True): {3},
+        ("searching", False, True): {3},
+    }
 
 
 def test_a_noisy_expert_searches_more_and_is_wrong_at_times() -> None:

@@ -37,10 +37,12 @@ CURES: Mapping[str, str] = {
     "length_advantage": "normalise by length (dr_grpo, dapo), or price what is long",
     "reward_share": "scale that term down, or the others up",
     "hacking": "read the transcripts kept with this alarm and close the gap in the reward",
+    "judge": "stop at the round before, judge with another model, or mix demonstrations of judging in",
     "failures": "look at what failed: quintain view RUN, quintain check ENVIRONMENT --load",
     "stop_failures": "look at what failed: quintain view RUN, quintain check ENVIRONMENT --load",
     "retries": "mend what breaks: what is left of the episodes may be the easy ones",
     "cost": "price tokens or turns in the reward, or lower --max-turn-tokens",
+    "chosen": "raise --imitation-weight or --beta, lower --learning-rate, or stop at the best checkpoint",
 }
 """What to change, by the name of an alarm, and by name and subject where that is a case of its own."""
 PAGE = "docs/alarms.md"
@@ -80,11 +82,15 @@ def alarms(rows: Sequence[Row], bounds: Thresholds) -> list[Alarm]:
     """Return the alarms that hold after the last of `rows`."""
     window = int(bounds.window)
     training = [row for row in rows if "monitor/failures" in row]
-    if not rows or "monitor/failures" not in rows[-1] or len(training) < window:
-        return []
+    unlikely = list(chosen(rows, bounds))
+    if not rows or "monitor/failures" not in rows[-1]:
+        return unlikely
+    drifted = [*unlikely, *judge(training, bounds)]
+    if len(training) < window:
+        return drifted
     spans = Spans(training[:window], training[-window:])
     found = [alarm for rule in RULES for alarm in rule(spans, bounds)]
-    return [*found, *canaries(rows, bounds), *hacking(rows, bounds)]
+    return [*found, *drifted, *canaries(rows, bounds), *hacking(rows, bounds)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +278,25 @@ def canaries(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:
             )
 
 
+def chosen(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:
+    """Preferred sides that training makes unlikely, while held-out success does not rise.
+
+    It needs no episodes of the step: pairs may come from a file.
+    """
+    window = int(bounds.window)
+    told = [row for row in rows if row.get("preference/chosen_log_ratio") is not None][-window:]
+    evaluated = [share for row in rows if (share := row.get("eval/success")) is not None]
+    has_risen = bool(evaluated) and evaluated[-1] > evaluated[0] + RISE
+    nats = mean(told, "preference/chosen_log_ratio") or 0.0
+    if len(told) == window and told[-1] is rows[-1] and nats < -bounds.chosen and not has_risen:
+        rejected = mean(told, "preference/rejected_log_ratio") or 0.0
+        yield Alarm(
+            name="chosen",
+            message=f"preferred sides are {-nats:.1f} nats less likely than under the reference (rejected ones "
+            f"{-rejected:.1f}), held-out success did not rise",
+        )
+
+
 def hacking(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:
     """Training reward that rises over the last evaluations, beyond its noise, while held-out success does not.
 
@@ -300,6 +325,17 @@ def hacked(
             name="hacking",
             message=f"training reward rose from {rewards[0]:.2f} to {rewards[-1]:.2f} while held-out success went "
             f"from {first:.0%} to {last:.0%}",
+        )
+
+
+def judge(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:
+    """A policy that judges itself and agrees less with the truth than it did in its first round, whatever it scores."""
+    known = [value for value in (row.get("judge/agreement") for row in rows) if value is not None]
+    if known and known[-1] < known[0] - bounds.judge:
+        yield Alarm(
+            name="judge",
+            message=f"the agreement of the policy's own judgements with the truth fell from {known[0]:.2f} to "
+            f"{known[-1]:.2f}",
         )
 
 

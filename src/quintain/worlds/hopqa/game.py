@@ -192,6 +192,20 @@ class HopQA(Environment):
         known = [f"{fact.relation} {fact.subject}" for fact, source in facts if source in self._shown]
         return tool_action("search", query=rng.choice(known) if known else question.chain[0].relation)
 
+    def methods(self) -> tuple[str, ...]:
+        """Return the two ways to answer: at once, or only after searching; see `noisy.Methodical`."""
+        return ("direct", "searching")
+
+    def act_by(self, method: str, rng: Random) -> Action:
+        """Answer at once, by a guess where facts are missing; or search for each fact, for those that were told too."""
+        chain, done = self._question.chain, len(self._queries)
+        if method == "searching":
+            if done < len(chain):
+                return tool_action("search", query=f"{chain[done].relation} {chain[done].subject}")
+            return self.expert_action()
+        is_known = set(self._question.sources) <= self._shown
+        return self.expert_action() if is_known else tool_action("answer", text=rng.choice(chain).subject)
+
     def snapshot(self) -> State:
         """Return the question and what was searched for and found."""
         return self._question, self._shown, self._queries, self._seed
