@@ -35,7 +35,12 @@ def test_stages_stand_in_their_order_with_what_they_left() -> None:
 def test_the_section_shows_the_last_step_and_all_of_them() -> None:
     html = funnel_html([row(1, 16.0), row(2, 8.0)])
     assert "Step 2: 8 of 64 examples, 812 tokens to train. All 2 steps: 24 of 128 examples." in html
-    assert "<th>&lt;b&gt;</th><td>8</td>" in html and 'width="40"' in html and "<script" not in html
+    assert (
+        "<th>&lt;b&gt;</th><td>8</td><td>-24</td>" in html
+        and "<th>in</th><td>64</td><td></td>" in html
+        and 'width="40"' in html
+        and "<script" not in html
+    )
     assert "All" not in funnel_html([row(1, 16.0), row(2, 16.0)])
 
 

@@ -9,7 +9,14 @@ from numpy.typing import NDArray
 from tests.text.pace import STEADY, growth
 
 from quintain.data.pack import pack
-from quintain.data.samples import imitation_samples, pair_samples, samples_from, whole_prompt, within
+from quintain.data.samples import (
+    imitation_samples,
+    pair_samples,
+    samples_from,
+    unrelated,
+    whole_prompt,
+    within,
+)
 from quintain.errors import DataError, InvariantError
 from quintain.types import Credit, Pair, Sample, Trajectory
 
@@ -37,6 +44,31 @@ def test_turns_that_are_left_out_of_imitation_stay_as_context(trajectory: Make) 
     assert sample.token_ids.tolist() == [1, 2, 3, 4, 5, 6, 7]
     assert sample.loss_weight.tolist() == [0, 1, 1, 0, 0, 0, 1]
     assert sample.turn_id.tolist() == [-1, 0, 0, -1, 1, -1, 2]
+
+
+def test_episodes_after_prompts_that_are_not_theirs(trajectory: Make) -> None:
+    made = [
+        trajectory([((1, 1), (2,)), ((3,), (4, 5))]),
+        trajectory([((1, 1), (6,))]),
+        trajectory([((9,), (7, 8))]),
+    ]
+    samples = samples_from(credit_for(*made, returns=True), has_versions=True)
+    found = unrelated(samples)
+    assert [sample.token_ids.tolist() for sample in found] == [[9, 2, 3, 4, 5], [9, 6], [1, 1, 7, 8]]
+    assert found[0].loss_weight.tolist() == [0, 1, 0, 1, 1] and found[0].turn_id.tolist() == [-1, 0, -1, 1, 1]
+    assert found[0].turn_end.tolist() == [False, True, False, False, True]
+    assert found[2].advantages.tolist() == [0, 0, 1, 2] and found[2].returns.tolist() == [0, 0, 10, 20]
+    assert found[2].logprobs.tolist() == pytest.approx([0, 0, *samples[2].logprobs[1:].tolist()])
+    assert found[2].versions is not None and len(found[2].versions) == 4
+    assert [sample.trajectory for sample in found] == [0, 1, 2]
+    longest = trajectory([((1, 1, 1, 1), (2,))])
+    kept = unrelated(samples_from(credit_for(longest, trajectory([((9,), (7, 8, 7))]))))
+    assert [sample.token_ids.tolist() for sample in kept] == [[9, 2]], (
+        "one is longer than all that there were"
+    )
+    alone = samples_from(credit_for(made[0]))
+    assert unrelated(alone)[0].token_ids.tolist() == alone[0].token_ids.tolist()
+    assert unrelated([]) == []
 
 
 def test_a_stream_by_hand(trajectory: Make) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from quintain.errors import DataError, InvariantError, UsageError
-from quintain.losses.preference import chosen_nll, dmpo, dpo, ipo, rpo
+from quintain.losses.preference import chosen_nll, dmpo, dpo, hinge, ipo, kto, orpo, rpo, simpo
 from quintain.types import Batch, Loss, Outputs
 
 MakeBatch = Callable[..., Batch]
@@ -46,12 +46,162 @@ def test_dpo_fixture_of_the_cards(batch: MakeBatch, outputs: MakeOutputs, pairs:
         (rpo(0.1, alpha=1.0), 2.6209570478),
         (dpo(0.1, label_smoothing=0.1), 0.9 * 0.6209570478 + 0.1 * (0.6209570478 + 0.15)),
         (chosen_nll(), 2.0),
+        (chosen_nll(is_summed=True), 10.0),
+        (rpo(0.1, alpha=1.0, is_summed=True), 10.6209570478),
+        (hinge(0.1), 0.85),
+        (hinge(1.0), 0.0),
+        (dpo(1.0, by_length=True), 0.4932489460),
+        (ipo(0.1, by_length=True), 20.7025),
+        (simpo(2.0, margin=0.5), 0.0005529315),
+        (orpo(0.1), 2.0015751531),
     ],
 )
 def test_the_other_fixtures(
     batch: MakeBatch, outputs: MakeOutputs, pairs: MakePairs, loss: Loss, value: float
 ) -> None:
     assert loss(outputs(CARD), fixture(batch, pairs)).loss.item() == pytest.approx(value, abs=1e-9)
+
+
+TRL: dict[str, tuple[Loss, float, float, float]] = {
+    "sigmoid": (dpo(0.1), 0.6209570477895321, -0.04625701546562505, 0.04625701546562505),
+    "sigmoid_norm": (
+        dpo(0.1, by_length=True),
+        0.6709002842054063,
+        -0.009775037961062905,
+        0.02443759490265726,
+    ),
+    "hinge": (hinge(0.1), 0.85, -0.1, 0.1),
+    "ipo": (ipo(0.1, by_length=True), 20.702499999999997, -1.82, 4.55),
+    "aot": (
+        dpo(0.1, label_smoothing=0.1),
+        0.6359570477895321,
+        -0.03625701546562505,
+        0.03625701546562505,
+    ),
+    "simpo": (
+        simpo(2.0, margin=0.5),
+        0.0005529314753607964,
+        -0.00022111145476943982,
+        0.0005527786369235996,
+    ),
+    "kto": (kto(0.1), 0.48125890108900027, -0.012480021314155917, 0.012484699996403),
+}
+"""TRL 1.16.0 on the pair of the cards, by `Preferred` of tests/reference: value, and slopes of a chosen and a rejected
+token; `aot` with label smoothing .1 is cDPO where there is one pair, `kto` is with the estimate .2."""
+
+
+@pytest.mark.parametrize("name", TRL)
+def test_numbers_recorded_from_trl(
+    batch: MakeBatch, outputs: MakeOutputs, pairs: MakePairs, name: str
+) -> None:
+    loss, value, chosen, rejected = TRL[name]
+    given = outputs(CARD)
+    report = loss(given, labelled(batch, pairs))
+    assert report.loss.item() == pytest.approx(value, abs=1e-9)
+    slopes = torch.autograd.grad(report.loss, given.logprobs)[0].tolist()
+    assert slopes == pytest.approx([0] + [chosen] * 5 + [0] + [rejected] * 2, abs=1e-9)
+
+
+def test_the_odds_ratio_recorded_from_trl(batch: MakeBatch, outputs: MakeOutputs, pairs: MakePairs) -> None:
+    """TRL 1.16.0 computes it in float32."""
+    given, made = outputs(CARD), fixture(batch, pairs)
+    added = orpo(0.1)(given, made).loss - chosen_nll()(given, made).loss
+    assert added.item() == pytest.approx(0.0015751533210277557, abs=1e-8)
+    slopes = torch.autograd.grad(added, given.logprobs)[0].tolist()
+    assert slopes == pytest.approx(
+        [0] + [-0.00036148405633866786] * 5 + [0] + [0.0007833480485714972] * 2, abs=1e-9
+    )
+
+
+def test_how_strongly_pairs_and_likelihood_pull(
+    batch: MakeBatch, outputs: MakeOutputs, pairs: MakePairs
+) -> None:
+    """The published code of IPR sums the likelihood, which then outweighs the pair fifteen times."""
+    pulls: list[float] = []
+    for is_summed in (False, True):
+        report = rpo(0.1, is_summed=is_summed)(outputs(CARD), fixture(batch, pairs))
+        metrics = report.metrics
+        assert metrics["preference/pair_gradient"] == pytest.approx(7 * 0.0462570155, abs=1e-8)
+        pulls.append(metrics["preference/nll_gradient"] / metrics["preference/pair_gradient"])
+    assert pulls == pytest.approx([3.0883346, 15.4416731], abs=1e-6)
+    measured = rpo()(replace(outputs(CARD), logprobs=torch.tensor(CARD)), fixture(batch, pairs)).metrics
+    assert "preference/nll_gradient" not in measured, "an evaluation has no gradient"
+
+
+def labelled(batch: MakeBatch, pairs: MakePairs, *, kl: float | None = 0.2) -> Batch:
+    """The fixture, each episode of which counts a half."""
+    made = fixture(batch, pairs)
+    weight = torch.tensor([0] + [0.1] * 5 + [0] + [0.25] * 2, dtype=torch.float64)
+    return replace(made, loss_weight=weight, extra=replace(made.extra, kl=kl))
+
+
+def test_kto_fixture_of_the_cards(batch: MakeBatch, outputs: MakeOutputs, pairs: MakePairs) -> None:
+    made, given = labelled(batch, pairs), outputs(CARD)
+    report = kto(0.1)(given, made)
+    assert report.loss.item() == pytest.approx((0.4800106598 + 0.4825071423) / 2, abs=1e-9)
+    slopes = torch.autograd.grad(report.loss, given.logprobs)[0].tolist()
+    good, bad = 0.05 * 0.4800106598 * 0.5199893402, 0.05 * 0.4825071423 * 0.5174928577
+    assert slopes == pytest.approx([0] + [-good] * 5 + [0] + [bad] * 2, abs=1e-9)
+    assert report.metrics == {
+        "preference/loss": pytest.approx(0.48125890105),
+        "preference/accuracy": pytest.approx(1.0),
+        "preference/chosen_log_ratio": pytest.approx(0.5),
+        "preference/rejected_log_ratio": pytest.approx(-0.25),
+        "preference/kl": pytest.approx(0.2),
+    }
+
+
+def test_weights_of_kto_and_an_estimate_below_zero(
+    batch: MakeBatch, outputs: MakeOutputs, pairs: MakePairs
+) -> None:
+    alone = kto(0.1, desirable=0.0, undesirable=2.0)(outputs(CARD), labelled(batch, pairs))
+    assert alone.loss.item() == pytest.approx(0.4825071423, abs=1e-9)
+    below = kto(0.1)(outputs(CARD), labelled(batch, pairs, kl=-3.0))
+    assert below.loss.item() == kto(0.1)(outputs(CARD), labelled(batch, pairs, kl=0.0)).loss.item()
+
+
+def test_an_episode_of_kto_needs_no_partner(batch: MakeBatch, outputs: MakeOutputs, pairs: MakePairs) -> None:
+    made = pairs(batch([0.5, 0.5], lengths=[1, 1]), [-1, -1], [False, False], [-1.0, -2.0])
+    made = replace(made, extra=replace(made.extra, kl=0.0))
+    assert kto(0.1)(outputs([-1.0, -2.0]), made).loss.item() == pytest.approx(0.5)
+
+
+ENDS = [False] * 5 + [True, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("whole", "inside"),
+    [
+        (dpo(0.1), dpo(0.1, compares_ends=False)),
+        (ipo(0.1), ipo(0.1, compares_ends=False)),
+        (hinge(0.1), hinge(0.1, compares_ends=False)),
+        (dmpo(0.1), dmpo(0.1, compares_ends=False)),
+        (kto(0.1), kto(0.1, compares_ends=False)),
+    ],
+)
+def test_ends_of_turns_are_compared_or_not(
+    batch: MakeBatch, outputs: MakeOutputs, pairs: MakePairs, whole: Loss, inside: Loss
+) -> None:
+    made = labelled(batch, pairs)
+    made = replace(made, extra=replace(made.extra, turn_end=torch.tensor(ENDS)))
+    given = outputs(CARD)
+    for loss, has_ends in ((whole, True), (inside, False)):
+        (slopes,) = torch.autograd.grad(loss(given, made).loss, given.logprobs, retain_graph=True)
+        assert (slopes[torch.tensor(ENDS)].abs() > 0).tolist() == [has_ends, has_ends]
+        assert (slopes[1:5].abs() > 0).all()
+    said = dpo(0.1, compares_ends=False)(given, made).metrics
+    assert said["preference/margin"] == pytest.approx(-4.0), "the last rejected token is -5.5"
+    assert said["preference/chosen_log_ratio"] == 1.0, "what is measured is the whole side"
+
+
+@pytest.mark.parametrize("loss", [simpo(), orpo()])
+def test_comparisons_without_a_reference(
+    batch: MakeBatch, outputs: MakeOutputs, pairs: MakePairs, loss: Loss
+) -> None:
+    made = pairs(batch([0.1] * 3, lengths=[2, 1]), [0, 0], [True, False], None)
+    metrics = loss(outputs([-1.0, -3.0, -4.0]), made).metrics
+    assert (metrics["preference/chosen_logprob"], metrics["preference/rejected_logprob"]) == (-2.0, -4.0)
+    assert "preference/chosen_log_ratio" not in metrics
 
 
 def test_at_the_reference_it_is_log_two(batch: MakeBatch, outputs: MakeOutputs, pairs: MakePairs) -> None:
@@ -156,6 +306,10 @@ def test_bad_settings_and_a_missing_reference(
         ipo(0)
     with pytest.raises(UsageError, match="label smoothing"):
         dpo(label_smoothing=0.5)
+    with pytest.raises(UsageError, match="weights of KTO: got -1"):
+        kto(desirable=-1)
+    with pytest.raises(UsageError, match="KL estimate of the batch: got none; set has_kl"):
+        kto()(outputs(CARD), labelled(batch, pairs, kl=None))
     made = pairs(batch([0.1, 0.1], lengths=[1, 1]), [0, 0], [True, False], None)
     with pytest.raises(UsageError, match="reference policy"):
         dpo()(outputs([-1.0, -1]), made)

@@ -100,9 +100,10 @@ def test_what_is_hooked_to_modules_is_called() -> None:
     for name, module in model.named_modules():
         module.register_forward_hook(lambda *_, name=name: called.append(name))
     attention, ids = plan([Stream(0, 5)]), torch.arange(5)
-    before = model.config._attn_implementation
+    config = cast(Any, model.config)
+    before = config._attn_implementation
     hidden_states(model, ids, torch.arange(5), attention, use_kernels=False)
     for part in ("self_attn", "self_attn.q_proj", "self_attn.k_norm", "mlp.down_proj", "input_layernorm"):
         assert called.count(f"model.layers.1.{part}") == 1
     assert {"model.embed_tokens", "model.norm", "model.layers.0"} <= set(called)
-    assert model.config._attn_implementation == before
+    assert config._attn_implementation == before

@@ -20,6 +20,7 @@ from quintain.environments.catalog import find
 from quintain.errors import ConfigError, UsageError
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
+from quintain.methods.method import Needs
 from quintain.models.adapters import has_adapters
 from quintain.models.heads import ValueHead
 from quintain.models.load import load
@@ -121,6 +122,37 @@ def test_a_reference_is_a_copy_that_rests(make: Make, tmp_path: Path) -> None:
     assert not (tmp_path / "reference").exists(), "what does not change is not saved"
     with pytest.raises(UsageError, match="values of the policy reference: got one without a value head"):
         reference.token_values([])
+
+
+RENEWED = Needs(reference=True, renews_reference=True).policies
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_a_reference_can_be_renewed_and_keeps_what_it_was(make: Make, tmp_path: Path, rank: int) -> None:
+    job = Job(learning_rate=1e-2, lora_rank=rank)
+    policies = make(job, RENEWED)
+    reference, main = policies["reference"], policies.main
+    first = said(reference)
+    assert torch.equal(first, said(main))
+    train(policies, MAIN)
+    assert torch.equal(said(reference), first) and not torch.equal(said(main), first)
+    reference.follow(main, rate=1.0)
+    renewed = said(reference)
+    assert torch.allclose(renewed, said(main), atol=1e-6) and list(policies.trained) == [MAIN]
+    train(policies, MAIN, steps=1)
+    assert torch.equal(said(reference), renewed) and not torch.equal(said(main), renewed)
+    policies.save(tmp_path)
+    again = make(job, RENEWED)
+    again.load(tmp_path)
+    assert torch.equal(said(again["reference"]), renewed) and torch.equal(said(again.main), said(main))
+
+
+def test_a_reference_of_another_tokenizer_is_refused(make: Make, tmp_path: Path) -> None:
+    model, tokenizer = make_start("micro?tokens=words", find("guess?max_turns=1&high=3"), seed=0)
+    folder = save(model, tokenizer, tmp_path / "other")
+    job = Job(policies={"reference": PolicySettings(model=str(folder))})
+    with pytest.raises(ConfigError, match=r"policies.reference.model: got .*whose tokenizer is not that of"):
+        make(job, REFERENCE)
 
 
 def test_the_value_after_a_cut_is_that_of_the_state_after_it(make: Make) -> None:

@@ -15,6 +15,7 @@ from transformers import PreTrainedTokenizerBase
 
 from quintain.data.leaves import LeafRule
 from quintain.data.pack import micro_batches
+from quintain.data.samples import unrelated
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
 from quintain.models.heads import ValueHead
@@ -24,8 +25,10 @@ from quintain.training.policies import Policies, Policy, SharedModel
 from quintain.training.update import Update
 from quintain.training.updating import (
     epoch_batch,
+    estimated_kl,
     learn,
     learn_all,
+    learn_from,
     learn_in_epochs,
     mean_report,
     minibatches,
@@ -254,6 +257,39 @@ def test_sides_of_a_pair_that_lie_apart_keep_what_is_said_of_them() -> None:
     for batch in prepared.batches(range(4), update, len(samples[0].token_ids) * 2):
         assert batch.extra.reference_logprobs is not None
         assert torch.allclose(batch.extra.reference_logprobs, reference.infer(batch).logprobs, atol=1e-5)
+
+
+def test_the_kl_estimate_is_of_the_whole_step_whatever_the_cut() -> None:
+    samples = [
+        replace(sample, trajectory=number, pair=number // 2)
+        for number, sample in enumerate(streams(3, num=4))
+    ]
+    seen: list[list[float | None]] = []
+
+    def loss(outputs: Outputs, batch: Batch) -> LossReport:
+        seen[-1].append(batch.extra.kl)
+        return LossReport(loss=outputs.logprobs.sum() * 0.0)
+
+    update = Update(loss=loss, is_on_policy=False, has_reference=True, has_kl=True)
+    whole = sum(len(sample.token_ids) for sample in samples)
+    for micro_tokens in (whole, 2 * max(len(sample.token_ids) for sample in samples)):
+        main, reference = policy(micro_tokens=micro_tokens), policy("reference")
+        with torch.no_grad():
+            for parameter in main.model.parameters():
+                parameter.mul_(1.05)
+        policies = Policies({MAIN: main, "reference": reference})
+        seen.append([])
+        learn_from(policies, samples, update, rate_scale=0.0)
+        seen.append([])
+        learn_in_epochs(policies, samples, update, Job(), step=9, seed=0)
+    assert [len(found) for found in seen] == [1, 1, 2, 2]
+    ((expected,), *_), streamed = seen, unrelated(samples)
+    assert expected is not None
+    (batch,) = micro_batches([replace(sample, pair=-1) for sample in streamed], max_tokens=9999)
+    by_hand = (main.infer(batch).logprobs - reference.infer(batch).logprobs).sum() / 4
+    assert expected == pytest.approx(float(by_hand), abs=1e-5) and abs(expected) > 1e-3
+    assert [kl for found in seen for kl in found] == pytest.approx([expected] * 6, abs=1e-5)
+    assert estimated_kl(policies, main, samples, replace(update, has_kl=False)) is None
 
 
 def test_the_policy_rests_while_the_critic_learns_first() -> None:

@@ -42,6 +42,7 @@ HARNESSES: dict[str, str] = {
 """Harnesses, by name."""
 WRAPPERS: dict[str, str] = {
     "budget": "quintain.agents.budget:Budget",
+    "labelled": "quintain.agents.labelled:Labelled",
     "memory": "quintain.agents.context:Memory",
     "pivotal": "quintain.agents.shaping:Pivotal",
     "plan": "quintain.agents.plan:PlanAndAct",

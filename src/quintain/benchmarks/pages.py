@@ -97,9 +97,10 @@ def overview(standings: Mapping[str, Standing]) -> str:
 def taken(standings: Mapping[str, Standing]) -> list[str]:
     """Return a table of what the measurements that stand took, in minutes of one process, by family."""
     lines = [
-        "What the recorded measurements took, in minutes of one process with one thread on a machine that others used "
-        "too, so that it is more than they need; a run that several rows share counts once. Of the league, policies to "
-        "start from and runs for learning rates are not recorded and not in it.",
+        "What the recorded measurements took, in minutes of one process with one thread: of processor time where lines "
+        "carry it (`processor_seconds`; making the policy to start from is in it where that was needed), else of the "
+        "clock, on a machine that others used too, which is more than they need. A run that several rows share counts "
+        "once. Runs for learning rates are not recorded and not in it.",
         "",
         "| family | signatures | league | runs of the league |",
         "|---|---|---|---|",

@@ -83,7 +83,7 @@ def critical(
         )
     first = [word for word in words.split(",") if word]
 
-    def oracle(world: str, _: Origin) -> Callable[[Trajectory], list[float]]:
+    def oracle(world: str, _: Origin) -> Callable[[Trajectory], Sequence[float]]:
         if not first and not ask(find(world), lambda environment: isinstance(environment, Progressing)):
             raise UsageError(
                 f"stage {name} by progress: got {world}, which does not say how far a task has come; give "

@@ -76,7 +76,12 @@ def funnel_html(rows: Rows) -> str:
     says = f"Step {last.step}: {kept:,.0f} of {last.counts[0][1]:,.0f} examples, {last.tokens:,.0f} tokens to train."
     if len({each.counts for each in found}) > 1:
         says += f" All {len(found)} steps: {summed:,.0f} of {total:,.0f} examples."
-    lines = "".join(_bar(name, count, last.most) for name, count in last.counts)
+    says += " A bar is what a stage of the method left of what came to it, in the order in which they are applied."
+    before = (last.counts[0][1], *(count for _, count in last.counts))
+    lines = "".join(
+        _bar(name, count, last.most, count - earlier)
+        for (name, count), earlier in zip(last.counts, before, strict=False)
+    )
     return f'<h2>Data</h2><p class="soft">{escape(says)}</p><table>{lines}</table>'
 
 
@@ -122,13 +127,15 @@ def pairs_html(uses: Sequence[Use], find: Callable[[str], Trajectory | None], de
     return f'<h2>Pairs</h2><p class="soft">{escape(says)}</p>{"".join(blocks)}'
 
 
-def _bar(name: str, count: float, most: float) -> str:
+def _bar(name: str, count: float, most: float, change: float) -> str:
+    """Return a row of the funnel; `change` is how many came out more (a splice makes some) or fewer than went in."""
     length = round(WIDTH * count / most) if most else 0
     drawing = (
         f'<svg width="{WIDTH}" height="12" viewBox="0 0 {WIDTH} 12">'
         f'<rect x="0" y="1" width="{length}" height="10" fill="#4c72b0"/></svg>'
     )
-    return f"<tr><th>{escape(name)}</th><td>{count:,.0f}</td><td>{drawing}</td></tr>"
+    told = f"{change:+,.0f}" if change else ""
+    return f"<tr><th>{escape(name)}</th><td>{count:,.0f}</td><td>{told}</td><td>{drawing}</td></tr>"
 
 
 def funnel_text(rows: Rows) -> Sequence[str]:

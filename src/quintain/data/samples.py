@@ -7,7 +7,7 @@ call.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -206,7 +206,7 @@ def pair_samples(pairs: Sequence[Pair]) -> list[Sample]:
         raise DataError("preference pairs: got none; lower the margin or collect outcomes that differ")
     samples: list[Sample] = []
     for index, pair in enumerate(pairs):
-        context = _num_shared(pair) if pair.level == "turn" else 0
+        context = num_shared(pair) if pair.level == "turn" else 0
         for is_chosen, trajectory in ((True, pair.chosen), (False, pair.rejected)):
             side = [_masked(sample, context) for sample in imitation_samples([trajectory])]
             side = [sample for sample in side if sample.loss_weight.any()]
@@ -217,6 +217,47 @@ def pair_samples(pairs: Sequence[Pair]) -> list[Sample]:
             at = 2 * index + (not is_chosen)
             samples += [replace(sample, trajectory=at, pair=index, is_chosen=is_chosen) for sample in side]
     return samples
+
+
+def unrelated(samples: Sequence[Sample]) -> list[Sample]:
+    """Return the streams of `samples`, each after the opening prompt of another: what KTO estimates its KL on.
+
+    What an episode wrote is a draw that has nothing to do with another episode's prompt, so a policy that moved as a
+    whole shows it there, and one that only learned which answer is good does not (arXiv 2402.01306, section 4.1).
+    Streams take the next prompt that differs from theirs, in a circle; a stream that this makes longer than all of
+    `samples` are goes, and where all prompts are the same, each keeps its own.
+    """
+    starts = [int(np.argmax(sample.turn_id >= 0)) for sample in samples]
+    prompts = [sample.token_ids[:start] for sample, start in zip(samples, starts, strict=True)]
+    distinct = list({prompt.tobytes(): prompt for prompt in prompts}.values())
+    following = {
+        one.tobytes(): other for one, other in zip(distinct, distinct[1:] + distinct[:1], strict=True)
+    }
+    longest = max((len(sample.token_ids) for sample in samples), default=0)
+    found = [
+        _after(sample, start, following[prompt.tobytes()])
+        for sample, start, prompt in zip(samples, starts, prompts, strict=True)
+    ]
+    return [sample for sample in found if len(sample.token_ids) <= longest]
+
+
+def _after(sample: Sample, start: int, prompt: NDArray[np.int64]) -> Sample:
+    """Return `sample`, whose first sampled token is at `start`, with `prompt` in the place of what stood before it."""
+
+    def moved(array: NDArray[Any], before: float) -> NDArray[Any]:
+        return np.concatenate([np.full(len(prompt), before, array.dtype), array[start:]])
+
+    return replace(
+        sample,
+        token_ids=np.concatenate([prompt, sample.token_ids[start:]]),
+        loss_weight=moved(sample.loss_weight, 0),
+        logprobs=moved(sample.logprobs, 0),
+        advantages=moved(sample.advantages, 0),
+        returns=moved(sample.returns, 0),
+        turn_id=moved(sample.turn_id, -1),
+        turn_end=moved(sample.turn_end, False),
+        versions=None if sample.versions is None else moved(sample.versions, 0),
+    )
 
 
 def within(
@@ -279,7 +320,7 @@ def _check(credit: Credit, samples: Sequence[Sample]) -> None:
         )
 
 
-def _num_shared(pair: Pair) -> int:
+def num_shared(pair: Pair) -> int:
     """Count the leading turns that are the same tokens on both sides."""
     both = zip(pair.chosen.turns, pair.rejected.turns, strict=False)
     shared = 0

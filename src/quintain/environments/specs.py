@@ -29,6 +29,7 @@ CATALOG: dict[str, str] = {
     "agentdojo": "quintain.adapters.agentdojo.environment:AgentDojo",
     "agentgym": "quintain.adapters.agentgym.environment:AgentGym",
     "alfworld-engine": "quintain.adapters.alfworld.environment:AlfworldEngine",
+    "api": "quintain.worlds.api.game:Api",
     "babyai": "quintain.adapters.babyai.environment:BabyAI",
     "bandit": "quintain.worlds.bandit.game:Bandit",
     "bfcl": "quintain.adapters.bfcl.environment:Bfcl",

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from quintain.credit.layout import outcome_of
 from quintain.errors import UsageError
-from quintain.training.job import ColdStart, PolicySpec
+from quintain.training.job import MAIN, ColdStart, PolicySpec
 from quintain.training.update import Update
 from quintain.types import NOTHING, Credit, Example, Group, Pair, Task, Trajectory, is_constant
 
@@ -78,11 +78,13 @@ class Collector(Protocol):
         max_turns: int | None = None,
         phase: str = "branch",
         teacher: NoisyExpert | None = None,
+        by: str = "",
         again: int = 0,
     ) -> list[Group]:
-        """Return `size` ways on from each of `prefixes`, as whole episodes; of the `teacher` where there is one.
+        """Return `size` ways on from each of `prefixes`, as whole episodes.
 
-        They are recorded under `phase`, which a state is told again if it is ``train``; `again` as in `sample`.
+        They are sampled by the policy `by`, where that is given, or played by the `teacher`. They are recorded under
+        `phase`, which a state is told again if it is ``train``; `again` as in `sample`.
         """
         ...
 
@@ -94,11 +96,12 @@ class Collector(Protocol):
         """Carry out recorded episodes again, to continue them at any of their turns."""
         ...
 
-    def demonstrations(self, *teachers: NoisyExpert) -> list[Trajectory]:
+    def demonstrations(self, *teachers: NoisyExpert, agent: str = "") -> list[Trajectory]:
         """Return what the job imitates: episodes of the teacher, or conversations; a resumed run repeats it exactly.
 
         Where `teachers` are given, each of them shows as many tasks, the same ones, in the place of the job's; the
-        index of an episode is the number of its teacher.
+        index of an episode is the number of its teacher. With `agent`, the same as the prompts of another harness show
+        it; these are not recorded.
         """
         ...
 
@@ -127,6 +130,10 @@ class Needs:
     """a value head on the policy, whose values the credit reads"""
     reference: bool = False
     """the frozen starting policy, as the policy ``reference``"""
+    renews_reference: bool = False
+    """that ``reference`` is the policy as it was when the round began, not as the run began (`Rounds` alone)"""
+    reference_acts: bool = False
+    """that ``reference`` samples as well, for episodes that are continued by it"""
     others: Mapping[str, PolicySpec] = NOTHING
     """more policies beside the main one, by name"""
     reference_logprobs: bool = False
@@ -149,8 +156,12 @@ class Needs:
     @property
     def policies(self) -> dict[str, PolicySpec]:
         """The policies beside the main one, by name."""
-        reference = {"reference": PolicySpec()} if self.reference or self.reference_logprobs else {}
-        return {**reference, **self.others}
+        follows = MAIN if self.renews_reference else ""
+        spec = PolicySpec(follows=follows, rate=1.0 - bool(follows), acts=self.reference_acts)
+        has_reference = (
+            self.reference or self.renews_reference or self.reference_acts or self.reference_logprobs
+        )
+        return {**({"reference": spec} if has_reference else {}), **self.others}
 
 
 Branches = Mapping[tuple[int, int], Group]
@@ -256,6 +267,8 @@ class OnPolicy:
     """what is imitated before the first step; None: the job's demonstrations as they come"""
     prepare: Callable[[Collector], None] = no_preparation
     """is called once before the first step, also by a resumed run"""
+    rehearsal: Rehearsal | None = None
+    """what the whole policy imitates every few steps, after their update"""
     state: State = field(default_factory=Folds)
     measure: Measure = no_metrics
 
@@ -293,6 +306,8 @@ class Improve:
     """episodes of the round → what is imitated (a `Pipeline`), or pairs of which one side is preferred"""
     rate: float = 1.0
     """factor on the learning rate"""
+    update: Update | None = None
+    """how it learns; None: as the rounds do"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,6 +318,26 @@ class OptimizerSteps:
     """number of the round, from 1 → optimizer steps"""
     batch_size: int
     """episodes of a step"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsal:
+    """Imitation by the whole policy between steps of RL: ``Rehearsal(every=8, build=Pipeline(solved()), …)`` (iRe-VLA).
+
+    Half of every batch, or more, is of the base, so that what was known before is not forgotten.
+    """
+
+    every: int
+    """steps from one to the next"""
+    build: Callable[[Sequence[Group]], Chosen]
+    """episodes of a step → what is imitated of them, in every rehearsal from then on"""
+    base: Callable[[Collector], Sequence[Trajectory]]
+    """episodes that every batch has; called once, also by a resumed run"""
+    update: Update
+    steps: OptimizerSteps
+    """optimizer steps of a rehearsal, by its number from 1"""
+    rate: float = 1.0
+    """factor on the learning rate"""
 
 
 def no_demonstrations(_: Collector) -> Sequence[Trajectory]:

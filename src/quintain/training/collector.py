@@ -22,7 +22,7 @@ from quintain.rollout.views import Prefix
 from quintain.store.run import Run
 from quintain.training.ahead import Ahead
 from quintain.training.progress import Display
-from quintain.types import Group, Pair, Task, Trajectory, derive_seed
+from quintain.types import ALONE, Group, Pair, Task, Trajectory, derive_seed
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -132,17 +132,18 @@ class Collector:
         max_turns: int | None = None,
         phase: str = "branch",
         teacher: NoisyExpert | None = None,
+        by: str = "",
         again: int = 0,
     ) -> list[Group]:
         """Return `size` ways on from each of `prefixes`, recorded under `phase` of the journal's `step`.
 
-        Where there is a `teacher`, it goes on in the place of the policy.
+        They are sampled by the policy `by`, where that is given; where there is a `teacher`, it goes on in its place.
         """
         groups = self.rollout.continuations(
             prefixes,
             size=size,
             seed=self.seed("step", step) if seed is None else seed,
-            options=self._options(max_turns),
+            options=replace(self._options(max_turns), seats={ALONE: by} if by else None),
             demonstrator=teacher,
         )
         known = [len(prefix.turns) for prefix in prefixes]
@@ -157,9 +158,12 @@ class Collector:
         """Carry out recorded episodes again, to continue them at any of their turns."""
         return self.rollout.walks(trajectories)
 
-    def demonstrations(self, *teachers: NoisyExpert) -> list[Trajectory]:
-        """Return what the job imitates, or as many episodes of each of `teachers`; a resumed run repeats it exactly."""
-        return self._teach(*teachers)
+    def demonstrations(self, *teachers: NoisyExpert, agent: str = "") -> list[Trajectory]:
+        """Return what the job imitates, or as many episodes of each of `teachers`; a resumed run repeats it exactly.
+
+        With `agent` it is what that harness shows of the same, which is not recorded.
+        """
+        return self._teach(*teachers, **({"agent": agent} if agent else {}))
 
     def shown(self, tasks: Sequence[Task]) -> list[Trajectory]:
         """Return the scored ones of an episode of the teacher on each of `tasks`; they are not recorded."""

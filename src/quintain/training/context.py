@@ -137,7 +137,7 @@ class TrainingContext:
         self.collector = Collector(
             run, self.rollout, TaskStream(tasks_of(self.make_environment), first=job.first_task),
             HeldOutTasks(self.held_out), self.tokenizer, display,
-            environment=job.environment, seed=job.seed, teach=lambda *by: me._teach(*by),
+            environment=job.environment, seed=job.seed, teach=lambda *by, agent="": me._teach(*by, agent=agent),
             prefer=lambda: me._preferences(), show=lambda tasks: me._show(tasks),
             ahead=self.ahead, is_lockstep=not job.plays_apart,
         )  # fmt: skip
@@ -351,16 +351,17 @@ class TrainingContext:
         """What is counted when weights are changed, or should have been."""
         return tuple((learner.version, learner.num_skipped) for learner in self.policies.learners.values())
 
-    def _teach(self, *teachers: NoisyExpert) -> list[Trajectory]:
-        """Return the demonstrations of the job, or as many of each of `teachers`."""
+    def _teach(self, *teachers: NoisyExpert, agent: str = "") -> list[Trajectory]:
+        """Return the demonstrations of the job, or as many of each of `teachers`; as `agent` shows them, if given."""
         return load_demonstrations(
-            self.job,
+            replace(self.job, agent=agent) if agent else self.job,
             self.make_environment,
             self.tokenizer,
             self.run,
             self.display,
             max_length=longest_stream(self.model),
             teachers=teachers,
+            is_recorded=not agent,
         )
 
     def _show(self, tasks: Sequence[Task]) -> list[Trajectory]:

@@ -54,8 +54,11 @@ class PolicySpec:
     is_trained: bool = False
     follows: str = ""
     """a target network: after each update of this policy its weights move towards those of it"""
+    acts: bool = False
+    """whether it samples, without a seat of its own: episodes can be continued by it"""
     rate: float = 1.0
-    """share of the way that it moves: θ ← (1 - rate)·θ + rate·θ of the policy that it follows"""
+    """share of the way that it moves: θ ← (1 - rate)·θ + rate·θ of the policy that it follows; 0: only when its loop
+    says so"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +151,7 @@ class Job:
     """Share of the expert's turns in demonstrations in which it does something else; it errs as the world's do."""
     imitation_rate: PositiveFloat | None = None
     """Learning rate at which demonstrations are imitated before training; it falls to 0. None: 0.256 / width of the
-    model, which is 0.002 for tiny and 0.004 for mini."""
+    model, 0.002 for tiny; a quarter of that, 0.001 for mini, where heads begin with what copying is made of."""
     imitation_epochs: PositiveInt = 12
     """Times that demonstrations of which N are given are gone through before training; fewer leave a policy that still
     explores."""

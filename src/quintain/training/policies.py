@@ -312,7 +312,7 @@ class Policies(Mapping[str, Policy]):
     def follow(self, leader: str) -> None:
         """Move the policies that follow `leader`."""
         for policy in self._policies.values():
-            if policy.follows == leader:
+            if policy.follows == leader and policy.rate:
                 policy.follow(self._policies[leader])
 
     def save(self, folder: Path) -> None:
@@ -415,7 +415,7 @@ def build_policies(
         has_head = has_critic if spec is None and name == MAIN else spec is not None and spec.head == "value"
         policy = _build(name, spec, settings, start, policies, job, has_head, _learns(spec, settings), ranks)
         policies[name] = policy
-        if name in acting:
+        if name in acting or (spec is not None and spec.acts):
             activate = partial(
                 policy.shared.activate, policy.adapter
             )  # not policy.activate, which would be a circle
@@ -456,9 +456,13 @@ def _build(
         shared, tokenizer = known[shares].shared, known[shares].tokenizer
     else:
         loaded = load(place)
+        if spec is not None and spec.head == "tokens" and settings.model and MAIN in known:
+            _refuse_other_tokens(name, settings.model, loaded.tokenizer, known[MAIN].tokenizer)
         device = find_device(settings.device)
         shared, tokenizer = SharedModel(cast(Any, loaded.model).to(device)), loaded.tokenizer
     adapter = name if settings.lora_rank and (is_trained or settings.shares) else None
+    if spec is not None and spec.follows and _is_adapted(known.get(spec.follows), settings):
+        adapter, settings = name, known[spec.follows].settings
     if adapter is not None:
         shared.add(adapter, settings)
     head = ValueHead(shared.model.config.hidden_size).to(shared.model.device) if has_head else None
@@ -506,6 +510,17 @@ def _build(
     if policy.follows:
         policy.follow(known[policy.follows], rate=1.0)
     return policy
+
+
+def _refuse_other_tokens(
+    name: str, model: str, own: PreTrainedTokenizerBase, main: PreTrainedTokenizerBase
+) -> None:
+    """Raise a `ConfigError` where a policy that reads what another one sampled knows its token ids by other texts."""
+    if own.get_vocab() != main.get_vocab():
+        raise ConfigError(
+            f"policies.{name}.model: got {model}, whose tokenizer is not that of the policy (vocabularies of "
+            f"{len(own)} and {len(main)}); give a model with the same tokenizer, or none for a copy"
+        )
 
 
 def _is_adapted(source: Policy | None, settings: PolicySettings) -> bool:

@@ -35,7 +35,7 @@ from quintain.errors import ConfigError, UsageError, suggestion
 from quintain.losses.imitation import imitation
 from quintain.models.device import find_device
 from quintain.models.load import load
-from quintain.models.tiny import SIZES, build_tiny
+from quintain.models.tiny import COPIES, SIZES, build_tiny
 from quintain.rollout.collect import Limits, OnEpisode, Rollout
 from quintain.rollout.samplers import Demonstrator
 from quintain.store.run import Run
@@ -61,8 +61,9 @@ LONGEST = 1 << 20
 FUMBLES = 0.15
 """Share of a form teacher's tool calls that cannot be read."""
 DEMONSTRATIONS_PER_UPDATE = 8
-RATE_TIMES_WIDTH = 0.256
-"""Learning rate of imitation by a model one number wide."""
+RATE_TIMES_WIDTH, GENTLE = 0.256, 0.25
+"""Learning rate of imitation by a model one number wide; and the share of it at which a model keeps what its heads
+began with (`quintain.models.tiny.find_same`): at the whole of it, that is gone after 40 updates."""
 
 
 FITTING = "auto"
@@ -291,8 +292,9 @@ def load_demonstrations(
     *,
     max_length: int = LONGEST,
     teachers: Sequence[Demonstrator] = (),
+    is_recorded: bool = True,
 ) -> list[Trajectory]:
-    """Return what the job imitates, recorded in the journal by a new run; a resumed one repeats it exactly.
+    """Return what the job imitates, recorded in the journal by a new run if it `is_recorded`; a resumed one repeats it.
 
     That is episodes of the teacher, or the conversations that `job` names, none of which is longer than `max_length`;
     where `teachers` are given, an episode of each of them on every task, with the number of the teacher as its index.
@@ -307,7 +309,7 @@ def load_demonstrations(
         if check_digest(run, "demonstrations", found):
             display.say(f"demonstrations: {found.summary}")
         conversations = [each for each in found.data if isinstance(each, Trajectory)]
-        if run.next_step == 0:
+        if run.next_step == 0 and is_recorded:
             names = run.append(conversations, step=0, phase="demonstrations")
             conversations = [replace(t, id=name) for t, name in zip(conversations, names, strict=True)]
         return conversations
@@ -327,7 +329,7 @@ def load_demonstrations(
             on_episode=lambda _: display.advance(),
         )
     ]
-    if run.next_step == 0:
+    if run.next_step == 0 and is_recorded:
         run.append(trajectories, step=0, phase="demonstrations")
     return trajectories
 
@@ -352,7 +354,8 @@ def imitation_rate(job: Job, model: PreTrainedModel) -> float:
     """Return the learning rate at which `model` imitates; unless `job` says, it falls with its width (2203.03466)."""
     if job.imitation_rate is not None:
         return job.imitation_rate
-    return RATE_TIMES_WIDTH / cast("Any", model.get_input_embeddings()).weight.shape[1]
+    share = GENTLE if getattr(model.config, COPIES, False) else 1.0
+    return share * RATE_TIMES_WIDTH / cast("Any", model.get_input_embeddings()).weight.shape[1]
 
 
 def imitator(model: PreTrainedModel, job: Job) -> Learner:

@@ -60,6 +60,8 @@ CHUNK = 64
 """Episodes that an expert is asked for at once."""
 EXPERT_FUMBLES = 0.05
 """Share of an expert's tool calls that cannot be read; they are not imitated, only what follows them."""
+RISING = 20
+"""Updates over which the learning rate rises: the first of Adam are as large as any, and mostly noise."""
 TIMED = 8
 """Updates after which it is said how long all of them would take."""
 SEARCH_CHUNK, MOST_TURNS, MOST_SECONDS = 512, 100_000, 120.0
@@ -282,12 +284,13 @@ class School:
         self.display.phase("warm start, at most", self.lesson.most)
 
     def _imitate(self, shown: Sequence[Trajectory]) -> None:
-        """Make one update on what is `shown`, at a rate that falls to 0 with the most updates that there may be."""
+        """Make one update on what is `shown`, at a rate that rises, then falls to 0 with the most there may be."""
         samples = self._samples(shown)
         self.started = self.started or time.monotonic()
         if samples:
             batches = micro_batches(samples, max_tokens=self.job.micro_tokens)
-            scale = 1 - self.lesson.updates / (self.lesson.most + 1)
+            begun = min((self.lesson.updates + 1) / RISING, 1.0)
+            scale = begun * (1 - self.lesson.updates / (self.lesson.most + 1))
             report = self.learner.step(batches, imitation(), rate_scale=scale)
             self.losses.append(report.loss)
         self.lesson.updates += 1

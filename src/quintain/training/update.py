@@ -32,12 +32,16 @@ class Update:
     """the reference is the policy itself as the step's epochs begin, and no other is kept (Self-Rewarding LM)"""
     has_values: bool = False
     """let the batches carry the critic's values before the first update, which clipping them needs"""
+    has_kl: bool = False
+    """let the batches carry an estimate of the policy's KL from the policy ``reference``, which KTO subtracts"""
     is_on_policy: bool = True
     """the tokens were sampled by the policy as it is; False for data that was edited or chosen from elsewhere"""
     target_kl: float | None = None
     """stop updating a step once the mean KL estimate of the policy from the sampler is above this"""
     target_kl_unit: Literal["token", "episode"] = "token"
     """what `target_kl` is the KL of (nats); that of an episode is the mean of its tokens times their number"""
+    head_layers: int | None = None
+    """only the last so many layers, the norm behind them and a value head learn; None: everything does"""
     lr_warmup: int = 10
     """steps over which the learning rate rises: the first ones of a fresh Adam are the least informed"""
     critic_steps: int = 0

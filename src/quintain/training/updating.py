@@ -7,7 +7,8 @@ updates must be those at sampling, which the learner checks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -15,12 +16,13 @@ from statistics import fmean
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from quintain.curriculum.schedules import linear
 from quintain.data.leaves import keep_leaves
 from quintain.data.pack import micro_batches
-from quintain.data.samples import samples_from
+from quintain.data.samples import samples_from, unrelated
+from quintain.models.families import trunk
 from quintain.training.job import MAIN, Job, OnPolicyJob
 from quintain.training.learner import Learner, StepReport
 from quintain.training.optimizers import scale_at
@@ -38,8 +40,10 @@ class Prepared:
     reference: Sequence[Tensor] | None
     values: Sequence[Tensor] | None
 
-    def batches(self, chosen: Sequence[int], update: Update, max_tokens: int) -> list[Batch]:
-        """Return the micro-batches of the streams numbered `chosen`, weighted over all of them."""
+    def batches(
+        self, chosen: Sequence[int], update: Update, max_tokens: int, *, kl: float | None = None
+    ) -> list[Batch]:
+        """Return the micro-batches of the streams numbered `chosen`, weighted over all of them, with `kl` on each."""
         batches = micro_batches(
             [self.samples[i] for i in chosen],
             max_tokens=max_tokens,
@@ -57,7 +61,7 @@ class Prepared:
                 for name, parts in extras.items()
                 if parts is not None
             }
-            found.append(replace(batch, extra=replace(batch.extra, **said)) if said else batch)
+            found.append(replace(batch, extra=replace(batch.extra, kl=kl, **said)))
         return found
 
 
@@ -175,31 +179,35 @@ def learn_in_epochs(
         return learn_values(learner, prepared, update, own.settings.micro_tokens)
     num_epochs, num_minibatches = counts(update, job)
     reports: list[StepReport] = []
+    still = [] if update.head_layers is None else trunk(learner.model, update.head_layers)
     for epoch in range(num_epochs):
         reports = []
         for number, chosen in enumerate(
             minibatches(prepared.samples, num_minibatches, derive_seed(seed, epoch))
         ):
-            streams = iter([prepared.samples[i] for i in chosen])
+            part = [prepared.samples[i] for i in chosen]
+            streams = iter(part)
 
             def watch(batch: Batch, outputs: Outputs, streams: Iterator[Sample] = streams) -> None:
                 assert observe is not None
                 observe(list(islice(streams, len(batch.lengths))), batch, outputs)
 
-            report = learner.step(
-                prepared.batches(chosen, update, own.settings.micro_tokens),
-                update.loss,
-                observe=watch if observe is not None and epoch == 0 else None,
-                rate_scale=rate
-                * scale_at(
-                    step,
-                    job.steps,
-                    schedule=job.lr_schedule,
-                    by_method=linear(step, first=(0, 0.0), last=(max(update.lr_warmup, 1), 1.0)),
-                    warmup=job.lr_warmup,
-                ),
-                is_on_policy=update.is_on_policy and epoch == number == 0,
-            )
+            kl = estimated_kl(policies, own, part, update)
+            with resting(still):
+                report = learner.step(
+                    prepared.batches(chosen, update, own.settings.micro_tokens, kl=kl),
+                    update.loss,
+                    observe=watch if observe is not None and epoch == 0 else None,
+                    rate_scale=rate
+                    * scale_at(
+                        step,
+                        job.steps,
+                        schedule=job.lr_schedule,
+                        by_method=linear(step, first=(0, 0.0), last=(max(update.lr_warmup, 1), 1.0)),
+                        warmup=job.lr_warmup,
+                    ),
+                    is_on_policy=update.is_on_policy and epoch == number == 0,
+                )
             policies.follow(policy)
             reports.append(report)
             if update.target_kl is not None and moved(report, prepared, chosen, update) > update.target_kl:
@@ -232,7 +240,8 @@ def learn_from(
     own = policies.main
     assert own.learner is not None, "only policies with an optimizer are updated"
     prepared = prepare(policies, own, samples, update)
-    batches = prepared.batches(range(len(samples)), update, own.settings.micro_tokens)
+    kl = estimated_kl(policies, own, prepared.samples, update)
+    batches = prepared.batches(range(len(samples)), update, own.settings.micro_tokens, kl=kl)
     streams = iter(prepared.samples)
 
     def watch(batch: Batch, outputs: Outputs) -> None:
@@ -256,17 +265,24 @@ def learn_values(learner: Learner, prepared: Prepared, update: Update, max_token
     """Train the value head alone, while the policy's weights rest (value pre-training: VC-PPO, arXiv 2503.01491)."""
     assert update.critic_loss is not None, "critic_steps come with a critic_loss"
     batches = prepared.batches(range(len(prepared.samples)), update, max_tokens)
-    resting = [p for p in learner.model.parameters() if p.requires_grad]
     report: StepReport | None = None
-    try:
-        for parameter in resting:
-            parameter.requires_grad_(False)
+    with resting(learner.model.parameters()):
         for _ in range(update.critic_epochs):
             report = learner.step(batches, update.critic_loss)
-    finally:
-        for parameter in resting:
-            parameter.requires_grad_(True)
     return report
+
+
+@contextmanager
+def resting(parameters: Iterable[nn.Parameter]) -> Generator[None]:
+    """Let `parameters` have no gradient meanwhile: neither they nor what the optimizer keeps of them change."""
+    own = [p for p in parameters if p.requires_grad]
+    try:
+        for parameter in own:
+            parameter.requires_grad_(False)
+        yield
+    finally:
+        for parameter in own:
+            parameter.requires_grad_(True)
 
 
 def prepare(policies: Policies, policy: Policy, samples: Sequence[Sample], update: Update) -> Prepared:
@@ -290,6 +306,23 @@ def prepare(policies: Policies, policy: Policy, samples: Sequence[Sample], updat
         said_by(reference(), "logprobs") if update.has_reference else None,
         said_by(policy, "values") if update.has_values else None,
     )
+
+
+def estimated_kl(
+    policies: Policies, policy: Policy, samples: Sequence[Sample], update: Update
+) -> float | None:
+    """Return the mean over episodes of log π/π_ref, each after a prompt that is not its own (`unrelated`), else None.
+
+    It may be below 0, as an estimate can be. Two forward passes of all `samples`, one by each policy.
+    """
+    if not update.has_kl:
+        return None
+    streams = [replace(sample, pair=-1) for sample in unrelated(samples)]
+    total = 0.0
+    for batch in micro_batches(streams, max_tokens=policy.settings.micro_tokens):
+        said = [other.infer(batch).logprobs.double().cpu() for other in (policy, policies["reference"])]
+        total += float((said[0] - said[1]).sum())
+    return total / len({sample.trajectory for sample in streams})
 
 
 def minibatches(samples: Sequence[Sample], count: int, seed: int) -> list[list[int]]:

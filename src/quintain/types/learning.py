@@ -135,6 +135,8 @@ class BatchExtra:
     """float [N], critic's values when the batch was collected"""
     versions: Tensor | None = None
     """int64 [N], of the weights that a token was sampled with; None where that is the same for all"""
+    kl: float | None = None
+    """KL of the policy from the reference before the update, nats an episode, estimated over the *whole* step"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

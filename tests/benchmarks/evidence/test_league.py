@@ -140,6 +140,8 @@ def test_versions_before_stay(tmp_path: Path) -> None:
     assert [e.mean for e in found.earlier] == pytest.approx([0.1, -0.2])
     again = outcome_of(second, [second], tmp_path)
     assert [e.version for e in again.earlier] == [1] and len(again.seconds) == 13
+    put(tmp_path, second, REPEAT, BASE[:1], processor_seconds=0.25)
+    assert sum(outcome_of(second, [second], tmp_path).seconds.values()) == 13.25
     fewer = entry(is_lower_better=True)
     assert [e.mean for e in outcome_of(fewer, [fewer], tmp_path).earlier] == pytest.approx([-0.1, 0.2])
 
@@ -198,6 +200,7 @@ def test_the_season_runs_what_is_missing(
     assert {(METHOD, 1.0, 0), (BASELINE, 1.0, 1), (METHOD, 0.5, 1000), (REPEAT, 1.0, 1)} <= seeds
     assert len(stored) == len(seeds) and {line["command"] for line in stored} == {"run one"}
     assert all(line["rate"] == found.rate for line in stored if line["factor"] == 1.0)
+    assert all(line["processor_seconds"] > 0 for line in stored)
     assert "runs for learning rates done" in capsys.readouterr().err
     assert season([one])["one"] == found and not capsys.readouterr().err
     assert len(lines(tmp_path / "results", "one", "league")) == len(stored)

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("bm25s")
 
-from quintain.benchmarks.experiments.imitation import agent_gen, web_dancer
+from quintain.benchmarks.experiments.imitation import agent_gen, goat, web_dancer
 from quintain.worlds.hopqa.facts import Fact, Question, harder
 from quintain.worlds.plan.drawn import draw_scene, draw_task, length
 
@@ -83,3 +83,12 @@ def agent_gen_task() -> agent_gen.Puzzle:
     easy = agent_gen.easier(task, rng)
     assert easy is not None and agent_gen.failure(easy) <= agent_gen.failure(task) + 0.5
     return task
+
+
+def test_execution_finds_what_is_planted_and_nothing_where_everything_fits() -> None:
+    rows = goat.measure({"seeds": 4}, 3)
+    for row in rows:
+        assert row["method"] > row["control"] and row["null_method"] == row["null_control"]
+        assert row["extra.precision"] > 0.9 and row["extra.recall"] == 1.0
+        assert row["extra.permuted_gain"] < 0.1
+    assert goat.f1([], []) == 1.0 and goat.f1([], [goat.Edge("a", "b", "x")]) == 0.0

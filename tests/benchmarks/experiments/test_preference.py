@@ -1,11 +1,17 @@
 """Experiments of the family `preference`: the tables are the strings' distributions, and null worlds are null."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from quintain.benchmarks.experiments.preference import dpo
-from quintain.types import Outputs
+from quintain.benchmarks.experiments.preference import blocks, dmpo, dpo, eto, ipr, m_dpo
+from quintain.data.pack import pack
+from quintain.data.pairs import Deviation, Estimate, expert_and_agent, step_pairs
+from quintain.data.samples import imitation_samples, pair_samples
+from quintain.losses.preference import rpo
+from quintain.types import Group, Outputs
 
 
 @pytest.fixture(autouse=True)
@@ -42,3 +48,93 @@ def test_the_reference_is_what_is_tilted_and_an_even_one_is_none(monkeypatch: py
     assert row["method"] < row["control"] - 0.1
     assert row["null_method"] == row["null_control"]
     assert 0.5 < row["extra.slope1"] < 1.5 and row["extra.coins"] < row["control"]
+
+
+def test_states_are_equal_up_to_the_names_of_blocks() -> None:
+    told = blocks.renamed("a on b | a clear, b on table")
+    assert told[0] == blocks.renamed("h on c | c on table, h clear")[0]
+    assert told[0] == "x on y | x clear, y on table" and told[1] == {"a": "x", "b": "y"}
+    made = blocks.blocks(6, 100)
+    assert made.num_cells < made.world.is_legal.sum() / 2
+    shared = torch.sin(torch.arange(made.num_cells, dtype=torch.float64))
+    policy = made.policy(shared)
+    batch = pack(imitation_samples([policy.sample(size=1, seed=0)[0].trajectories[0]]))
+    assert torch.allclose(made.speaker(batch)(shared).logprobs.float(), policy(batch).logprobs)
+    expert = blocks.table_of(made.world, blocks.expert_policy(made.world))
+    assert blocks.solved_of(expert, range(6)) == pytest.approx(1.0)
+    noisy = blocks.table_of(made.world, blocks.noisy_policy(made.world, 0.3))
+    assert blocks.solved_of(policy, range(6)) < 1 and blocks.solved_of(noisy, range(6)) < 0.95
+
+
+def test_own_failures_against_those_of_another() -> None:
+    made = blocks.blocks(16, 200)
+    (row,) = [eto.replication(made, 8, {"updates": 10, "rate": 0.1}, 5)]
+    assert row["null_method"] == row["null_control"] == pytest.approx(1.0)
+    assert row["extra.start"] < row["method"] and row["extra.pairs"] > 0
+    one, other = eto.erring(made, 0.3, 1), eto.erring(made, 0.3, 2)
+    best = blocks.expert_policy(made.world) > 0
+    own = one.probabilities().numpy()
+    assert own[best].min() >= 0.69 and not np.allclose(own, other.probabilities().numpy())
+
+
+def test_twins_have_the_same_task_and_length() -> None:
+    made = blocks.blocks(16, 200)
+    policy = eto.erring(made, 0.5, 3)
+    found = eto.contrasted(policy.sample(size=2, seed=1, tasks=range(8)), eto.shown(made, range(8)))
+    pairs, twins = eto.matched(found, eto.failures_of(eto.erring(made, 0.5, 4), range(8), 0))
+    assert len(pairs) == len(twins) > 0
+    for pair, twin in zip(pairs, twins, strict=True):
+        assert twin.chosen is pair.chosen and twin.rejected.task.id == pair.rejected.task.id
+        assert len(twin.rejected.turns) == len(pair.rejected.turns)
+
+
+def test_values_find_the_turn_that_decided() -> None:
+    (row,) = ipr.measure({"seeds": 1, "tasks": 8}, 11)
+    assert row["method"] == 1.0 > row["control"] and row["extra.outcomes"] == pytest.approx(1 / 3)
+    assert row["null_method"] == row["null_control"] == 0 == row["extra.harm"]
+    assert row["extra.right"] > 0.8 and abs(row["extra.detour"]) < 0.1
+
+
+def test_in_a_world_of_one_turn_step_pairs_are_pairs_of_episodes() -> None:
+    expert, agent = ipr.episode([1], 1.0, 0), ipr.episode([2], 0.0, 1)
+    values = {"expert_value": Estimate((1.0,)), "agent_value": Estimate((0.0,))}
+    (step,) = step_pairs([Deviation(expert=expert, agent=agent, turn=0, **values)])
+    (whole,) = expert_and_agent([Group(task=agent.task, trajectories=(agent,))], {"t": expert})
+    losses: list[float] = []
+    for pair in (step, whole):
+        batch = pack(pair_samples([pair]))
+        batch = replace(batch, extra=replace(batch.extra, reference_logprobs=-torch.ones(4)))
+        said = Outputs(logprobs=torch.tensor([0.0, -0.5, 0.0, -2.0]), entropy=torch.zeros(4))
+        losses.append(rpo(0.1)(said, batch).loss.item())
+    assert losses[0] == losses[1]
+
+
+def test_weights_by_turn_look_at_the_first_and_away_from_the_last() -> None:
+    row = dmpo.replication({"pairs": 60, "updates": 5}, 3)
+    assert row["extra.key1"] == row["method"] - row["control"] > 0.5 > 0 > row["extra.key6"]
+    assert row["null_method"] == row["null_control"] > 0
+    batch = dmpo.drawn(6, 0, {"pairs": 3}, 0)
+    other = dmpo.permuted(batch, 1)
+    for stream in range(len(batch.lengths)):
+        own = (batch.sequence_id == stream) & (batch.turn_id >= 0)
+        assert sorted(other.turn_id[own].tolist()) == list(range(6))
+    assert (other.turn_id[batch.turn_id < 0] < 0).all() and not torch.equal(other.turn_id, batch.turn_id)
+
+
+def test_masks_count_as_many_tokens_and_are_one_where_nothing_is_observed() -> None:
+    stream = imitation_samples([ipr.episode([1, 2, 3], 1.0, 0)])[0]
+    rng = np.random.default_rng(0)
+    counts = [int(weigh(stream, rng).loss_weight.sum()) for weigh in m_dpo.WEIGHS.values()]
+    assert counts == [3, 3, 5]
+    drawn = {tuple(m_dpo.anywhere(stream, rng).loss_weight.tolist()) for _ in range(50)}
+    assert len(drawn) == 10 and all(weights[0] == 0 for weights in drawn), "3 of 5 places after the prompt"
+    alone = imitation_samples([ipr.episode([1], 1.0, 0)])[0]
+    for weigh in m_dpo.WEIGHS.values():
+        assert weigh(alone, rng).loss_weight.tolist() == alone.loss_weight.tolist()
+
+
+def test_both_updates_are_the_same_in_a_world_of_one_turn() -> None:
+    options = {"tasks": 12, "updates": 120, "batches": 1}
+    (row,) = m_dpo.batches(m_dpo.ONE_TURN, options, 8)
+    assert row["method"] == row["control"] == row["extra.all"]
+    assert row["extra.kto"] == pytest.approx(row["method"], abs=1e-4)

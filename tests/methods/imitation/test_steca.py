@@ -145,9 +145,8 @@ def test_ways_out_lead_from_the_mistake_to_the_goal(quick: None) -> None:
         assert whole.is_success and not step.explored.is_success
         assert example.weights is not None and not any(own.any() for own in example.weights[:first])
         begin(site, whole.task)
-        for turn in whole.turns:
-            last = advance(site, turn.action)
-        assert last.is_success
+        played = [advance(site, turn.action) for turn in whole.turns]
+        assert played[-1].is_success
         assert example.sources[0] == f"{step.explored.group}#{step.explored.index}"
     assert any(turn.action.text == "back" for e in calibrated for turn in e.trajectory.turns)
     (sample, *_) = example_samples(calibrated[:1])

@@ -95,6 +95,11 @@ LEVELS: dict[str, Bend] = {
     "retries": lambda since: {"monitor/retries": 0.2, "monitor/retries/tool": 0.2, "monitor/retry_bias": 0.5},
     "canaries": lambda since: {"canary/injection": 1.0},
     "hacking": lambda since: {"train/reward": 0.4 + 0.2 * since, "eval/success": 0.3},
+    "chosen": lambda since: {
+        "preference/chosen_log_ratio": -8.0,
+        "preference/rejected_log_ratio": -20.0,
+        "eval/success": 0.3,
+    },
 }
 CHANGES: dict[str, Bend] = {
     "tool_coverage": lambda since: {"monitor/tool_coverage": 0.2},
@@ -119,6 +124,18 @@ def test_a_run_that_goes_bad_raises_within_five_steps(name: str) -> None:
     found = raised(CHANGES[name], onset=8)
     assert set(found) == {name}
     assert found[name] <= 5
+
+
+def test_preferred_sides_may_fall_while_success_rises_and_need_no_episodes() -> None:
+    def fallen(*held_out: float) -> list[str]:
+        rows = [{"eval/success": share, "preference/chosen_log_ratio": -8.0} for share in held_out]
+        return [str(alarm) for alarm in alarms(rows, Thresholds(window=2))]
+
+    assert fallen(0.3) == fallen(0.3, 0.4) == []
+    (told,) = fallen(0.3, 0.31)
+    assert told.startswith("preferred sides are 8.0 nats less likely than under the reference") and (
+        told.endswith("(docs/alarms.md#chosen)")
+    )
 
 
 def test_every_threshold_has_its_alarm() -> None:

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 import torch
+from tests.methods.test_training import train
 from tests.training.monitors import toy
 from tests.training.monitors.toy import (
     GROUP_SIZE,
@@ -168,6 +169,15 @@ def test_a_clean_run_raises_none(name: str, tmp_path: Path, monkeypatch: pytest.
     assert alarms_of(scene, tmp_path / "run", monkeypatch) == []
 
 
+def test_dpo_that_makes_both_sides_unlikely_is_told(tmp_path: Path) -> None:
+    fields: dict[str, Any] = {"imitation_weight": 0.0, "learning_rate": 3e-2, "tasks": 16, "steps": 3}
+    folder = train("dpo", tmp_path / "run", monitors="window=1,chosen=0.1", **fields)
+    with Run.open(folder, writable=False) as run:
+        found = [(e["data"]["step"], e["data"]["name"]) for e in run.events() if e["kind"] == "alarm"]
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    assert found == [(2, "chosen")], lines
+
+
 def test_every_alarm_has_its_toy_run() -> None:
     # That of a policy which judges itself comes in its method's own run (test_self_rewarding.py).
-    assert set(SCENES) | {"window", "judge"} == set(Thresholds.__slots__)
+    assert set(SCENES) | {"window", "chosen", "judge"} == set(Thresholds.__slots__)

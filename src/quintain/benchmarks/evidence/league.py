@@ -201,7 +201,8 @@ class Outcome:
     earlier: tuple[Earlier, ...] = ()
     """versions of the comparison before this one"""
     seconds: Mapping[str, float] = NOTHING  # type: ignore[assignment] # pyright: ignore[reportAssignmentType]
-    """recorded runs of this version, with what each took"""
+    """recorded runs of this version, with what each took: of the processor, or of the clock where that is all that is
+    known"""
     command: str = ""
     is_futile: bool = False
 
@@ -222,8 +223,8 @@ def known(entry: Entry, folder: Path, spec: str = "") -> Values:
 
 def earlier_versions(entry: Entry, folder: Path) -> tuple[Earlier, ...]:
     """Return what came of the versions of the entry before the one that it has now."""
-    specs = list(dict.fromkeys(line["spec"] for line in lines(folder, entry.row, LAYER)))
-    before = specs[: version_of(lines(folder, entry.row, LAYER), entry.digest()) - 1]
+    have = lines(folder, entry.row, LAYER)
+    before = list(dict.fromkeys(line["spec"] for line in have))[: version_of(have, entry.digest()) - 1]
     found: list[Earlier] = []
     for number, spec in enumerate(before, 1):
         own = known(entry, folder, spec)
@@ -339,7 +340,7 @@ def described(
         refused=raised,
         version=version_of(lines(folder, entry.row, LAYER), entry.digest()),
         earlier=earlier_versions(entry, folder),
-        seconds={line["run"]: float(line["seconds"]) for line in own.values()},
+        seconds={line["run"]: float(line.get("processor_seconds", line["seconds"])) for line in own.values()},
         command=some["command"] if some else "",
         is_futile=is_futile,
     )
@@ -375,6 +376,7 @@ class Season:
         """Runs are kept under `root`, results in `folder`; `registered` are all entries of the league."""
         self.root, self.folder, self.jobs, self.command = root, folder, jobs, command
         self.registered = registered
+        self._processor: dict[str, float] = {}
         root.mkdir(parents=True, exist_ok=True)
 
     def __call__(self, chosen: Sequence[Entry]) -> dict[str, Outcome]:
@@ -479,6 +481,7 @@ class Season:
             "seed": seed,
             "rate": rate,
             **asdict(result),
+            **({"processor_seconds": self._processor[result.run]} if result.run in self._processor else {}),
             **provenance(self.command(entry.row)),
         }
 
@@ -488,24 +491,33 @@ class Season:
         left = [found for found in every.values() if not is_done(found, self.root)]
         yield from every.keys() - {found.name for found in left}
         started = time.monotonic()
-        for number, name in enumerate(self._played(left), 1):
+        for number, (name, seconds) in enumerate(self._played(left), 1):
+            self._processor[name] = seconds
             minutes = (time.monotonic() - started) / number * (len(left) - number) / 60
             told = f"{name}: {number}/{len(left)} {what} done, about {minutes:.0f} min left"
             print(told, file=sys.stderr, flush=True)
             yield name
 
-    def _played(self, left: Sequence[Trial]) -> Iterator[str]:
-        """Run the trials `left`, in this process or in several."""
+    def _played(self, left: Sequence[Trial]) -> Iterator[tuple[str, float]]:
+        """Run the trials `left`, in this process or in several, and yield what `timed` says of each."""
         if self.jobs == 1 or len(left) < 2:
             for found in left:
-                yield perform(found, self.root).name
+                yield timed(found, self.root)
             return
         with workers(self.jobs) as pool:
             starts = {found.start: found for found in left}
             for _ in as_completed([pool.submit(warm, found, self.root) for found in starts.values()]):
                 pass
-            for future in as_completed([pool.submit(perform, found, self.root) for found in left]):
-                yield future.result(timeout=0).name
+            for future in as_completed([pool.submit(timed, found, self.root) for found in left]):
+                yield future.result(timeout=0)
+
+
+def timed(chosen: Trial, root: Path) -> tuple[str, float]:
+    """Run `chosen` and return its name and the seconds of the processor that it took, with the policy to start from
+    where that had to be made.
+    """
+    began = time.process_time()
+    return perform(chosen, root).name, round(time.process_time() - began, 3)
 
 
 def entries(

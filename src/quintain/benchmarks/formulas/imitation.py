@@ -13,7 +13,19 @@ import torch
 from quintain.benchmarks.formulas.formula import Formula, Rng, flatten
 from quintain.data.pack import pack
 from quintain.losses.imitation import imitation
-from quintain.types import Action, Completion, Example, Outputs, Score, Stop, Task, Trajectory, Turn
+from quintain.types import (
+    Action,
+    Completion,
+    Example,
+    Group,
+    Outputs,
+    Score,
+    Stop,
+    Task,
+    Trajectory,
+    Turn,
+    derive_seed,
+)
 
 RATIOS = (0.1, 0.3, 0.5, 1.0)
 """Shares of turns that are marked."""
@@ -298,6 +310,40 @@ def kept_plainly(before: list[float | None]) -> list[float]:
     return [0.0]
 
 
+def requests(rng: Rng) -> tuple[str, list[str]]:
+    """Return a text of few words, and up to six others, some of which share none with it."""
+
+    def text() -> str:
+        return " ".join(rng.choice(["open", "Open", "red", "blue", "lamp", "a"], int(rng.integers(0, 5))))
+
+    return text(), [text() for _ in range(int(rng.integers(0, 7)))]
+
+
+def alike_plainly(case: tuple[str, list[str]]) -> list[float]:
+    """Return the place of the text whose vector of counts has the smallest angle, -1 where all are at right angles."""
+    text, others = case
+    names = ("open", "red", "blue", "lamp", "a")
+
+    def vector(of: str) -> list[int]:
+        return [of.lower().split().count(name) for name in names]
+
+    best, found = 0.0, -1
+    for place, other in enumerate(others):
+        one, two = np.array(vector(text), np.float64), np.array(vector(other), np.float64)
+        if one.any() and two.any():
+            angle = float(one @ two) / float(np.sqrt((one @ one) * (two @ two)))
+            if angle > best + 1e-12:
+                best, found = angle, place
+    return [float(found), round(best, 12)]
+
+
+def alike(module: ModuleType, case: tuple[str, list[str]]) -> list[float]:
+    """Return which text `module` finds most alike, and how much."""
+    text, others = case
+    place = module.most_alike(text, others)
+    return [-1.0, 0.0] if place is None else [float(place), module.likeness(text, others[place])]
+
+
 def replies(rng: Rng) -> tuple[list[bool], list[bool]]:
     """Return of up to nine replies whether they have the form of a call, and whether they make one."""
     num = int(rng.integers(1, 10))
@@ -411,6 +457,99 @@ def calibrated_plainly(case: Explored) -> list[float]:
     return found
 
 
+Call = tuple[int, int, bool]
+"""what was shown, what was said, and whether it was carried out"""
+Tried = list[tuple[list[Call], bool]]
+"""the calls of each episode, and whether it solved the task"""
+
+
+def tried(rng: Rng) -> Tried:
+    """Return two to five episodes of a task of one to three calls each; many begin alike."""
+    return [
+        (
+            [
+                (int(rng.random() < 0.2), int(rng.integers(0, 3)), bool(rng.random() < 0.5))
+                for _ in range(int(rng.integers(1, 4)))
+            ],
+            bool(rng.random() < 0.6),
+        )
+        for _ in range(int(rng.integers(2, 6)))
+    ]
+
+
+def compared(module: ModuleType, case: Tried) -> list[float]:
+    """Return both sides of every pair of calls: what was shown and said in all their turns, by pair."""
+    episodes: list[Trajectory] = []
+    for index, (calls, is_success) in enumerate(case):
+        shown, said = [[shown] for shown, _, _ in calls], [[said] for _, said, _ in calls]
+        told = Told(read=shown, said=said, weights=[1.0] * len(calls), is_right=is_success)
+        whole = told.example().trajectory
+        turns = tuple(
+            replace(t, is_valid=is_valid) for t, (_, _, is_valid) in zip(whole.turns, calls, strict=True)
+        )
+        episodes.append(replace(whole, turns=turns, index=index))
+    group = Group(task=episodes[0].task, trajectories=tuple(episodes))
+    pairs = [
+        [
+            [[t.prompt_ids[0], t.completion.token_ids[0]] for t in side.turns]
+            for side in (p.chosen, p.rejected)
+        ]
+        for p in module.call_pairs([group])
+    ]
+    return flatten(sorted(map(flatten, pairs)))
+
+
+def compared_plainly(case: Tried) -> list[float]:
+    """Return the same, by trying every place: alike before it, shown the same in it, and only one carried out."""
+    found = set[tuple[float, ...]]()
+    for good, is_success in case:
+        for bad, _ in case:
+            for k in range(min(len(good), len(bad))):
+                before = [c[:2] for c in good[:k]] == [c[:2] for c in bad[:k]]
+                here, there = good[k], bad[k]
+                parts = here[0] == there[0] and here[1] != there[1]
+                if is_success and before and parts and here[2] and not there[2]:
+                    found.add(tuple(flatten([[c[:2] for c in good[: k + 1]], [c[:2] for c in bad[: k + 1]]])))
+    return flatten(sorted(map(list, found)))
+
+
+Turns = tuple[list[int], list[int], int, int, int]
+"""names of the base, of what was found, batch size, number of the batch, and seed"""
+
+
+def rehearsals(rng: Rng) -> Turns:
+    """Return a base of one to nine, nothing to nine found, and one of the first batches of two to eight."""
+    base, found = int(rng.integers(1, 10)), int(rng.integers(0, 10))
+    return (
+        list(range(base)),
+        list(range(100, 100 + found)),
+        int(rng.integers(2, 9)),
+        int(rng.integers(0, 12)),
+        int(rng.integers(0, 1000)),
+    )
+
+
+def rehearsed(module: ModuleType, case: Turns) -> list[float]:
+    """Return a batch, and the share of it that is of the base."""
+    base, found, size, number, seed = case
+    batch = module.rehearsal_batch(base, found, size, number, seed)
+    return flatten([batch, float(np.mean([name < 100 for name in batch]))])
+
+
+def rehearsed_plainly(case: Turns) -> list[float]:
+    """Return the same: epochs are shuffled and dealt like cards, the larger half of a batch from the base."""
+    base, found, size, number, seed = case
+
+    def dealt(cards: list[int], most: int, label: str) -> list[int]:
+        hands = max(1, round(len(cards) / most))
+        shuffled = np.random.default_rng(derive_seed(seed, label, number // hands)).permutation(len(cards))
+        return [cards[place] for k, place in enumerate(shuffled) if k % hands == number % hands]
+
+    ours = dealt(base, size - size // 2 if found else size, "base")
+    both = ours + (dealt(found, size // 2, "found")[: len(ours)] if found else [])
+    return [*map(float, both), len(ours) / len(both)]
+
+
 def made(
     name: str,
     module: str,
@@ -465,6 +604,22 @@ FORMULAS: tuple[Formula, ...] = (
         calibrated,
         calibrated_plainly,
     ),
+    made(
+        "imitation.call_pairs",
+        "methods.imitation.lam_simulator",
+        ["call_pairs"],
+        tried,
+        compared,
+        compared_plainly,
+    ),
+    made(
+        "imitation.rehearsal_batch",
+        "methods.loops.rehearsal",
+        ["rehearsal_batch"],
+        rehearsals,
+        rehearsed,
+        rehearsed_plainly,
+    ),
     made("data.odds", "data.mixtures", ["odds"], parts, drawn, drawn_plainly),
     made(
         "imitation.difficulty_gap",
@@ -489,6 +644,14 @@ FORMULAS: tuple[Formula, ...] = (
         courses,
         lambda m, case: [float(m.num_kept(case))],
         kept_plainly,
+    ),
+    made(
+        "agents.most_alike",
+        "agents.experience",
+        ["most_alike", "likeness"],
+        requests,
+        alike,
+        alike_plainly,
     ),
     made(
         "imitation.hallucination_score",

@@ -1,6 +1,6 @@
 """How tasks and transcripts are made, each beside a plain second version."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 from quintain.benchmarks.formulas.formula import Formula, Rng, flatten
 from quintain.data.pipeline import as_example
 from quintain.rewards.terms import apply
-from quintain.types import Action, Completion, Score, Stop, Task, Trajectory, Turn
+from quintain.types import Action, Completion, Score, Stop, Task, ToolSpec, Trajectory, Turn
 from quintain.worlds.plan.strips import Atom, Domain, Predicate, Puzzle, Rule
 
 LONGEST = 12
@@ -273,6 +273,136 @@ def told_lengths_plainly(case: list[int]) -> list[float]:
     return flatten([[len(right), len(new), len(kept)], kept, shares, [end % 10 for end in ends]])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Documents:
+    """Calls in plain data: name, document and those of its arguments, of each; and what takes what."""
+
+    calls: list[tuple[str, str, dict[str, str]]]
+    taken: list[tuple[str, str, int]]
+    """(call, argument, value that it takes)"""
+    number: int
+
+    @property
+    def tools(self) -> dict[str, ToolSpec]:
+        """The documents by name; the examples of an argument are 0, 1 and 2."""
+        return {
+            name: ToolSpec(
+                name=name, description=told,
+                parameters={"properties": {k: {"description": v, "examples": [0, 1, 2]} for k, v in own.items()}},
+            )
+            for name, told, own in self.calls
+        }  # fmt: skip
+
+    def result(self, name: str, arguments: Mapping[str, int]) -> int:
+        """Return what a call gives: a number up to 3 out of its name and arguments."""
+        return (len(name) + 2 * sum(arguments.values())) % 4
+
+    def run(self, calls: Sequence[tuple[str, Mapping[str, int]]]) -> list[int] | None:
+        """Return the results of `calls`; None where a value is not taken."""
+        known = set(self.taken)
+        if any((name, k, v) not in known for name, own in calls for k, v in own.items()):
+            return None
+        return [self.result(name, own) for name, own in calls]
+
+
+def documents(rng: Rng) -> Documents:
+    """Return three to five calls of one or two arguments, each of which takes most values."""
+    words = ["order", "parcel", "code", "of", "the", "guest"]
+
+    def text() -> str:
+        return " ".join(rng.choice(words, int(rng.integers(1, 4))))
+
+    calls = [
+        (
+            f"t{'o' * number}",
+            f"Gives the owner{number} of {text()}.",
+            {k: text() for k in ("x", "y")[: 1 + number % 2]},
+        )
+        for number in range(int(rng.integers(3, 6)))
+    ]
+    taken = [
+        (name, k, value)
+        for name, _, own in calls
+        for k in own
+        for value in range(4)
+        if value < 3 or rng.random() < 0.5
+    ]
+    return Documents(calls=calls, taken=taken, number=int(rng.integers(0, 99)))
+
+
+def linked(module: ModuleType, case: Documents) -> list[float]:
+    """Return the edges of each stage as numbers, similarities, what a walk found out, and the words of its goal."""
+    names = [name for name, _, _ in case.calls]
+    tools: Any = case
+    found = module.stages_of_graph(tools, least=0.3, probes=3)
+    known = module.all_pairs(case.tools)
+    numbers = [[known.index(edge) for edge in edges] for edges in found.values()]
+    calls = module.walk(tools, found["executed"], 2, Given(case.number))
+    goal = "" if calls is None else module.write_goal(case.tools, calls)
+    return flatten(
+        [
+            [
+                len(known),
+                *(names.index(edge.source) for edge in known),
+                *(names.index(edge.tool) for edge in known),
+            ],
+            [len(own) for own in numbers],
+            numbers,
+            [module.similarity(case.tools, edge) for edge in known],
+            [0.0] if calls is None else [float(made.result) for made in calls],
+            [float(ord(letter)) for letter in goal],
+            [
+                float(module.names_any(goal, names)),
+                float(module.names_any(f"{goal} {names[0].upper()}", names)),
+            ],
+        ]
+    )
+
+
+def linked_plainly(case: Documents) -> list[float]:
+    """Return the same from tables, stage by stage."""
+    told, own = {n: t for n, t, _ in case.calls}, {n: a for n, _, a in case.calls}
+    names = list(told)
+    pairs = [(i, j, k) for i in names for j in names if i != j for k in own[j]]
+
+    def bag(text: str) -> set[str]:
+        return {w for w in text.lower().replace(".", "").split() if w not in ("of", "the", "gives")}
+
+    close = [
+        len(bag(told[i]) & bag(own[j][k])) / max((len(bag(told[i])) * len(bag(own[j][k]))) ** 0.5, 1e-9)
+        for i, j, k in pairs
+    ]
+    near = [e for e, cosine in enumerate(close) if cosine >= 0.3]
+    takes = set(case.taken)
+    able: list[int] = []
+    for e in near:
+        i, j, k = pairs[e]
+        results = [case.result(i, dict.fromkeys(own[i], value)) for value in (0, 1, 2)]
+        if all((j, k, value) in takes for value in results):
+            able.append(e)
+    first = names[case.number % len(names)]
+    value = case.number % 3
+    one = case.result(first, dict.fromkeys(own[first], value))
+    after = [pairs[e] for e in able if pairs[e][0] == first]
+    results, goal = [0.0], ""
+    if after:
+        _, j, k = after[case.number % len(after)]
+        filled = {name: one if name == k else value for name in own[j]}
+        results = [float(one), float(case.result(j, filled))]
+        start = " with ".join(f"{own[first][name].split()[0]} {value}" for name in own[first])
+        inner = f"the owner{names.index(first)} of {start}"
+        slots = [inner if name == k else f"{own[j][name].split()[0]} {value}" for name in own[j]]
+        goal = f"Find the owner{names.index(j)} of {' with '.join(slots)}."
+    stages = [list(range(len(pairs))), near, able]
+    return flatten(
+        [
+            [len(pairs), *(names.index(i) for i, _, _ in pairs), *(names.index(j) for _, j, _ in pairs)],
+            [len(stage) for stage in stages], stages, close, results,
+            [float(ord(letter)) for letter in goal], [0.0, 1.0],
+        ]
+    )  # fmt: skip
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula(name="imitation.sifted", module="quintain.methods.imitation.web_dancer",
             functions=("pipeline", "num_repeats", "rewards"), draw=tries, ours=sifted, reference=sifted_plainly),
@@ -282,6 +412,9 @@ FORMULAS: tuple[Formula, ...] = (
     Formula(name="imitation.new_tasks", module="quintain.methods.imitation.agent_gen",
             functions=("pipeline", "new_tasks", "histogram"), draw=lengths, ours=told_lengths,
             reference=told_lengths_plainly),
+    Formula(name="imitation.linked", module="quintain.methods.imitation.goat",
+            functions=("stages_of_graph", "all_pairs", "similarity", "holds", "walk", "write_goal", "names_any"),
+            draw=documents, ours=linked, reference=linked_plainly),
     Formula(name="imitation.harder", module="quintain.worlds.hopqa.facts", functions=("harder", "read_facts"),
             draw=corpora, ours=evolved, reference=evolved_plainly),
 )  # fmt: skip

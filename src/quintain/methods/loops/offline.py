@@ -7,6 +7,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from quintain.data.pairs import Pairs
 from quintain.data.pipeline import Chosen, as_example, example_samples, num_trained
 from quintain.data.samples import pair_samples
 from quintain.errors import DataError
@@ -18,7 +19,7 @@ from quintain.training.optimizers import scale_at
 from quintain.training.policies import Policies
 from quintain.training.signals import Imitated
 from quintain.training.update import Update
-from quintain.training.updating import epoch_batch, learn_from, prepare
+from quintain.training.updating import epoch_batch, estimated_kl, learn_from, prepare
 from quintain.types import Example, Pair, Sample, Trajectory
 
 
@@ -27,6 +28,7 @@ def train_offline(method: Offline, job: Job, run: Run) -> None:
     with begun(method.needs, job, run, has_warm_start=method.has_warm_start) as context:
         made = method.data(context.collector)
         funnel = made.funnel.metrics if isinstance(made, Chosen) else {}
+        funnel = made.metrics if isinstance(made, Pairs) else funnel
         data, held_out = split(examples_of(made), method.held_out)
         samples = make_samples(data)
         odds = odds_of(method, data)
@@ -113,8 +115,9 @@ def held_out_loss(policies: Policies, samples: Sequence[Sample], update: Update)
     policy = policies.main
     policy.activate()
     prepared = prepare(policies, policy, samples, update)
+    kl = estimated_kl(policies, policy, prepared.samples, update)
     found: dict[str, float] = {}
-    for batch in prepared.batches(range(len(prepared.samples)), update, policy.settings.micro_tokens):
+    for batch in prepared.batches(range(len(prepared.samples)), update, policy.settings.micro_tokens, kl=kl):
         report = update.loss(policy.infer(batch), batch)
         found["eval/loss"] = found.get("eval/loss", 0.0) + float(report.loss)
         for name, value in report.metrics.items():

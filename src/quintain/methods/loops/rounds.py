@@ -7,12 +7,13 @@ a method trains on it again, is built again from the journal by a resumed run.
 from collections import deque
 from collections.abc import Iterator, Sequence
 
+from quintain.data.pairs import Pairs
 from quintain.data.pipeline import Chosen, as_example, example_samples
 from quintain.data.samples import pair_samples
 from quintain.data.seats import separated
 from quintain.methods.loops.recall import recall, remember, tell
 from quintain.methods.loops.requirements import begun
-from quintain.methods.method import OptimizerSteps, Rounds
+from quintain.methods.method import Improve, OptimizerSteps, Rounds
 from quintain.store.run import Run
 from quintain.training.context import TrainingContext
 from quintain.training.job import Job
@@ -71,16 +72,18 @@ def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
             for _, past in recall(run, method.state):
                 material.take(past)
         if material.base and not method.has_warm_start and run.next_step == 0:
-            _learn(context, material.base, method, step=1, number=-1, rate=1.0)
+            _learn(context, material.base, method, method.improves[0], step=1, number=-1)
         imitated = Imitated(run, is_on=job.records_signals)
         for step in context.steps():
             groups = method.collect(context.collector, step)
             method.state.update(groups)
             parts = material.take(groups)
+            if method.needs.renews_reference:
+                context.policies["reference"].follow(context.policies.main, rate=1.0)
             if method.starts_over and any(data for _, data in parts):
                 context.policies.main.start_over()
             reports = [
-                _learn(context, data, method, step=step, number=number, rate=improve.rate, imitated=imitated)
+                _learn(context, data, method, improve, step=step, number=number, imitated=imitated)
                 for number, (improve, (_, data)) in enumerate(zip(method.improves, parts, strict=True))
                 if data
             ]
@@ -106,13 +109,17 @@ def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
 def funnels(made: Sequence[Built]) -> dict[str, float]:
     """Return what the stages of each training of a round did; those after the first as ``data/2/…``, ``data/3/…``.
 
-    Of pairs it says how many there are, ``data/pairs``.
+    Of pairs it says how many there are, ``data/pairs``, and how many were refused.
     """
     return {
         key if number == 1 else key.replace("data/", f"data/{number}/", 1): value
         for number, each in enumerate(made, 1)
         for key, value in (
-            each.funnel.metrics if isinstance(each, Chosen) else {"data/pairs": float(len(each))}
+            each.funnel.metrics
+            if isinstance(each, Chosen)
+            else each.metrics
+            if isinstance(each, Pairs)
+            else {"data/pairs": float(len(each))}
         ).items()
     }
 
@@ -121,25 +128,26 @@ def _learn(
     context: TrainingContext,
     data: Data,
     method: Rounds,
+    improve: Improve,
     *,
     step: int,
     number: int,
-    rate: float,
     imitated: Imitated | None = None,
 ) -> StepReport | None:
     """Train on `data`; `number` says which training of the round it is, and `imitated` takes in what is used."""
     observe = None if imitated is None else imitated.watch(data)
+    update, rate = improve.update or method.update, improve.rate
     samples, seed = samples_of(data), context.seed("round", step, *([number] if number else []))
     if method.steps is None:
         return learn_in_epochs(
-            context.policies, samples, method.update, context.job,
+            context.policies, samples, update, context.job,
             step=step, seed=seed, rate=rate, observe=observe,
         )  # fmt: skip
     job = context.job
     scale = rate * scale_at(step, job.steps, schedule=job.lr_schedule, by_method=1.0, warmup=job.lr_warmup)
     return mean_report(
         [
-            learn_from(context.policies, batch, method.update, rate_scale=scale, observe=observe)
+            learn_from(context.policies, batch, update, rate_scale=scale, observe=observe)
             for batch in step_batches(samples, method.steps, step, seed)
         ]
     )

@@ -12,12 +12,11 @@ Differences to the paper: the preference is the environment's outcome, not a per
 from dataclasses import dataclass
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
-from quintain.data.pairs import best_and_worst
+from quintain.data.pairs import Pairs, best_and_worst, checked
 from quintain.errors import DataError
 from quintain.losses.preference import dpo, rpo
 from quintain.methods.method import Collector, Needs, Offline, Update
 from quintain.training.job import Job
-from quintain.types import Pair
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +48,12 @@ def method(config: Config) -> Offline:
     """Return direct preference optimization as `config` describes it."""
     loss = rpo(config.beta, alpha=config.imitation_weight) if config.imitation_weight else dpo(config.beta)
 
-    def preferences(collector: Collector) -> list[Pair]:
+    def preferences(collector: Collector) -> Pairs:
         if config.preferences:
-            return collector.preferences()
+            given = checked(collector.preferences(), margin=None)
+            if not given:
+                raise DataError(f"preferences of {config.preferences}: got {given}; give others")
+            return given
         groups = collector.starting_groups(tasks=config.tasks, size=config.group_size)
         pairs = best_and_worst(groups)
         if not pairs:
@@ -59,7 +61,7 @@ def method(config: Config) -> Offline:
                 f"pairs from {config.tasks} tasks: got none whose episodes differ in outcome; raise tasks or "
                 "group_size, or change demonstrations so that the starting policy solves some and not all"
             )
-        return list(pairs)
+        return pairs
 
     return Offline(
         data=preferences,

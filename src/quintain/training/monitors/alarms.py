@@ -42,6 +42,7 @@ CURES: Mapping[str, str] = {
     "stop_failures": "look at what failed: quintain view RUN, quintain check ENVIRONMENT --load",
     "retries": "mend what breaks: what is left of the episodes may be the easy ones",
     "cost": "price tokens or turns in the reward, or lower --max-turn-tokens",
+    "chosen": "raise --imitation-weight or --beta, lower --learning-rate, or stop at the best checkpoint",
 }
 """What to change, by the name of an alarm, and by name and subject where that is a case of its own."""
 PAGE = "docs/alarms.md"
@@ -81,9 +82,10 @@ def alarms(rows: Sequence[Row], bounds: Thresholds) -> list[Alarm]:
     """Return the alarms that hold after the last of `rows`."""
     window = int(bounds.window)
     training = [row for row in rows if "monitor/failures" in row]
+    unlikely = list(chosen(rows, bounds))
     if not rows or "monitor/failures" not in rows[-1]:
-        return []
-    drifted = list(judge(training, bounds))
+        return unlikely
+    drifted = [*unlikely, *judge(training, bounds)]
     if len(training) < window:
         return drifted
     spans = Spans(training[:window], training[-window:])
@@ -274,6 +276,25 @@ def canaries(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:
                 subject=answer,
                 message=f"the worthless answer {answer!r} solves {share:.0%} of held-out tasks",
             )
+
+
+def chosen(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:
+    """Preferred sides that training makes unlikely, while held-out success does not rise.
+
+    It needs no episodes of the step: pairs may come from a file.
+    """
+    window = int(bounds.window)
+    told = [row for row in rows if row.get("preference/chosen_log_ratio") is not None][-window:]
+    evaluated = [share for row in rows if (share := row.get("eval/success")) is not None]
+    has_risen = bool(evaluated) and evaluated[-1] > evaluated[0] + RISE
+    nats = mean(told, "preference/chosen_log_ratio") or 0.0
+    if len(told) == window and told[-1] is rows[-1] and nats < -bounds.chosen and not has_risen:
+        rejected = mean(told, "preference/rejected_log_ratio") or 0.0
+        yield Alarm(
+            name="chosen",
+            message=f"preferred sides are {-nats:.1f} nats less likely than under the reference (rejected ones "
+            f"{-rejected:.1f}), held-out success did not rise",
+        )
 
 
 def hacking(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:

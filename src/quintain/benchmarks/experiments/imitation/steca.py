@@ -34,7 +34,7 @@ FORCED = 1
 def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, float]]:
     """Return recovery after both choices of data, and what the gates ask for."""
     world, count = str(options["world"]), int(options.get("episodes", 200))
-    model = str(options.get("model", "mini?tokens=words"))
+    model = str(options.get("model", "mini?tokens=runs"))
     blank = new_pupil([world], seed=derive_seed("steca", seed) % (1 << 31), model=model, agent="text")
     tasks = tasks_from(world, count, first=derive_seed(seed, "tasks") % 1_000_000)
     shown = blank.show(world, tasks, expert_action, seed=seed)
@@ -44,12 +44,13 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
     success = start.learn_until(
         example_samples([as_example(t) for t in (*shown, *erring)]),
         world,
-        low=float(options.get("low", 0.4)),
+        low=float(options.get("low", 0.3)),
         high=float(options.get("high", 0.9)),
-        first=int(options.get("first", 20)),
-        rate=float(options.get("start_rate", 1e-3)),
+        first=int(options.get("first", 250)),
+        rate=float(options.get("rate", 2e-3)),
     )
-    made, control, num = choices(start, world, shown, options, seed)
+    explored = shown[: int(options.get("explored", 60))]
+    made, control, num = choices(start, world, explored, options, seed)
     forced = mistaken(blank, world, int(options.get("held_out", 512)))
     base = list(map(as_example, shown))
     row = {"extra.start": success, "extra.found": float(num), "extra.other": float(len(made) - num)}
@@ -59,10 +60,11 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
         row[name] = recovery(pupil, world, forced, seed)
         traps.append(fmean(float(np.exp(own[FORCED])) for own in pupil.chances(forced)))
         if name == "method":
-            row["extra.success"] = pupil.success(world, tasks_from(world, 128, split="eval"), seed=seed)
+            plain = tasks_from(world, int(options.get("tried", 64)), split="eval")
+            row["extra.success"] = pupil.success(world, plain, seed=seed)
     row["extra.trap"] = traps[0] - traps[1]
     if int(options["block"]) < int(options.get("null_blocks", 2)):
-        none, same, _ = choices(start, world, shown, options, seed, player=expert_action)
+        none, same, _ = choices(start, world, explored, options, seed, player=expert_action)
         for name, examples in (("null_method", none), ("null_control", same)):
             row[name] = recovery(taught(start, [*base, *examples], options, seed), world, forced, seed)
     return [row]
@@ -80,7 +82,7 @@ def choices(
     found, config = steca.Found(), steca.Config()
     with start.acting(world) as rollout:
         collector = RolloutCollector(rollout=rollout, seed_of_run=seed, player=player)
-        samples = int(options.get("samples", config.samples))
+        samples = int(options.get("samples", 2))
         groups = found.explore(cast(Collector, collector), 1, shown, samples)
     made = list(steca.pipeline(found, find(world), config.alike)(groups).examples)
     rng = random.Random(seed)
@@ -105,8 +107,8 @@ def taught(start: Pupil, examples: Sequence[Example], options: Mapping[str, Any]
     pupil = start.copy()
     pupil.learn(
         example_samples(examples),
-        updates=int(options.get("updates", 120)),
-        rate=float(options.get("rate", 1e-3)),
+        updates=int(options.get("updates", 80)),
+        rate=float(options.get("rate", 2e-3)),
         size=int(options.get("size", 16)),
         seed=seed,
     )

@@ -1,0 +1,303 @@
+"""Preference losses beyond DPO, and the rules by which pairs are made, each beside a plain second version."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import exp, expm1, log
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from quintain.benchmarks.formulas.formula import Formula, Rng
+from quintain.benchmarks.formulas.losses import Case, Plain, against, difference, draw, margins, soft
+from quintain.types import Action, Batch, Completion, Group, Loss, Score, Stop, Task, Trajectory, Turn
+
+KL = 0.15
+"""estimate of the KL that every batch carries"""
+
+
+class Ended(Case):
+    """A case whose turns end, and which carries an estimate of the KL."""
+
+    __slots__ = ()
+
+    def batch(self) -> Batch:
+        """Return the batch with the ends of turns."""
+        made = Case.batch(self)
+        ends = torch.tensor([is_end(self, t) for t in range(len(self.tokens))])
+        return replace(made, extra=replace(made.extra, turn_end=ends, kl=KL))
+
+
+def draw_ended(rng: Rng) -> Ended:
+    """Return a case whose turns end, with log-probs below 0."""
+    made = draw(rng)
+    return Ended(
+        tokens=made.tokens,
+        logprobs=[-abs(value) - 0.05 for value in made.logprobs],
+        entropy=made.entropy,
+        values=made.values,
+        pairs=made.pairs,
+    )
+
+
+def is_end(case: Case, t: int) -> bool:
+    """Return whether `t` is the last trained token of its turn."""
+    own = case.tokens[t]
+    later = [
+        k
+        for k in case.trained
+        if k > t and (case.tokens[k].stream, case.tokens[k].turn) == (own.stream, own.turn)
+    ]
+    return own.weight > 0 and not later
+
+
+def size(case: Case, t: int) -> int:
+    """Return the trained tokens of the stream of token `t`."""
+    return sum(case.tokens[k].stream == case.tokens[t].stream for k in case.trained)
+
+
+def shared_inside(case: Case, t: int) -> float:
+    """Return 1 / (trained tokens of the side), 0 at the ends of turns."""
+    return 0.0 if is_end(case, t) else 1 / size(case, t)
+
+
+def inside(case: Case, t: int) -> float:
+    """Return 0 at the ends of turns, else 1."""
+    return float(not is_end(case, t))
+
+
+def over_pairs(term: Callable[[float], float], weight: Callable[[Case, int], float]) -> Plain:
+    """Return the mean of `term`(Δ) over pairs."""
+
+    def plain(case: Case, logs: list[float], _entropy: list[float], _values: list[float]) -> float:
+        found = margins(case, logs, weight)
+        return sum(map(term, found)) / len(found)
+
+    return plain
+
+
+def sides(case: Case, logs: list[float]) -> list[tuple[list[float], list[float]]]:
+    """Return the log-probs of the chosen and the rejected side of each pair."""
+    found: dict[int, tuple[list[float], list[float]]] = {}
+    for t in case.trained:
+        pair, is_chosen = case.pairs[case.tokens[t].stream]
+        found.setdefault(pair, ([], []))[0 if is_chosen else 1].append(logs[t])
+    return list(found.values())
+
+
+def without_reference(term: Callable[[float, float], float]) -> Plain:
+    """Return the mean over pairs of `term`(mean log-prob of the chosen, of the rejected side)."""
+
+    def plain(case: Case, logs: list[float], _entropy: list[float], _values: list[float]) -> float:
+        found = [term(sum(won) / len(won), sum(lost) / len(lost)) for won, lost in sides(case, logs)]
+        return sum(found) / len(found)
+
+    return plain
+
+
+def odds(mean: float) -> float:
+    """Return log(p / (1 - p)), log p = `mean`."""
+    return mean - log(-expm1(mean))
+
+
+def summed_likelihood(case: Case, logs: list[float], entropy: list[float], values: list[float]) -> float:
+    """Return DPO's loss, β .1, plus .5 of the summed negative log-likelihood of chosen sides."""
+    pairs = sides(case, logs)
+    nll = -sum(sum(won) for won, _ in pairs) / len(pairs)
+    return over_pairs(lambda d: soft(0.1 * d), lambda *_: 1.0)(case, logs, entropy, values) + 0.5 * nll
+
+
+def one_by_one(case: Case, logs: list[float], _entropy: list[float], _values: list[float]) -> float:
+    """Return KTO's loss, β .4, weights 1.5 and .7, over streams by their loss weights."""
+    total = 0.0
+    for stream, (_, is_good) in enumerate(case.pairs):
+        own = [t for t in case.trained if case.tokens[t].stream == stream]
+        away = sum(difference(case, t, logs) for t in own) - KL
+        share = sum(case.tokens[t].weight for t in own)
+        total += share * (
+            (1.5 - 1.5 / (1 + exp(-0.4 * away))) if is_good else (0.7 - 0.7 / (1 + exp(0.4 * away)))
+        )
+    return total
+
+
+def ended(name: str, function: str, make: Callable[[ModuleType], Loss], plain: Plain) -> Formula:
+    """Return the formula of a preference loss on cases whose turns end."""
+    made = against(name, "preference", function, make, plain)
+    return replace(made, draw=draw_ended, aside=("_report", "_pull"))
+
+
+def lived(said: Sequence[int], value: float, index: int, stop: Stop = Stop.TERMINATED) -> Trajectory:
+    """Return an episode of one task whose turns sampled one token each."""
+    turns = tuple(
+        Turn(
+            observation=(),
+            prompt_ids=(9 + number,),
+            completion=Completion(token_ids=(token,), logprobs=(), stop="stop"),
+            action=Action(),
+        )
+        for number, token in enumerate(said)
+    )
+    return Trajectory(
+        task=Task(id="t", environment="toy", seed=0),
+        turns=turns,
+        outcome=Score(value=value, is_success=value > 0.5),
+        stop=stop,
+        seed=index,
+        group="t",
+        index=index,
+    )
+
+
+def draw_outcomes(rng: Rng) -> list[float]:
+    """Return outcomes of an expert's episode and of two to seven of an agent's, in quarters."""
+    return [float(x) / 4 for x in rng.integers(0, 5, int(rng.integers(3, 9)))]
+
+
+def group_of(outcomes: Sequence[float]) -> Group:
+    """Return a group of episodes with these outcomes, all different."""
+    members = tuple(lived((k,), value, k) for k, value in enumerate(outcomes))
+    return Group(task=members[0].task, trajectories=members)
+
+
+def places(pairs: Sequence[Any]) -> list[float]:
+    """Return the numbers of both sides and the margin of each pair, in order."""
+    return [float(x) for pair in pairs for x in (pair.chosen.index, pair.rejected.index, pair.margin)]
+
+
+def _contrasted() -> Formula:
+    """Return the expert's episode against each of the agent's, by more than a fifth."""
+
+    def ours(module: ModuleType, case: list[float]) -> list[float]:
+        expert = lived((99,), case[0], -1)
+        return places(module.expert_and_agent([group_of(case[1:])], {"t": expert}, margin=0.2))
+
+    def reference(case: list[float]) -> list[float]:
+        found: list[float] = []
+        for number, value in enumerate(case[1:]):
+            if value - case[0] > 0.2:
+                found += [number, -1, value - case[0]]
+            elif case[0] - value > 0.2:
+                found += [-1, number, case[0] - value]
+        return found
+
+    return _rule("expert_and_agent", draw_outcomes, ours, reference)
+
+
+def _halved() -> Formula:
+    """Return the better half of a group against the worse."""
+
+    def ours(module: ModuleType, case: list[float]) -> list[float]:
+        return places(module.halves([group_of(case)], share=0.4, margin=0.0))
+
+    def reference(case: list[float]) -> list[float]:
+        left, found = list(range(len(case))), list[float]()
+        for _ in range(int(0.4 * len(case) + 1e-9)):
+            best = max(left, key=lambda k: (case[k], -k))
+            left.remove(best)
+            worst = min(left, key=lambda k: (case[k], -k))
+            left.remove(worst)
+            if case[best] > case[worst]:
+                found += [best, worst, case[best] - case[worst]]
+        return found
+
+    return _rule("halves", draw_outcomes, ours, reference)
+
+
+def _stepped() -> Formula:
+    """Return pairs of steps whose outcomes and values agree by more than .3, and a value's variance."""
+
+    def draw_steps(rng: Rng) -> list[tuple[list[float], list[float], float, float]]:
+        def outcomes() -> list[float]:
+            return rng.integers(0, 2, 5).astype(float).tolist()
+
+        def worth() -> float:
+            return float(rng.integers(0, 3)) / 2
+
+        return [(outcomes(), outcomes(), worth(), worth()) for _ in range(6)]
+
+    def ours(
+        module: ModuleType, case: Sequence[tuple[list[float], list[float], float, float]]
+    ) -> list[float]:
+        deviations = [
+            module.Deviation(
+                expert=lived((1, 2), one, 2 * k),
+                agent=lived((1, 10 + k), other, 2 * k + 1),
+                turn=1,
+                expert_value=module.Estimate(tuple(steps)),
+                agent_value=module.Estimate(tuple(others)),
+            )
+            for k, (steps, others, one, other) in enumerate(case)
+        ]
+        variances = [each.expert_value.variance for each in deviations]
+        return [*places(module.step_pairs(deviations, margin=0.3)), *variances]
+
+    def reference(case: Sequence[tuple[list[float], list[float], float, float]]) -> list[float]:
+        found: list[float] = []
+        for k, (steps, others, one, other) in enumerate(case):
+            gap, by_outcome = sum(steps) / 5 - sum(others) / 5, one - other
+            if gap > 0.3 and by_outcome > 0.3:
+                found += [2 * k, 2 * k + 1, min(gap, by_outcome)]
+            if gap < -0.3 and by_outcome < -0.3:
+                found += [2 * k + 1, 2 * k, min(-gap, -by_outcome)]
+        for steps, *_ in case:
+            mean = sum(steps) / 5
+            found.append(5 * mean * (1 - mean) / 4 / 5)
+        return found
+
+    made = _rule("step_pairs", draw_steps, ours, reference)
+    return replace(made, functions=("step_pairs", "Estimate"))
+
+
+def _siblings() -> Formula:
+    """Return every two children of a node whose values differ by more than a fifth."""
+
+    def ours(module: ModuleType, case: list[float]) -> list[float]:
+        family = [(lived((1, 10 + k), 0.0, k), value) for k, value in enumerate(case)]
+        return sorted(places(module.siblings([family], margin=0.2)))
+
+    def reference(case: list[float]) -> list[float]:
+        return sorted(
+            x
+            for i, high in enumerate(case)
+            for j, low in enumerate(case)
+            if high - low > 0.2
+            for x in (float(i), float(j), high - low)
+        )
+
+    return _rule("siblings", draw_outcomes, ours, reference)
+
+
+def _rule(
+    name: str,
+    draws: Callable[[Rng], Any],
+    ours: Callable[[ModuleType, Any], Sequence[float]],
+    reference: Callable[[Any], Sequence[float]],
+) -> Formula:
+    """Return the formula of a source of pairs."""
+    return Formula(
+        name=f"pairs.{name}",
+        module="quintain.data.pairs",
+        functions=(name,),
+        draw=draws,
+        ours=ours,
+        reference=reference,
+        aside=("Pairs",),
+    )
+
+
+FORMULAS: tuple[Formula, ...] = (
+    ended("dpo.mean", "dpo", lambda m: m.dpo(2.0, by_length=True, compares_ends=False),
+          over_pairs(lambda d: soft(2.0 * d), shared_inside)),
+    ended("hinge", "hinge", lambda m: m.hinge(0.8, compares_ends=False),
+          over_pairs(lambda d: max(0.0, 1 - 0.8 * d), inside)),
+    ended("simpo", "simpo", lambda m: m.simpo(2.0, margin=0.5),
+          without_reference(lambda won, lost: soft(2.0 * (won - lost) - 0.5))),
+    ended("orpo", "orpo", lambda m: m.orpo(0.3),
+          without_reference(lambda won, lost: -won + 0.3 * soft(odds(won) - odds(lost)))),
+    ended("kto", "kto", lambda m: m.kto(0.4, desirable=1.5, undesirable=0.7), one_by_one),
+    ended("rpo.summed", "rpo", lambda m: m.rpo(0.1, alpha=0.5, is_summed=True), summed_likelihood),
+    _contrasted(),
+    _halved(),
+    _stepped(),
+    _siblings(),
+)  # fmt: skip

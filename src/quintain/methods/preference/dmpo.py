@@ -1,0 +1,67 @@
+"""L = -log σ(β [Σ_t φ(t, T_w) log π/π_ref (a_t won) - Σ_t φ(t, T_l) log π/π_ref (a_t lost)]): DMPO (arXiv 2406.14868).
+
+φ(t, T) = γ^t (1 - γ^(T-t)) / (1 - γ^T): early turns weigh most, and the weights do not depend on how much longer the
+other side is. T is the number of turns of each side by itself. Pairs are the expert's episodes against the starting
+policy's own, as in ETO's first round, made once.
+
+Differences to the paper: the end of a turn weighs as its turn does, where the code leaves separators at 1; new tasks,
+where the paper explores those that it imitated; the better side is imitated as well, unless `imitation_weight` is 0 as
+published. φ sums to less than T, so at equal β the pull of DMPO is weaker than DPO's.
+"""
+
+from dataclasses import dataclass
+
+from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
+from quintain.data.pairs import Pairs
+from quintain.errors import DataError
+from quintain.losses.compose import combine
+from quintain.losses.preference import chosen_nll, dmpo
+from quintain.methods.method import Collector, Needs, Offline, Update
+from quintain.methods.preference.exploring import Experts, contrasted
+from quintain.training.job import Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(Job):
+    """Configuration of DMPO."""
+
+    steps: int = 60
+    learning_rate: float = 1e-4
+    eval_every: int = 20
+    beta: PositiveFloat = 0.1
+    """Strength of the pull towards the starting policy."""
+    discount: Share = 0.7
+    """γ: the weight of a turn against the one before it."""
+    imitation_weight: NonNegativeFloat = 1.0
+    """Weight of imitating the better side as well; 0 is as published."""
+    tasks: PositiveInt = 256
+    """Tasks that pairs are made from."""
+    tries: PositiveInt = 1
+    """Episodes that the starting policy makes of each task."""
+    batch_size: PositiveInt = 32
+    """Pairs of a step."""
+
+
+def method(config: Config) -> Offline:
+    """Return DMPO as `config` describes it."""
+    weights = (dmpo(config.beta, discount=config.discount), 1.0)
+    likelihood = ((chosen_nll(), config.imitation_weight),) if config.imitation_weight else ()
+
+    def pairs(collector: Collector) -> Pairs:
+        groups = collector.starting_groups(tasks=config.tasks, size=config.tries)
+        shown = collector.shown([group.task for group in groups])
+        found = contrasted(groups, Experts({each.task.id: each for each in shown}))
+        if not found:
+            raise DataError(
+                f"the expert against the starting policy on {config.tasks} tasks: got {found}; raise tasks, or lower "
+                "demonstrations so that it fails now and then"
+            )
+        return found
+
+    return Offline(
+        data=pairs,
+        update=Update(loss=combine(weights, *likelihood), has_reference=True, is_on_policy=False),
+        batch_size=config.batch_size,
+        draws_anew=True,
+        needs=Needs(expert=True, reference=True),
+    )

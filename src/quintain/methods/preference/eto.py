@@ -1,0 +1,74 @@
+"""L = -log σ(β [log π/π_ref (better) - log π/π_ref (worse)]), expert against own episode: ETO (arXiv 2403.02502).
+
+In every round the policy explores the round's tasks, and the expert shows them. Where the outcomes differ, the higher
+is preferred: mostly the expert's, over a failure of the policy's own. The reference is the policy as it was when the
+round began; β is .1 in the first round and .5 later. A rejected episode keeps five turns more than the expert's.
+
+Differences to the paper: tasks are new in every round, where the paper explores those that it imitated; episodes are
+sampled at `--temperature`, where the paper takes the most likely actions; outcomes are the environment's on both
+sides, where the code sets the expert's to 1 in two worlds; the learning rate is not halved after the first round;
+episodes that a limit of tokens or time cut are in no pair, and a side without trained tokens is refused and counted,
+where the code keeps the pair and trains one side. The preferred side is imitated as well (RPO, 2404.19733), unless
+`imitation_weight` is 0 as published: both sides tend to become unlikely.
+"""
+
+from dataclasses import dataclass
+
+from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from quintain.losses.preference import dpo, rpo
+from quintain.methods.method import Folds, Needs, Rounds, Update
+from quintain.methods.preference.exploring import Experts, Later, contrasted
+from quintain.training.job import OnPolicyJob
+from quintain.types import Loss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(OnPolicyJob):
+    """Configuration of ETO."""
+
+    steps: int = 3
+    """Rounds."""
+    learning_rate: float = 1e-4
+    eval_every: int = 1
+    num_epochs: PositiveInt = 3
+    num_minibatches: PositiveInt = 4
+    tasks: PositiveInt = 128
+    """Tasks of a round."""
+    tries: PositiveInt = 1
+    """Episodes that the policy makes of each task."""
+    beta: PositiveFloat = 0.1
+    """Strength of the pull towards the reference in the first round."""
+    later_beta: PositiveFloat = 0.5
+    """The same in later rounds, whose reference is the policy that the round before made."""
+    margin: NonNegativeFloat = 0.0
+    """Difference of outcomes above which two episodes are a pair."""
+    extra_turns: NonNegativeInt | None = 5
+    """Turns that a rejected episode keeps beyond those of the expert's; none: all."""
+    counts_turn_limit: bool = True
+    """Whether running out of the task's own turns is a failure to learn from."""
+    imitation_weight: NonNegativeFloat = 1.0
+    """Weight of imitating the better side as well; 0 is as published."""
+
+
+def method(config: Config) -> Rounds:
+    """Return ETO as `config` describes it."""
+    experts = Experts()
+    later = Later(loss_of(config.beta, config), loss_of(config.later_beta, config))
+    return Rounds(
+        collect=experts.explore(config.tasks, config.tries),
+        build=lambda groups: contrasted(
+            groups,
+            experts,
+            margin=config.margin,
+            extra_turns=config.extra_turns,
+            counts_turn_limit=config.counts_turn_limit,
+        ),
+        update=Update(loss=later.loss, has_reference=True, is_on_policy=False, lr_warmup=0),
+        needs=Needs(expert=True, reference=True, renews_reference=True),
+        state=Folds(later),
+    )
+
+
+def loss_of(beta: float, config: Config) -> Loss:
+    """Return DPO with `beta`, with the likelihood of the better side where that is asked for."""
+    return rpo(beta, alpha=config.imitation_weight) if config.imitation_weight else dpo(beta)

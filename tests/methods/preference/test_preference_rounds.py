@@ -1,0 +1,259 @@
+"""ETO, IPR, DMPO, M-DPO and NAT: which pairs they make, what they train with, and that they do."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.methods.test_training import Coin, rows, train, weights
+
+from quintain.agents.labelled import SENTENCES
+from quintain.data.pairs import Estimate
+from quintain.environments.catalog import find
+from quintain.errors import ConfigError, DataError, UsageError
+from quintain.losses.preference import dpo
+from quintain.methods.preference import dmpo, eto, ipr, m_dpo, nat
+from quintain.methods.preference.exploring import Experts, Later, contrasted
+from quintain.store.run import Run
+from quintain.training.collector import Collector
+from quintain.training.policies import Policy
+from quintain.types import Action, Group, Pair, StepResult, Stop, Task, Trajectory
+
+Make = Callable[..., Trajectory]
+WALK, COIN = f"{__file__}:Walk", f"{__file__}:Coin"
+
+
+class Walk(Coin):
+    """Say up twice; anything else goes down, from where nothing leads back."""
+
+    max_turns = 3
+
+    def reset(self, task: Task) -> str:
+        self.height, self.is_lost = 0, False
+        return f"Floor {task.seed % 7}."
+
+    def step(self, action: Action) -> StepResult:
+        self.is_lost |= action.text != "up"
+        self.height += not self.is_lost
+        done = self.height == 2
+        return StepResult(
+            observation="Lost." if self.is_lost else "Well.",
+            reward=float(done),
+            is_terminated=done,
+            is_success=done,
+        )
+
+    def legal_actions(self) -> tuple[str, ...]:
+        return ("up", "down")
+
+    def expert_action(self) -> Action:
+        return Action(text="up")
+
+    def snapshot(self) -> tuple[int, bool]:
+        return self.height, self.is_lost
+
+    def restore(self, saved: tuple[int, bool]) -> None:
+        self.height, self.is_lost = saved
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.set_num_threads(1)
+    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+
+
+FIELDS: dict[str, dict[str, Any]] = {
+    "eto": {"tasks": 12, "num_epochs": 2, "num_minibatches": 2},
+    "ipr": {"tasks": 6, "num_epochs": 1, "num_minibatches": 1, "margin": 0.2, "rollouts": 3},
+    "m_dpo": {"environment": COIN, "tasks": 8, "group_size": 6, "num_minibatches": 1},
+    "dmpo": {"tasks": 16, "batch_size": 8},
+    "nat": {"demonstrations": 24, "mistakes": 0.4, "batch_size": 8},
+}
+START = {"environment": WALK, "demonstrations": 2, "imitation_epochs": 1, "max_turn_tokens": 6}
+
+
+@pytest.mark.parametrize("recipe", FIELDS)
+def test_it_trains(recipe: str, tmp_path: Path) -> None:
+    folder = train(recipe, tmp_path / recipe, **{**START, **FIELDS[recipe]})
+    found = rows(folder)
+    assert len(found) == 3 and weights(folder / "start") != weights(folder / "model")
+    for row in found[1:]:
+        if recipe == "nat":
+            assert row["data/failures"] == row["data/kept"] > 0 and 0 < row["nat/successes"] < 1
+        else:
+            assert row["data/pairs"] > 0 and row["data/chosen_turns"] <= 3
+    if recipe == "ipr":
+        assert found[1]["ipr/deviations"] > 0 and found[1]["ipr/value_turns"] > 0
+        assert found[1]["ipr/value_variance"] >= 0
+        with Run.open(folder, writable=False) as run:
+            by = {
+                turn.completion.policy
+                for t in run.trajectories(step=1, phase="step_values")
+                for turn in t.turns
+            }
+            whole = [len(t.turns) for t in run.trajectories(step=1, phase="explored")]
+        assert by >= {"reference"} and whole
+
+
+def test_m_kto_takes_the_same_episodes_one_by_one(tmp_path: Path) -> None:
+    folder = train("m_dpo", tmp_path / "run", loss="kto", **{**START, **FIELDS["m_dpo"]})
+    found = rows(folder)[1:]
+    assert all(row["preference/kl"] >= 0 for row in found)
+    assert found[0]["preference/kl"] == pytest.approx(0, abs=1e-6), "it begins at the reference"
+
+
+def test_the_reference_of_a_round_is_the_policy_that_began_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, float]] = []
+    follow = Policy.follow
+
+    def followed(policy: Policy, leader: Policy, *, rate: float | None = None) -> None:
+        follow(policy, leader, rate=rate)
+        same = zip(policy.model.parameters(), leader.model.parameters(), strict=True)
+        assert rate == 0 or all(torch.equal(a, b) for a, b in same)
+        seen.append((policy.name, 1.0 if rate is None else rate))
+
+    monkeypatch.setattr(Policy, "follow", followed)
+    train("eto", tmp_path / "eto", **{**START, **FIELDS["eto"]})
+    assert seen == [("reference", 1.0)] * 3, "when it is made, and at the beginning of both rounds"
+    seen.clear()
+    train("m_dpo", tmp_path / "first", reference="first", **{**START, **FIELDS["m_dpo"]})
+    assert seen == []
+
+
+def of_task(make: Make, turns: int, value: float, stop: Stop = Stop.TERMINATED, index: int = 0) -> Trajectory:
+    """An episode whose turns say `index` and their number."""
+    made = make([((1,), (10 + index, place)) for place in range(turns)], value=value, index=index)
+    return replace(made, stop=stop)
+
+
+def grouped(*members: Trajectory) -> list[Group]:
+    return [Group(task=members[0].task, trajectories=members)]
+
+
+def test_failures_of_truncation_are_in_no_pair_and_long_ones_are_shortened(trajectory: Make) -> None:
+    expert = of_task(trajectory, 2, 1.0, index=9)
+    cut, late, early = (
+        of_task(trajectory, turns, 0.0, stop, index)
+        for index, (turns, stop) in enumerate(
+            [(9, Stop.MAX_TOKENS), (9, Stop.MAX_TURNS), (3, Stop.TERMINATED)]
+        )
+    )
+    experts = Experts({expert.task.id: expert})
+    given = grouped(cut, late, early)
+    whole = contrasted(given, experts)
+    assert [len(pair.rejected.turns) for pair in whole] == [9, 3] and whole.refused == {"cut": 1}
+    short = contrasted(given, experts, extra_turns=5)
+    assert [len(pair.rejected.turns) for pair in short] == [7, 3]
+    judged = contrasted(given, experts, counts_turn_limit=False)
+    assert [len(pair.rejected.turns) for pair in judged] == [3]
+    better = of_task(trajectory, 9, 2.0, index=4)
+    (pair,) = contrasted(grouped(better), experts, extra_turns=0)
+    assert pair.chosen is better and pair.rejected is expert, "an expert that lost stays whole"
+
+
+def test_later_rounds_have_a_loss_of_their_own() -> None:
+    later = Later(dpo(0.1), dpo(0.5))
+    told: list[str] = []
+    later.first = lambda *_: told.append("first")  # type: ignore[assignment,return-value]
+    later.later = lambda *_: told.append("later")  # type: ignore[assignment,return-value]
+    for _ in range(3):
+        later.update([])
+        later.loss(None, None)  # type: ignore[arg-type]
+    assert told == ["first", "later", "later"]
+
+
+def test_weights_of_what_is_imitated_beside() -> None:
+    assert eto.method(eto.Config()).needs.renews_reference
+    for likelihood in ("mean", "sum", "none"):
+        made = ipr.method(ipr.Config(likelihood=likelihood))
+        assert made.needs.reference_acts and not made.needs.renews_reference
+    assert m_dpo.update_of(m_dpo.Config(loss="kto")).has_kl
+    assert not m_dpo.update_of(m_dpo.Config(imitation_weight=0.5)).has_kl
+    assert dmpo.method(dmpo.Config(imitation_weight=0.0)).draws_anew
+
+
+def test_a_step_that_ends_the_episode_is_worth_its_outcome(trajectory: Make) -> None:
+    one = of_task(trajectory, 2, 1.0)
+    assert ipr.estimate(one, None) == Estimate((1.0,))
+    assert ipr.parts_at(one, of_task(trajectory, 2, 0.0, index=1), 1)
+    assert not ipr.parts_at(one, one, 1) and not ipr.parts_at(one, of_task(trajectory, 1, 0.0, index=1), 1)
+
+
+def test_pairs_of_m_dpo_can_be_of_short_episodes_alone(trajectory: Make) -> None:
+    members = [of_task(trajectory, turns, float(turns > 2), index=turns) for turns in (1, 2, 3, 4)]
+    assert len(m_dpo.paired(grouped(*members), 4, None)) == 2
+    (pair,) = m_dpo.paired(grouped(*members), 4, 3)
+    assert isinstance(pair, Pair) and len(pair.chosen.turns) == 3
+
+
+def test_no_pair_is_said_before_training(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"the expert against the starting policy on 2 tasks: got 0 pairs"):
+        train("dmpo", tmp_path / "run", tasks=2, **{**START, "environment": f"{__file__}:Sure"})
+
+
+class Sure(Walk):
+    """Everything leads there."""
+
+    def step(self, action: Action) -> StepResult:
+        return StepResult(observation="Well.", reward=1.0, is_terminated=True, is_success=True)
+
+
+def test_labels_stand_in_the_prompt_and_are_not_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, bool, int]] = []
+    shown = Collector.demonstrations
+
+    def kept(collector: Collector, *teachers: Any, agent: str = "") -> list[Trajectory]:
+        found = shown(collector, *teachers, agent=agent)
+        seen.extend((collector.decode(t.turns[0].prompt_ids), t.is_success, t.seed) for t in found)
+        return found
+
+    monkeypatch.setattr(Collector, "demonstrations", kept)
+    folder = train("nat", tmp_path / "run", **{**START, **FIELDS["nat"]}, steps=1)
+    half = len(seen) // 2
+    for (right, won, seed), (wrong, lost, other) in zip(seen[:half], seen[half:], strict=True):
+        assert SENTENCES["right"] in right and SENTENCES["wrong"] in wrong
+        assert right.replace(SENTENCES["right"], SENTENCES["wrong"]) == wrong
+        assert (won, seed) == (lost, other), "the same episodes"
+    with Run.open(folder, writable=False) as run:
+        assert len(list(run.trajectories(step=0, phase="demonstrations"))) == half
+
+
+def test_every_episode_is_shown_under_its_own_label(trajectory: Make) -> None:
+    values = (1.0, 0.0, 0.25)
+    shown = {
+        label: [trajectory([((mark,), (7,))], value=value) for value in values]
+        for label, mark in (("right", 1), ("wrong", 2), ("partly", 3))
+    }
+    marks = [t.turns[0].prompt_ids[0] for t in nat.labelled(shown)]
+    assert marks == [1, 2, 3]
+    del shown["partly"]
+    assert [t.turns[0].prompt_ids[0] for t in nat.labelled(shown)] == [1, 2, 2]
+
+
+def test_failures_up_to_a_number_for_each_success(trajectory: Make) -> None:
+    from quintain.data.pipeline import as_example
+
+    episodes = [trajectory([((1,), (7,))], value=v, index=k) for k, v in enumerate((0, 0, 1, 0, 0))]
+    made = nat.pipeline(2.0).run([as_example(t) for t in episodes])
+    assert [e.trajectory.index for e in made.examples] == [0, 1, 2]
+    none = nat.pipeline(0.0).run([as_example(t) for t in episodes])
+    assert [e.trajectory.index for e in none.examples] == [2]
+    assert nat.shares(made.examples) == {"nat/successes": pytest.approx(1 / 3)}
+
+
+def test_nat_needs_its_harness_and_episodes_of_a_teacher() -> None:
+    with pytest.raises(ConfigError, match=r"agent: got auto, which says no label; put labelled"):
+        nat.Config(agent="auto").check()
+    with pytest.raises(ConfigError, match="demonstrations: got x, whose prompts are written"):
+        nat.Config(demonstrations="x", mistakes=0.0).check()
+    from quintain.agents.catalog import check
+
+    with pytest.raises(UsageError):
+        check("labelled?label=good+auto")
+    assert find(WALK)().expert_action().text == "up"  # type: ignore[attr-defined]
