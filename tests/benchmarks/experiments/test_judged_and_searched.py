@@ -1,0 +1,118 @@
+"""Experiments on own judgements, values of trees and hindsight: what controls keep; far shorter than registered."""
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+
+from quintain.benchmarks.experiments.selftraining import exif, rest_mcts, self_rewarding
+from quintain.benchmarks.labs.pupil import tasks_from
+from quintain.environments.noisy import noisy
+from quintain.methods.selftraining.self_rewarding import score_of
+from quintain.types import Trajectory, as_text
+
+SUMS: dict[str, Any] = {
+    "world": "sums?digits=1", "seeds": 2, "tasks": 6, "reference": 4, "model": "micro?tokens=words",
+    "demonstrations": 60, "updates": 40, "rate": 4e-3,
+}  # fmt: skip
+LAND: dict[str, Any] = {
+    "world": "craft?depth=2&places=2", "seeds": 2, "episodes": 24, "model": "micro?tokens=words",
+    "demonstrations": 60, "mistakes": 0.2, "updates": 40, "rate": 6e-3,
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 6)
+    torch.set_num_threads(1)
+
+
+def test_own_judgements_and_their_permutation_are_compared_batch_by_batch() -> None:
+    rows = self_rewarding.measure(SUMS, 3)
+    assert len(rows) == 2
+    for row in rows:
+        assert all(-1 <= row[name] <= 1 for name in ("method", "control", "null_method", "null_control"))
+        assert 0 <= row["extra.agreement"] <= 1
+
+
+def test_judgements_are_permuted_within_a_task_and_answers_stay() -> None:
+    pupil, _ = self_rewarding.taught(SUMS, 1, noisy(0.0))
+    world = f"{SUMS['world']}&revisions=0"
+    answers = self_rewarding.judged(pupil, world, pupil.play(world, tasks_from(world, 8), size=4, seed=1), 1)
+    mixed = self_rewarding.permuted(answers, random.Random(0))
+    texts = [[group.trajectories[0].turns[0].action.text for group in groups] for groups in (answers, mixed)]
+    assert texts[0] == texts[1]
+    for task in {group.task.id for group in answers}:
+        scores = [Counter(score_of(g) for g in groups if g.task.id == task) for groups in (answers, mixed)]
+        assert scores[0] == scores[1]
+    assert [score_of(g) for g in answers] != [score_of(g) for g in mixed]
+
+
+def test_a_teacher_who_judges_by_a_coin_answers_as_ever() -> None:
+    pupil, _ = self_rewarding.taught({**SUMS, "updates": 1}, 1, noisy(0.0))
+    world = str(SUMS["world"])
+    shown = pupil.show(world, tasks_from(world, 40), self_rewarding.judging_at_random(), seed=0)
+    verdicts = [turn for t in shown for turn in t.turns if turn.action.text in self_rewarding.VERDICTS]
+    true = sum(turn.reward_terms["verdict"] for turn in verdicts) / len(verdicts)
+    assert 0.3 < true < 0.7 and all(t.turns[0].is_answer for t in shown)
+
+
+def test_searches_are_told_apart_by_their_values_alone() -> None:
+    options = {
+        "world": "sokoban?size=4&walls=0&view=grid",
+        "levels": 8,
+        "states": 60,
+        "taught": 120,
+        "rounds": 2,
+    }
+    rows = rest_mcts.measure({**options, "seeds": 4}, 3)
+    assert len(rows) == 4
+    for row in rows:
+        assert row["null_method"] == row["null_control"] == 1.0, (
+            "one move from the end the first look decides"
+        )
+        assert row["extra.targets"] > 10 and row["extra.agreement"] > 0.5
+
+
+def test_values_are_permuted_within_their_depth() -> None:
+    world = "sokoban?size=4&walls=0&view=grid"
+    targets = [
+        target
+        for task in rest_mcts.drawn(world, 1, 8)
+        for target in rest_mcts.implied(rest_mcts.searched(world, task, rest_mcts.nothing, 120, 0))
+    ]
+    mixed = rest_mcts.permuted(targets, random.Random(0))
+    assert [text for text, _ in mixed] == [seen.text for seen, _, _ in targets]
+    depths = [depth for _, _, depth in targets]
+    for depth in set(depths):
+        own = [value for _, value, d in targets if d == depth]
+        assert sorted(own) == sorted(v for (_, v), d in zip(mixed, depths, strict=True) if d == depth)
+    assert [v for _, v in mixed] != [v for _, v, _ in targets]
+
+
+def test_goals_are_permuted_and_what_was_done_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exif, "TASKS", 3)
+    rows = exif.measure(LAND, 3)
+    assert all(row["null_method"] == row["null_control"] for row in rows), "all goals are the same"
+    assert all(row["extra.relabelled"] > 0 and row["extra.entropy"] >= 0 for row in rows)
+
+
+def test_an_episode_under_another_goal_differs_in_its_first_prompt_alone() -> None:
+    world = str(LAND["world"])
+    pupil = exif.taught(world, {**LAND, "updates": 1}, 0)
+    agent = exif.build_agent(pupil.tokenizer, exif.find(world), temperature=1.0)
+    shown = pupil.show(world, tasks_from(world, 30), noisy(0.3), seed=0)
+    relabel = exif.hindsight(exif.find(world), agent)
+    told = next(made for t in scored_failures(shown) if (made := relabel(t)) is not None)
+    goal = exif.skill_of(told.task)
+    assert f"Goal: {goal}." in as_text(told.turns[0].observation)
+    other = exif.asked_for(world, agent, told, goal, "furnace")
+    assert "Goal: furnace." in pupil.decode(other.turns[0].prompt_ids)
+    assert exif.asked_for(world, agent, told, goal, goal).turns == told.turns
+    assert other.turns[1:] == told.turns[1:] and other.turns[0].completion == told.turns[0].completion
+
+
+def scored_failures(shown: list[Trajectory]) -> list[Trajectory]:
+    return [t for t in shown if not t.is_success]
