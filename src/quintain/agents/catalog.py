@@ -35,6 +35,7 @@ HARNESSES: dict[str, str] = {
     "constrained": "quintain.agents.constrained:Constrained",
     "endpoint": "quintain.agents.outside:Outside",
     "react": "quintain.agents.harness:ReAct",
+    "roles": "quintain.agents.roles:Roles",
     "scored": "quintain.agents.scored:Scored",
     "text": "quintain.agents.harness:PlainText",
     "tools": "quintain.agents.harness:JsonTools",

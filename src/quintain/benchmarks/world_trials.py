@@ -129,6 +129,7 @@ HARNESSES: tuple[World, ...] = (
     _through("tools?calls=mistral", "guess", "tools-mistral"),
     _through("constrained", "guess"),
     _through("react", "guess"),
+    _through("roles", "collab"),
     _through("code", "guess", demonstrations=150),
     _through("budget?calls=1", "guess", "budget"),
     _through("window?turns=2", "collab", "window"),

@@ -226,7 +226,17 @@ TABLE: tuple[Entry, ...] = (
         about="plans in domains that are made, of tasks made easier and harder",
         against="itself on one difficulty",
     ),
-    Entry("Chain-of-Agents / AFM", "imitation", "planned"),
+    Entry(
+        "Chain-of-Agents / AFM",
+        "imitation",
+        "written",
+        name="afm",
+        module="imitation.afm",
+        page="Chain-of-Agents",
+        section="Imitation, self-training, preferences",
+        about="a team's run as one model's transcript, then RL",
+        against="itself without imitation",
+    ),
     # selftraining
     Entry(
         "STaR",

@@ -38,6 +38,7 @@ from quintain.rollout.request import Limits
 from quintain.rollout.staleness import newest_versions
 from quintain.rollout.views import seats_of
 from quintain.store.run import Run
+from quintain.text.chat import Chat
 from quintain.training.ahead import Ahead
 from quintain.training.canary import Canary
 from quintain.training.collector import Collector
@@ -570,7 +571,7 @@ def prepare_start(
             job, make_environment, tokenizer, run, display,
             max_length=longest_stream(model), teachers=() if cold_start is None else cold_start.teachers,
         )  # fmt: skip
-        made = shown if cold_start is None else cold_start.choose(shown)
+        made = shown if cold_start is None else cold_start.choose(shown, Chat(tokenizer).text)
         if isinstance(made, Chosen):
             said = f"{len(made.examples)} of {len(shown)} episodes are imitated"
             run.event(COLD_START, said, **made.funnel.metrics)

@@ -65,11 +65,11 @@ class PolicySpec:
 class ColdStart:
     """What a method imitates before its first step in the place of demonstrations as they come.
 
-    Example: ``ColdStart(choose=lambda shown: chosen_of(shown, pipeline, "imitating …"), teachers=(noisy(0.3),) * 5)``.
+    Example: ``ColdStart(choose=lambda shown, _: chosen_of(shown, pipeline, "…"), teachers=(noisy(0.3),) * 5)``.
     """
 
-    choose: Callable[[Sequence[Trajectory]], Chosen]
-    """what was shown → what of it is imitated, with what every stage did"""
+    choose: Callable[[Sequence[Trajectory], Callable[[Sequence[int]], str]], Chosen]
+    """(what was shown, token ids → text) → what of it is imitated, with what every stage did"""
     teachers: Sequence[NoisyExpert] = ()
     """each of them shows all tasks; none: the job's own teacher"""
 

@@ -1,13 +1,17 @@
 """Experiments on how data is made: properties hold, and what they are checked by finds what is wrong."""
 
 import random
+from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
+import torch
 
 pytest.importorskip("bm25s")
 
-from quintain.benchmarks.experiments.imitation import agent_gen, goat, web_dancer
+from quintain.benchmarks.experiments.imitation import afm, agent_gen, goat, web_dancer
+from quintain.benchmarks.labs.pupil import Pupil, new_pupil, tasks_from
 from quintain.worlds.hopqa.facts import Fact, Question, harder
 from quintain.worlds.plan.drawn import draw_scene, draw_task, length
 
@@ -92,3 +96,35 @@ def test_execution_finds_what_is_planted_and_nothing_where_everything_fits() -> 
         assert row["extra.precision"] > 0.9 and row["extra.recall"] == 1.0
         assert row["extra.permuted_gain"] < 0.1
     assert goat.f1([], []) == 1.0 and goat.f1([], [goat.Edge("a", "b", "x")]) == 0.0
+
+
+def test_scores_are_put_across_or_within_and_permuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 6)
+    torch.set_num_threads(1)
+
+    def small(worlds: Any, *, seed: int, model: str = "", texts: Any = ()) -> Pupil:
+        return new_pupil(worlds, seed=seed, model="micro?tokens=words", texts=texts)
+
+    monkeypatch.setattr(afm, "new_pupil", small)
+    world = "sums?revisions=0&digits=1"
+    rows = afm.measure({"seeds": 8, "world": world, "episodes": 10, "updates": 2, "size": 4}, 2)
+    assert len(rows) == 8 and all(set(row.values()) <= {0.0, 1.0} for row in rows)
+    for table in (afm.ACROSS, afm.WITHIN):
+        assert sorted(table) == sorted(table.values()) == [1, 2, 4, 5]
+    assert all((a < 3) is not (b < 3) for a, b in afm.ACROSS.items())
+    assert all((a < 3) is (b < 3) for a, b in afm.WITHIN.items())
+    pupil = new_pupil([world], seed=0, model="micro?tokens=words", texts=[afm.write_roles(afm.example())] * 9)
+    team = afm.Team(solve=afm.solve, check=afm.checker(0.0))
+    shown = pupil.show(world, tasks_from(world, 20), team.act, seed=0, turns=1)
+    other = afm.permuted(pupil, shown, 1)
+    before, after = ([afm.said_in(pupil, t) for t in own] for own in (shown, other))
+
+    def scores(texts: Any) -> Counter[str]:
+        return Counter(a.content for own in texts for a in own if a.role == afm.CHECK)
+
+    assert scores(before) == scores(after) and before != after
+    assert [[a for a in own if a.role != afm.CHECK] for own in before] == [
+        [a for a in own if a.role != afm.CHECK] for own in after
+    ]
+    for own, t in zip(before, shown, strict=True):
+        assert afm.is_right(own, t) is (int(own[2].content) >= 3)

@@ -1,7 +1,8 @@
 """How tasks and transcripts are made, each beside a plain second version."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
@@ -403,6 +404,102 @@ def linked_plainly(case: Documents) -> list[float]:
     )  # fmt: skip
 
 
+Roles = list[tuple[str, str]]
+"""what each role says, in order"""
+LETTERS = {"think": "T", "plan": "P", "suggested_answer": "S", "action": "A"}
+ORDER = re.compile(r"(T?S[12]P)*T?S[345]A")
+"""Roles in their order, with the scores of checks in the place of the checks."""
+
+
+def spoken_roles(rng: Rng) -> Roles:
+    """Return the run of a team, and in half of the cases a mistake in it."""
+    found: Roles = []
+    answer = ""
+    for _ in range(int(rng.integers(0, 3))):
+        found += [("think", "<b> & </think>")] if rng.random() < 0.7 else []
+        found += [("suggested_answer", "12"), ("double_check", str(rng.integers(1, 3))), ("plan", "again")]
+    answer = str(rng.choice(["12", "a < b &amp; c", "<action>7</action>"]))
+    found += [("think", "")] if rng.random() < 0.7 else []
+    found += [("suggested_answer", answer), ("double_check", str(rng.integers(3, 6))), ("action", answer)]
+    place = int(rng.integers(len(found)))
+    match int(rng.integers(8)):
+        case 0:
+            found.pop(place)
+        case 1:
+            found.insert(place, found[int(rng.integers(len(found)))])
+        case 2:
+            found[place] = (found[place][0], str(rng.choice(["0", "6", "2", "4", "no", "4.5"])))
+        case 3:
+            found[place] = (str(rng.choice([*LETTERS, "double_check"])), found[place][1])
+        case _:
+            pass
+    return found
+
+
+def is_ordered(roles: Roles) -> bool:
+    """Return whether roles come in their order, by a pattern, and what is done is what was suggested last."""
+    letters = "".join(
+        LETTERS.get(role, content if len(content) == 1 and content in "12345" else "?")
+        for role, content in roles
+    )
+    suggested = [content for role, content in roles if role == "suggested_answer"]
+    return bool(ORDER.fullmatch(letters)) and suggested[-1:] == [roles[-1][1]]
+
+
+def ordered_roles(module: ModuleType, case: Roles) -> list[float]:
+    """Return whether roles are in order, and what is read again of what was written."""
+    told = [module.Activation(*each) for each in case]
+    again = module.read_roles(module.write_roles(told))
+    return [
+        float(not module.broken_rule(told)),
+        float(len(again)),
+        *(float(a == b) for a, b in zip(again, told, strict=False)),
+    ]
+
+
+def teams(rng: Rng) -> list[tuple[list[Roles], bool]]:
+    """Return six episodes of one or two turns, and whether each solved its task."""
+    return [
+        ([spoken_roles(rng) for _ in range(int(rng.integers(1, 3)))], bool(rng.random() < 0.7))
+        for _ in range(6)
+    ]
+
+
+def team_chosen(module: ModuleType, case: Sequence[tuple[list[Roles], bool]]) -> list[float]:
+    """Return how many episodes each of the stages leaves, and which, by their numbers."""
+    told: list[Trajectory] = []
+    for turns, is_right in case:
+        texts = [module.write_roles([module.Activation(*each) for each in roles]) for roles in turns]
+        plain = Tried(
+            turns=[("", True, True)] * len(turns), num_tokens=len(turns), is_right=is_right
+        ).trajectory()
+        spoken = tuple(
+            replace(turn, completion=Completion(token_ids=tuple(map(ord, text)), logprobs=(), stop="stop"))
+            for turn, text in zip(plain.turns, texts, strict=True)
+        )
+        told.append(replace(plain, turns=spoken))
+    made = module.pipeline(lambda ids: "".join(map(chr, ids)), 6, 3).run([as_example(t) for t in told])
+    numbers = [next(k for k, t in enumerate(told) if t is e.trajectory) for e in made.examples]
+    return flatten([[p.num_out for p in made.funnel.passages], numbers])
+
+
+def team_chosen_plainly(case: Sequence[tuple[list[Roles], bool]]) -> list[float]:
+    """Return the same, set by set."""
+    right = [k for k, (_, is_right) in enumerate(case) if is_right]
+    order = [k for k in right if all(is_ordered(roles) for roles in case[k][0])]
+    many = [k for k in order if sum(len(roles) for roles in case[k][0]) > 5]
+    back = [
+        k
+        for k in many
+        for _ in range(
+            3
+            if any(each in (("double_check", "1"), ("double_check", "2")) for r in case[k][0] for each in r)
+            else 1
+        )
+    ]
+    return flatten([[len(right), len(order), len(many), len(back)], back])
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula(name="imitation.sifted", module="quintain.methods.imitation.web_dancer",
             functions=("pipeline", "num_repeats", "rewards"), draw=tries, ours=sifted, reference=sifted_plainly),
@@ -415,6 +512,12 @@ FORMULAS: tuple[Formula, ...] = (
     Formula(name="imitation.linked", module="quintain.methods.imitation.goat",
             functions=("stages_of_graph", "all_pairs", "similarity", "holds", "walk", "write_goal", "names_any"),
             draw=documents, ours=linked, reference=linked_plainly),
+    Formula(name="text.roles", module="quintain.text.roles",
+            functions=("broken_rule", "score_of", "read_roles", "write_roles"), draw=spoken_roles, ours=ordered_roles,
+            reference=lambda case: [float(is_ordered(case)), float(len(case)), *[1.0] * len(case)]),
+    Formula(name="imitation.team", module="quintain.methods.imitation.afm",
+            functions=("pipeline", "transcripts", "is_in_order", "is_corrected"), draw=teams, ours=team_chosen,
+            reference=team_chosen_plainly),
     Formula(name="imitation.harder", module="quintain.worlds.hopqa.facts", functions=("harder", "read_facts"),
             draw=corpora, ours=evolved, reference=evolved_plainly),
 )  # fmt: skip

@@ -58,7 +58,7 @@ def method(config: Config) -> OnPolicy:
     terms = rewards(config.format_weight)
     return OnPolicy(
         cold_start=ColdStart(
-            choose=lambda shown: chosen_of(
+            choose=lambda shown, _: chosen_of(
                 shown, pipeline(config.longest), "imitating the best of many tries"
             ),
             teachers=(noisy(config.teacher_mistakes),) * config.tries,

@@ -1,0 +1,190 @@
+"""A team's run as one model's transcript, imitated, then RL with the outcome alone: Chain-of-Agents, AFM (2508.13167).
+
+A team plays: a solver suggests, a checker scores from 1 to 5, below 3 a planner asks for another suggestion, else it is
+done. What the roles said stands one after the other in one turn, so one model learns to be the team. Of the episodes
+stay: correct, in order (no role out of turn, no score missing), and complex (at least `least_interactions`); those in
+which a check sent the team back are imitated `corrections` times. Loss is on the model's own tokens. Then DAPO: groups
+that agree are drawn again, the ratio is clipped to .8 … 1.28, no KL, and nothing is paid but the outcome. A checker
+that does not answer is asked again, and its silence is no score: such a transcript is not in order.
+
+Differences to the paper: the team is scripted around the environment's expert, where the paper runs OAgents; tool
+agents are the calls in the role `action`; reflections are the plans. Right is the environment's success, where the
+paper asks a judge. Measured on sums, where the paper has search on the web, questions of several hops and code.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from quintain.agents.roles import said
+from quintain.config.ranges import NonNegativeInt, PositiveFloat, PositiveInt, Share
+from quintain.credit.group import group_relative
+from quintain.data import stages
+from quintain.data.pipeline import Pipeline, judged, remade
+from quintain.environments.noisy import NoisyExpert, noisy
+from quintain.environments.protocol import Environment, Expert
+from quintain.losses.policy import clipped
+from quintain.methods.imitation.supervised import chosen_of
+from quintain.methods.method import Needs, OnPolicy, Update, differing
+from quintain.rewards.conduct import success
+from quintain.rewards.terms import apply_all
+from quintain.text.parse import UnreadableError
+from quintain.text.roles import (
+    ACT,
+    CHECK,
+    ENOUGH,
+    PLAN,
+    SUGGEST,
+    THINK,
+    Activation,
+    broken_rule,
+    read_roles,
+    score_of,
+    write_roles,
+)
+from quintain.training.job import ColdStart, GroupJob
+from quintain.types import Action, Observation, Trajectory
+
+Check = Callable[[Environment, Action, Random], int | None]
+"""(environment, what is suggested, chance) → a score from 1 to 5; None where the checker does not answer"""
+Decode = Callable[[Sequence[int]], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(GroupJob):
+    """Configuration of Chain-of-Agents."""
+
+    environment: str = "sums?revisions=0&digits=1"
+    agent: str = "roles"
+    demonstrations: NonNegativeInt | str | None = 200
+    """Tasks that the team plays; or a file, folder, run or data set of conversations; 0 for RL alone."""
+    solver_mistakes: Share = 0.5
+    """Share of the solver's suggestions that are not the expert's."""
+    checker_mistakes: Share = 0.15
+    """Share of the checker's scores that are of the wrong side."""
+    most_rounds: PositiveInt = 3
+    """Suggestions of a turn, after which the team does what it has."""
+    least_interactions: PositiveInt = 5
+    """Roles that must speak in an episode, the acting one included."""
+    corrections: PositiveInt = 2
+    """Times that an episode is imitated in which a check sent the team back."""
+    clip_high: PositiveFloat = 0.28
+    """The ratio is clipped to 0.8 … 1 + this."""
+    attempts: PositiveInt = 3
+    """Draws of tasks until enough groups differ."""
+    num_minibatches: int = 4
+
+
+def method(config: Config) -> OnPolicy:
+    """Return Chain-of-Agents as `config` describes it."""
+    team = Team(
+        solve=noisy(config.solver_mistakes),
+        check=expert_check(config.checker_mistakes),
+        most_rounds=config.most_rounds,
+    )
+    is_told = isinstance(config.demonstrations, str)
+    return OnPolicy(
+        cold_start=ColdStart(
+            choose=lambda shown, decode: chosen_of(
+                shown, pipeline(decode, config.least_interactions, config.corrections), "imitating a team"
+            ),
+            teachers=(team.act,),
+        ),
+        collect=differing(config.tasks, config.group_size, attempts=config.attempts),
+        reward=lambda groups: apply_all(groups, (success(),)),
+        credit=lambda groups, _: group_relative(groups),
+        update=Update(loss=clipped(0.2, config.clip_high)),
+        needs=Needs(expert=not is_told and config.demonstrations != 0),
+    )
+
+
+def expert_check(errs: float) -> Check:
+    """Return the checker that compares with the environment's expert: 4 or 5 where they agree, 1 or 2 where not.
+
+    In the share `errs` of cases its score is of the other side.
+    """
+
+    def check(environment: Environment, suggested: Action, rng: Random) -> int | None:
+        if not isinstance(environment, Expert):
+            return None
+        is_right = suggested == environment.expert_action()
+        return rng.choice((4, 5) if is_right is not (rng.random() < errs) else (1, 2))
+
+    return check
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Team:
+    """Several agents who act together: ``Team(solve=noisy(0.5), check=expert_check(0.15))``; `act` is a teacher."""
+
+    solve: NoisyExpert
+    check: Check
+    most_rounds: int = 3
+    retries: int = 2
+    """times that a checker who does not answer is asked again"""
+    words: Sequence[str] = field(default=("I look at it.", "Let me see."))
+    """what is thought before a suggestion; one of them, by chance"""
+
+    def run(self, environment: Environment, rng: Random, seen: Sequence[Observation]) -> list[Activation]:
+        """Return what the roles say before and as the team acts; without a score where the checker stays silent."""
+        found: list[Activation] = []
+        for number in range(self.most_rounds):
+            suggested = self.solve(environment, rng, seen)
+            text = said(suggested)
+            found += [Activation(THINK, rng.choice(self.words)), Activation(SUGGEST, text)]
+            scores = (self.check(environment, suggested, rng) for _ in range(1 + self.retries))
+            score = next((score for score in scores if score is not None), None)
+            if score is not None:
+                found.append(Activation(CHECK, str(score)))
+            if score is None or score >= ENOUGH or number == self.most_rounds - 1:
+                found.append(Activation(ACT, text))
+                break
+            found.append(Activation(PLAN, f"{text} may be wrong, so once more."))
+        return found
+
+    def act(self, environment: Environment, rng: Random, seen: Sequence[Observation]) -> Action:
+        """Return what the team does, as one transcript."""
+        return Action(text=write_roles(self.run(environment, rng, seen)))
+
+
+def pipeline(decode: Decode, least: int, corrections: int) -> Pipeline:
+    """Return correct → in order → complex → corrected ones several times."""
+    return Pipeline(
+        stages.solved(name="correct"),
+        judged(
+            "in_order", "has a turn whose roles break a rule", lambda e: is_in_order(e.trajectory, decode)
+        ),
+        judged(
+            "complex",
+            f"has fewer than {least} interactions",
+            lambda e: sum(map(len, transcripts(e.trajectory, decode))) >= least,
+        ),
+        remade(
+            "corrected",
+            f"is imitated {corrections} times where a check sent the team back",
+            lambda e: [e] * (corrections if is_corrected(e.trajectory, decode) else 1),
+        ),
+    )
+
+
+def transcripts(trajectory: Trajectory, decode: Decode) -> list[tuple[Activation, ...]]:
+    """Return what the roles said in each turn; nothing for a turn that cannot be read."""
+    found: list[tuple[Activation, ...]] = []
+    for turn in trajectory.turns:
+        try:
+            found.append(read_roles(decode(turn.completion.token_ids)))
+        except UnreadableError:
+            found.append(())
+    return found
+
+
+def is_in_order(trajectory: Trajectory, decode: Decode) -> bool:
+    """Return whether the roles of every turn come in their order."""
+    return not any(map(broken_rule, transcripts(trajectory, decode)))
+
+
+def is_corrected(trajectory: Trajectory, decode: Decode) -> bool:
+    """Return whether a check of any turn was below what is enough."""
+    said_all = [activation for turn in transcripts(trajectory, decode) for activation in turn]
+    scores = [score_of(content) for role, content in said_all if role == CHECK]
+    return any(score is not None and score < ENOUGH for score in scores)
