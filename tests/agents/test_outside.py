@@ -158,5 +158,7 @@ def test_commands() -> None:
     assert found.value.kind == "timeout"
     with pytest.raises(UsageError, match="close its quotes"):
         command_runner("echo 'a", 1.0)
+    with pytest.raises(UsageError, match="there is no program 'no-such-program'; check the name"):
+        command_runner("no-such-program --fast", 1.0)
     with pytest.raises(UsageError, match="got an empty one"):
         command_runner(" ", 1.0)

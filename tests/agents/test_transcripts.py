@@ -6,6 +6,7 @@ from typing import Any, Literal
 import pytest
 
 from quintain.agents.transcripts import Rules, Transcriber, longest_stream, same_tools, train_only
+from quintain.data.atif import to_atif
 from quintain.data.files import Found
 from quintain.data.messages import Told, to_record
 from quintain.data.records import Record, read_preferences, read_record
@@ -37,9 +38,9 @@ def stream(trajectory: Trajectory) -> tuple[list[int], list[bool]]:
     return ids, trained
 
 
-def written(trajectory: Trajectory, chat: Chat, told: Told) -> Record:
+def written(trajectory: Trajectory, chat: Chat, told: Told, *, write: Any = to_record) -> Record:
     """Return `trajectory` after a way through a file."""
-    line = json.dumps(to_record(trajectory, chat.text, told=told))
+    line = json.dumps(write(trajectory, chat.text, told=told), default=dict)
     return read_record(json.loads(line), Found(file="f.jsonl", line=1, value=None))
 
 
@@ -59,7 +60,9 @@ def test_an_exported_episode_is_read_back_token_by_token(world: str, agent: str)
             transcriber = Transcriber(chat, Rules(), place=place)
             record = written(part, chat, tell(part))
             again = transcriber.trajectory(record)
-            assert again is not None
+            other = transcriber.trajectory(written(part, chat, tell(part), write=to_atif))
+            assert again is not None and other is not None
+            assert stream(other) == stream(again), "and so it is by way of ATIF"
             own, read = stream(part), stream(again)
             assert "".join(map(as_text, [turn.observation for turn in again.turns])) == "".join(
                 map(as_text, [turn.observation for turn in part.turns])

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from quintain.benchmarks.evidence.league import Earlier, Outcome
 from quintain.benchmarks.evidence.runner import run
 from quintain.benchmarks.evidence.spec import Signature, signatures
-from quintain.benchmarks.evidence.standing import standings
+from quintain.benchmarks.evidence.standing import Standing, standings
 from quintain.benchmarks.pages import (
     END_MARK,
     START_MARK,
@@ -20,6 +21,8 @@ from quintain.benchmarks.pages import (
     height,
     mean_curve,
     section,
+    taken,
+    version_cell,
     with_block,
     write,
 )
@@ -116,6 +119,30 @@ def test_pages_are_written_from_results(write_claim: Callable[..., Path], tmp_pa
     assert (
         "| `toy` | not shown | - | - | shown, +0." in index and "version 1 ([toy.jsonl](toy.jsonl))" in index
     )
+    assert index.endswith(
+        "| family | signatures | league | runs of the league |\n|---|---|---|---|\n| toys | 0 | 0 | 0 |\n"
+    )
+
+
+def test_a_run_that_rows_share_counts_once() -> None:
+    def row(name: str, family: str, **seconds: float) -> Standing:
+        league = Outcome(row=name, verdict="better", seconds=seconds)
+        return Standing(
+            row=name, title=name, family=family, claims=(), objective=None, formula=None, league=league
+        )
+
+    rows = {
+        "a": row("a", "rl", base=60.0, one=120.0),
+        "b": row("b", "rl", base=60.0, two=60.0),
+        "c": row("c", "toys", base=60.0),
+    }
+    assert taken(rows)[-2:] == ["| rl | 0 | 4 | 3 |", "| toys | 0 | 1 | 1 |"]
+
+
+def test_an_earlier_version_says_what_came_of_it() -> None:
+    refused = Earlier(version=2, mean=0.0216, num=10, refused=("method: length",))
+    assert version_cell(refused) == "version 2: +0.022, 10 seeds (refused, method: length)"
+    assert version_cell(Earlier(version=1, mean=-0.1, num=6, refused=())) == "version 1: -0.100, 6 seeds"
 
 
 def test_a_block_is_put_before_what_to_look_for_and_replaced_later() -> None:

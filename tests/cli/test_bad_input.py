@@ -19,6 +19,7 @@ TRAIN = ("train", "sft", "--model", "micro", "--environment")
 HEAD = "import os, time\nimport quintain\n\nclass World(quintain.Environment):\n    'A world.'\n    n = 0\n"
 RESET = "    def reset(self, task):\n        return 'go'\n"
 STEP = "    def step(self, action):\n        World.n += 1\n"
+CHAT = '{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]}'
 ENDS = "        return quintain.StepResult(observation='x', reward=1.0, is_terminated=True)\n"
 
 
@@ -37,6 +38,7 @@ def world(body: str, name: str) -> str:
         ([*TRAIN, "guess", "--stesp", "3"], 2, "flag of quintain train sft: got '--stesp'; did you mean '--steps'?"),
         ([*TRAIN, "guess", "--steps", "x"], 2, "--steps: got 'x'; give an integer of 1 or more"),
         ([*TRAIN, "guess", "--data", "x.jsonl"], 2, "flag of quintain train sft: got '--data'; did you mean '--demon"),
+        ([*TRAIN, "guess", "--max-context", "5"], 2, "--max-context: got '5'; give an integer of 16 or more"),
         ([*TRAIN, "guess", "--steps", "0"], 2, "--steps: got '0'; give an integer of 1 or more such as"),
         ([*TRAIN, "guess", "--config", "key.json"], 2, "configuration key in key.json: got 'stesp'; did you mean"),
         ([*TRAIN, "guess", "--config", "type.json"], 2, "steps in type.json: got \"3\" (text)"),
@@ -66,6 +68,14 @@ def test_bad_input_is_one_line(cli: Cli, argv: list[str], status: int, line: str
     assert (found.status, found.out) == (status, "")
     assert found.line.startswith(line)
     assert [path for path in sorted(Path().iterdir()) if path.name != "__pycache__"] == before
+
+
+def test_conversations_in_place_of_preferences_leave_no_run(cli: Cli) -> None:
+    Path("chats.jsonl").write_text(CHAT)
+    found = cli("train", "dpo", "--preferences", "chats.jsonl", "--model", "micro")
+    assert found.status == 5
+    assert found.line.endswith("give chosen and rejected, or train conversations with sft")
+    assert list(Path("runs").iterdir()) == []
 
 
 BROKEN = {

@@ -155,6 +155,24 @@ def test_a_folder_that_is_not_there_is_status_2(cli: Cli, target: str) -> None:
     assert cli("check", target).line == f"quintain check: got {target!r}, which is no folder; check the path"
 
 
+def test_a_file_of_conversations_that_is_not_there_and_a_folder_without_any(cli: Cli) -> None:
+    Path("chats.jsonl").write_text("{}")
+    Path("empty").mkdir()
+    for target, line in (
+        (
+            "chat.jsonl",
+            "quintain check: got 'chat.jsonl', and there is no such file; did you mean 'chats.jsonl'?",
+        ),
+        ("no.parquet", "quintain check: got 'no.parquet', and there is no such file; check the path"),
+        (
+            "empty",
+            "data empty: got a folder without .jsonl, .ndjson, .json, .parquet, .arrow; give one that holds",
+        ),
+    ):
+        found = cli("check", target)
+        assert (found.status in (2, 5), found.line.startswith(line)) == (True, True), found.line
+
+
 def test_checking_changes_nothing(cli: Cli, run: Path) -> None:
     before = contents(run)
     cli("check", str(run))

@@ -2,17 +2,22 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engines.chat_model import KEY, ChatModel
 
 from quintain.agents.transcripts import Rules, Transcriber
 from quintain.cli.pipelines import chat_of
 from quintain.cli.stages import STAGES, options_of, stage_rows
 from quintain.data.files import read_objects
 from quintain.data.records import read_records
+from quintain.processes import http_json
+from quintain.store.run import Run
+from quintain.training.demonstrations import tokenizer_of, write_run
 
 SEARCH = {
     "type": "function",
@@ -102,11 +107,11 @@ def test_the_funnel_and_lines_that_name_their_sources(cli: Callable[..., Any], c
 def test_wrong_calls_are_context_and_hints_go(cli: Callable[..., Any], chats: Path) -> None:
     cli("data", "chats.jsonl", "--stage", "right_calls", "--out", "right.jsonl")
     assert [weights(row) for row in rows(Path("right.jsonl"))] == [[1, 1], [1, 1, 1], [0, 1], [1]]
-    cli("data", "chats.jsonl", "--stage", "hint?pattern=Hint: \\w%2B\\. ", "--out", "plain.jsonl")
+    cli("data", "chats.jsonl", "--stage", "stripped?pattern=Hint: \\w%2B\\. ", "--out", "plain.jsonl")
     texts = [row["messages"][0]["content"] for row in rows(Path("plain.jsonl"))]
     assert texts == ["Where is the Pantheon?"] * 3 + ["Where is the Kon-Tiki?"]
-    told = cli("data", "chats.jsonl", "--stage", "hint?pattern=Rome").out
-    assert "hint                 4 → 0" in told
+    told = cli("data", "chats.jsonl", "--stage", "stripped?pattern=Rome").out
+    assert "stripped             4 → 0" in told
 
 
 def test_sources_are_mixed_by_shares_of_samples(cli: Callable[..., Any], chats: Path) -> None:
@@ -152,8 +157,22 @@ def test_sources_are_mixed_by_shares_of_samples(cli: Callable[..., Any], chats: 
             "executable",
             "stage executable: got conversations without an environment; say executable?environment",
         ),
-        ("hint?pattern=(", "pattern of hint: got '('"),
-        ("distinct_states", "states of chats.jsonl:1 (transcripts): got 0 of 2 turns with one"),
+        ("stripped?pattern=(", "pattern of stripped: got '('"),
+        ("verified?by=expert", "by of verified: got 'expert'; give world or the address of a model, http://"),
+        ("critical?ratio=0", "ratio of critical: got 0.0; give a share above 0 and at most 1"),
+        ("critical?environment=guess", "stage critical by progress: got guess, which does not say how far"),
+        (
+            "relabelled",
+            "stage relabelled: got conversations (chats.jsonl), whose prompts no harness wrote; give runs",
+        ),
+        (
+            "relabelled?environment=craft",
+            "option of relabelled: got 'environment'; relabelled has no options",
+        ),
+        (
+            "distinct_states",
+            "stage distinct_states: got conversations without an environment; say distinct_states?",
+        ),
     ],
 )
 def test_what_is_wrong_is_one_line(cli: Callable[..., Any], chats: Path, stage: str, says: str) -> None:
@@ -188,8 +207,101 @@ def test_episodes_of_a_run(cli: Callable[..., Any], tmp_path: Path, monkeypatch:
     assert all(row["sources"][0].startswith("taught:") for row in made)
     assert "best_2" in cli("data", "taught", "--stage", "best", "--stage", "best").out
     assert (
-        "as messages first: quintain export RUN" in cli("data", "taught", "--stage", "hint?pattern=a").error
+        "as messages first: quintain export RUN"
+        in cli("data", "taught", "--stage", "stripped?pattern=a").error
     )
+
+
+@pytest.fixture
+def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ChatModel, str]]:
+    """A judge that likes what ends with Rome., and turn 1 of an episode."""
+    monkeypatch.setattr(http_json, "PAUSE", 0.001)
+
+    def say(body: dict[str, Any]) -> str:
+        told = json.loads(body["messages"][1]["content"])
+        if "turn" in told:
+            return f"Well.\nSCORE: {9 if told['turn'] == 1 else 0}"
+        if "answer" in told:
+            return f"SCORE: {10 if 'secret' in told['answer'] else 0}"
+        return f"SCORE: {8 if len(told['turns']) == 2 else 2}"
+
+    model = ChatModel(say)
+    (tmp_path / "key").write_text(KEY)
+    yield model, f"by={model.url}?model=judge%26key_file={tmp_path}/key"
+    model.listener.close()
+
+
+def test_stages_by_the_judgement_of_a_model(
+    cli: Callable[..., Any], chats: Path, judge: tuple[ChatModel, str]
+) -> None:
+    model, by = judge
+    cli("data", "chats.jsonl", "--stage", f"critical?{by}&ratio=0.5", "--out", "critical.jsonl")
+    assert [weights(row) for row in rows(Path("critical.jsonl"))] == [[0, 1], [0, 1, 0], [0, 1]]
+    asked = [json.loads(body["messages"][1]["content"]) for body in model.seen]
+    assert sorted(told["turn"] for told in asked if len(told["turns"]) == 3) == [0, 1, 2]
+    assert "how critical that turn is" in model.seen[0]["messages"][0]["content"]
+    cli("data", "chats.jsonl", "--stage", f"verified?{by}", "--out", "verified.jsonl")
+    assert [row["sources"] for row in rows(Path("verified.jsonl"))] == [["chats.jsonl:1"], ["chats.jsonl:3"]]
+    told = cli("data", "chats.jsonl", "--stage", f"verified?{by}&least=0.2").out
+    assert re.search(r"verified +4 → 4 .*has a score below 0.2 of the judge", told)
+    write(chats, [*CHATS, chat("Hint: Oslo. Where?", {"role": "assistant", "content": "In secret."})])
+    out = cli(
+        "data", "chats.jsonl", "--stage", f"stripped?pattern=Hint: Oslo. &{by}", "--out", "plain.jsonl"
+    ).out
+    assert re.search(r"stripped +5 → 4 ", out)
+    model.say = lambda _: "no score"
+    for stage in ("critical", "verified"):
+        found = cli("data", "chats.jsonl", "--stage", f"{stage}?{by}")
+        assert found.status and "which does not end with SCORE: n" in found.error
+
+
+def test_stages_by_what_the_world_says(
+    cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cli("collect", "craft", "--episodes", "12", "--mistakes", "0.8", "--out", "runs/made")
+    before = cli("data", "made", "--stage", "verified").out
+    num_solved = int(re.search(r"verified +12 → (\d+)", before)[1])  # type: ignore[index]
+    out = cli(
+        "data", "made", "--stage", "relabelled", "--stage", "verified", "--stage", "distinct_states",
+        "--stage", "critical?words=make&ratio=1", "--out", "made.jsonl",
+    ).out  # fmt: skip
+    num_relabelled = int(re.search(r"relabelled +12 → (\d+)", out)[1])  # type: ignore[index]
+    assert num_solved < num_relabelled
+    assert re.search(rf"verified +{num_relabelled} → {num_relabelled} ", out)
+    made = rows(tmp_path / "made.jsonl")
+    assert made and all(row["is_success"] and row["sources"][0].startswith("made:") for row in made)
+    for row in made:
+        own = [m for m in row["messages"] if m["role"] == "assistant"]
+        assert [m.get("weight", 1) for m in own] == [int(m["content"].startswith("make")) for m in own]
+        goal = re.search(r"Goal: ([a-z ]+)\.", row["messages"][1]["content"])[1]  # type: ignore[index]
+        assert any(m["content"].endswith(goal) for m in own)
+    # A transcript without an outcome is judged by the world that it is of.
+    lines = [
+        {key: value for key, value in row.items() if key not in ("is_success", "reward")} for row in made
+    ]
+    lines[0]["messages"] = lines[0]["messages"][:-2]
+    write(tmp_path / "told.jsonl", lines)
+    told = cli("data", "told.jsonl", "--stage", "verified?environment=craft").out
+    assert re.search(rf"verified +{len(lines)} → \d+ ", told)
+
+
+def test_states_are_recorded_or_found_by_a_replay(
+    cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cli("collect", "guess?high=8", "--episodes", "6", "--out", "runs/taught")
+    with Run.open(tmp_path / "runs" / "taught", writable=False) as run:
+        episodes = list(run.trajectories())
+        assert all(turn.state_key is not None for t in episodes for turn in t.turns)
+        bare = [
+            replace(t, turns=tuple(replace(turn, state_key=None) for turn in t.turns), index=index)
+            for t in episodes
+            for index in range(2)
+        ]
+        write_run(bare, tokenizer_of(run.folder), tmp_path / "runs" / "bare", dict(run.config))
+    assert re.search(r"distinct_states +6 → 6 ", cli("data", "taught", "--stage", "distinct_states").out)
+    assert re.search(r"distinct_states +12 → 6 ", cli("data", "bare", "--stage", "distinct_states").out)
 
 
 def test_every_stage_is_listed_with_its_options(cli: Callable[..., Any]) -> None:

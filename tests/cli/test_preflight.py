@@ -141,3 +141,14 @@ def test_data_without_an_environment_is_not_played(cli: Cli) -> None:
     Path("chats.jsonl").write_text('{"prompt": "a", "completion": "b"}')
     found = cli("check", "sft", "--demonstrations", "chats.jsonl")
     assert found.status == 2 and "look at the data: quintain check FILE" in found.line
+
+
+def test_what_a_method_of_imitation_makes_of_demonstrations_is_shown(cli: Cli) -> None:
+    small = ["--environment", "guess?high=8", "--model", "micro", "--demonstrations", "6"]
+    out = cli("check", "xlam", *small).out
+    titles = re.findall(
+        r"--- example (\d) of the data, of \d:guess/train/\d+#0: prompt, sampled and masked", out
+    )
+    assert titles and titles == [str(number + 1) for number in range(len(titles))]
+    assert re.search(r"right_calls +6 → \d .* has no turn whose calls are right", out)
+    assert out.index("--- episode 1") < out.index("--- example 1 of the data") < out.index("right_calls  ")

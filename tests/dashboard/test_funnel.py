@@ -2,8 +2,16 @@ from typing import Any
 
 import numpy as np
 
-from quintain.dashboard.funnel import NUM_SHOWN, funnel_html, funnel_text, funnels, trained_html
-from quintain.types import Signals, Use
+from quintain.dashboard.funnel import (
+    NUM_PAIRS,
+    NUM_SHOWN,
+    funnel_html,
+    funnel_text,
+    funnels,
+    pairs_html,
+    trained_html,
+)
+from quintain.types import Score, Signals, Stop, Task, Trajectory, Use
 
 
 def row(step: int, kept: float) -> dict[str, Any]:
@@ -27,7 +35,12 @@ def test_stages_stand_in_their_order_with_what_they_left() -> None:
 def test_the_section_shows_the_last_step_and_all_of_them() -> None:
     html = funnel_html([row(1, 16.0), row(2, 8.0)])
     assert "Step 2: 8 of 64 examples, 812 tokens to train. All 2 steps: 24 of 128 examples." in html
-    assert "<th>&lt;b&gt;</th><td>8</td>" in html and 'width="40"' in html and "<script" not in html
+    assert (
+        "<th>&lt;b&gt;</th><td>8</td><td>-24</td>" in html
+        and "<th>in</th><td>64</td><td></td>" in html
+        and 'width="40"' in html
+        and "<script" not in html
+    )
     assert "All" not in funnel_html([row(1, 16.0), row(2, 16.0)])
 
 
@@ -49,3 +62,26 @@ def test_the_episodes_that_carried_the_loss_stand_by_their_share() -> None:
     many = trained_html([use(f"{number:02}", 1.0) for number in range(NUM_SHOWN + 2)])
     assert f"; the {NUM_SHOWN} with the most of it:" in many and many.count("<td>1</td>") == NUM_SHOWN
     assert trained_html([Use(episode="cc")]) == ""
+
+
+def test_both_sides_of_a_pair_stand_side_by_side() -> None:
+    episodes = {name: episode(name) for name in ("aa", "bb", "cc")}
+    uses = [
+        Use(episode="aa", rejected="bb"), Use(episode="bb"),
+        Use(episode="aa", rejected="gone"), Use(episode="cc"),
+    ]  # fmt: skip
+    html = pairs_html(uses, episodes.get, None)
+    assert "2 pairs were compared in that step" in html and html.count('<table class="pair">') == 2
+    first, second = html.split('<table class="pair">')[1:]
+    assert first.index("chosen aa") < first.index("rejected bb") and first.count("<td><details") == 2
+    assert "chosen aa" in second and "rejected" not in second, "it is not in the journal"
+    assert pairs_html([Use(episode="aa")], episodes.get, None) == ""
+    many = [Use(episode="aa", rejected="bb")] * (NUM_PAIRS + 1)
+    assert pairs_html(many, episodes.get, None).count('<table class="pair">') == NUM_PAIRS
+
+
+def episode(name: str) -> Trajectory:
+    return Trajectory(
+        task=Task(id="t", environment="e", seed=0), turns=(), outcome=Score(value=1.0, is_success=True),
+        stop=Stop.TERMINATED, seed=0, group="g", index=0, id=name,
+    )  # fmt: skip

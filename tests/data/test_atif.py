@@ -9,8 +9,10 @@ import pytest
 
 from quintain.data.atif import is_atif, to_atif
 from quintain.data.files import Found
+from quintain.data.messages import Told
 from quintain.data.records import Record, read_records
 from quintain.errors import DataError
+from quintain.text.parse import write_tool_calls
 from quintain.types import (
     Action,
     Completion,
@@ -19,6 +21,7 @@ from quintain.types import (
     Stop,
     Task,
     ToolCall,
+    ToolSpec,
     Trajectory,
     Turn,
     as_content,
@@ -28,8 +31,11 @@ from quintain.types import (
 CALL = ToolCall(name="guess", arguments={"number": 3})
 
 
+SAID = write_tool_calls([CALL, CALL])
+
+
 def decode(ids: Sequence[int]) -> str:
-    return "".join(map(str, ids))
+    return f"I look. {SAID}" if tuple(ids) == (1, 2) else "".join(map(str, ids))
 
 
 def turn(given: tuple[int, ...], sampled: tuple[int, ...], text: str, **more: Any) -> Turn:
@@ -80,7 +86,7 @@ def test_what_is_written(trajectory: Trajectory) -> None:
     assert is_atif(row) and row["session_id"] == "g/2"
     assert [(step["step_id"], step["source"], step["message"]) for step in row["steps"]] == [
         (1, "system", "Play."), (2, "user", "Find it."), (3, "user", "an old result"),
-        (4, "agent", ""), (5, "agent", "3"), (6, "user", "And now?"), (7, "agent", "4"),
+        (4, "agent", "I look."), (5, "agent", "3"), (6, "user", "And now?"), (7, "agent", "4"),
     ]  # fmt: skip
     called = row["steps"][3]
     assert called["tool_calls"][1] == {
@@ -106,11 +112,25 @@ def test_what_is_written(trajectory: Trajectory) -> None:
 def test_what_was_written_is_read_again(trajectory: Trajectory) -> None:
     record = read(json.loads(json.dumps(to_atif(trajectory, decode), default=dict)))
     assert [(m.role, as_text(m.content)) for m in record.messages] == [
-        ("system", "Play."), ("user", "Find it."), ("user", "an old result"), ("assistant", ""), ("tool", "higher"),
-        ("assistant", "3"), ("user", "And now?"), ("assistant", "4"),
+        ("system", "Play."), ("user", "Find it."), ("user", "an old result"), ("assistant", "I look."),
+        ("tool", "higher"), ("assistant", "3"), ("user", "And now?"), ("assistant", "4"),
     ]  # fmt: skip
     assert record.messages[3].tool_calls == (CALL, CALL)
     assert (record.fields["reward"], record.fields["task"]) == (1.0, "t")
+
+
+def test_what_an_agent_is_told_begins_it_and_what_was_unusable_is_not_trained(trajectory: Trajectory) -> None:
+    tool = ToolSpec(name="guess", description="Guess.", parameters={"type": "object", "properties": {}})
+    unread = Action(text="3", error="no call")
+    turns = (
+        turn((5,), (1, 2), "Find it.", action=Action(tool_calls=(CALL,))),
+        turn((7,), (3,), "x", action=unread),
+    )
+    row = to_atif(replace(trajectory, turns=turns), decode, told=Told(system="Play.", tools=(tool,)))
+    record = read(json.loads(json.dumps(row, default=dict)))
+    assert [m.role for m in record.messages] == ["system", "user", "assistant", "tool", "assistant"]
+    assert record.tools == (tool,)
+    assert [said.is_trained for said in record.said][-3:] == [None, None, False]
 
 
 def test_what_others_write_is_read() -> None:

@@ -8,7 +8,7 @@ import pytest
 from quintain.data import stages
 from quintain.data.pipeline import Chosen, Pipeline, Stage, as_example, example_samples
 from quintain.errors import DataError, InvariantError, UsageError
-from quintain.types import Action, Example, Failure, Score, Stop, Trajectory, Turn
+from quintain.types import Action, Failure, Score, Stop, Trajectory, Turn
 
 Make = Callable[..., Trajectory]
 Build = Callable[..., list[Trajectory]]
@@ -124,7 +124,7 @@ def test_episodes_that_went_through_the_same_states(episodes: Build) -> None:
     walked = [through(a, "s", "x"), through(b, "s", "x"), through(c, "s", "y"), other]
     assert kept(stages.distinct_states(), walked) == ["t0", "t2", "u0"]
     with pytest.raises(
-        DataError, match=r"states of t0 \(e\): got 0 of 2 turns with one; collect with a method"
+        DataError, match=r"states of t0 \(e\): got 0 of 2 turns with one; collect with state keys"
     ):
         kept(stages.distinct_states(), [a])
 
@@ -255,42 +255,3 @@ def test_what_was_not_asked_for_is_asked_for_in_hindsight(episodes: Build) -> No
     [example] = run(stages.relabelled(other), made).examples
     assert example.trajectory.task.id == "instead" and example.trajectory.is_success
     assert example.sources == ("t1",)
-
-
-def test_a_mixture_has_its_shares_of_samples_and_says_those_of_tokens(episodes: Build) -> None:
-    agent, general = episodes([1] * 2, [9, 9]), episodes([1] * 8, task="g")
-
-    def part(example: Example) -> str:
-        return {"t": "agent", "g": "general"}[example.trajectory.task.id]
-
-    both = [as_example(t) for t in agent + general]
-    stage = stages.mixture({"agent": 0.5, "general": 0.5}, part)
-    made = Pipeline(stage).run(both).examples
-    drawn_agent = [e.trajectory.id for e in made if part(e) == "agent"]
-    assert sorted(drawn_agent.count(name) for name in ("t0", "t1")) == [2, 3]
-    assert len({e.trajectory.id for e in made if part(e) == "general"}) == 5
-    assert stages.token_shares(made, part) == {
-        "agent": (0.5, pytest.approx(0.9)),
-        "general": (0.5, pytest.approx(0.1)),
-    }
-    assert [e.trajectory.id for e in Pipeline(stage).run(both).examples] == [e.trajectory.id for e in made]
-    other = stages.mixture({"agent": 0.5, "general": 0.5}, part, seed=1)
-    assert [e.trajectory.id for e in Pipeline(other).run(both).examples] != [e.trajectory.id for e in made]
-    alone = Pipeline(stages.mixture({"agent": 1, "general": 0}, part)).run(both)
-    assert {part(e) for e in alone.examples} == {"agent"} and len(alone.examples) == 10
-    large = [as_example(t) for t in agent] + [as_example(replace(t)) for t in general * 1250]
-    drawn = Pipeline(stages.mixture({"agent": 0.2, "general": 0.8}, part)).run(large).examples
-    assert sum(part(e) == "agent" for e in drawn) / len(drawn) == pytest.approx(0.2, abs=1e-4)
-
-
-def test_shares_of_a_mixture_are_whole_and_their_parts_are_there(episodes: Build) -> None:
-    assert stages.apportioned({"a": 0.5, "b": 0.3, "c": 0.2}, 9) == {"a": 4, "b": 3, "c": 2}
-    assert stages.apportioned({"a": 0.5, "b": 0.5}, 3) == {"a": 2, "b": 1}
-    with pytest.raises(UsageError, match=r"got a 0\.5, b 0\.6; give numbers of 0 or more that add up to 1"):
-        stages.mixture({"a": 0.5, "b": 0.6}, lambda e: "a")
-    with pytest.raises(
-        DataError, match="got an example of 'genral', which has no share; did you mean 'general'"
-    ):
-        run(stages.mixture({"general": 1.0}, lambda e: "genral"), episodes([1]))
-    with pytest.raises(DataError, match="got no example of b, which is to be 50%; add some, or give it 0"):
-        run(stages.mixture({"a": 0.5, "b": 0.5}, lambda e: "a"), episodes([1, 1]))

@@ -1,6 +1,7 @@
 """A mixture plays each task in its own environment, and adds nothing to it."""
 
 from collections import Counter
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -161,3 +162,43 @@ def test_one_part_for_evaluation_only_makes_the_mixture_so() -> None:
     mixed = find(f"mix:guess,{__name__}:Exam")()
     with pytest.raises(UsageError, match="got an environment for evaluation only"):
         refuse_training(mixed)
+
+
+CLASHING = """
+from quintain import Environment, tool
+
+
+class Word(Environment):
+    \"\"\"Say a word.\"\"\"
+
+    def reset(self, task):
+        return "go"
+
+    @tool
+    def say(self, word: str) -> str:
+        \"\"\"Say it.\"\"\"
+        return self.finish("ok", reward=1.0)
+
+
+class Number(Word):
+    \"\"\"Say a number.\"\"\"
+
+    @tool
+    def say(self, number: int) -> str:
+        \"\"\"Say it.\"\"\"
+        return self.finish("ok", reward=1.0)
+"""
+
+
+def test_tools_of_one_name_with_other_arguments_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "two.py").write_text(CLASHING)
+    told = (
+        r"environment mix:two.py:Word,two.py:Number: got the tool 'say' with other arguments in two.py:Word and in "
+        r"two.py:Number; rename it in one of them, or train them apart"
+    )
+    with pytest.raises(UsageError, match=told):
+        MixedEnvironment("two.py:Word,two.py:Number")
+    assert MixedEnvironment("guess,guess?high=8").max_turns > 0, "the same tools are no clash"

@@ -44,6 +44,7 @@ SMALL: dict[str, Any] = {
 SIZES: dict[str, dict[str, Any]] = {
     "dpo": {"tasks": 4, "group_size": 3, "batch_size": 2},
     "grpo": {"tasks": 2, "group_size": 4},
+    "ire_vla": {"episodes": 4, "every": 1, "updates": 2, "batch_size": 4},
     "ppo": {"episodes": 4},
     "quickstart": {"tasks": 2, "group_size": 4},
     "rft": {"tasks": 2, "group_size": 4},

@@ -92,3 +92,18 @@ def test_unsupported_says_why() -> None:
 
 def test_head_sizes() -> None:
     assert head_sizes(QWEN) == (4, 2, 6)
+
+
+def test_what_is_hooked_to_modules_is_called() -> None:
+    model = built("qwen3").float()
+    called: list[str] = []
+    for name, module in model.named_modules():
+        module.register_forward_hook(lambda *_, name=name: called.append(name))
+    attention, ids = plan([Stream(0, 5)]), torch.arange(5)
+    config = cast(Any, model.config)
+    before = config._attn_implementation
+    hidden_states(model, ids, torch.arange(5), attention, use_kernels=False)
+    for part in ("self_attn", "self_attn.q_proj", "self_attn.k_norm", "mlp.down_proj", "input_layernorm"):
+        assert called.count(f"model.layers.1.{part}") == 1
+    assert {"model.embed_tokens", "model.norm", "model.layers.0"} <= set(called)
+    assert config._attn_implementation == before

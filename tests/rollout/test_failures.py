@@ -34,14 +34,16 @@ def test_more_broken_attempts_than_the_share_end_a_rollout(
 ) -> None:
     failures = [BROKEN] + [JUDGE] * (broken - 1) if broken else []
     if is_borne:
-        check_broken("guess", failures, attempts, most=most)
+        check_broken("environment guess", failures, attempts, most=most)
         return
     with pytest.raises(FailureRateError) as raised:
-        check_broken("guess", failures, attempts, most=most)
+        check_broken(
+            "environment guess", failures, attempts, most=most, test="quintain check guess --load 16"
+        )
     assert str(raised.value) == (
         f"environment guess: {broken} of {attempts} attempts at an episode broke, more than {most:.1%}; the first, by "
         "the environment (crash): it fell over; mend it (quintain check guess --load 16), or bear more with "
-        "--most_broken"
+        "--max-broken"
     )
 
 

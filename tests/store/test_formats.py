@@ -59,12 +59,14 @@ def test_a_saved_run_can_be_read_as_it_is(saved: Path) -> None:
 
 
 def check_uses(run: Run, version: int, ids: list[str]) -> None:
-    """A step of the first formats used what was collected for it; those of format 3 name what they used."""
+    """A step of the first formats used what was collected for it; later ones name what they used, and over what."""
     used = [(step, use.episode) for step, use in run.uses()]
     stale = [(step, ids[0]) for step in (1, 2)] if version > 2 else []
     assert sorted(used) == sorted([*((number // 2, name) for number, name in enumerate(ids)), *stale])
     signals = [use.signals for _, use in run.uses() if use.signals is not None]
     assert len(signals) == (3 if version > 2 else 0)
+    rivals = [use.rejected for _, use in run.uses() if use.rejected]
+    assert rivals == (ids[1::2] if version > 3 else [])
     for each in signals:
         assert each.advantages is not None and each.advantages.tolist() == [0.5] * 4
         assert each.logprobs is not None and each.logprobs.tolist() == [-0.1, -0.2, -0.3, -0.4]
@@ -102,7 +104,7 @@ def test_a_saved_run_goes_on_where_it_was(saved: Path) -> None:
         assert fingerprint(learner.model) == run.weights()[1]
         report = learner.step([pack(streams(2))], nll)
         ids = run.append([trajectory(0), trajectory(1, outcome=BROKEN)], step=2)
-        weights, used = fingerprint(learner.model), uses(run, 2, ids) if before > 2 else None
+        weights, used = fingerprint(learner.model), uses(run, 2, ids, version=before) if before > 2 else None
         run.commit(2, {"train/loss": report.loss}, weights=weights, policy_version=3, uses=used)
         assert report.loss == pytest.approx(recorded, rel=1e-4)
         drifts = [event["message"] for event in run.events() if event["kind"] == "drift"]

@@ -309,3 +309,23 @@ def test_a_prompt_that_repeats_history_is_stored_once(run: Run, folder: Path, ma
     sizes = [row[0] for row in raw.execute("SELECT length(payload) FROM episodes ORDER BY row")]
     raw.close()
     assert sizes == [4 * (5 * 50 + 1 + 20 + 1 + 20 + 7 * 20), 4 * (1 + 20 + 20)]
+
+
+def test_a_preference_names_the_episode_that_was_rejected(run: Run, make: Make) -> None:
+    good, bad, worse = (recorded(run, long(make, index=n)) for n in range(3))
+    pairs = [(good, bad), (good, worse)]
+    uses = [
+        use for one, other in pairs for use in (Use(episode=one.id, rejected=other.id), Use(episode=other.id))
+    ]
+    run.commit(0, {}, uses=uses)
+    assert [(use.episode, use.rejected) for _, use in run.uses(0)] == [
+        (good.id, bad.id), (bad.id, ""), (good.id, worse.id), (worse.id, ""),
+    ]  # fmt: skip
+    recorded(run, long(make, index=3), step=1)
+    run.commit(1, {}, uses=[replace(use, rejected="") for use in uses])
+    raw = sqlite3.connect(run.folder / "run.db")
+    hashes = [row[0] for row in raw.execute("SELECT batch_hash FROM steps")]
+    raw.close()
+    assert hashes[0] != hashes[1], "what was chosen over what is part of it"
+    with pytest.raises(DataError, match="got the id 'gone', which is not there"):
+        run.commit(2, {}, uses=[Use(episode=good.id, rejected="gone")])

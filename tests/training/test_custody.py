@@ -9,7 +9,7 @@ import pytest
 
 from quintain import api as launch
 from quintain.environments.protocol import Environment
-from quintain.errors import EngineFault, StoreError
+from quintain.errors import ConfigError, DataError, EngineFault, StoreError
 from quintain.store import Run
 from quintain.training.custody import is_of_the_disk, looked_after
 from quintain.types import Task
@@ -51,6 +51,18 @@ def test_a_new_run_that_holds_nothing_is_taken_away(
         raise error
     assert str(caught.value) == text.format(tmp_path / "one")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "error", [DataError("a.jsonl line 1: got no JSON"), ConfigError("prompts: got none")]
+)
+def test_a_new_run_whose_settings_cannot_come_to_anything_is_taken_away(
+    tmp_path: Path, error: Exception
+) -> None:
+    run = begun(tmp_path, with_start=True)
+    with pytest.raises(type(error), match=f"^{error}$"), looked_after(run, start="start", is_new=True):
+        raise error
+    assert not run.folder.exists()
 
 
 @pytest.mark.parametrize("is_new", [True, False])

@@ -8,6 +8,7 @@ import torch
 
 from quintain.data.pack import pack
 from quintain.data.pipeline import as_example, example_samples, weigh_turns
+from quintain.data.samples import pair_samples
 from quintain.store.run import Run
 from quintain.training.signals import Imitated
 from quintain.types import (
@@ -90,9 +91,39 @@ def test_what_was_made_of_several_has_no_weights_of_its_own(run: Run) -> None:
     assert use.episode == names[0] and use.signals is None, "it has other tokens"
 
 
-def test_pairs_and_runs_that_record_nothing_are_not_watched(run: Run) -> None:
+def test_both_sides_of_a_pair_are_used_with_weights_of_their_own(run: Run) -> None:
+    shown = [episode(0, (2, 3)), episode(1, (4,)), episode(2, (5, 6, 7)), episode(3, (8,))]
+    good, bad, worse, strange = (
+        replace(t, id=name) for t, name in zip(shown, (*run.append(shown[:3], step=0), "gone"), strict=True)
+    )
+    pairs = [
+        Pair(chosen=good, rejected=bad),
+        Pair(chosen=good, rejected=worse),
+        Pair(chosen=good, rejected=strange),
+        Pair(chosen=worse, rejected=bad),
+    ]
+    imitated = Imitated(run, is_on=True)
+    observe = imitated.watch(pairs)
+    assert observe is not None
+    samples = [sample for sample in pair_samples(pairs) if sample.pair != 3]  # a step draws some of them
+    for own in ([s for s in samples if s.pair != 1], [s for s in samples if s.pair == 1]):
+        batch = pack(own)
+        observe(
+            own, batch, Outputs(logprobs=torch.full((len(batch.token_ids),), -0.5), entropy=torch.zeros(0))
+        )
+    uses = imitated.uses()
+    assert uses is not None and [(use.episode, use.rejected) for use in uses] == [
+        (good.id, bad.id), (bad.id, ""), (good.id, worse.id), (worse.id, ""),
+    ]  # fmt: skip
+    told = [use.signals for use in uses if use.signals and use.signals.weights is not None]
+    assert [len(each.weights) for each in told if each.weights is not None] == [2, 1, 2, 3]
+    assert all(each.weights is not None and (each.weights > 0).all() for each in told)
+    assert told[0].weights is not None and told[2].weights is not None
+    assert told[0].weights.tolist() != told[2].weights.tolist(), "one episode, two pairs"
+
+
+def test_runs_that_record_nothing_are_not_watched(run: Run) -> None:
     won = episode(0, (2,))
-    assert Imitated(run, is_on=True).watch([Pair(chosen=won, rejected=won)]) is None
     quiet = Imitated(run, is_on=False)
     assert quiet.watch([as_example(won)]) is None and quiet.uses() is None
     assert Imitated(run, is_on=True).find("nothing") is None

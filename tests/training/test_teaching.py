@@ -68,7 +68,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(teaching, "CHUNK", 16)
     monkeypatch.setattr(teaching, "SEARCH_CHUNK", 32)
     monkeypatch.setattr(teaching, "KEPT", 24)
-    monkeypatch.setattr(teaching, "PRACTICE", 24)
+    monkeypatch.setattr(teaching, "FRESH", 24)
+    monkeypatch.setattr(teaching, "AGAIN", 12)
     monkeypatch.setattr(teaching, "ROUND_UPDATES", 6)
     monkeypatch.setattr(teaching, "MOST_UPDATES", 60)
 
@@ -146,20 +147,37 @@ def test_how_it_went_in_words() -> None:
     )
 
 
-def test_the_best_are_of_the_highest_return_and_of_those_the_shortest() -> None:
-    def played(name: str, value: float, turns: int) -> Trajectory:
-        return Trajectory(
-            task=Task(id=name, environment="word", seed=0),
-            turns=cast(Any, (None,) * turns),
-            outcome=Score(value=value, is_success=value > 0),
-            stop=Stop.TERMINATED,
-            seed=0,
-            group=name,
-            index=0,
-        )
+def played(name: str, value: float, turns: int, *, index: int = 0) -> Trajectory:
+    return Trajectory(
+        task=Task(id=name, environment="word", seed=0),
+        turns=cast(Any, (None,) * turns),
+        outcome=Score(value=value, is_success=value > 0.5),
+        stop=Stop.TERMINATED,
+        seed=0,
+        group=name,
+        index=index,
+    )
 
+
+def test_the_best_are_of_the_highest_return_and_of_those_the_shortest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     episodes = [played("a", 0.2, 1), played("b", 1.0, 5), played("c", 1.0, 3), played("d", 1.0, 3)]
     assert [each.task.id for each in best_of(episodes)] == ["c", "d", "b", "a"]
+    monkeypatch.setattr(teaching, "KEPT", 2)
+    assert [each.task.id for each in best_of(episodes)] == ["c", "d", "b"], "what solved its task stays"
+
+
+def test_of_each_task_one_episode_is_kept() -> None:
+    tries = [
+        played("c", 0.7, 2),
+        played("a", 0.2, 2),
+        played("a", 1.0, 6, index=1),
+        played("a", 1.0, 4, index=2),
+        played("b", 0.0, 1),
+    ]
+    assert [(each.task.id, each.index) for each in best_of(tries)] == [("a", 2), ("c", 0), ("b", 0)]
+    assert best_of([played("a", 1.0, 4, index=n) for n in range(3)])[0].index == 0, "the first of equal ones"
 
 
 def test_a_fumbled_call_is_text_that_cannot_be_read() -> None:

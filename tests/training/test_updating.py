@@ -284,6 +284,7 @@ def test_the_kl_estimate_is_of_the_whole_step_whatever_the_cut() -> None:
         learn_in_epochs(policies, samples, update, Job(), step=9, seed=0)
     assert [len(found) for found in seen] == [1, 1, 2, 2]
     ((expected,), *_), streamed = seen, unrelated(samples)
+    assert expected is not None
     (batch,) = micro_batches([replace(sample, pair=-1) for sample in streamed], max_tokens=9999)
     by_hand = (main.infer(batch).logprobs - reference.infer(batch).logprobs).sum() / 4
     assert expected == pytest.approx(float(by_hand), abs=1e-5) and abs(expected) > 1e-3

@@ -5,11 +5,18 @@ from typing import Any
 import pytest
 
 from quintain.environments.baselines import expert, play, random_policy
-from quintain.environments.noisy import noisy_policy
+from quintain.environments.noisy import noisy_policy, single_method
 from quintain.environments.protocol import advance, begin, tool_action
 from quintain.errors import MissingExtra, UsageError
 from quintain.types import Action, StepResult
-from quintain.worlds.hopqa.facts import Fact, Question, QuestionShape, draw_question
+from quintain.worlds.hopqa.facts import (
+    Fact,
+    Question,
+    QuestionShape,
+    draw_question,
+    harder,
+    read_facts,
+)
 
 pytest.importorskip("bm25s")
 
@@ -80,6 +87,24 @@ def test_a_mistake_is_a_search_that_is_vague_or_not_needed_or_an_early_answer() 
     hasty, patient = world_at_start(early=1.0), world_at_start(early=0.0)
     for world, name in ((hasty, "answer"), (patient, "search")):
         assert {world.mistaken_action(random.Random(n)).tool_calls[0].name for n in range(9)} == {name}
+
+
+def test_each_way_of_answering_goes_about_all_questions_alike() -> None:
+    world = HopQA(closed=0.5, least_hops=2)
+    assert world.methods() == ("direct", "searching")
+    lengths: dict[tuple[str, bool, bool], set[int]] = {}
+    for index in range(40):
+        for way in world.methods():
+            rng, act = random.Random(index), single_method(way)
+            episode = play(world, world.task("train", index), lambda w, _: act(w, rng, ()))  # noqa: B023
+            ends = lengths.setdefault((way, world.is_closed, episode.is_success), set())
+            ends.add(len(episode.rewards))
+    assert lengths == {
+        ("direct", True, True): {1},
+        ("direct", False, False): {1},
+        ("searching", True, True): {3},
+        ("searching", False, True): {3},
+    }
 
 
 def test_a_noisy_expert_searches_more_and_is_wrong_at_times() -> None:
@@ -257,3 +282,40 @@ def test_decoys_make_open_questions_as_long_as_closed_ones() -> None:
         assert counts[0, False, hops] == {0}
     with pytest.raises(UsageError, match="decoys=2"):
         HopQA(decoys=2)
+
+
+def test_a_thing_becomes_a_description_whose_answer_it_is() -> None:
+    rome = Fact("Rome", "mayor", "Ben")
+    easy = Question(
+        chain=(rome,),
+        paragraphs=QUESTION.paragraphs,
+        titles=QUESTION.titles,
+        sources=(1,),
+        is_closed=False,
+        told=(),
+    )
+    assert list(read_facts(easy.paragraphs)) == [(fact, place) for place, fact in enumerate(FACTS)]
+    made = {harder(easy, 1, random.Random(seed)).words() for seed in range(30)}
+    # Ben is the answer, so that his friend is no description of Rome.
+    assert made == {"What is the mayor of the seat of Orbit?", "What is the mayor of the seat of Delta?"}
+    once = harder(easy, 1, random.Random(0))
+    assert harder(easy, 3, random.Random(0)) == once, "nothing describes a company here"
+    assert once.chain[1:] == easy.chain and FACTS[once.sources[0]] == once.chain[0]
+
+
+def test_what_is_told_with_a_question_goes_along_with_its_rounds() -> None:
+    world = HopQA(hops=1, rounds=2, closed=1.0, names="made", distractors=40)
+    plain = HopQA(hops=1, closed=0.0, decoys=1, rounds=1, distractors=40, names="made")
+    lengths = set[int]()
+    for index in range(30):
+        begin(world, world.task("train", index))
+        question = world.snapshot()[0]
+        assert set(question.sources) <= set(question.told)
+        lengths.add(len(question.chain))
+        begin(plain, plain.task("train", index))
+        question = plain.snapshot()[0]
+        assert not set(question.sources) & set(question.told)
+        assert play(plain, plain.task("train", index), expert).is_success
+    assert lengths == {1, 2, 3} and world.max_turns == 8
+    with pytest.raises(UsageError, match="rounds=4"):
+        HopQA(rounds=4)

@@ -12,6 +12,7 @@ from quintain.types import Action, StepResult
 from quintain.worlds.plan.domains import Case, CaseShape, draw_case, problem_of
 from quintain.worlds.plan.game import Planning, num_steps
 from quintain.worlds.plan.problem import Problem, Schema
+from quintain.worlds.plan.strips import Puzzle
 
 # b lies on a; wanted is a on b.
 CASE = Case(
@@ -240,7 +241,7 @@ def test_splits_share_no_case_and_there_are_thousands() -> None:
     rng = random.Random(0)
     assert len({draw_case(shape, rng) for _ in range(3000)}) > 2900
     world = Planning()
-    cases: dict[str, set[Case]] = {"train": set(), "eval": set()}
+    cases: dict[str, set[Case | Puzzle]] = {"train": set(), "eval": set()}
     for index in range(200):
         for split in ("train", "eval"):
             begin(world, world.task(split, index))

@@ -1,6 +1,11 @@
-"""The haggling of examples/trade.py with TRL: tools in an environment class, and a model made from nothing."""
+"""The haggling of examples/trade.py with TRL: tools in an environment class, and a model made from nothing.
+
+``environment.py 120`` trains for 120 s of processor time.
+"""
 
 import random
+import sys
+import time
 
 import torch
 from datasets import Dataset
@@ -90,7 +95,16 @@ def make_model():
 class Print(TrainerCallback):
     def on_log(self, args, state, control, logs=None, **_):
         if logs and "reward" in logs:
-            print(f"step {state.global_step}  reward {float(logs['reward']):.3f}", flush=True)
+            calls = float(logs.get("tools/call_frequency", 0.0))
+            seconds = time.process_time()
+            print(
+                f"step {state.global_step}  reward {float(logs['reward']):.3f}  calls of an episode {calls:.3f}  "
+                f"{seconds:.0f} s",
+                flush=True,
+            )
+
+    def on_step_end(self, args, state, control, **_):
+        control.should_training_stop |= time.process_time() > float(sys.argv[1])  # noqa: TID251 (a program of its own)
 
 
 if __name__ == "__main__":
@@ -105,8 +119,9 @@ if __name__ == "__main__":
         callbacks=[Print()],
         args=GRPOConfig(
             output_dir="trl-trade", use_cpu=True, bf16=False, report_to="none", save_strategy="no", logging_steps=1,
-            per_device_train_batch_size=64, num_generations=8, steps_per_generation=1, max_steps=30,
-            max_completion_length=256, max_tool_calling_iterations=8, learning_rate=3e-4, beta=0.0,
+            per_device_train_batch_size=64, num_generations=8, steps_per_generation=1, max_steps=1000,
+            max_completion_length=256, max_tool_calling_iterations=8, learning_rate=3e-3, beta=0.0,
+            lr_scheduler_type="constant",
             gradient_checkpointing=False, disable_tqdm=True,
         ),
     ).train()  # fmt: skip

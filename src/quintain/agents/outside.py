@@ -14,6 +14,7 @@ import importlib
 import inspect
 import json
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -220,7 +221,7 @@ def command_runner(command: str, deadline: float) -> Run:
     ``ANTHROPIC_API_KEY``, and the task as JSON in ``QUINTAIN_TASK``.
 
     Raises:
-        UsageError: it is empty, or its quotes are open.
+        UsageError: it is empty, its quotes are open, or there is no such program.
     """
     try:
         words = shlex.split(command)
@@ -228,6 +229,11 @@ def command_runner(command: str, deadline: float) -> Run:
         raise UsageError(f"command of the agent: got {command!r} ({error}); close its quotes") from error
     if not words:
         raise UsageError("command of the agent: got an empty one; write it as command=python agent.py")
+    if shutil.which(words[0]) is None:
+        raise UsageError(
+            f"command of the agent: got {command!r}, and there is no program {words[0]!r}; check the name, or give its "
+            "path"
+        )
 
     def run(base_url: str, api_key: str, task: Task) -> object:
         variables = {

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from quintain.benchmarks.evidence.inference import Estimate, estimate
-from quintain.benchmarks.evidence.league import Outcome
+from quintain.benchmarks.evidence.league import Earlier, Outcome
 from quintain.benchmarks.evidence.standing import Standing
 from quintain.benchmarks.evidence.verdict import Check
 from quintain.eval.pictures import BLUE, GREY, add_legend, empty_axes, svg_of
@@ -91,7 +91,28 @@ def overview(standings: Mapping[str, Standing]) -> str:
             ", ".join(found.missing) or "-",
         )
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", *taken(standings)]) + "\n"
+
+
+def taken(standings: Mapping[str, Standing]) -> list[str]:
+    """Return a table of what the measurements that stand took, in minutes of one process, by family."""
+    lines = [
+        "What the recorded measurements took, in minutes of one process with one thread: of processor time where lines "
+        "carry it (`processor_seconds`; making the policy to start from is in it where that was needed), else of the "
+        "clock, on a machine that others used too, which is more than they need. A run that several rows share counts "
+        "once. Runs for learning rates are not recorded and not in it.",
+        "",
+        "| family | signatures | league | runs of the league |",
+        "|---|---|---|---|",
+    ]
+    for family in dict.fromkeys(found.family for found in standings.values()):
+        own = [found for found in standings.values() if found.family == family]
+        claims = sum(state.seconds for found in own for state in found.claims)
+        runs = {
+            run: seconds for found in own if found.league for run, seconds in found.league.seconds.items()
+        }
+        lines.append(f"| {family} | {claims / 60:.0f} | {sum(runs.values()) / 60:.0f} | {len(runs)} |")
+    return lines
 
 
 def passed(checks: Sequence[Check] | None) -> str:
@@ -119,11 +140,13 @@ def league_page(standings: Mapping[str, Standing]) -> str:
         "training and held-out tasks (512). Seeds come in a sequence of 6, 10 and 16 that spends an error of .05; "
         "intervals are simultaneous (Dunnett) in an additive model of arm and seed. *Better* stands when it survives "
         "the correction over rows (Benjamini-Hochberg, 5 %), with the same sign at half and at double the rate. "
-        "*Refused*: an alarm for hacking or length held in an arm when a run of it ended. Click on a heading to sort.",
+        "*Refused*: an alarm for hacking or length held in an arm when a run of it ended. What was registered anew, on "
+        "another world or with other settings, is a new version, and those before it stand beside it. Click on a "
+        "heading to sort.",
         "",
         "| method | baseline | world | model | budget | verdict | difference | seeds | at ½ and 2× the rate | against "
-        "itself | used by the method | used by the baseline | command |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "itself | earlier versions | used by the method | used by the baseline | command |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row, found in standings.items():
         claim = next((state.signature for state in found.claims if state.signature.league is not None), None)
@@ -141,6 +164,7 @@ def league_page(standings: Mapping[str, Standing]) -> str:
             "-" if outcome.bound is None else str(outcome.bound.num),
             ", ".join(f"{mean:+.3f}" for _, mean in sorted(outcome.signs.items())) or "-",
             "-" if outcome.again is None else with_interval(outcome.again, "+"),
+            "; ".join(map(version_cell, outcome.earlier)) or "-",
             spent(outcome, "method"),
             spent(outcome, "baseline"),
             f"`{outcome.command}`" if outcome.command else "-",
@@ -153,6 +177,12 @@ def difference(outcome: Outcome) -> str:
     """Return the difference with its simultaneous one-sided bounds."""
     bound = outcome.bound
     return "-" if bound is None else f"{bound.mean:+.3f} [{bound.low:+.3f}, {bound.high:+.3f}]"
+
+
+def version_cell(found: Earlier) -> str:
+    """Return what came of an earlier version: ``version 1: +0.022, 10 seeds (refused, method: length)``."""
+    told = f" (refused, {', '.join(found.refused)})" if found.refused else ""
+    return f"version {found.version}: {found.mean:+.3f}, {found.num} seeds{told}"
 
 
 def spent(outcome: Outcome, arm: str) -> str:

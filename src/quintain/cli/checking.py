@@ -10,10 +10,10 @@ from typing import cast, get_args
 from quintain.cli.arguments import Parser, named_folder, one_of, whole_number
 from quintain.cli.findings import report
 from quintain.cli.preflight import check_method
-from quintain.data.files import is_data
+from quintain.data.files import TABLES, TEXTS, data_files, is_data
 from quintain.data.records import TrainOn
 from quintain.environments.specs import defines_environment
-from quintain.errors import EnvironmentFault, ModelError, QuintainError, StoreError, UsageError
+from quintain.errors import EnvironmentFault, ModelError, QuintainError, StoreError, UsageError, suggestion
 from quintain.methods.table import MODULES
 from quintain.types.findings import Finding
 
@@ -77,6 +77,12 @@ def check(argv: Sequence[str]) -> int:
         return report(str(folder), list(run_lines(folder)), arguments.json, StoreError)
     if (folder / "config.json").is_file() or (folder.is_dir() and "/" in arguments.target):
         return report(str(folder), list(model_lines(folder)), arguments.json, ModelError)
+    if Path(arguments.target).suffix in (*TEXTS, *TABLES):
+        near = suggestion(folder.name, [each.name for each in Path(arguments.target).parent.glob("*")])
+        hint = near if near.startswith("did") else "check the path"
+        raise UsageError(f"quintain check: got {arguments.target!r}, and there is no such file; {hint}")
+    if Path(arguments.target).is_dir():
+        data_files(Path(arguments.target))
     is_file = arguments.target.partition("?")[0].endswith(".py")
     if arguments.target.startswith((".", "/", "~")) and ":" not in arguments.target and not is_file:
         raise UsageError(f"quintain check: got {arguments.target!r}, which is no folder; check the path")

@@ -66,14 +66,19 @@ def write_messages(
     return write_lines(lines, file, nothing=f"messages for {file}: got no scored episode")
 
 
-def write_atif(trajectories: Iterable[Trajectory], tokenizer: PreTrainedTokenizerBase, file: Path) -> int:
+def write_atif(
+    trajectories: Iterable[Trajectory], tokenizer: PreTrainedTokenizerBase, file: Path, environment: str
+) -> int:
     """Write `trajectories` to `file` in the Agent Trajectory Interchange Format, failures too, and count them.
+
+    There is one for each seat. What `environment` tells an agent and its tools stand in each.
 
     Raises:
         DataError: there is none.
     """
-    decode = Chat(tokenizer).text
-    lines = (json.dumps(to_atif(trajectory, decode), default=dict) + "\n" for trajectory in trajectories)
+    decode, told = Chat(tokenizer).text, teller(environment)
+    parts = (part for trajectory in trajectories for part in by_seat(trajectory))
+    lines = (json.dumps(to_atif(part, decode, told=told(part)), default=dict) + "\n" for part in parts)
     return write_lines(lines, file, nothing=f"ATIF for {file}: got no episode")
 
 

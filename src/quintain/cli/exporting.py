@@ -100,7 +100,8 @@ def export_atif(folder: Path, out: Path) -> str:
     from quintain.training.demonstrations import tokenizer_of
 
     with Run.open(folder, writable=False) as run:
-        return f"{write_atif(run.trajectories(), tokenizer_of(folder), out)} episodes"
+        written = write_atif(run.trajectories(), tokenizer_of(folder), out, str(run.config["environment"]))
+    return f"{written} episodes"
 
 
 def export_verifiers(folder: Path, out: Path) -> str:

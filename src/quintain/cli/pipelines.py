@@ -85,14 +85,14 @@ def list_stages() -> int:
 
 def report(made: Chosen, given: Gathered) -> Iterator[str]:
     """Yield the funnel, what is trained, and where it came from."""
-    from quintain.data.stages import token_shares
+    from quintain.data.mixtures import drawn_shares
 
     yield str(made.funnel)
     sources = {name for example in made.examples for name in example.sources}
     yield (
         f"{len(made.examples):,} examples of {len(sources):,} episodes, {made.funnel.num_tokens:,} tokens to train"
     )
-    shares = token_shares(made.examples, given.part)
+    shares = drawn_shares(made.examples, given.part)
     if len(given.origins) > 1:
         for part, (samples, tokens) in shares.items():
             yield f"{part}: {samples:.0%} of the samples, {tokens:.0%} of the tokens"

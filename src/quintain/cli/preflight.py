@@ -5,13 +5,15 @@ Colours are a view: without a terminal every piece of a stream names its kind.
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quintain.errors import InvariantError, UsageError
 
 if TYPE_CHECKING:
+    from quintain.data.pipeline import Chosen
+    from quintain.training.collector import Collector
     from quintain.training.preflight import Piece
 
 STYLES = {"prompt": "dim", "masked": "yellow", "trained": "bold green"}
@@ -45,11 +47,15 @@ def check_method(argv: Sequence[str]) -> int:
         )
     check_parts(job)
     started = time.monotonic()
-    found = preflight(job)
+    found = preflight(job, data_of(method.make(job)))
     seconds = time.monotonic() - started
     if not arguments.json:
         for number, stream in enumerate(found.streams, start=1):
             show_stream(f"episode {number}", stream)
+        for number, (sources, stream) in enumerate(found.examples, start=1):
+            show_stream(f"example {number} of the data, of {sources}", stream)
+        if found.funnel:
+            print(found.funnel)
     status = report(
         spec,
         found.findings,
@@ -60,6 +66,25 @@ def check_method(argv: Sequence[str]) -> int:
     if not arguments.json:
         print(found.forecast)
     return status
+
+
+def data_of(method: object) -> "Callable[[Collector], Chosen] | None":
+    """Return what makes the data that `method` learns from demonstrations; None where it learns from other things."""
+    from quintain.data.pipeline import Chosen, Pipeline
+    from quintain.methods.loops.offline import examples_of
+    from quintain.methods.method import Offline
+    from quintain.types import Example
+
+    if not isinstance(method, Offline) or method.needs.reference:
+        return None
+
+    def made(collector: "Collector") -> Chosen:
+        found = method.data(collector)
+        if isinstance(found, Chosen):
+            return found
+        return Pipeline().run([each for each in examples_of(found) if isinstance(each, Example)])
+
+    return made
 
 
 def show_stream(title: str, stream: Sequence["Piece"]) -> None:

@@ -16,13 +16,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from quintain.data import stages
+from quintain.data import mixtures, stages
 from quintain.data.calls import right_calls
 from quintain.data.pipeline import Stage
+from quintain.engines.chat_client import is_endpoint
+from quintain.engines.judge import Judge, needed
 from quintain.errors import UsageError, suggestion
+from quintain.types import Example, Trajectory
 
 if TYPE_CHECKING:
-    from quintain.training.gathering import Gathered
+    from quintain.training.gathering import Gathered, Origin
+
+
+AGREED = 0.5
+"""Score of a judge from which on it says yes."""
+CRITICAL = (
+    "The material is an episode and the number of one of its turns, counted from 0. Score how critical that turn is: "
+    "10 where the task is decided in it (a plan that holds, something done without which the task is not solved, a "
+    "mistake that is mended), 0 where it could be left out."
+)
+SOLVED = "The material is an episode. Score whether the agent did what the task asks for: 10 for all, 0 for nothing."
+HINTED = (
+    "The material is an answer, and a pattern of hints that its writer was shown and is not to speak of. Score whether "
+    "it speaks of a hint, or could only be written by somebody who was given one: 10 where it does, 0 where not."
+)
 
 
 def calls(given: Gathered, semantic: bool = True, *, name: str = "right_calls") -> Stage:
@@ -39,28 +56,140 @@ def contamination(given: Gathered, held_out: str, size: int = 10, *, name: str =
     return stages.without_overlap(texts_of(Path(held_out)), given.text, size, name=name)
 
 
+def critical(
+    given: Gathered,
+    by: str = "progress",
+    ratio: float = 0.3,
+    words: str = "",
+    environment: str = "",
+    *,
+    name: str = "critical",
+) -> Stage:
+    """Let the share of turns count that matter most: those that change the progress, or by a judge (ATLaS).
+
+    `by` is ``progress``, which asks the environment (turns whose action begins with one of `words`, separated by
+    commas, come next), or the address of a model that scores every turn, ``http://…/v1?model=NAME``.
+    """
+    from quintain.environments.boundary import ask
+    from quintain.environments.catalog import find
+    from quintain.environments.protocol import Progressing
+    from quintain.methods.imitation.atlas import most_critical, rule
+
+    if not 0 < ratio <= 1:
+        raise UsageError(f"ratio of {name}: got {ratio}; give a share above 0 and at most 1")
+    if (judge := judge_of(by, name, CRITICAL, others=("progress",))) is not None:
+        return stages.critical(
+            lambda t: most_critical([needed(score) for score in judge.turns(t)], ratio), name=name
+        )
+    first = [word for word in words.split(",") if word]
+
+    def oracle(world: str, _: Origin) -> Callable[[Trajectory], Sequence[float]]:
+        if not first and not ask(find(world), lambda environment: isinstance(environment, Progressing)):
+            raise UsageError(
+                f"stage {name} by progress: got {world}, which does not say how far a task has come; give "
+                "words=WORD,WORD that critical actions begin with, or by=http://…/v1?model=NAME"
+            )
+        return rule(world, first)
+
+    marked = given.by_world(name, environment, oracle)
+    return stages.critical(lambda t: most_critical(marked(t), ratio), name=name)
+
+
+def distinct_states(given: Gathered, environment: str = "", *, name: str = "distinct_states") -> Stage:
+    """Keep the first of the episodes of a task that went through the same states, recorded or found by a replay."""
+    from quintain.environments.catalog import find
+    from quintain.rollout.splices import states_in
+
+    return stages.distinct_states(
+        given.by_world(name, environment, lambda world, _: states_in(find(world))), name=name
+    )
+
+
 def executable(given: Gathered, environment: str = "", *, name: str = "executable") -> Stage:
     """Keep the episodes that can be carried out again in their environment, turn by turn, as they were recorded."""
     from quintain.environments.catalog import find
-    from quintain.rollout.splices import executable as carried_out
+    from quintain.rollout.splices import UNREPEATABLE, can_be_carried_out
 
-    spec = environment or next((o.environment for o in given.origins.values() if o.environment), "")
-    if not spec:
-        raise UsageError(f"stage {name}: got conversations without an environment; say {name}?environment=E")
-    return carried_out(find(spec), name=name)
+    check = given.by_world(name, environment, lambda world, _: can_be_carried_out(find(world)))
+    return stages.verified(check, says=UNREPEATABLE, name=name)
 
 
-def hint(given: Gathered, pattern: str, *, name: str = "hint") -> Stage:
-    """Take what the pattern matches out of what was shown; drop conversations that speak of it themselves (STaR)."""
+def relabelled(given: Gathered, *, name: str = "relabelled") -> Stage:
+    """Put failed episodes of a run under the task that they did solve, by what its environment says in hindsight."""
+    from quintain.environments.catalog import find
+    from quintain.rollout.hindsight import hindsight
+    from quintain.training.start import build_agent
+
+    if told := [origin.name for origin in given.origins.values() if origin.transcriber is not None]:
+        raise UsageError(
+            f"stage {name}: got conversations ({told[0]}), whose prompts no harness wrote; give runs"
+        )
+
+    def of(world: str, origin: Origin) -> Callable[[Trajectory], Trajectory | None]:
+        make = find(world)
+        agent = build_agent(origin.chat.tokenizer, make, temperature=1.0, agent=origin.harness)
+        return hindsight(make, agent)
+
+    return stages.relabelled(given.by_world(name, "", of), name=name)
+
+
+def stripped(given: Gathered, pattern: str, by: str = "", *, name: str = "stripped") -> Stage:
+    """Take what the pattern matches out of what was shown; drop conversations that speak of it themselves (STaR).
+
+    An answer speaks of its hint where the pattern matches it or, with `by`, where the model at that address says so.
+    """
     try:
         found = re.compile(pattern)
     except re.error as error:
         raise UsageError(f"pattern of {name}: got {pattern!r} ({error}); give a regular expression") from None
+    judge = judge_of(by, name, HINTED) if by else None
 
-    def change(text: str) -> str:
-        return found.sub("", text)
+    def speaks(text: str) -> bool:
+        return found.search(text) is not None or (
+            judge is not None and needed(judge.score({"answer": text, "hints match": pattern})) >= AGREED
+        )
 
-    return given.retelling(name, "speaks of its hint", change)
+    return given.retelling(name, "speaks of its hint", lambda text: found.sub("", text), speaks)
+
+
+def verified(
+    given: Gathered,
+    by: str = "world",
+    least: float = AGREED,
+    environment: str = "",
+    *,
+    name: str = "verified",
+) -> Stage:
+    """Keep the episodes that solve their task by the world, which carries them out again, or by a judge.
+
+    `by` is ``world``, or the address of a model that scores an episode from 0 to 1, of which `least` are asked.
+    """
+    from quintain.environments.catalog import find
+    from quintain.rollout.splices import is_solved_again
+
+    if (judge := judge_of(by, name, SOLVED, others=("world",))) is None:
+        again = given.by_world(name, environment, lambda world, _: is_solved_again(find(world)))
+        return stages.verified(again, says="is not solved where it is carried out again", name=name)
+
+    def apply(examples: Sequence[Example]) -> list[Example]:
+        judge.prepare(example.trajectory for example in examples)
+        return [e for e in examples if needed(judge.measure(e.trajectory)) >= least]
+
+    return Stage(name=name, says=f"has a score below {least:g} of the judge", apply=apply)
+
+
+def judge_of(by: str, name: str, rubric: str, *, others: Sequence[str] = ()) -> Judge | None:
+    """Return the judge whose address is `by`, with `rubric` unless the address names one; None for one of `others`.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    if by in others:
+        return None
+    if not is_endpoint(by):
+        told = " or ".join((*others, "the address of a model, http://…/v1?model=NAME"))
+        raise UsageError(f"by of {name}: got {by!r}; give {told}")
+    return Judge(by, usual=rubric)
 
 
 def mixture(given: Gathered, shares: str, seed: int = 0, *, name: str = "mixture") -> Stage:
@@ -77,7 +206,7 @@ def mixture(given: Gathered, shares: str, seed: int = 0, *, name: str = "mixture
     for source in wanted:
         if source not in given.origins:
             raise UsageError(f"shares of {name}: got {source!r}; {suggestion(source, given.origins)}")
-    return stages.mixture(wanted, given.part, seed=seed, name=name)
+    return mixtures.mixture(wanted, given.part, seed=seed, name=name)
 
 
 def perplexity(low: float = 1.0, high: float = float("inf"), *, name: str = "perplexity") -> Stage:
@@ -103,18 +232,21 @@ STAGES: Mapping[str, Callable[..., Stage]] = {
     "widest": stages.widest,
     "perplexity": perplexity,
     "distinct": stages.distinct,
-    "distinct_states": stages.distinct_states,
+    "distinct_states": distinct_states,
     "contamination": contamination,
     "executable": executable,
+    "verified": verified,
     "right_calls": calls,
     "valid_turns": stages.valid_turns,
+    "critical": critical,
     "last_turn": stages.last_turn,
     "seat": stages.seat,
     "role": stages.role,
     "segment_reward": segment_reward,
     "turn_discount": stages.turn_discount,
     "without_end": stages.without_end,
-    "hint": hint,
+    "stripped": stripped,
+    "relabelled": relabelled,
     "mixture": mixture,
 }
 

@@ -84,13 +84,19 @@ def resume(argv: Sequence[str]) -> int:
     )
     parser.add_argument("run", metavar="RUN", help="folder of the run, or its name")
     parser.flag("--runs", ROOT_HELP, "ROOT", RUNS)
+    parser.add_argument(
+        "--learner-ranks",
+        metavar="N",
+        type=int,
+        help="processes to learn in, where they are to be others than before (0: this one)",
+    )
     arguments = parser.read(argv)
     folder = named_folder(arguments.run, arguments.runs)
 
     from quintain import api as launch
 
     try:
-        launch.resume(folder)
+        launch.resume(folder, learner_ranks=arguments.learner_ranks)
     except KeyboardInterrupt:
         return interrupted(folder)
     return 0

@@ -1,15 +1,18 @@
 """The data funnel of a run: how many examples went into the pipeline, what every stage left, what was trained."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from quintain.dashboard.page import escape
 from quintain.dashboard.series import Rows
-from quintain.types import Use
+from quintain.dashboard.transcript import Decode, transcript_html
+from quintain.types import Trajectory, Use
 
 FIRST, LAST, TOKENS = "data/in", "data/kept", "data/tokens"
 NUM_SHOWN = 8
 """Episodes that are listed of a step."""
+NUM_PAIRS = 4
+"""Pairs of a step that are shown."""
 WIDTH = 320
 """Pixels of the longest bar."""
 
@@ -73,7 +76,12 @@ def funnel_html(rows: Rows) -> str:
     says = f"Step {last.step}: {kept:,.0f} of {last.counts[0][1]:,.0f} examples, {last.tokens:,.0f} tokens to train."
     if len({each.counts for each in found}) > 1:
         says += f" All {len(found)} steps: {summed:,.0f} of {total:,.0f} examples."
-    lines = "".join(_bar(name, count, last.most) for name, count in last.counts)
+    says += " A bar is what a stage of the method left of what came to it, in the order in which they are applied."
+    before = (last.counts[0][1], *(count for _, count in last.counts))
+    lines = "".join(
+        _bar(name, count, last.most, count - earlier)
+        for (name, count), earlier in zip(last.counts, before, strict=False)
+    )
     return f'<h2>Data</h2><p class="soft">{escape(says)}</p><table>{lines}</table>'
 
 
@@ -98,13 +106,36 @@ def trained_html(uses: Sequence[Use]) -> str:
     return f'<p class="soft">{escape(says)}</p><table>{head}{lines}</table>'
 
 
-def _bar(name: str, count: float, most: float) -> str:
+def pairs_html(uses: Sequence[Use], find: Callable[[str], Trajectory | None], decode: Decode | None) -> str:
+    """Return pairs that a step compared, each side by side; `find` returns an episode by its name."""
+    pairs = [use for use in uses if use.rejected]
+    blocks: list[str] = []
+    for number, use in enumerate(pairs[:NUM_PAIRS], start=1):
+        sides = [
+            (name, find(episode)) for name, episode in (("chosen", use.episode), ("rejected", use.rejected))
+        ]
+        cells = "".join(
+            f"<td>{transcript_html(side, decode, heading=f'{name} {side.id}', is_open=number == 1)}</td>"
+            for name, side in sides
+            if side is not None
+        )
+        blocks.append(f'<table class="pair"><tr>{cells}</tr></table>')
+    if not blocks:
+        return ""
+    more = f"; the first {NUM_PAIRS}" if len(pairs) > NUM_PAIRS else ""
+    says = f"{len(pairs)} pairs were compared in that step, by the journal{more}:"
+    return f'<h2>Pairs</h2><p class="soft">{escape(says)}</p>{"".join(blocks)}'
+
+
+def _bar(name: str, count: float, most: float, change: float) -> str:
+    """Return a row of the funnel; `change` is how many came out more (a splice makes some) or fewer than went in."""
     length = round(WIDTH * count / most) if most else 0
     drawing = (
         f'<svg width="{WIDTH}" height="12" viewBox="0 0 {WIDTH} 12">'
         f'<rect x="0" y="1" width="{length}" height="10" fill="#4c72b0"/></svg>'
     )
-    return f"<tr><th>{escape(name)}</th><td>{count:,.0f}</td><td>{drawing}</td></tr>"
+    told = f"{change:+,.0f}" if change else ""
+    return f"<tr><th>{escape(name)}</th><td>{count:,.0f}</td><td>{told}</td><td>{drawing}</td></tr>"
 
 
 def funnel_text(rows: Rows) -> Sequence[str]:

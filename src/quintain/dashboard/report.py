@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from quintain.dashboard.curve import learning_curve_svg
-from quintain.dashboard.funnel import funnel_html, funnels, trained_html
+from quintain.dashboard.funnel import funnel_html, funnels, pairs_html, trained_html
 from quintain.dashboard.page import escape, page, table
 from quintain.dashboard.series import Rows, points, success
 from quintain.dashboard.transcript import Decode, transcript_html
+from quintain.errors import DataError
 from quintain.store import files
 from quintain.store.run import Run
 from quintain.types import Failure, Trajectory
@@ -51,6 +52,7 @@ def report_body(run: Run, decode: Decode | None) -> str:
         _tiles(rows),
         _curve(rows),
         _data(run, rows),
+        _pairs(run, rows, decode),
         f"<h2>Episodes</h2>{_LEGEND}{examples}" if examples else "",
         f"<h2>Configuration</h2>{table(_flat(run.config))}",
         _latest(rows),
@@ -99,6 +101,18 @@ def _data(run: Run, rows: Rows) -> str:
     """Return the data funnel, and which episodes its last step learned from."""
     found = funnels(rows)
     return funnel_html(rows) + trained_html([use for _, use in run.uses(found[-1].step)]) if found else ""
+
+
+def _pairs(run: Run, rows: Rows, decode: Decode | None) -> str:
+    """Return the pairs that the last step compared."""
+
+    def find(name: str) -> Trajectory | None:
+        try:
+            return run.episode(name)
+        except DataError:
+            return None
+
+    return pairs_html([use for _, use in run.uses(int(rows[-1]["step"]))], find, decode) if rows else ""
 
 
 def _latest(rows: Rows) -> str:

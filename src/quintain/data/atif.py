@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+from quintain.data.messages import UNTOLD, Told, answer_of, was_unusable, write_tool
 from quintain.errors import DataError
 from quintain.types import Score, Trajectory, Turn, as_text
 from quintain.types.forest import find_parents
 
 Row = dict[str, Any]
-VERSION = "ATIF-v1.4"
+VERSION = "ATIF-v1.5"
 FAMILY = "ATIF-v1."
 ROLES: Mapping[str, str] = {"system": "system", "user": "user"}
 
@@ -25,13 +26,17 @@ def is_atif(value: Mapping[str, Any]) -> bool:
     return str(value.get("schema_version", "")).startswith("ATIF-")
 
 
-def to_atif(trajectory: Trajectory, decode: Callable[[Sequence[int]], str]) -> Row:
+def to_atif(trajectory: Trajectory, decode: Callable[[Sequence[int]], str], *, told: Told = UNTOLD) -> Row:
     """Return `trajectory` as a JSON object; `decode` turns sampled ids into text, without special tokens.
 
-    What belongs to the forest stands in ``extra`` of each step of the agent: the call that it goes on from, and what a
-    recording endpoint saw of it. A failure has no reward.
+    Calls are those that a tool markup writes, as in `data.messages`; what could not be carried out has ``weight`` 0 in
+    ``extra``. What an agent was `told` begins it, unless its first call says what it was given. What belongs to the
+    forest stands in ``extra`` of each step of the agent: the call that it goes on from, and what a recording endpoint
+    saw of it. A failure has no reward.
     """
     steps: list[Row] = []
+    if told.system and not (trajectory.turns and "given" in trajectory.turns[0].facts):
+        steps.append({"step_id": 1, "source": "system", "message": told.system})
     parents = [parent for parent, _ in find_parents(trajectory.turns)]
     whole: list[tuple[int, ...]] = []
     for turn, parent in zip(trajectory.turns, parents, strict=True):
@@ -54,10 +59,11 @@ def to_atif(trajectory: Trajectory, decode: Callable[[Sequence[int]], str]) -> R
     else:
         failure = trajectory.outcome
         extra["failure"] = {"owner": failure.owner, "kind": failure.kind, "message": failure.message}
+    tools = {"tool_definitions": [write_tool(tool) for tool in told.tools]} if told.tools else {}
     return {
         "schema_version": VERSION,
         "session_id": trajectory.id or f"{trajectory.group}/{trajectory.index}",
-        "agent": {"name": "quintain", "version": "0"},
+        "agent": {"name": "quintain", "version": "0", **tools},
         "steps": steps,
         "final_metrics": {"total_completion_tokens": sampled, "total_steps": len(steps)},
         "extra": extra,
@@ -81,7 +87,10 @@ def as_messages(value: Mapping[str, Any], place: str) -> Row:
         messages += _messages_of(cast(Row, step), place)
     rest = {key: cell for key, cell in value.items() if key not in ("schema_version", "steps")}
     extra = rest.get("extra")
-    return {**(cast(Row, extra) if isinstance(extra, dict) else {}), **rest, "messages": messages}
+    agent = rest.get("agent")
+    tools = cast(Row, agent).get("tool_definitions") if isinstance(agent, dict) else None
+    own = cast(Row, extra) if isinstance(extra, dict) else {}
+    return {**own, **rest, "messages": messages} | ({"tools": tools} if tools else {})
 
 
 def _given(turn: Turn, steps: Sequence[Row]) -> list[tuple[str, str]]:
@@ -103,13 +112,14 @@ def _agent_step(
 ) -> Row:
     """Return the step that the answer of `turn` is."""
     completion = turn.completion
+    text, written = answer_of(turn, decode)
     calls = [
         {
             "tool_call_id": f"call_{number}_{place}",
             "function_name": call.name,
             "arguments": dict(call.arguments),
         }
-        for place, call in enumerate(turn.action.tool_calls)
+        for place, call in enumerate(written)
     ]
     metrics = {
         "prompt_tokens": len(prompt),
@@ -119,10 +129,12 @@ def _agent_step(
         "logprobs": list(completion.logprobs),
     }
     extra: Row = {"policy": completion.policy, "policy_version": completion.policy_version, "parent": parent}
+    if was_unusable(turn):
+        extra["weight"] = 0
     step: Row = {
         "step_id": number,
         "source": "agent",
-        "message": turn.action.text if calls else decode(completion.token_ids),
+        "message": text,
         "metrics": metrics,
         "extra": extra | ({"facts": dict(turn.facts)} if turn.facts else {}),
     }
@@ -139,6 +151,9 @@ def _messages_of(step: Row, place: str) -> list[Row]:
     said: Row = {"role": "assistant", "content": text}
     if thoughts := step.get("reasoning_content"):
         said["reasoning_content"] = thoughts
+    extra = step.get("extra")
+    if isinstance(extra, dict) and "weight" in extra:
+        said["weight"] = cast(Row, extra)["weight"]
     try:
         if calls := step.get("tool_calls"):
             said["tool_calls"] = [

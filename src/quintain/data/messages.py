@@ -47,16 +47,14 @@ def to_record(
     role = "user"
     for turn in trajectory.turns:
         messages.append({"role": role, "content": as_text(turn.observation)})
-        text = decode(turn.completion.token_ids)
-        beside = MARKUP.sub("", text).strip()
-        has_calls = bool(turn.action.tool_calls) and beside != text.strip()
-        said: dict[str, Any] = {"role": "assistant", "content": beside if has_calls else text}
-        if has_calls:
-            said["tool_calls"] = [write_call(call) for call in turn.action.tool_calls]
+        text, calls = answer_of(turn, decode)
+        said: dict[str, Any] = {"role": "assistant", "content": text}
+        if calls:
+            said["tool_calls"] = [write_call(call) for call in calls]
         if was_unusable(turn):
             said["weight"] = 0
         messages.append(said)
-        role = "tool" if has_calls else "user"
+        role = "tool" if calls else "user"
     record: dict[str, Any] = {"messages": messages}
     if told.tools:
         record["tools"] = [write_tool(tool) for tool in told.tools]
@@ -64,6 +62,17 @@ def to_record(
     if isinstance(trajectory.outcome, Score):
         record |= {"reward": trajectory.outcome.value, "is_success": trajectory.outcome.is_success}
     return record
+
+
+def answer_of(turn: Turn, decode: Callable[[Sequence[int]], str]) -> tuple[str, tuple[ToolCall, ...]]:
+    """Return what was sampled in `turn` as text, and the calls in it, where a tool markup writes them.
+
+    Such calls stand in the text no longer.
+    """
+    text = decode(turn.completion.token_ids)
+    beside = MARKUP.sub("", text).strip()
+    has_calls = bool(turn.action.tool_calls) and beside != text.strip()
+    return (beside, turn.action.tool_calls) if has_calls else (text, ())
 
 
 def write_messages(

@@ -72,7 +72,8 @@ def _cuts(samples: Sequence[Sample], max_tokens: int) -> list[list[int]]:
         length = sum(len(samples[i].token_ids) for i in indices)
         if length > max_tokens:
             raise DataError(
-                f"a {kind} in a micro-batch of {max_tokens} tokens: got {length}; raise max_tokens or drop it"
+                f"a {kind} in a micro-batch of {max_tokens} tokens: got {length}; raise max_tokens "
+                "(--micro-tokens), or drop it"
             )
         if length > room:
             cuts.append([])

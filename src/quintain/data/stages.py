@@ -13,16 +13,16 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
 
 from quintain.data import filters
-from quintain.data.pipeline import Stage, chosen, judged, name_of, num_trained, remade, weighed
-from quintain.errors import DataError, InvariantError, UsageError, suggestion
-from quintain.types import Example, Group, Score, Task, Trajectory, Turn, derive_seed
+from quintain.data.pipeline import Stage, chosen, judged, name_of, remade, weighed
+from quintain.errors import DataError, InvariantError, UsageError
+from quintain.types import Example, Group, Score, Task, Trajectory, Turn
 
 
 def solved(*, name: str = "solved") -> Stage:
@@ -89,17 +89,22 @@ def distinct(*, name: str = "distinct") -> Stage:
     return chosen(name, "repeats another token by token", filters.distinct)
 
 
-def distinct_states(*, name: str = "distinct_states") -> Stage:
+def distinct_states(
+    of: Callable[[Trajectory], tuple[str, ...]] | None = None, *, name: str = "distinct_states"
+) -> Stage:
     """Keep the first of the episodes of a task that went through the same states, whatever was said.
+
+    `of` returns the states of an episode; without it they are those that were recorded.
 
     Raises:
         DataError: a turn has no state, when it is applied: its environment has no `state_key`.
     """
+    find = states if of is None else of
 
     def apply(examples: Sequence[Example]) -> list[Example]:
         seen: dict[tuple[str, tuple[str, ...]], Example] = {}
         for example in examples:
-            seen.setdefault((example.trajectory.task.id, states(example.trajectory)), example)
+            seen.setdefault((example.trajectory.task.id, find(example.trajectory)), example)
         return list(seen.values())
 
     return Stage(name=name, says="went through the states of another", apply=apply)
@@ -225,7 +230,8 @@ def stripped(
 def relabelled(of: Callable[[Trajectory], Trajectory | None], *, name: str = "relabelled") -> Stage:
     """Put an episode under the task that it did solve, in hindsight; `of` returns None where it solved none.
 
-    What was sampled stays; task, outcome and what the agent was told of the task are those of the other task.
+    What was sampled stays, up to the turn that solved the other task; task, outcome and what the agent was told of the
+    task are those of the other task.
 
     Raises:
         InvariantError: `of` changed what was sampled, when the stage is applied.
@@ -235,52 +241,15 @@ def relabelled(of: Callable[[Trajectory], Trajectory | None], *, name: str = "re
         found = of(example.trajectory)
         if found is None:
             return []
-        return [replace(_with_turns(example, found.turns), trajectory=found)]
+        num, weights = len(found.turns), example.weights
+        cut = replace(
+            example,
+            trajectory=replace(example.trajectory, turns=example.trajectory.turns[:num]),
+            weights=None if weights is None else weights[:num],
+        )
+        return [replace(_with_turns(cut, found.turns), trajectory=found)]
 
     return remade(name, "did nothing that another task asks for", make)
-
-
-def mixture(
-    shares: Mapping[str, float], of: Callable[[Example], str], *, seed: int = 0, name: str = "mixture"
-) -> Stage:
-    """Draw as many samples as there are, of each part its share: ``mixture({"agent": 0.2, "general": 0.8}, part)``.
-
-    A share is one of samples, not of tokens (AgentTuning's η, arXiv 2310.12823): long episodes have more of the tokens,
-    see `token_shares`. Of each part all are taken before one is taken again, in an order drawn from `seed`.
-
-    Raises:
-        UsageError: shares that are negative or do not add up to 1.
-        DataError: a part with a share has no examples, or a part has no share, when the stage is applied.
-    """
-    if any(share < 0 for share in shares.values()) or abs(sum(shares.values()) - 1) > 1e-6:
-        told = ", ".join(f"{part} {share:g}" for part, share in shares.items())
-        raise UsageError(f"shares of a mixture: got {told}; give numbers of 0 or more that add up to 1")
-
-    def apply(examples: Sequence[Example]) -> list[Example]:
-        parts: dict[str, list[Example]] = {part: [] for part in shares}
-        for example in examples:
-            part = of(example)
-            if part not in parts:
-                raise DataError(
-                    f"mixture of {', '.join(shares)}: got an example of {part!r}, which has no share; "
-                    f"{suggestion(part, shares)}"
-                )
-            parts[part].append(example)
-        found: list[Example] = []
-        for part, count in apportioned(shares, len(examples)).items():
-            own = parts[part]
-            if count and not own:
-                raise DataError(
-                    f"mixture: got no example of {part}, which is to be {shares[part]:.0%}; add some, or give it 0"
-                )
-            rng = np.random.default_rng(derive_seed("mixture", seed, part))
-            while count > 0:
-                found += [own[place] for place in rng.permutation(len(own))[:count].tolist()]
-                count -= len(own)
-        order = np.random.default_rng(derive_seed("mixture", seed)).permutation(len(found))
-        return [found[place] for place in order.tolist()]
-
-    return Stage(name=name, says="was not drawn", apply=apply)
 
 
 def seat(of: str, *, name: str = "seat") -> Stage:
@@ -389,29 +358,9 @@ def states(trajectory: Trajectory) -> tuple[str, ...]:
     if len(found) < len(trajectory.turns):
         raise DataError(
             f"states of {name_of(trajectory)} ({trajectory.task.environment}): got {len(found)} of "
-            f"{len(trajectory.turns)} turns with one; collect with a method that credits states, or use distinct"
+            f"{len(trajectory.turns)} turns with one; collect with state keys, or use distinct"
         )
     return tuple(found)
-
-
-def apportioned(shares: Mapping[str, float], total: int) -> dict[str, int]:
-    """Return how many of `total` each part has, by largest remainders; of equal ones the first is rounded up."""
-    found = {part: int(share * total + 1e-9) for part, share in shares.items()}
-    rest = sorted(shares, key=lambda part: found[part] - shares[part] * total)
-    for part in rest[: total - sum(found.values())]:
-        found[part] += 1
-    return found
-
-
-def token_shares(examples: Sequence[Example], of: Callable[[Example], str]) -> dict[str, tuple[float, float]]:
-    """Return of each part its share of the examples and of the tokens that count."""
-    counts: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
-    for example in examples:
-        own = counts[of(example)]
-        own[0] += 1
-        own[1] += num_trained(example)
-    total, tokens = len(examples), max(1, sum(own[1] for own in counts.values()))
-    return {part: (num / total, trained / tokens) for part, (num, trained) in counts.items()}
 
 
 def recorded_perplexity(trajectory: Trajectory) -> float:

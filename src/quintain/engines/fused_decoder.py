@@ -8,7 +8,6 @@ prompt of a group stays in the processor's cache. Results equal those of `engine
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -42,7 +41,7 @@ class FusedDecoder:
     def __init__(self, model: PreTrainedModel, *, max_length: int, precision: Precision = "fp32") -> None:
         self.model = model
         self.max_length = max_length
-        self._weights = HALF if precision == "bf16" else FULL
+        self._is_half = precision == "bf16"
         self.num_heads, self.num_kv, self.dimension = head_sizes(model)
         self.lengths: list[int] = []
         self._shared: dict[int, tuple[int, int]] = {}
@@ -64,9 +63,13 @@ class FusedDecoder:
         self._base = backbone(self.model)
         module: Any = head(self.model)
         self._head: Callable[[Tensor], Tensor] = (
-            self._weights.product(module.weight, module.bias) if type(module) is nn.Linear else module
+            Product(module.weight, module.bias, is_half=self._is_half)
+            if type(module) is nn.Linear
+            else module
         )
-        self._layers = [_Weights(cast(Any, layer), self._weights) for layer in self._base.layers]
+        self._layers = [_Weights(cast(Any, layer), is_half=self._is_half) for layer in self._base.layers]
+        self._epsilons = torch.tensor([layer.epsilons for layer in self._layers])
+        self._tabulate()
         self.lengths = [0] * len(self.lengths)
         self._shared.clear()
         self._positions(max(self._capacity, 64))
@@ -84,10 +87,9 @@ class FusedDecoder:
         self._reserve(max(targets) + 1, length)
         blocks = -(-length // BLOCK)
         index = torch.tensor(targets)
-        for keys, values in zip(self._keys, self._values, strict=True):
+        for cache in (*self._keys, *self._values):
             # A view that fills a slot counts as overlapping with the whole cache, which cannot be written to then.
-            keys[index, :, :blocks] = keys[source, :, :blocks].clone()
-            values[index, :, :length] = values[source, :, :length].clone()
+            cache[index, :, :blocks] = cache[source, :, :blocks].clone()
         self._num_groups += 1
         for slot in (source, *targets):
             self.lengths[slot] = length
@@ -123,10 +125,8 @@ class FusedDecoder:
         del self.lengths[known:]
         spare = range(known, known + len(slots))
         to, source, block = (torch.tensor(places) for places in (spare, slots, [s // BLOCK for s in starts]))
-        for keys, values in zip(self._keys, self._values, strict=True):
-            keys[to, :, block] = keys[source, :, block]
-            blocks = values.view(*values.shape[:2], -1, BLOCK, values.shape[-1])
-            blocks[to, :, block] = blocks[source, :, block]
+        for cache in (*self._keys, *self._values):
+            cache[to, :, block] = cache[source, :, block]
         leaders = [(slot, start // BLOCK * BLOCK) for slot, start in zip(slots, starts, strict=True)]
         return self._rounds(spare, starts, new_ids, leaders, is_every=True)
 
@@ -157,42 +157,15 @@ class FusedDecoder:
     def _round(self, rows: _Rows, new_ids: Sequence[Sequence[int]]) -> Tensor:
         """Return the logits of a few streams."""
         hidden = self._base.embed_tokens(torch.from_numpy(np.array([i for ids in new_ids for i in ids])))
-        for index, layer in enumerate(self._layers):
-            projected = layer.project(hidden)
-            query = self._store(index, projected, layer, rows)
-            mixed = self._attend(index, query, rows)
-            if index == len(self._layers) - 1 and rows.last is not None:
-                mixed, hidden = mixed.index_select(0, rows.last), hidden.index_select(0, rows.last)
-            hidden = layer.finish(hidden, mixed)
+        num_last = len(hidden) if rows.last is None else len(rows.last)
+        call(
+            "qt_layers", hidden, self._table, self._epsilons, len(self._layers), hidden.shape[1],
+            self._layers[0].inner, self._cosine, self._sine, rows.token_slots, rows.positions, len(hidden),
+            *rows.places, len(rows.places[0]), rows.last, num_last,
+            self.num_heads, self.num_kv, self.dimension, self._capacity, int(self._is_half),
+        )  # fmt: skip
         norm = self._base.norm
-        final = normed(hidden, norm.weight, norm.variance_epsilon)
-        return self._head(final)
-
-    def _store(self, index: int, projected: Tensor, layer: _Weights, rows: _Rows) -> Tensor:
-        """Put keys and values of the new tokens into the cache of a layer and return their queries."""
-        num, heads, kv, dimension = len(projected), self.num_heads, self.num_kv, self.dimension
-        query = projected.new_empty(num, heads, dimension)
-        key = projected.new_empty(num, kv, dimension)
-        scales = projected.new_empty(num, heads + kv)
-        call(
-            "qt_heads", projected, *layer.head_norms, self._cosine, self._sine, rows.positions,
-            layer.head_epsilon, query, key, scales, num, heads, kv, dimension,
-        )  # fmt: skip
-        value = projected[:, (heads + kv) * dimension :]
-        call(
-            "qt_cache", key, value, projected.shape[1], rows.token_slots, rows.positions,
-            self._keys[index], self._values[index], num, kv, dimension, self._capacity,
-        )  # fmt: skip
-        return query
-
-    def _attend(self, index: int, query: Tensor, rows: _Rows) -> Tensor:
-        """Return the attention output [tokens, heads * dimension] of a layer."""
-        mixed = query.new_empty(len(query), self.num_heads * self.dimension)
-        call(
-            "qt_cached_attention", query, self._keys[index], self._values[index], *rows.places,
-            len(rows.places[0]), self.num_heads, self.num_kv, self.dimension, self._capacity, mixed,
-        )  # fmt: skip
-        return mixed
+        return self._head(normed(hidden[:num_last], norm.weight, norm.variance_epsilon))
 
     def _leaders(self, slots: Sequence[int]) -> list[tuple[int, int]]:
         """Return, for each of `slots`, the slot that it reads its first tokens from, and how many they are."""
@@ -214,19 +187,33 @@ class FusedDecoder:
         capacity = max(self._capacity, min(-(-self.max_length // BLOCK) * BLOCK, rounded(length)))
         slots = max(len(self.lengths), known)
         padded = -(-self.dimension // BLOCK) * BLOCK
-        shapes = (
-            (slots, self.num_kv, capacity // BLOCK, self.dimension, BLOCK),
-            (slots, self.num_kv, capacity, padded),
-        )
+        dtype = torch.bfloat16 if self._is_half else torch.float32
         grown: list[list[Tensor]] = []
-        for caches, shape in zip((self._keys, self._values), shapes, strict=True):
-            new = [torch.zeros(shape) for _ in self._layers]
+        for caches, width in ((self._keys, self.dimension), (self._values, padded)):
+            shape = (slots, self.num_kv, capacity // BLOCK, BLOCK * width)
+            new = [torch.zeros(shape, dtype=dtype) for _ in self._layers]
             for to, old in zip(new, caches, strict=False):
                 to[: old.shape[0], :, : old.shape[2]] = old
             grown.append(new)
         self._keys, self._values = grown
+        self._tabulate()
         self._capacity = capacity
         self._positions(capacity)
+
+    def _tabulate(self) -> None:
+        """Tell the kernel where what every layer reads is kept; see `Layer` in `cached.c`."""
+        caches = (
+            zip(self._keys, self._values, strict=True) if self._keys else [(None, None)] * len(self._layers)
+        )
+        self._table = torch.tensor(
+            [
+                [
+                    *(0 if part is None else part.data_ptr() for part in (*layer.parts, keys, values)),
+                    int(layer.is_joined),
+                ]
+                for layer, (keys, values) in zip(self._layers, caches, strict=True)
+            ]
+        )
 
     def _positions(self, length: int) -> None:
         """Tabulate the rotation of the first `length` positions."""
@@ -260,69 +247,26 @@ class _Rows:
 
 
 class Product:
-    """A linear layer, its weights [N, K] laid out once for `qt_product`.
+    """A linear layer, its weights [N, K] laid out once for the kernel; in bf16 its factors are rounded.
 
     A row's result does not depend on the rows beside it.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None, *, is_half: bool) -> None:
         self.width = len(weight)
-        self.packed, self.bias = blocks_of(weight), bias
+        self.packed, self.bias = _laid_out(weight, is_half=is_half), bias
+        self._kernel = "qt_product_half" if is_half else "qt_product"
 
-    def __call__(self, inputs: Tensor, residual: Tensor | None = None) -> Tensor:
-        """Return the layer's output [T, N] for `inputs` [T, K], plus `residual` [T, N]."""
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """Return the layer's output [T, N] for `inputs` [T, K]."""
         out = inputs.new_empty(len(inputs), self.width)
-        call("qt_product", inputs, self.packed, self.bias, residual, out, *inputs.shape, self.width, 0)
+        call(self._kernel, inputs, self.packed, self.bias, None, out, *inputs.shape, self.width, 0)
         return out
 
 
-class GatedProduct:
-    """silu(gate(x)) · up(x) of two linear layers without biases, by one call."""
-
-    def __init__(self, gate: Tensor, up: Tensor) -> None:
-        self.width = len(gate)
-        self.packed = torch.stack([blocks_of(gate), blocks_of(up)], dim=1)
-
-    def __call__(self, inputs: Tensor) -> Tensor:
-        """Return the activation [T, N] of `inputs` [T, K]."""
-        out = inputs.new_empty(len(inputs), self.width)
-        call("qt_product", inputs, self.packed, None, None, out, *inputs.shape, self.width, 1)
-        return out
-
-
-class HalfProduct:
-    """A linear layer as `Product`, whose factors are rounded to bfloat16."""
-
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        self.width = len(weight)
-        self.packed, self.bias = half.pairs_of(weight), bias
-
-    def __call__(self, inputs: Tensor, residual: Tensor | None = None) -> Tensor:
-        """Return the layer's output [T, N] for `inputs` [T, K], plus `residual` [T, N]."""
-        return half.product(inputs, self.packed, self.width, bias=self.bias, residual=residual)
-
-
-class HalfGatedProduct:
-    """silu(gate(x)) · up(x) as `GatedProduct`, whose factors are rounded to bfloat16."""
-
-    def __init__(self, gate: Tensor, up: Tensor) -> None:
-        self.width = len(gate)
-        self.packed = torch.stack([half.pairs_of(gate), half.pairs_of(up)], dim=1)
-
-    def __call__(self, inputs: Tensor) -> Tensor:
-        """Return the activation [T, N] of `inputs` [T, K]."""
-        return half.product(inputs, self.packed, self.width, is_gated=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _Kernels:
-    """What linear layers are computed by."""
-
-    product: type[Product] | type[HalfProduct]
-    gated: type[GatedProduct] | type[HalfGatedProduct]
-
-
-FULL, HALF = _Kernels(Product, GatedProduct), _Kernels(HalfProduct, HalfGatedProduct)
+def _laid_out(weight: Tensor, *, is_half: bool) -> Tensor:
+    """Return `weight` [N, K] as the kernels read it."""
+    return half.pairs_of(weight) if is_half else blocks_of(weight)
 
 
 def blocks_of(weight: Tensor) -> Tensor:
@@ -333,43 +277,35 @@ def blocks_of(weight: Tensor) -> Tensor:
 
 
 class _Weights:
-    """The weights of one layer, projections joined, adapters added in."""
+    """What the kernel reads of one layer, projections joined, adapters added in."""
 
-    def __init__(self, layer: Any, kernels: _Kernels) -> None:
+    def __init__(self, layer: Any, *, is_half: bool) -> None:
         attention, mlp = layer.self_attn, layer.mlp
-        self.qkv = kernels.product(*joined([attention.q_proj, attention.k_proj, attention.v_proj]))
-        self.output = kernels.product(effective_weight(attention.o_proj), attention.o_proj.bias)
-        self.gated = _gated(mlp, kernels)
-        self.down = kernels.product(effective_weight(mlp.down_proj), mlp.down_proj.bias)
-        self.norms = (layer.input_layernorm, layer.post_attention_layernorm)
-        has_norms = hasattr(attention, "q_norm")
-        self.head_norms = (attention.q_norm.weight, attention.k_norm.weight) if has_norms else (None, None)
-        self.head_epsilon = float(attention.q_norm.variance_epsilon) if has_norms else 0.0
-
-    def project(self, hidden: Tensor) -> Tensor:
-        """Return query, key and value side by side of `hidden` [T, D]."""
-        return self.qkv(normed(hidden, self.norms[0].weight, self.norms[0].variance_epsilon))
-
-    def finish(self, hidden: Tensor, mixed: Tensor) -> Tensor:
-        """Add the attention output and the feed-forward to the residual stream [T, D]."""
-        hidden = self.output(mixed, hidden)
-        inner = normed(hidden, self.norms[1].weight, self.norms[1].variance_epsilon)
-        return self.down(self.gated(inner), hidden)
-
-
-def _gated(mlp: Any, kernels: _Kernels) -> Callable[[Tensor], Tensor]:
-    """Return the gated activation of a feed-forward network, by one product where it has no biases."""
-    if mlp.gate_proj.bias is None and mlp.up_proj.bias is None:
-        return kernels.gated(effective_weight(mlp.gate_proj), effective_weight(mlp.up_proj))
-    both = kernels.product(*joined([mlp.gate_proj, mlp.up_proj]))
-
-    def activate(inputs: Tensor) -> Tensor:
-        projected = both(inputs)
-        active = projected.new_empty(len(projected), projected.shape[1] // 2)
-        call("qt_gated", projected, active, *active.shape)
-        return active
-
-    return activate
+        both = [mlp.gate_proj, mlp.up_proj]
+        self.is_joined = any(module.bias is not None for module in both)
+        """whether gate and up lie side by side, with their biases, and not in turns"""
+        layers: list[tuple[Tensor, Tensor | None]] = [
+            joined([attention.q_proj, attention.k_proj, attention.v_proj]),
+            (effective_weight(attention.o_proj), attention.o_proj.bias),
+            joined(both),
+            (effective_weight(mlp.down_proj), mlp.down_proj.bias),
+        ]
+        self.inner = layers[3][0].shape[1]
+        packed = [_laid_out(weight, is_half=is_half) for weight, _ in layers]
+        if not self.is_joined:
+            parts = [_laid_out(weight, is_half=is_half) for weight in layers[2][0].chunk(2)]
+            packed[2] = torch.stack(parts, dim=1)
+        norms = [layer.input_layernorm, layer.post_attention_layernorm]
+        heads = [attention.q_norm, attention.k_norm] if hasattr(attention, "q_norm") else []
+        self.epsilons = [float(norm.variance_epsilon) for norm in norms]
+        self.epsilons.append(float(heads[0].variance_epsilon) if heads else 0.0)
+        self.parts: list[Tensor | None] = [
+            *packed,
+            *(bias for _, bias in layers),
+            *(norm.weight for norm in norms + heads),
+            *[None] * (2 - len(heads)),
+        ]
+        """in the order of `Layer` in `cached.c`"""
 
 
 def normed(hidden: Tensor, weight: Tensor, epsilon: float) -> Tensor:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from quintain.engines.chat_client import ChatClient, ChatSpec
-from quintain.errors import UsageError
+from quintain.errors import DataError, UsageError
 from quintain.processes.http_json import HttpTrouble
 from quintain.types import ALONE, Failure, Trajectory, as_text
 from quintain.types.rows import plain
@@ -43,9 +43,10 @@ class Judge:
     Args:
         spec: the endpoint and its options (`ChatSpec`), and ``rubric``, a text file.
         folder: where the files are that it names; None: here.
+        usual: the rubric where `spec` names none.
     """
 
-    def __init__(self, spec: str, *, folder: Path | None = None) -> None:
+    def __init__(self, spec: str, *, folder: Path | None = None, usual: str = "") -> None:
         """Check what is given and read the rubric; nothing is sent yet.
 
         Raises:
@@ -54,9 +55,10 @@ class Judge:
         self._spec = ChatSpec.read(spec, asked="judge", more=frozenset({"rubric"}), folder=folder)
         named = self._spec.more.get("rubric", "")
         try:
-            self.rubric = ((folder or Path()) / named).read_text(encoding="utf-8").strip() if named else ""
+            text = ((folder or Path()) / named).read_text(encoding="utf-8") if named else usual
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"judge: got rubric={named!r} ({error}); give a readable text file") from error
+        self.rubric = text.strip()
         if not self.rubric:
             raise UsageError(f"judge: got {spec!r} without a rubric; write one to a file and add rubric=FILE")
         self._client: ChatClient | None = None
@@ -110,12 +112,30 @@ class Judge:
     def prepare(self, trajectories: Iterable[Trajectory]) -> None:
         """Ask about all of `trajectories` at the same time; `measure` then knows the answers."""
         names = sorted({material_text(trajectory) for trajectory in trajectories})
-        self._known = {}
-        if not names:
-            return
+        self._known = dict(zip(names, self.scores([json.loads(name) for name in names]), strict=True))
+
+    def scores(self, materials: Sequence[Mapping[str, Any]]) -> list[float | Failure]:
+        """Return the score of each of `materials`, which are asked about at the same time."""
+        if not materials:
+            return []
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="quintain-judge") as threads:
-            found = list(threads.map(lambda name: self.score(json.loads(name)), names))
-        self._known = dict(zip(names, found, strict=True))
+            return list(threads.map(self.score, materials))
+
+    def turns(self, trajectory: Trajectory) -> list[float | Failure]:
+        """Return the score of each turn of `trajectory`, of which the judge is told the number beside the episode."""
+        told = json.loads(material_text(trajectory))
+        return self.scores([{**told, "turn": number} for number in range(len(trajectory.turns))])
+
+
+def needed(score: float | Failure) -> float:
+    """Return `score`, for whoever cannot go on without it.
+
+    Raises:
+        DataError: there is none.
+    """
+    if isinstance(score, Failure):
+        raise DataError(score.message)
+    return score
 
 
 def read_score(text: str) -> float | None:

@@ -6,17 +6,14 @@ raises is an answer, too.
 
 from __future__ import annotations
 
-import json
-import os
 import select
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from quintain.errors import EngineFault, QuintainError
-from quintain.processes.frames import framed
-from quintain.processes.host import take_streams
+from quintain.processes.host import receive, send, take_streams
 
 if TYPE_CHECKING:
     from quintain.engines.protocol import Engine, PauseMode
@@ -44,7 +41,7 @@ class Host:
         while True:
             wait = 0.0 if self._numbers and not self._is_paused else IDLE
             if select.select([self._requests], [], [], wait)[0]:
-                frame = self._receive()
+                frame = receive(self._requests)
                 if frame is None:
                     return
                 self._answer(frame)
@@ -150,27 +147,7 @@ class Host:
     def _send(self, frame: Row) -> None:
         """Write a frame."""
         self._spoke = time.monotonic()
-        unsent = memoryview(framed(frame))
-        while unsent:
-            unsent = unsent[os.write(self._replies, unsent) :]
-
-    def _receive(self) -> Row | None:
-        """Read a frame; None when there are no more."""
-        head = self._read(4)
-        if head is None:
-            return None
-        body = self._read(int.from_bytes(head, "big"))
-        return None if body is None else cast(Row, json.loads(body))
-
-    def _read(self, length: int) -> bytes | None:
-        """Read so many bytes; None when the other side is gone."""
-        found = bytearray()
-        while len(found) < length:
-            chunk = os.read(self._requests, length - len(found))
-            if not chunk:
-                return None
-            found += chunk
-        return bytes(found)
+        send(self._replies, frame)
 
 
 def main() -> None:

@@ -29,6 +29,7 @@ from quintain.environments.protocol import (
     environment_name,
 )
 from quintain.environments.specs import MIXTURE, find_single
+from quintain.environments.tools import find_clash
 from quintain.errors import EnvironmentFault, UsageError
 from quintain.types import ALONE, Action, Observation, Split, StepResult, Task, ToolSpec
 
@@ -224,9 +225,14 @@ class _Description:
 
 @cache
 def _describe(worlds: str) -> _Description:
-    """Return what `worlds` are together; one that is for evaluation only makes the mixture so."""
+    """Return what `worlds` are together; one that is for evaluation only makes the mixture so.
+
+    Raises:
+        UsageError: two of them have a tool of one name with other arguments.
+    """
     shared, tags = set(CAPABILITIES), set[str]()
     turns, low, high, evaluation_only = 0, 0.0, 0.0, False
+    listed: list[tuple[str, tuple[ToolSpec, ...]]] = []
     for part in parts_of(worlds):
         with closing(find_single(part.spec)()) as environment:
             shared = {capability for capability in shared if isinstance(environment, capability)}
@@ -234,6 +240,13 @@ def _describe(worlds: str) -> _Description:
             turns = max(turns, environment.max_turns)
             low, high = min(low, environment.return_range[0]), max(high, environment.return_range[1])
             evaluation_only |= environment.evaluation_only
+            listed.append((part.spec, environment.tools()))
+    if clash := find_clash(listed):
+        tool, one, other = clash
+        raise UsageError(
+            f"environment mix:{worlds}: got the tool {tool!r} with other arguments in {one} and in {other}; rename "
+            "it in one of them, or train them apart"
+        )
     return _Description(
         shared=frozenset(shared),
         tags=frozenset(tags),

@@ -223,6 +223,18 @@ class Progressing(Protocol):
 
 
 @runtime_checkable
+class Hindsight(Protocol):
+    """The environment says what an episode did achieve, as what another task asks for (HER, arXiv 1707.01495).
+
+    `reset` takes it as `Task.data`: the same start and the same dynamics, with that goal in the place of the drawn one.
+    """
+
+    def achieved(self) -> Mapping[str, Any] | None:
+        """Return the data of a task that is solved as things stand; None where nothing that is ever asked for was."""
+        ...
+
+
+@runtime_checkable
 class StateKey(Protocol):
     """States can be recognised across episodes of a task."""
 

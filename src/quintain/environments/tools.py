@@ -7,7 +7,7 @@ and is raised as a `ToolFault`. The schema is read once per class.
 import inspect
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import (
@@ -96,6 +96,22 @@ def tool(function: Callable[P, R]) -> Callable[P, R]:
     """
     setattr(function, MARK, True)
     return function
+
+
+def find_clash(listed: Iterable[tuple[str, Sequence[ToolSpec]]]) -> tuple[str, str, str] | None:
+    """Return a tool and the two sources of `listed` (name, tools) that give it other arguments; None where none is.
+
+    What is learned of one of them breaks the calls of the other.
+    """
+    known: dict[str, tuple[str, str]] = {}
+    for source, tools in listed:
+        for tool in tools:
+            fields: Mapping[str, Any] = tool.parameters.get("properties", {})
+            shape = repr(sorted((name, str(schema.get("type", ""))) for name, schema in fields.items()))
+            other, own = known.setdefault(tool.name, (source, shape))
+            if own != shape and other != source:
+                return tool.name, other, source
+    return None
 
 
 def tool_specs(owner: type) -> tuple[ToolSpec, ...]:

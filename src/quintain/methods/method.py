@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from quintain.credit.layout import outcome_of
 from quintain.errors import UsageError
-from quintain.training.job import MAIN, PolicySpec
+from quintain.training.job import MAIN, ColdStart, PolicySpec
 from quintain.training.update import Update
 from quintain.types import NOTHING, Credit, Example, Group, Pair, Task, Trajectory, is_constant
 
@@ -77,9 +77,19 @@ class Collector(Protocol):
         seed: int | None = None,
         max_turns: int | None = None,
         phase: str = "branch",
+        teacher: NoisyExpert | None = None,
         by: str = "",
+        again: int = 0,
     ) -> list[Group]:
-        """Return `size` ways on from each of `prefixes`, as whole episodes; by the policy `by`, where that is given."""
+        """Return `size` ways on from each of `prefixes`, as whole episodes.
+
+        They are sampled by the policy `by`, where that is given, or played by the `teacher`. They are recorded under
+        `phase`, which a state is told again if it is ``train``; `again` as in `sample`.
+        """
+        ...
+
+    def in_hindsight(self, trajectories: Sequence[Trajectory]) -> list[Trajectory | None]:
+        """Return each episode under the task that it solved; None where it solved none."""
         ...
 
     def walks(self, trajectories: Sequence[Trajectory]) -> list[Walk]:
@@ -253,8 +263,12 @@ class OnPolicy:
     keep: Change = same_groups
     branch: Branch = no_branches
     needs: Needs = Needs()
+    cold_start: ColdStart | None = None
+    """what is imitated before the first step; None: the job's demonstrations as they come"""
     prepare: Callable[[Collector], None] = no_preparation
     """is called once before the first step, also by a resumed run"""
+    rehearsal: Rehearsal | None = None
+    """what the whole policy imitates every few steps, after their update"""
     state: State = field(default_factory=Folds)
     measure: Measure = no_metrics
 
@@ -292,6 +306,8 @@ class Improve:
     """episodes of the round → what is imitated (a `Pipeline`), or pairs of which one side is preferred"""
     rate: float = 1.0
     """factor on the learning rate"""
+    update: Update | None = None
+    """how it learns; None: as the rounds do"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,6 +318,26 @@ class OptimizerSteps:
     """number of the round, from 1 → optimizer steps"""
     batch_size: int
     """episodes of a step"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsal:
+    """Imitation by the whole policy between steps of RL: ``Rehearsal(every=8, build=Pipeline(solved()), …)`` (iRe-VLA).
+
+    Half of every batch, or more, is of the base, so that what was known before is not forgotten.
+    """
+
+    every: int
+    """steps from one to the next"""
+    build: Callable[[Sequence[Group]], Chosen]
+    """episodes of a step → what is imitated of them, in every rehearsal from then on"""
+    base: Callable[[Collector], Sequence[Trajectory]]
+    """episodes that every batch has; called once, also by a resumed run"""
+    update: Update
+    steps: OptimizerSteps
+    """optimizer steps of a rehearsal, by its number from 1"""
+    rate: float = 1.0
+    """factor on the learning rate"""
 
 
 def no_demonstrations(_: Collector) -> Sequence[Trajectory]:

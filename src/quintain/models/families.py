@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from torch import Tensor, nn
 
+from quintain.errors import ConfigError
+
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
@@ -84,6 +86,26 @@ def backbone(model: PreTrainedModel) -> Backbone:
     wrapped: Any = model
     base: Any = wrapped.get_base_model() if hasattr(model, "get_base_model") else model
     return cast(Backbone, base.model)
+
+
+def trunk(model: PreTrainedModel, head_layers: int) -> list[nn.Parameter]:
+    """Return the parameters below the last `head_layers` layers and the norm behind them.
+
+    Embeddings are among them; so is the output head where it is the embedding, as in tied models.
+
+    Raises:
+        ConfigError: the model has not so many layers, and one below them.
+    """
+    base = backbone(model)
+    num = len(base.layers)
+    if not 1 <= head_layers < num:
+        raise ConfigError(
+            f"head_layers: got {head_layers} of a model of {num} layers; give 1 to {num - 1}, so that some rest"
+        )
+    above = [*base.layers[num - head_layers :], base.norm, head(model)]
+    tied = {id(p) for p in base.embed_tokens.parameters()}
+    learning = {id(p) for part in above for p in cast(nn.Module, part).parameters()} - tied
+    return [p for p in model.parameters() if id(p) not in learning]
 
 
 def head(model: PreTrainedModel) -> nn.Module:

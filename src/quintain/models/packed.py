@@ -1,14 +1,15 @@
 """Forward pass over streams packed end to end, without padding, for the Llama family.
 
-Linear layers, norms and positions run on the packed tokens [N, D]. Only attention looks at streams: a `Plan` sorts them
-by length into buckets, and each bucket is one causal attention call. Streams that begin with the same tokens may share
-them: these are then a stream of their own, computed and stored once, which the others continue and attend to. The
-result equals the plain padded forward of every stream.
+Linear layers, norms and positions run on the packed tokens [N, D], by the model's own modules or by kernels that do the
+same. Only attention looks at streams: a `Plan` sorts them by length into buckets, and each bucket is one causal
+attention call. Streams that begin with the same tokens may share them: these are then a stream of their own, computed
+and stored once, which the others continue and attend to. The result equals the plain padded forward of every stream.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from quintain.models.cpu import fused
 from quintain.models.cpu.fused import Families, Rotation, Sizes
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
+PACKED = "quintain_packed"
+"""Under which name transformers knows `packed_attention`."""
 Again = Callable[..., Any]
 """Calls a function of tensors, and calls it again in the backward pass in place of keeping what it computed."""
 
@@ -147,14 +151,16 @@ def hidden_states(
     attention: Plan,
     *,
     again: Again | None = None,
+    use_kernels: bool = True,
 ) -> Tensor:
     """Return the final hidden states [N, D] of packed `token_ids` [N] at `position_ids` [N].
 
     With `again`, only what each layer begins with is kept for the backward pass, and the rest is computed anew there.
+    The kernels read the weights beside the model's modules; without `use_kernels` everything goes through these.
     """
     base = backbone(model)
     hidden = base.embed_tokens(token_ids)
-    is_fused = fits(hidden) and not torch.is_autocast_enabled(hidden.device.type)
+    is_fused = use_kernels and fits(hidden) and not torch.is_autocast_enabled(hidden.device.type)
     block = _fused_block if is_fused else _block
     where = _tables(base, hidden, position_ids) if is_fused else _angles(base, hidden, position_ids)
     sizes = Sizes(*head_sizes(model))
@@ -163,7 +169,7 @@ def hidden_states(
             hidden = block(layer, hidden, cast(Any, where), sizes, attention)
         else:
             hidden = again(block, layer, hidden, cast(Any, where), sizes, attention)
-    return rms_norm(hidden, base.norm)
+    return rms_norm(hidden, base.norm) if is_fused else cast(Any, base.norm)(hidden)
 
 
 def _angles(base: Backbone, hidden: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -182,11 +188,43 @@ def _tables(base: Backbone, hidden: Tensor, position_ids: Tensor) -> Rotation:
 def _block(
     layer: Layer, hidden: Tensor, rotation: tuple[Tensor, Tensor], sizes: Sizes, attention: Plan
 ) -> Tensor:
-    """Return `hidden` [N, D] after one layer."""
-    hidden = hidden + _attend(layer, rms_norm(hidden, layer.input_layernorm), rotation, sizes, attention)
-    normed = rms_norm(hidden, layer.post_attention_layernorm)
-    mlp = layer.mlp
-    return hidden + mlp.down_proj(F.silu(mlp.gate_proj(normed)) * mlp.up_proj(normed))
+    """Return `hidden` [N, D] after one layer, by the model's own modules: what is hooked to them is called."""
+    module = cast(Any, layer)
+    cosine, sine = rotation
+    with _attending(module.self_attn.config):
+        found = module(hidden[None], position_embeddings=(cosine[None], sine[None]), packed=attention)
+    return found[0]
+
+
+@contextmanager
+def _attending(config: Any) -> Generator[None]:
+    """Let the layers of a model with this configuration attend by `packed_attention` meanwhile."""
+    ALL_ATTENTION_FUNCTIONS.register(PACKED, packed_attention)
+    before = config._attn_implementation
+    config._attn_implementation = PACKED
+    try:
+        yield
+    finally:
+        config._attn_implementation = before
+
+
+def packed_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    _mask: Tensor | None,
+    *,
+    packed: Plan,
+    **_: object,
+) -> tuple[Tensor, None]:
+    """Attend over packed streams, as transformers asks an attention function: [1, heads, N, d] → [1, N, heads, d]."""
+    heads, kv = query.shape[1], key.shape[1]
+    queries, keys, values = (part[0].transpose(0, 1).flatten(1) for part in (query, key, value))
+    sizes = Sizes(heads, kv, query.shape[-1])
+    outputs = [_attend_bucket(bucket, queries, keys, values, sizes) for bucket in packed.buckets]
+    joined = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+    return joined.index_select(0, packed.gather).view(1, -1, heads, query.shape[-1]), None
 
 
 def _fused_block(layer: Layer, hidden: Tensor, rotation: Rotation, sizes: Sizes, attention: Plan) -> Tensor:
@@ -209,28 +247,6 @@ def _joined(modules: Sequence[nn.Module], inputs: Tensor) -> Tensor:
     if all(type(module) is nn.Linear and cast(Any, module).bias is None for module in modules):
         return F.linear(inputs, torch.cat([cast(Tensor, module.weight) for module in modules]))
     return torch.cat([module(inputs) for module in modules], dim=-1)
-
-
-def _attend(
-    layer: Layer,
-    normed: Tensor,
-    rotation: tuple[Tensor, Tensor],
-    sizes: Sizes,
-    attention: Plan,
-) -> Tensor:
-    """Return the attention output [N, D] of one layer."""
-    num_heads, num_kv, dimension = sizes.heads, sizes.kv, sizes.dimension
-    module: Any = layer.self_attn
-    query = module.q_proj(normed).view(-1, num_heads, dimension)
-    key = module.k_proj(normed).view(-1, num_kv, dimension)
-    value = module.v_proj(normed)
-    if hasattr(module, "q_norm"):
-        query, key = rms_norm(query, module.q_norm), rms_norm(key, module.k_norm)
-    query = rotate(query, *rotation).flatten(1)
-    key = rotate(key, *rotation).flatten(1)
-    outputs = [_attend_bucket(bucket, query, key, value, sizes) for bucket in attention.buckets]
-    joined = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
-    return module.o_proj(joined.index_select(0, attention.gather))
 
 
 def _attend_bucket(bucket: Bucket, query: Tensor, key: Tensor, value: Tensor, sizes: Sizes) -> Tensor:

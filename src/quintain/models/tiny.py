@@ -19,15 +19,29 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 MAX_PARAMETERS = 2_000_000
-SHARP = 1.5
-"""Norm of queries and of keys, per number, in a model that is to copy; 1 leaves heads of 16 numbers undecided."""
-ROPE_THETA = 10_000.0
-"""Base of the angles by which rotary positions turn."""
-SAME, QUIET, LOUD, BACK = 0.5, 0.05, 2.0, 0.7
-"""The number that all embeddings share; what is left of a head that looks back instead; how much it attends to that
-number; and how large that is what it reads."""
+COPIES = "begins_by_copying"
+"""Key of the configuration of a model that says whether its heads began with what copying is made of."""
+SHARP, SHARPEST = 1.5, 3.0
+"""Norm of queries and of keys, per number, in a model that is to copy; and, in the first layer, of those that tell
+near tokens apart."""
+WIDE = 32
+"""Least numbers of a head that is to tell tokens apart."""
+ROPE_THETA, SLOW_THETA = 10_000.0, 1_000_000.0
+"""Base of the angles by which rotary positions turn; and in a model that is to copy, where more of them turn slowly."""
+FAR = 128
+"""Tokens over which a pair of numbers turns by a radian at most, if it is to compare tokens that lie far apart."""
 NUM_TURNED = 3
 """Of the fastest pairs of numbers: those that tell near tokens apart."""
+SAME, QUIET, LOUD = 0.5, 0.05, 2.0
+"""The number that all embeddings share; what is left of a head's own weights beside those that it begins with; and how
+much a head that looks back attends to that number."""
+LARGE, SOFT = 4.0, 0.2
+"""How large embeddings are, and how much the first layer adds to them, so that what a token is stays legible above it;
+steps of Adam are as long for every weight, so what is to outlast the first hundreds must not begin small."""
+FIRM = 8.0
+"""How large weights of queries and keys are that are normalised afterwards: the larger, the slower they turn."""
+WRITTEN = 0.25
+"""What a head writes of what it reads, so that it adds to a token about as much as its embedding is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +83,7 @@ def build_tiny(
         ModelError: the vocabulary makes the model larger than 2M parameters.
     """
     shape = find_size(size)
+    wide = shape.hidden // shape.num_heads
     config = Qwen3Config(
         vocab_size=len(tokenizer),
         hidden_size=shape.hidden,
@@ -76,19 +91,21 @@ def build_tiny(
         num_hidden_layers=shape.num_layers,
         num_attention_heads=shape.num_heads,
         num_key_value_heads=shape.num_key_value_heads,
-        head_dim=shape.hidden // shape.num_heads,
+        head_dim=max(wide, WIDE) if finds_same else wide,
+        rope_parameters={"rope_type": "default", "rope_theta": SLOW_THETA if finds_same else ROPE_THETA},
         max_position_embeddings=shape.max_length,
         tie_word_embeddings=True,
         bos_token_id=cast("int | None", tokenizer.bos_token_id),
         eos_token_id=cast("int | None", tokenizer.eos_token_id),
         pad_token_id=cast("int | None", tokenizer.pad_token_id),
+        **{COPIES: finds_same},
     )
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         model = Qwen3ForCausalLM(config)
         initialise(model, shape)
         if finds_same:
-            find_same(model, shape)
+            find_same(model, shape, config.head_dim)
     num_parameters = sum(weight.numel() for weight in model.parameters())
     if num_parameters > MAX_PARAMETERS:
         raise ModelError(
@@ -134,16 +151,19 @@ def initialise(model: nn.Module, shape: TinySize) -> None:
             nn.init.normal_(module.weight, std=scale / math.sqrt(module.in_features))
 
 
-def find_same(model: nn.Module, shape: TinySize) -> None:
-    """Let heads begin with what copying is made of: they look for the same token, back, and for what follows it.
+def find_same(model: nn.Module, shape: TinySize, wide: int) -> None:
+    """Let heads, each `wide` numbers wide, begin with what copying is made of.
 
-    A head that looks for the same token has its keys as queries and writes what it reads as it was read: the mimetic
-    initialization of arXiv 2305.09828, with W_Q = W_K and W_O = W_V transposed in place of matrices that are so on
-    average. The first query head of every key head begins so, and attention is `SHARP`. Where there are two key heads
-    and two layers, those of the last key head begin as an induction head does (2209.11895): in the first layer they
-    look one and two tokens back, and in the second one looks for tokens before which the token stands that it is at.
+    The first query head of every key head looks for the same token: it has its keys as queries and writes what it reads
+    as it was read, the mimetic initialization of arXiv 2305.09828 with W_Q = W_K and W_O = W_V transposed in place of
+    matrices that are so on average. Rotary positions turn queries and keys with the distance between two tokens, so
+    that only pairs of numbers that turn slowly find a token far away: the others begin `QUIET`.
+
+    Where there are two key heads and two layers, those of the last key head begin as an induction head does (see
+    `find_next`).
     """
-    wide, group = shape.hidden // shape.num_heads, shape.num_heads // shape.num_key_value_heads
+    group = shape.num_heads // shape.num_key_value_heads
+    slow = slow_rows(wide)
     parts = {name: cast("nn.Linear", part) for name, part in model.named_modules() if name.endswith("_proj")}
     with torch.no_grad():
         for name, part in model.named_parameters():
@@ -156,19 +176,30 @@ def find_same(model: nn.Module, shape: TinySize) -> None:
             for head in range(shape.num_key_value_heads):
                 own = slice(head * wide, (head + 1) * wide)
                 first = slice(head * group * wide, (head * group + 1) * wide)
+                key[own] *= torch.where(slow[:, None], FIRM, FIRM * QUIET)
                 query.weight[first] = key[own]
-                out[:, first] = value[own].T
+                out[:, first] = WRITTEN * value[own].T
         if shape.num_key_value_heads > 1 and shape.num_layers > 1:
-            find_next(model, shape)
+            find_next(model, shape, wide)
 
 
-def find_next(model: nn.Module, shape: TinySize) -> None:
-    """Let the last key head of the first two layers begin as the two halves of an induction head; see `find_same`.
+def slow_rows(wide: int) -> torch.Tensor:
+    """Return which numbers of a head turn by a radian at most over `FAR` tokens; bool [wide]."""
+    angles = SLOW_THETA ** (-2 * torch.arange(wide // 2) / wide)
+    return (angles * FAR <= 1).repeat(2)
 
-    A head that looks back needs what is the same at every token: the first number of an embedding, which adds the same
-    to every logit. Turned by the angle of some tokens, it matches itself as many tokens ago.
+
+def find_next(model: nn.Module, shape: TinySize, wide: int) -> None:
+    """Let the last key head of the first two layers begin as the two halves of an induction head (2209.11895).
+
+    In the first layer its heads look one and two tokens back; in the second one looks for tokens before which the token
+    stands that it is at. Whatever follows a word where it first stood is thus known where it stands again, which
+    is to know that it has been there. A head that looks back needs what is the same at every token: the first
+    number of an embedding, which adds the same to every logit. Turned by the angle of some tokens, it matches itself as
+    many tokens ago. What the first of them has seen is written where embeddings begin with nothing, so that it is not
+    mistaken for the token itself.
     """
-    wide, group = shape.hidden // shape.num_heads, shape.num_heads // shape.num_key_value_heads
+    group = shape.num_heads // shape.num_key_value_heads
     last = shape.num_key_value_heads - 1
     own, heads = slice(last * wide, (last + 1) * wide), range(last * group, shape.num_heads)
     weights = dict(model.named_parameters())
@@ -176,20 +207,47 @@ def find_next(model: nn.Module, shape: TinySize) -> None:
         {each: weights[f"model.layers.{layer}.self_attn.{each}_proj.weight"] for each in "qkvo"}
         for layer in (0, 1)
     )
+    slow = slow_rows(wide)
+    room = int(slow.sum())
     with torch.no_grad():
-        weights["model.embed_tokens.weight"][:, 0] = SAME
+        embedding = weights["model.embed_tokens.weight"]
+        embedding[:, -room:] = 0.0
+        embedding[:, 0] = SAME
+        embedding *= LARGE
+        weights["model.norm.weight"] /= LARGE
+        for name in ("self_attn.o_proj", "mlp.down_proj"):
+            weights[f"model.layers.0.{name}.weight"][:] *= SOFT
+            weights[f"model.layers.0.{name}.weight"][-room:] = 0.0
+        turned = torch.arange(wide) % (wide // 2) < NUM_TURNED
+        for name in ("q_norm", "k_norm"):
+            weights[f"model.layers.0.self_attn.{name}.weight"][turned] = SHARPEST
         first["k"][own] *= QUIET
         first["k"][own][:NUM_TURNED, 0] += LOUD
+        first["v"][own, 0] = 0.0
         for offset, head in enumerate(heads, 1):
             rows = slice(head * wide, (head + 1) * wide)
             first["q"][rows] *= QUIET
             for pair in range(NUM_TURNED):
-                angle = offset * ROPE_THETA ** (-2 * pair / wide)
+                angle = offset * SLOW_THETA ** (-2 * pair / wide)
                 first["q"][rows][pair, 0] += LOUD * math.cos(angle)
                 first["q"][rows][pair + wide // 2, 0] -= LOUD * math.sin(angle)
-            nn.init.normal_(first["o"][:, rows], std=BACK / math.sqrt(wide))
-        first["o"][0] = 0.0
         rows = slice(heads[0] * wide, (heads[0] + 1) * wide)
-        second["q"][rows] = LOUD * first["v"][own]
-        second["k"][own] = LOUD * first["o"][:, rows].T
-        second["o"][:, rows] = second["v"][own].T
+        seen = torch.zeros(wide, shape.hidden)
+        seen[slow, -room:] = torch.eye(room)
+        first["o"][:, rows] = LARGE * WRITTEN * seen.T
+        token = first["v"][own].clone()
+        token[:, -room:] = 0.0
+        second["q"][rows] = FIRM * torch.where(slow[:, None], token, QUIET * second["q"][rows])
+        second["k"][own] = FIRM * torch.where(slow[:, None], seen, QUIET * second["k"][own])
+        for layer in range(2, shape.num_layers):
+            look_near(weights, layer, heads, last, wide)
+
+
+def look_near(weights: dict[str, nn.Parameter], layer: int, heads: range, key_head: int, wide: int) -> None:
+    """Let `heads` of `key_head` begin by looking at the latest dozen of tokens, on which depends most what to do."""
+    query, key = (weights[f"model.layers.{layer}.self_attn.{each}_proj.weight"] for each in "qk")
+    angles = SLOW_THETA ** (-2 * torch.arange(wide // 2) / wide)
+    near = torch.nonzero((angles <= 0.1) & (angles >= 0.01)).flatten()
+    for weight, head in [(key, key_head), *((query, head) for head in heads)]:
+        weight[head * wide : (head + 1) * wide] *= QUIET
+        weight[head * wide + near, 0] += LOUD

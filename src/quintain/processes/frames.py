@@ -61,6 +61,11 @@ class Frames:
         """Take `frame` on; it is sent while reading."""
         self._unsent += frame
 
+    def flush(self) -> bool:
+        """Send what the other side takes now, and return whether that was all."""
+        self._send()
+        return not self._unsent
+
     def read(self, deadline: float, watched: Watched[R], most: int) -> dict[str, Any] | Ending | R:
         """Return the next frame, or why there was none by `deadline` (of `time.monotonic`).
 

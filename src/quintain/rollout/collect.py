@@ -166,15 +166,27 @@ class Rollout:
         return [result for result in results if isinstance(result, Walk)]
 
     def continuations(
-        self, prefixes: Sequence[Prefix], *, size: int, seed: int, options: Options = USUAL
+        self,
+        prefixes: Sequence[Prefix],
+        *,
+        size: int,
+        seed: int,
+        options: Options = USUAL,
+        demonstrator: Demonstrator | Conversant | None = None,
     ) -> list[Group]:
         """Sample `size` ways on from each of `prefixes`; the turns of the prefix are the first of each episode.
 
-        Seeds as in `groups`. The outcome is that of the whole episode.
+        Where there is a `demonstrator`, it goes on in the place of the policies. Seeds as in `groups`. The outcome is
+        that of the whole episode.
         """
         tasks = [prefix.task for prefix in prefixes]
         requests = self.requests(tasks, size, seed, options, prefixes)
-        return self._collected(tasks, requests, self._sampler(options), options, None, Recorded(()))
+        sampler = (
+            self._sampler(options)
+            if demonstrator is None
+            else DemonstratorSampler(demonstrator, self._pool.stepper)
+        )
+        return self._collected(tasks, requests, sampler, options, None, Recorded(()))
 
     def play(
         self, requests: Iterable[EpisodeRequest], *, limits: Limits | None = None

@@ -32,10 +32,13 @@ def check_failures(failures: Sequence[Failure], *, finished: int, total: int, mo
     )
 
 
-def check_broken(spec: str, broken: Sequence[Failure], attempts: int, *, most: float) -> None:
+def check_broken(
+    source: str, broken: Sequence[Failure], attempts: int, *, most: float, test: str = ""
+) -> None:
     """Raise when environment, tools or judge broke more than the share `most` of all `attempts`; three are borne.
 
-    An attempt that broke is tried again, so this is seen before episodes are lost.
+    An attempt that broke is tried again, so this is seen before episodes are lost. `source` is what episodes come
+    from, and `test` a command that tries it.
 
     Raises:
         FailureRateError: they did; it names the first.
@@ -44,9 +47,9 @@ def check_broken(spec: str, broken: Sequence[Failure], attempts: int, *, most: f
         return
     first = broken[0]
     raise FailureRateError(
-        f"environment {spec}: {len(broken)} of {attempts} attempts at an episode broke, more than {most:.1%}; the "
-        f"first, by the {first.owner} ({first.kind}): {one_line(first.message)}; mend it "
-        f"(quintain check {spec} --load 16), or bear more with --most_broken"
+        f"{source}: {len(broken)} of {attempts} attempts at an episode broke, more than {most:.1%}; the "
+        f"first, by the {first.owner} ({first.kind}): {one_line(first.message)}; mend it"
+        f"{test and f' ({test})'}, or bear more with --max-broken"
     )
 
 

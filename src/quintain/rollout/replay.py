@@ -14,7 +14,7 @@ from typing import Any
 from quintain.environments.protocol import Environment, Snapshot
 from quintain.errors import EnvironmentFault, UsageError
 from quintain.rollout.views import Looks, Prefix, Start, View
-from quintain.types import Action, Trajectory, Turn, as_content
+from quintain.types import Action, StepResult, Trajectory, Turn, as_content
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +100,24 @@ def replayed(
         if checks_rewards and answer.result.reward != recorded:
             raise diverged(trajectory, number - 1, f"reward {answer.result.reward}", f"{last.reward}")
         views, num_steps = answer.views, num_steps + 1
+
+
+def carried_out(looks: Looks, environment: Environment, trajectory: Trajectory) -> StepResult:
+    """Carry out all actions of `trajectory` in `environment`, the last one too, and return what it led to.
+
+    Raises:
+        EnvironmentFault: there is no action, or it does not repeat; rewards may differ.
+    """
+    moments = [
+        moment
+        for moment in replayed(looks, environment, trajectory, checks_rewards=False)
+        if not trajectory.turns[moment.number].is_internal
+    ]
+    if not moments:
+        raise diverged(trajectory, 0, "no action", "an episode")
+    last = moments[-1].num_steps
+    moves = {m.view.seat: trajectory.turns[m.number].action for m in moments if m.num_steps == last}
+    return looks.act(environment, moves).result
 
 
 def walk(looks: Looks, environment: Environment, trajectory: Trajectory) -> Walk:

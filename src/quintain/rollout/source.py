@@ -151,7 +151,13 @@ def _played(stage: Stage, calls: Calls, requests: Iterable[EpisodeRequest]) -> G
                 check_failures(
                     failures, finished=num_finished, total=total_now, most=limits.max_failure_share
                 )
-                check_broken(pool.spec, pool.broken, pool.num_attempts, most=limits.max_broken_share)
+                check_broken(
+                    f"environment {pool.spec}",
+                    pool.broken,
+                    pool.num_attempts,
+                    most=limits.max_broken_share,
+                    test=f"quintain check {pool.spec} --load 16",
+                )
         except BaseException:
             play.abandon()
             raise

@@ -15,11 +15,13 @@ import numpy as np
 
 from quintain.data.pipeline import Stage, name_of, remade
 from quintain.data.stages import verified
-from quintain.environments.protocol import Environment
-from quintain.errors import EnvironmentFault, UsageError
-from quintain.rollout.replay import replayed
+from quintain.environments.protocol import Environment, StateKey, environment_name
+from quintain.errors import DataError, EnvironmentFault, UsageError
+from quintain.rollout.replay import carried_out, replayed
 from quintain.rollout.views import Looks
 from quintain.types import Branch, Example, Trajectory
+
+UNREPEATABLE = "cannot be carried out again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +80,51 @@ def can_be_carried_out(make: Callable[[], Environment]) -> Callable[[Trajectory]
     return repeats
 
 
+def is_solved_again(make: Callable[[], Environment]) -> Callable[[Trajectory], bool]:
+    """Return whether an episode repeats in a new environment of `make`, which says at its end that it is solved."""
+    looks = Looks(has_state_keys=False)
+
+    def solves(trajectory: Trajectory) -> bool:
+        with closing(make()) as environment:
+            try:
+                result = carried_out(looks, environment, trajectory)
+            except EnvironmentFault:
+                return False
+        return result.reward > 0 if result.is_success is None else result.is_success
+
+    return solves
+
+
+def states_in(make: Callable[[], Environment]) -> Callable[[Trajectory], tuple[str, ...]]:
+    """Return the states before the turns of an episode: those that were recorded, or those of a new environment.
+
+    Raises:
+        DataError: the environment has no `StateKey`, or the episode does not repeat, when it is asked.
+    """
+    looks = Looks(has_state_keys=True)
+
+    def found(trajectory: Trajectory) -> tuple[str, ...]:
+        recorded = [turn.state_key for turn in trajectory.turns if turn.state_key is not None]
+        if len(recorded) == len(trajectory.turns):
+            return tuple(recorded)
+        with closing(make()) as environment:
+            if not isinstance(environment, StateKey):
+                raise DataError(
+                    f"states of {name_of(trajectory)}: got {environment_name(environment)}, which has no state_key; "
+                    "use distinct"
+                )
+            try:
+                moments = replayed(looks, environment, trajectory, checks_rewards=False)
+                return tuple(str(moment.view.state_key) for moment in moments)
+            except EnvironmentFault as fault:
+                raise DataError(f"states of {name_of(trajectory)}: {fault}") from fault
+
+    return found
+
+
 def executable(make: Callable[[], Environment], *, name: str = "executable") -> Stage:
     """Keep the episodes that can be carried out again, turn by turn, as they were recorded."""
-    return verified(can_be_carried_out(make), says="cannot be carried out again", name=name)
+    return verified(can_be_carried_out(make), says=UNREPEATABLE, name=name)
 
 
 def spliced(

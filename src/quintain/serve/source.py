@@ -153,7 +153,7 @@ class OutsideSource:
                         yield trajectory
                     of = num_drawn if total is None else total
                     check_failures(failures, finished=num_finished, total=of, most=limits.max_failure_share)
-                    name = self._home.outside.name
+                    name = f"agent {self._home.outside.name}"
                     check_broken(name, self._broken, self._num_attempts, most=limits.max_broken_share)
         finally:
             for live in self._live.values():

@@ -137,7 +137,10 @@ class Journal:
                     "commit each step of a phase once"
                 )
             used = self._collected(step, phase) if uses is None else [self._used(use, step) for use in uses]
-            batch_hash = _batch_hash([(digest, signals) for _, digest, signals in used])
+            rivals = [self._rival(use, step) for use in uses or ()]
+            batch_hash = _batch_hash(
+                [(digest, signals) for _, digest, signals in used], [digest for _, digest in rivals]
+            )
             text = json.dumps(metrics)
             row = (step, phase, text, batch_hash, len(used), seconds, weights, policy_version, codec.CODEC)
             step_row = connection.execute(INSERT_STEP, row).lastrowid or 0
@@ -147,7 +150,12 @@ class Journal:
                 episodes = json.dumps([episode for episode, _, _ in used])
                 connection.execute(INSERT_COLLECTED, (step_row, episodes))
             else:
-                rows = [(step_row, place, episode, part) for place, (episode, _, part) in enumerate(used)]
+                rows = [
+                    (step_row, place, episode, part, rejected)
+                    for place, ((episode, _, part), (rejected, _)) in enumerate(
+                        zip(used, rivals, strict=True)
+                    )
+                ]
                 connection.executemany(INSERT_USE, rows)
             return batch_hash
 
@@ -275,12 +283,14 @@ class Journal:
     def uses(self, *, step: int | None, phase: str) -> Iterator[tuple[int, Use]]:
         """Yield (step, use) in the order of the steps; signals that cannot be read are reported and left out."""
         query = (
-            "SELECT s.step, e.row, e.id, e.digest, e.num_sampled, u.signals FROM steps AS s "
+            "SELECT s.step, e.row, e.id, e.digest, e.num_sampled, u.signals, r.id FROM steps AS s "
             "JOIN uses AS u ON u.step_row = s.id JOIN episodes AS e ON e.row = u.episode "
+            "LEFT JOIN episodes AS r ON r.row = u.rejected "
             "WHERE s.is_abandoned = 0 AND s.phase = :phase AND (:step IS NULL OR s.step = :step) "
             "ORDER BY s.id, u.place"
         )
-        for used_in, row_id, name, digest, count, blob in self._all(query, {"step": step, "phase": phase}):
+        found = self._all(query, {"step": step, "phase": phase})
+        for used_in, row_id, name, digest, count, blob, rival in found:
             signals = None
             if blob is not None:
                 try:
@@ -289,7 +299,10 @@ class Journal:
                     self._report(
                         "quarantine", f"signals of row {row_id} in step {used_in} of {self.file}: {error}"
                     )
-            yield used_in, Use(episode=name.hex(), signals=signals)
+            yield (
+                used_in,
+                Use(episode=name.hex(), signals=signals, rejected="" if rival is None else rival.hex()),
+            )
 
     def add_event(self, kind: str, message: str, data: Mapping[str, Any]) -> None:
         """Add an event with the wall-clock time."""
@@ -454,6 +467,13 @@ class Journal:
             )
         return row_id, digest, None if use.signals is None else encode_signals(use.signals, digest, count)
 
+    def _rival(self, use: Use, step: int) -> tuple[int | None, bytes]:
+        """Return row and digest of the episode that the one of `use` was chosen over; None and nothing for none."""
+        if not use.rejected:
+            return None, b""
+        row_id, digest, _ = self._used(Use(episode=use.rejected), step)
+        return row_id, digest
+
     def _find_step(self, step: int, phase: str) -> tuple[Any, ...] | None:
         return self._one(
             "SELECT id FROM steps WHERE step = ? AND phase = ? AND is_abandoned = 0", (step, phase)
@@ -495,9 +515,13 @@ def _range(step: int | None, phase: str | None) -> dict[str, Any]:
     return {"step": step, "phase": phase, "first": first, "last": last}
 
 
-def _batch_hash(used: Sequence[tuple[bytes, bytes | None]]) -> str:
-    """Return the hash of what a step used: the digests of the episodes, and of their signals where there are some."""
+def _batch_hash(used: Sequence[tuple[bytes, bytes | None]], rivals: Sequence[bytes] = ()) -> str:
+    """Return the hash of what a step used: the digests of the episodes, and of their signals where there are some.
+
+    `rivals` are the digests of the episodes that they were chosen over, empty ones where there are none.
+    """
     parts = [digest + (b"" if signals is None else signals[:DIGEST]) for digest, signals in used]
+    parts += rivals
     return hashlib.blake2b(b"".join(parts), digest_size=16).hexdigest()
 
 

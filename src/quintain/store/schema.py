@@ -5,7 +5,7 @@ to it from the one before in `UPGRADES`, how it is read without that in `VIEWS`,
 ``tests/store/formats``; this release says so when it meets a newer one.
 """
 
-VERSION = 3
+VERSION = 4
 APPLICATION = 0x51544E31
 """``QTN1``, in the header of the file"""
 
@@ -53,11 +53,15 @@ CREATE TABLE uses (
 ) WITHOUT ROWID
 """
 
+REJECTED = "ALTER TABLE uses ADD COLUMN rejected INTEGER"
+"""What version 4 adds: the row of the episode that the one which was used was chosen over."""
+
 TABLES = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     EPISODES,
     ONE_OF_EACH,
     USES,
+    REJECTED,
     """CREATE TABLE steps (
     id INTEGER PRIMARY KEY,
     step INTEGER NOT NULL,
@@ -95,7 +99,7 @@ INSERT INTO steps (step, phase, metrics, batch_hash, num_trajectories, seconds, 
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
-INSERT_USE = "INSERT INTO uses (step_row, place, episode, signals) VALUES (?, ?, ?, ?)"
+INSERT_USE = "INSERT INTO uses (step_row, place, episode, signals, rejected) VALUES (?, ?, ?, ?, ?)"
 INSERT_COLLECTED = "INSERT INTO uses (step_row, place, episode) SELECT ?, key, value FROM json_each(?)"
 
 _EPISODES_BEFORE = """
@@ -130,16 +134,17 @@ UPGRADES: dict[int, tuple[str, ...]] = {
         "DROP TABLE trajectories",
         ONE_OF_EACH,
     ),
+    3: (REJECTED,),
 }
 """Version → what makes it the next one.
 
 A step named no weights in version 1; an event named those of checkpoints. In version 2 a step used the episodes that
-were collected for it.
+were collected for it, in version 3 it did not say which were chosen over which.
 """
 
 _VIEWS_BEFORE = (
     f"CREATE TEMP VIEW episodes AS {_EPISODES_BEFORE}",
-    f"CREATE TEMP VIEW uses AS {_USES_BEFORE}",
+    f"CREATE TEMP VIEW uses AS SELECT *, NULL AS rejected FROM ({_USES_BEFORE})",
 )
 VIEWS: dict[int, tuple[str, ...]] = {
     1: (
@@ -147,5 +152,6 @@ VIEWS: dict[int, tuple[str, ...]] = {
         "CREATE TEMP VIEW steps AS SELECT *, NULL AS weights, NULL AS policy_version, 1 AS codec FROM main.steps",
     ),
     2: (*_VIEWS_BEFORE, "CREATE TEMP VIEW steps AS SELECT *, 1 AS codec FROM main.steps"),
+    3: ("CREATE TEMP VIEW uses AS SELECT *, NULL AS rejected FROM main.uses",),
 }
 """Version → what shows a file that is only read as the present one; a function ``episode_id`` names its episodes."""

@@ -1,20 +1,32 @@
-"""Weights and optimizer state on disk: safetensors for tensors, JSON for numbers, nothing that can run code."""
+"""Weights and optimizer state on disk: safetensors for tensors, JSON for numbers, nothing that can run code.
+
+What lies in several processes is written by all of them, each its part, and read by any number of them, or by one
+process that has it whole.
+"""
 
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import torch
+import torch.distributed as dist
 from safetensors import SafetensorError
 from safetensors.torch import load_file, load_model, save_file, save_model
 from torch import Tensor, nn
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 
 from quintain.errors import StoreError
 
 WEIGHTS, MOMENTS, NUMBERS = "weights-{index}.safetensors", "optimizer.safetensors", "learner.json"
+SHARDS = "shard-*.safetensors"
+OPTIMIZER = "optimizer"
+"""What names of the optimizer's tensors in shards begin with."""
 
 
 def save_state(
@@ -28,7 +40,7 @@ def save_state(
         for key, value in optimizer.state.get(parameter, {}).items():
             state[f"{place}.{key}"] = torch.as_tensor(value).detach().contiguous()
     save_file(state, folder / MOMENTS)
-    (folder / NUMBERS).write_text(json.dumps(dict(numbers)))
+    save_numbers(folder, numbers)
 
 
 def load_state(
@@ -43,8 +55,7 @@ def load_state(
         for index, module in enumerate(modules):
             load_model(module, folder / WEIGHTS.format(index=index))
         moments = load_file(folder / MOMENTS)
-        found = cast("dict[str, Any]", json.loads((folder / NUMBERS).read_text()))
-        numbers = {str(key): int(value) for key, value in found.items()}
+        numbers = load_numbers(folder)
     except (OSError, SafetensorError, RuntimeError, ValueError, TypeError, AttributeError) as error:
         what = " ".join(str(error).split())[:300]
         raise StoreError(f"checkpoint {folder}: got {what}; resume from another checkpoint") from error
@@ -56,6 +67,54 @@ def load_state(
         if entries:
             optimizer.state[parameter] = {key: value.to(parameter.device) for key, value in entries.items()}
     return numbers
+
+
+def save_numbers(folder: Path, numbers: Mapping[str, int]) -> None:
+    """Write `numbers` into `folder`."""
+    (folder / NUMBERS).write_text(json.dumps(dict(numbers)))
+
+
+def load_numbers(folder: Path) -> dict[str, int]:
+    """Return what `save_numbers` wrote."""
+    found = cast("dict[str, Any]", json.loads((folder / NUMBERS).read_text()))
+    return {str(key): int(value) for key, value in found.items()}
+
+
+def save_shards(folder: Path, named: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer) -> None:
+    """Write this process's part of the parameters `named` and of the state of `optimizer`; all ranks must call it."""
+    moments = {
+        f"{OPTIMIZER}.{key}.{name}": torch.as_tensor(value)
+        for name, parameter in named.items()
+        for key, value in optimizer.state.get(parameter, {}).items()
+    }
+    writer = HuggingFaceStorageWriter(str(folder), save_distributed=True)
+    save({**named, **moments}, storage_writer=writer)
+
+
+def load_shards(folder: Path, named: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer) -> None:
+    """Take over what any number of ranks wrote by `save_shards`: a rank its part, a process that has no ranks all.
+
+    Raises:
+        StoreError: a file is missing, broken or of another model.
+    """
+    try:
+        known = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
+        moments: dict[str, Tensor] = {}
+        for place in known:
+            if place.startswith(f"{OPTIMIZER}."):
+                _, key, name = place.split(".", 2)
+                moments[place] = torch.zeros(()) if key == "step" else torch.zeros_like(named[name].detach())
+        with warnings.catch_warnings():  # that there are no ranks here is known
+            warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+            reader = HuggingFaceStorageReader(str(folder))
+            load({**named, **moments}, storage_reader=reader, no_dist=not dist.is_initialized())
+    except (OSError, SafetensorError, RuntimeError, ValueError, KeyError, TypeError) as error:
+        what = " ".join(str(error).split())[:300]
+        raise StoreError(f"checkpoint {folder}: got {what}; resume from another checkpoint") from error
+    optimizer.state.clear()
+    for place, moment in moments.items():
+        _, key, name = place.split(".", 2)
+        optimizer.state.setdefault(named[name], {})[key] = moment
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[Any]:

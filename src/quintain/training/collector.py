@@ -15,6 +15,7 @@ from quintain.curriculum.streams import TaskStream
 from quintain.environments.noisy import NoisyExpert
 from quintain.errors import UsageError
 from quintain.rollout.collect import Rollout
+from quintain.rollout.hindsight import hindsight
 from quintain.rollout.replay import Walk
 from quintain.rollout.request import EpisodeRequest, Options
 from quintain.rollout.views import Prefix
@@ -130,20 +131,28 @@ class Collector:
         seed: int | None = None,
         max_turns: int | None = None,
         phase: str = "branch",
+        teacher: NoisyExpert | None = None,
         by: str = "",
+        again: int = 0,
     ) -> list[Group]:
-        """Return `size` ways on from each of `prefixes`, recorded as branches of the journal's `step`.
+        """Return `size` ways on from each of `prefixes`, recorded under `phase` of the journal's `step`.
 
-        They are sampled by the policy `by`, where that is given.
+        They are sampled by the policy `by`, where that is given; where there is a `teacher`, it goes on in its place.
         """
         groups = self.rollout.continuations(
             prefixes,
             size=size,
             seed=self.seed("step", step) if seed is None else seed,
             options=replace(self._options(max_turns), seats={ALONE: by} if by else None),
+            demonstrator=teacher,
         )
         known = [len(prefix.turns) for prefix in prefixes]
-        return self._record(groups, step, phase, known)
+        return self._record(_apart(groups, again) if again else groups, step, phase, known)
+
+    def in_hindsight(self, trajectories: Sequence[Trajectory]) -> list[Trajectory | None]:
+        """Return each episode under the task that it solved; None where it solved none."""
+        relabel = hindsight(self.rollout.make_environment, self.rollout.agent)
+        return [relabel(trajectory) for trajectory in trajectories]
 
     def walks(self, trajectories: Sequence[Trajectory]) -> list[Walk]:
         """Carry out recorded episodes again, to continue them at any of their turns."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, cast
 from quintain.agents.catalog import engine_needs, is_outside
 from quintain.curriculum.contamination import HeldOutTasks
 from quintain.curriculum.streams import TaskStream
+from quintain.data.pipeline import Chosen
 from quintain.engines.build import build_engine, hand_over
 from quintain.engines.desk import Desk
 from quintain.engines.protocol import Engine
@@ -43,7 +44,7 @@ from quintain.training.collector import Collector
 from quintain.training.demonstrations import check_digest, load_data, named_data, texts_of
 from quintain.training.evaluator import checked_evaluation, make_evaluator
 from quintain.training.interrupt import Interruption
-from quintain.training.job import MAIN, Job, PolicySpec
+from quintain.training.job import MAIN, ColdStart, Job, PolicySpec
 from quintain.training.learner import StepReport
 from quintain.training.monitors.held_out import audited, canaries
 from quintain.training.monitors.watch import Monitors
@@ -73,6 +74,8 @@ if TYPE_CHECKING:
 START, MODEL, ADAPTER, ENGINES = "start", "model", "adapter", "engines"
 """Folders of a run: the policy it starts from (after the warm start), the one it ends with, its LoRA layers alone, and
 weights on their way to engines in other processes."""
+COLD_START = "cold start"
+"""The event of a run that says what was imitated of what a method's teachers showed."""
 MAX_NAMED = 50_000_000
 """Parameters up to which the journal names the weights of every step; of larger models those of checkpoints."""
 
@@ -379,7 +382,11 @@ class TrainingContext:
         )
         if check_digest(self.run, "preferences", found):
             self.display.say(f"preferences: {found.summary}")
-        return [each for each in found.data if isinstance(each, Pair)]
+        pairs = [each for each in found.data if isinstance(each, Pair)]
+        if self.run.next_step == 0:
+            sides = [side for pair in pairs for side in (pair.chosen, pair.rejected)]
+            self.run.append(sides, step=0, phase="demonstrations")
+        return pairs
 
     def _note_finished(self, step: int) -> None:
         """Note that the weights are those after `step`."""
@@ -456,6 +463,7 @@ def opened(
     run: Run,
     *,
     has_warm_start: bool = True,
+    cold_start: ColdStart | None = None,
     has_critic: bool = False,
     policies: Mapping[str, PolicySpec] = NOTHING,
     limits: Limits | None = None,
@@ -468,11 +476,12 @@ def opened(
         interruption = stack.enter_context(Interruption())
         display = stack.enter_context(Display(short_name(run.recipe), job.steps, max(run.next_step - 1, 0)))
         if not (run.folder / START / "config.json").exists():
-            prepare_start(job, run, display, has_warm_start=has_warm_start)
+            prepare_start(job, run, display, has_warm_start=has_warm_start, cold_start=cold_start)
         context = TrainingContext(
             job, run, display, interruption,
             has_critic=has_critic, policies=policies, limits=limits or Limits(),
         )  # fmt: skip
+        stack.callback(context.policies.close)
         context.started = started
         tracked = Tracked(folder=run.folder, config=run.config, next_step=run.next_step)
         context.trackers = stack.enter_context(tracking(job.track, tracked))
@@ -527,8 +536,12 @@ def check_weights(run: Run, model: PreTrainedModel) -> None:
         )
 
 
-def prepare_start(job: Job, run: Run, display: Display, *, has_warm_start: bool) -> None:
+def prepare_start(
+    job: Job, run: Run, display: Display, *, has_warm_start: bool, cold_start: ColdStart | None = None
+) -> None:
     """Make the policy that the run starts from and save it in the run.
+
+    With a `cold_start` it imitates what that chooses of what its teachers show, unless the job shows nothing.
 
     Raises:
         ConfigError: there is a teacher, whose episodes were not collected.
@@ -550,11 +563,17 @@ def prepare_start(job: Job, run: Run, display: Display, *, has_warm_start: bool)
         checked_evaluation(job, tokenizer)
     if job.eval_untrained:
         evaluate_untrained(model, tokenizer, job, run, display)
-    if has_warm_start and is_taught(job):
+    if has_warm_start and cold_start is None and is_taught(job):
         teach(model, tokenizer, job, run, display)
     elif has_warm_start and job.demonstrations != 0:
-        trajectories = load_demonstrations(
-            job, make_environment, tokenizer, run, display, max_length=longest_stream(model)
-        )
-        warm_start(model, trajectories, job, display=display)
+        shown = load_demonstrations(
+            job, make_environment, tokenizer, run, display,
+            max_length=longest_stream(model), teachers=() if cold_start is None else cold_start.teachers,
+        )  # fmt: skip
+        made = shown if cold_start is None else cold_start.choose(shown)
+        if isinstance(made, Chosen):
+            said = f"{len(made.examples)} of {len(shown)} episodes are imitated"
+            run.event(COLD_START, said, **made.funnel.metrics)
+            display.say(f"{COLD_START}: {said}\n{made.funnel}")
+        warm_start(model, made, job, display=display)
     save(model, tokenizer, run.folder / START)

@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from quintain.errors import PROBLEM_OF_THE_DISK, QuintainError, StoreError
+from quintain.errors import PROBLEM_OF_THE_DISK, DataError, QuintainError, StoreError, UsageError
 from quintain.store.files import disk_error, is_disk_trouble
 from quintain.store.run import Run
 
@@ -27,10 +27,16 @@ def looked_after(run: Run, *, start: str | None, is_new: bool) -> Generator[Run]
         with run:
             yield run
     except Exception as error:
-        is_empty = is_new and (start is None or not (folder / start).exists())
+        has_begun = start is not None and (folder / start).exists() and not is_hopeless(error, run)
+        is_empty = is_new and not has_begun
         if is_empty:
             shutil.rmtree(folder, ignore_errors=True)
         raise told(error, folder, is_gone=is_empty) from error
+
+
+def is_hopeless(error: Exception, run: Run) -> bool:
+    """Whether what ended `run` before its first step is in its settings or data: to continue it would end the same."""
+    return isinstance(error, DataError | UsageError) and run.next_step == 0
 
 
 def told(error: Exception, folder: Path, *, is_gone: bool) -> Exception:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
+from quintain.agents.catalog import AUTO
 from quintain.agents.harness import system_text
 from quintain.agents.protocol import Agent, Brief
 from quintain.agents.transcripts import Notes, Place, Rules, Transcriber, train_only
@@ -293,6 +294,14 @@ def rewritten(
     record = replace(record, place=f"episode {episode} of the run {run}")
     written = next(iter(transcriber.trajectories([record])), None)
     return None if written is None else replace(written, task=trajectory.task, outcome=trajectory.outcome)
+
+
+def harness_of(target: str | Path) -> str:
+    """Return the name of the harness that the run `target` was trained with; ``auto`` for what is no run."""
+    if not (Path(target) / JOURNAL).exists():
+        return AUTO
+    with Run.open(Path(target), writable=False) as run:
+        return str(run.config.get("agent", AUTO))
 
 
 def same_tokens(left: PreTrainedTokenizerBase, right: PreTrainedTokenizerBase) -> bool:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -23,11 +23,14 @@ from quintain.data.pipeline import Stage, as_example, name_of, remade
 from quintain.data.records import Record, read_records
 from quintain.data.seats import by_seat
 from quintain.environments.nothing import NO_ENVIRONMENT
-from quintain.errors import DataError
+from quintain.environments.tools import find_clash
+from quintain.errors import DataError, UsageError
 from quintain.store.run import Run
 from quintain.text.chat import Chat
-from quintain.training.demonstrations import find_source, teller, tokenizer_of
-from quintain.types import Example, Message, Text, ToolSpec, Trajectory, as_text
+from quintain.training.demonstrations import COLLECT, find_source, harness_of, teller, tokenizer_of
+from quintain.types import Example, Text, ToolSpec, Trajectory, as_text
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -39,6 +42,8 @@ class Origin:
     told: Callable[[Trajectory], Told]
     environment: str = ""
     """of a run"""
+    harness: str = ""
+    """of a run: what its policy acted through"""
     records: dict[str, tuple[Record, Trajectory]] = field(
         default_factory=dict[str, "tuple[Record, Trajectory]"]
     )
@@ -62,21 +67,46 @@ class Gathered:
         """Return the name of the file or run that `example` came from."""
         return example.sources[0].rpartition(":")[0]
 
+    def part_of(self, trajectory: Trajectory) -> str:
+        """Return the name of the file or run that an episode came from."""
+        return name_of(trajectory).rpartition(":")[0]
+
     def told(self, trajectory: Trajectory) -> Told:
         """Return what an episode began with."""
-        return self.origins[name_of(trajectory).rpartition(":")[0]].told(trajectory)
+        return self.origins[self.part_of(trajectory)].told(trajectory)
 
     def text(self, trajectory: Trajectory) -> str:
         """Return all that was told, shown and said in an episode."""
-        chat = self.origins[name_of(trajectory).rpartition(":")[0]].chat
+        chat = self.origins[self.part_of(trajectory)].chat
         shown, _ = messages_of(trajectory, self.told(trajectory))
         said = (chat.text(turn.completion.token_ids) for turn in trajectory.turns)
         return "\n".join((*(as_text(message.content) for message in shown), *said))
 
-    def retelling(self, name: str, says: str, change: Callable[[str], str | None]) -> Stage:
-        """Return the stage that changes the texts of conversations; `change` returns None to drop one.
+    def by_world(
+        self, asked: str, named: str, make: Callable[[str, Origin], Callable[[Trajectory], T]]
+    ) -> Callable[[Trajectory], T]:
+        """Return what says of an episode what `make`(environment, origin) says of those from where it came.
 
-        Only what an agent was shown is changed; of what it said, `change` decides alone whether the conversation goes.
+        The environment is the one `named`, else a run's own.
+
+        Raises:
+            UsageError: there is neither, and `asked` needs one.
+        """
+        known: dict[str, Callable[[Trajectory], T]] = {}
+        for origin in self.origins.values():
+            if not (named or origin.environment):
+                raise UsageError(
+                    f"stage {asked}: got conversations without an environment; say {asked}?environment=E"
+                )
+            known[origin.name] = make(named or origin.environment, origin)
+        return lambda trajectory: known[self.part_of(trajectory)](trajectory)
+
+    def retelling(
+        self, name: str, says: str, change: Callable[[str], str], is_refused: Callable[[str], bool]
+    ) -> Stage:
+        """Return the stage that changes the texts of conversations, and drops those in which `is_refused` of an answer.
+
+        Only what an agent was shown is changed.
 
         Raises:
             DataError: an example is an episode of a run, whose tokens are there, when the stage is applied.
@@ -90,13 +120,17 @@ class Gathered:
                     "messages first: quintain export RUN --to messages"
                 )
             record, _ = origin.records[example.sources[0]]
+            texts = [as_text(each.message.content) for each in record.said]
+            answers = [each.message.role == "assistant" for each in record.said]
+            if any(is_refused(text) for text, is_own in zip(texts, answers, strict=True) if is_own):
+                return
             said = [
-                replace(each, message=replace(each.message, content=(Text(text=text),)))
-                for each in record.said
-                if (text := retold(each.message, change)) is not None
+                each
+                if is_own
+                else replace(each, message=replace(each.message, content=(Text(text=change(text)),)))
+                for each, text, is_own in zip(record.said, texts, answers, strict=True)
             ]
-            if len(said) == len(record.said):
-                yield self._take(origin, replace(record, said=tuple(said)))
+            yield self._take(origin, replace(record, said=tuple(said)))
 
         return remade(name, says, make)
 
@@ -141,19 +175,6 @@ class Gathered:
         if example.sources[0] in origin.records:
             return list(range(len(example.trajectory.turns)))
         return [n for n, turn in enumerate(example.trajectory.turns) if not was_unusable(turn)]
-
-
-def retold(message: Message, change: Callable[[str], str | None]) -> str | None:
-    """Return the text of `message` as `change` makes it; what an assistant said stays, or makes None."""
-    text = as_text(message.content)
-    made = change(text)
-    return (
-        text
-        if message.role == "assistant" and made == text
-        else None
-        if message.role == "assistant"
-        else made
-    )
 
 
 def gather(names: Sequence[str], root: Path, chat: Callable[[Sequence[Path]], Chat]) -> Gathered:
@@ -230,6 +251,7 @@ def from_run(folder: Path) -> tuple[Origin, list[Example]]:
             chat=Chat(tokenizer_of(folder)),
             told=teller(environment),
             environment=environment,
+            harness=harness_of(str(run.config.get("agent")) if run.recipe == COLLECT else folder),
         )
         examples: list[Example] = []
         for place, trajectory in enumerate(run.trajectories()):
@@ -245,20 +267,18 @@ def refuse_clash(found: Gathered) -> None:
     Raises:
         DataError: naming the tool and both sources.
     """
-    known: dict[str, tuple[str, str]] = {}
+    listed: list[tuple[str, Sequence[ToolSpec]]] = []
     for origin in found.origins.values():
         first = next((e for e in found.examples if found.part(e) == origin.name), None)
         records = [record.tools for record, _ in origin.records.values()]
-        listed = records or ([origin.told(first.trajectory).tools] if first else [])
-        for tool in (tool for tools in listed for tool in tools):
-            fields: Mapping[str, Any] = tool.parameters.get("properties", {})
-            shape = repr(sorted((name, str(schema.get("type", ""))) for name, schema in fields.items()))
-            other, own = known.setdefault(tool.name, (origin.name, shape))
-            if own != shape and other != origin.name:
-                raise DataError(
-                    f"mixture of {other} and {origin.name}: got the tool {tool.name!r} with other arguments in each; "
-                    "rename it in one of them, or train them apart"
-                )
+        own = records or ([origin.told(first.trajectory).tools] if first else [])
+        listed += [(origin.name, tools) for tools in own]
+    if clash := find_clash(listed):
+        tool, one, other = clash
+        raise DataError(
+            f"mixture of {one} and {other}: got the tool {tool!r} with other arguments in each; "
+            "rename it in one of them, or train them apart"
+        )
 
 
 def turn_weight(example: Example, number: int) -> bool:

@@ -4,9 +4,13 @@ A method's `Config` adds its own fields. A value that is not given is the defaul
 with.
 """
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from annotated_types import Ge
 
 from quintain.agents.catalog import check as check_agent
 from quintain.agents.catalog import is_outside
@@ -21,9 +25,16 @@ from quintain.models.adapters import read_lora
 from quintain.models.precision import Precision
 from quintain.training.optimizers import OptimizerName, Schedule
 from quintain.training.thresholds import thresholds
+from quintain.types import Trajectory
+
+if TYPE_CHECKING:
+    from quintain.data.pipeline import Chosen
+    from quintain.environments.noisy import NoisyExpert
 
 MAIN = "policy"
 """The policy that a run is about."""
+SHORTEST = 16
+"""Tokens of a stream in which anything can be said, and the engine be compared with the learner."""
 USUAL_DEMONSTRATIONS = 48
 """Of a method that needs some, or of an agent outside, where nobody says how many."""
 
@@ -51,6 +62,19 @@ class PolicySpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ColdStart:
+    """What a method imitates before its first step in the place of demonstrations as they come.
+
+    Example: ``ColdStart(choose=lambda shown: chosen_of(shown, pipeline, "imitating …"), teachers=(noisy(0.3),) * 5)``.
+    """
+
+    choose: Callable[[Sequence[Trajectory]], Chosen]
+    """what was shown → what of it is imitated, with what every stage did"""
+    teachers: Sequence[NoisyExpert] = ()
+    """each of them shows all tasks; none: the job's own teacher"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySettings:
     """How a policy beside the main one is loaded, run and trained: ``PolicySettings(shares="policy", lora_rank=8)``."""
 
@@ -74,7 +98,7 @@ class PolicySettings:
     """fp32, or bf16 for the linear layers in training and sampling; weights and optimizer stay in fp32."""
     engine: EngineKind = "local"
     """What samples from it, where it acts: local, or process (a process of its own)."""
-    max_context: PositiveInt | None = None
+    max_context: Annotated[int, Ge(SHORTEST)] | None = None
     """Longest token stream it acts in; none: the model's own limit."""
     micro_tokens: PositiveInt = 16_384
     """Tokens of a forward pass in training."""
@@ -127,7 +151,7 @@ class Job:
     """Share of the expert's turns in demonstrations in which it does something else; it errs as the world's do."""
     imitation_rate: PositiveFloat | None = None
     """Learning rate at which demonstrations are imitated before training; it falls to 0. None: 0.256 / width of the
-    model, which is 0.002 for tiny and 0.004 for mini."""
+    model, 0.002 for tiny; a quarter of that, 0.001 for mini, where heads begin with what copying is made of."""
     imitation_epochs: PositiveInt = 12
     """Times that demonstrations of which N are given are gone through before training; fewer leave a policy that still
     explores."""
@@ -171,6 +195,8 @@ class Job:
     """First steps, over which the learning rate rises; counts where lr_schedule is not that of the method."""
     gradient_checkpointing: bool = False
     """Keep only what each layer begins with for the backward pass, and compute the rest anew: less memory."""
+    learner_ranks: NonNegativeInt = 0
+    """Processes over which weights, gradients and optimizer of what is trained are sharded (FSDP2); 0: in this one."""
     lora: str = ""
     """LoRA in one line: r=16,alpha=32,targets=q_proj+v_proj,out=adapter (kept beside the merged model)."""
     lora_rank: NonNegativeInt = 0
@@ -181,7 +207,7 @@ class Job:
     """What samples from the policy: local (on the weights that are trained), or process (a process of its own)."""
     max_turn_tokens: PositiveInt = 128
     """Tokens that the policy may sample in a turn, unless the agent says otherwise."""
-    max_context: PositiveInt | None = None
+    max_context: Annotated[int, Ge(SHORTEST)] | None = None
     """Longest token stream of an episode; none: the model's own limit."""
     micro_tokens: PositiveInt = 16_384
     """Tokens of a forward pass in training; a longer stream than this is refused."""

@@ -7,7 +7,7 @@ add up to the same. Weights only change when loss and gradient are finite.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -24,7 +24,7 @@ from quintain.models.families import head, unsupported
 from quintain.models.packed import hidden_states
 from quintain.models.precision import Precision, computing
 from quintain.training import gap
-from quintain.training.checkpoint import load_state, save_state
+from quintain.training.checkpoint import SHARDS, load_numbers, load_shards, load_state, save_state
 from quintain.training.layout import layout
 from quintain.training.optimizers import OptimizerName, make_optimizer
 from quintain.types import NOTHING, Batch, BatchExtra, Loss, Outputs
@@ -80,6 +80,7 @@ class Forward:
         shares_prefixes: compute prompts that several streams open with once.
         gradient_checkpointing: keep only what each layer begins with, and compute the rest anew for the gradient.
         activate: is called before each pass, where several policies share the model as adapters.
+        use_kernels: let the kernels read the weights beside the model's modules, where they can.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Forward:
         shares_prefixes: bool = True,
         gradient_checkpointing: bool = False,
         activate: Callable[[], None] | None = None,
+        use_kernels: bool = True,
     ) -> None:
         self.model, self.value_head = model, value_head
         self.temperature, self.shares_prefixes = temperature, shares_prefixes
@@ -101,6 +103,7 @@ class Forward:
         if gradient_checkpointing and self.fallback_reason:
             checkpoint_layers(model, precision)
         self._activate = activate
+        self._use_kernels = use_kernels
 
     def __call__(self, batch: Batch) -> Outputs:
         """Return log-probs, entropies and values of the trained tokens of `batch`, with gradients."""
@@ -128,6 +131,11 @@ class Forward:
         """Return the outputs without gradients."""
         return self(batch)
 
+    def infer_each(self, batches: Iterable[Batch]) -> Iterator[Outputs]:
+        """Yield the outputs of each of `batches`, without gradients."""
+        for batch in batches:
+            yield self.infer(batch)
+
     def _predictions(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return targets [M], the hidden states [M, D] that predict them, and logits [M, V] where they are there."""
         if self.fallback_reason:
@@ -135,7 +143,10 @@ class Forward:
                 return _padded_predictions(self.model, batch)
         laid = layout(batch, share=self.shares_prefixes)
         again = self._again if self.gradient_checkpointing and torch.is_grad_enabled() else None
-        hidden = hidden_states(self.model, laid.token_ids, laid.position_ids, laid.attention, again=again)
+        hidden = hidden_states(
+            self.model, laid.token_ids, laid.position_ids, laid.attention,
+            again=again, use_kernels=self._use_kernels,
+        )  # fmt: skip
         return laid.targets, hidden.index_select(0, laid.predictors), None
 
     def _told(self, hidden: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
@@ -232,12 +243,11 @@ class Learner:
                 batch that is on-policy differ from those at sampling.
         """
         started = time.monotonic()
-        self.optimizer.zero_grad(set_to_none=True)
+        self._forget_gradient()
         total = 0.0
         metrics: dict[str, float] = {}
         gaps: list[gap.Gap] = []
-        for batch in (moved(batch, self.model.device) for batch in batches):
-            outputs = self.forward(batch)
+        for batch, outputs in self._passes(batches):
             if is_on_policy:
                 gaps.append(gap.gap(outputs, batch, self.version))
             if observe is not None:
@@ -255,19 +265,17 @@ class Learner:
             metrics["gap/mean"] = sum(part.total for part in gaps) / num
             metrics["gap/max"] = max(part.largest for part in gaps)
             gap.check(metrics["gap/mean"], metrics["gap/max"], sum(part.shifted for part in gaps) / num)
-        norm = float(nn.utils.clip_grad_norm_(self.parameters, self.optimization.max_grad_norm))
+        norm = self._clip_gradient()
         is_finite = torch.tensor([total, norm]).isfinite().all().item()
         if is_finite:
-            for group in self.optimizer.param_groups:
-                group["lr"] = self.optimization.learning_rate * rate_scale
             self.is_updating = True
-            self.optimizer.step()
+            self._update(rate_scale)
             self.version += 1
             self.num_skipped = 0
             self.is_updating = False
         else:
             self._skip(total, norm)
-        self.optimizer.zero_grad(set_to_none=True)
+        self._forget_gradient()
         return StepReport(
             loss=total,
             grad_norm=norm,
@@ -281,19 +289,68 @@ class Learner:
         """Forget what the optimizer knows."""
         self.optimizer.state.clear()
 
+    def restored(self) -> None:
+        """Note that the model was changed from outside, by weights from elsewhere."""
+
+    def close(self) -> None:
+        """End what was started for it; it must not be used any more."""
+
     def save(self, folder: Path) -> None:
         """Write weights, value head and optimizer state into `folder` as safetensors and JSON."""
-        save_state(
-            folder,
-            self._modules,
-            self.optimizer,
-            {"version": self.version, "num_skipped": self.num_skipped},
-        )
+        save_state(folder, self._modules, self.optimizer, self._numbers)
 
     def load(self, folder: Path) -> None:
-        """Take over what `save` wrote."""
-        counters = load_state(folder, self._modules, self.optimizer)
-        self.version, self.num_skipped = counters["version"], counters["num_skipped"]
+        """Take over what `save` wrote, here or in ranks.
+
+        Raises:
+            StoreError: it is missing, broken or of another model.
+        """
+        if any(folder.glob(SHARDS)):
+            load_shards(folder, self.named_parameters, self.optimizer)
+            self._numbers = load_numbers(folder)
+        else:
+            self._numbers = load_state(folder, self._modules, self.optimizer)
+
+    @property
+    def named_parameters(self) -> dict[str, nn.Parameter]:
+        """The trained parameters by their names in ``model`` and ``value_head``."""
+        trained = {id(parameter) for parameter in self.parameters}
+        parts: dict[str, nn.Module | None] = {"model": self.model, "value_head": self.forward.value_head}
+        return {
+            f"{part}.{name}": parameter
+            for part, module in parts.items()
+            if module is not None
+            for name, parameter in module.named_parameters()
+            if id(parameter) in trained
+        }
+
+    @property
+    def _numbers(self) -> dict[str, int]:
+        """What is counted, as it is saved."""
+        return {"version": self.version, "num_skipped": self.num_skipped}
+
+    @_numbers.setter
+    def _numbers(self, numbers: Mapping[str, int]) -> None:
+        self.version, self.num_skipped = numbers["version"], numbers["num_skipped"]
+
+    def _passes(self, batches: Sequence[Batch]) -> Iterator[tuple[Batch, Outputs]]:
+        """Yield each of `batches` with what the model says of it, whose gradient is taken before the next."""
+        for batch in batches:
+            on_device = moved(batch, self.model.device)
+            yield on_device, self.forward(on_device)
+
+    def _clip_gradient(self) -> float:
+        """Clip the gradient and return its norm before."""
+        return float(nn.utils.clip_grad_norm_(self.parameters, self.optimization.max_grad_norm))
+
+    def _update(self, rate_scale: float) -> None:
+        """Change the weights by the gradient."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.optimization.learning_rate * rate_scale
+        self.optimizer.step()
+
+    def _forget_gradient(self) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
 
     def _skip(self, loss: float, norm: float) -> None:
         """Count a step that would have made the weights non-finite."""

@@ -31,6 +31,9 @@ from quintain.models.heads import ValueHead
 from quintain.models.load import load
 from quintain.training.job import MAIN, Job, PolicySettings, PolicySpec
 from quintain.training.learner import Forward, Learner, Optimization
+from quintain.training.sharding.learner import ShardedLearner
+from quintain.training.sharding.ranks import Ranks
+from quintain.training.sharding.shard import Lora
 from quintain.types import Action, Batch, Completion, Group, Outputs, Trajectory, Turn
 
 if TYPE_CHECKING:
@@ -194,9 +197,11 @@ class Policy:
     ) -> TokenArrays:
         if not trajectories:
             return []
-        parts: list[Tensor] = []
-        for batch in micro_batches(imitation_samples(trajectories), max_tokens=self.settings.micro_tokens):
-            parts.append(number(self.infer(batch))[batch.turn_id >= 0].cpu())
+        batches = micro_batches(imitation_samples(trajectories), max_tokens=self.settings.micro_tokens)
+        parts = [
+            number(outputs)[batch.turn_id >= 0].cpu()
+            for batch, outputs in zip(batches, self.forward.infer_each(batches), strict=True)
+        ]
         return nested(torch.cat(parts).numpy(), trajectories)
 
     def follow(self, leader: Policy, *, rate: float | None = None) -> None:
@@ -219,6 +224,7 @@ class Policy:
         self.model.load_state_dict(load(self.start).model.state_dict())
         if (head := self.forward.value_head) is not None:
             head.load_state_dict(ValueHead(self.model.config.hidden_size).state_dict())
+        self.learner.restored()
         self.learner.restart()
 
     def save(self, folder: Path) -> None:
@@ -245,10 +251,11 @@ class Policy:
 
 
 class Policies(Mapping[str, Policy]):
-    """The policies of a run by name."""
+    """The policies of a run by name, and the ranks that compute for those that are trained, where there are some."""
 
-    def __init__(self, policies: Mapping[str, Policy]) -> None:
+    def __init__(self, policies: Mapping[str, Policy], ranks: Ranks | None = None) -> None:
         self._policies = dict(policies)
+        self._ranks = ranks
 
     def __getitem__(self, name: str) -> Policy:
         """Return the policy `name`.
@@ -296,6 +303,11 @@ class Policies(Mapping[str, Policy]):
     def learners(self) -> dict[str, Learner]:
         """The learners of the policies that are trained."""
         return {name: policy.learner for name, policy in self.items() if policy.learner is not None}
+
+    def close(self) -> None:
+        """End the ranks; what is trained in them can then not be used any more."""
+        if self._ranks is not None:
+            self._ranks.close()
 
     def follow(self, leader: str) -> None:
         """Move the policies that follow `leader`."""
@@ -398,16 +410,17 @@ def build_policies(
     """
     acting = {MAIN, *job.seats.values()}
     policies: dict[str, Policy] = {}
+    ranks = Ranks(job.learner_ranks, device=find_device(job.device).type) if job.learner_ranks else None
     for name, (spec, settings) in plan_policies(job, specs).items():
         has_head = has_critic if spec is None and name == MAIN else spec is not None and spec.head == "value"
-        policy = _build(name, spec, settings, start, policies, job, has_head, _learns(spec, settings))
+        policy = _build(name, spec, settings, start, policies, job, has_head, _learns(spec, settings), ranks)
         policies[name] = policy
         if name in acting or (spec is not None and spec.acts):
             activate = partial(
                 policy.shared.activate, policy.adapter
             )  # not policy.activate, which would be a circle
             policy.engine = cast(Engine, Switching(make_engine(name, policy), activate))
-    return Policies(policies)
+    return Policies(policies, ranks)
 
 
 def load_main(model: PreTrainedModel, config: Mapping[str, Any], checkpoint: Path) -> None:
@@ -431,8 +444,9 @@ def _build(
     job: Job,
     has_head: bool,
     is_trained: bool,
+    ranks: Ranks | None,
 ) -> Policy:
-    """Return the policy `name`."""
+    """Return the policy `name`, which computes in `ranks` where it is trained and there are some."""
     source = MAIN if spec is None else spec.copies
     place = settings.model or (known[source].start if source in known else str(start))
     shares = settings.shares or (
@@ -466,9 +480,17 @@ def _build(
             max_grad_norm=job.max_grad_norm,
             gradient_checkpointing=job.gradient_checkpointing,
         )
-        learner = Learner(
-            shared.model, optimization, value_head=head, trained=shared.trained(adapter), activate=activate
-        )
+        trained = shared.trained(adapter)
+        if ranks is None:
+            learner = Learner(shared.model, optimization, value_head=head, trained=trained, activate=activate)
+        else:
+            lora = Lora(
+                name=name, rank=settings.lora_rank, alpha=settings.lora_alpha, targets=settings.lora_targets
+            )
+            learner = ShardedLearner(
+                shared.model, optimization, ranks=ranks, name=name, folder=place,
+                value_head=head, trained=trained, lora=None if adapter is None else lora, activate=activate,
+            )  # fmt: skip
     forward = (
         learner.forward
         if learner

@@ -7,7 +7,7 @@ and nothing stays behind but the findings.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +17,7 @@ import numpy as np
 
 from quintain.credit.group import group_relative
 from quintain.data.pack import micro_batches
+from quintain.data.pipeline import Chosen, example_samples
 from quintain.data.samples import in_streams, samples_from
 from quintain.environments.boundary import has_expert
 from quintain.errors import InvariantError
@@ -25,6 +26,7 @@ from quintain.rollout.measures import tool_metrics
 from quintain.store.run import Run
 from quintain.text.chat import Chat
 from quintain.training import gap
+from quintain.training.collector import Collector
 from quintain.training.context import TrainingContext, opened
 from quintain.training.forecast import Forecast, forecast
 from quintain.training.job import Job
@@ -55,10 +57,17 @@ class Preflight:
     findings: tuple[Finding, ...]
     streams: tuple[tuple[Piece, ...], ...]
     forecast: Forecast
+    funnel: str = ""
+    """what the stages of the method's data did, a line each"""
+    examples: tuple[tuple[str, tuple[Piece, ...]], ...] = ()
+    """of the first examples that the method makes of demonstrations: the episodes that it came from, and its pieces"""
 
 
-def preflight(job: Job) -> Preflight:
-    """Return what is found of `job`; takes a minute on a processor with a tiny model."""
+def preflight(job: Job, made: Callable[[Collector], Chosen] | None = None) -> Preflight:
+    """Return what is found of `job`; takes a minute on a processor with a tiny model.
+
+    `made` returns what the method learns from demonstrations, where it does.
+    """
     small = replace(
         job,
         demonstrations=(
@@ -81,7 +90,19 @@ def preflight(job: Job) -> Preflight:
         tasks = context.collector.tasks(1, NUM_TASKS)
         started = time.monotonic()
         groups = context.rollout.groups(tasks, size=GROUP_SIZE, seed=context.seed("check"))
-        return examined(context, groups, job=job, seconds=time.monotonic() - started)
+        found = examined(context, groups, job=job, seconds=time.monotonic() - started)
+        if made is None:
+            return found
+        chosen, chat = made(context.collector), Chat(context.tokenizer)
+        return replace(
+            found,
+            funnel=str(chosen.funnel),
+            examples=tuple(
+                (", ".join(example.sources), tuple(pieces(sample, chat)))
+                for example in chosen.examples[:NUM_SHOWN]
+                for sample in example_samples([example])
+            ),
+        )
 
 
 def examined(context: TrainingContext, groups: Sequence[Group], *, job: Job, seconds: float) -> Preflight:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
@@ -72,18 +73,24 @@ class Probe:
 
     def success(self, version: int) -> float:
         """Return the share of the first tasks that is solved; `version` is that of the weights now."""
-        return evaluate(self._played(version, 0, NUM_PROBED)).success
+        return evaluate(list(self._played(version, range(NUM_PROBED), 0).values())).success
 
-    def play(self, version: int, first: int, count: int) -> list[Trajectory]:
-        """Return the scored episodes of `count` training tasks from number `first` on, as `success` plays them."""
-        return [each for each in self._played(version, first, count) if isinstance(each.outcome, Score)]
+    def play(self, version: int, numbers: Sequence[int], occasion: int) -> dict[int, Trajectory]:
+        """Return the scored episodes of the training tasks of these `numbers`, by number; see `success`."""
+        played = self._played(version, numbers, occasion)
+        return {number: each for number, each in played.items() if isinstance(each.outcome, Score)}
 
-    def _played(self, version: int, first: int, count: int) -> list[Trajectory]:
-        """Return an episode of each task, with the same chance every time."""
+    def _played(self, version: int, numbers: Sequence[int], occasion: int) -> dict[int, Trajectory]:
+        """Return an episode of each task, with the same chance at every `occasion` of one number."""
         self._engine.load_weights(version, None)
-        tasks = [self._tasks.at(first + place) for place in range(count)]
-        groups = self._rollout.groups(tasks, size=1, seed=derive_seed(self._job.seed, "probe"))
-        return [trajectory for group in groups for trajectory in group.trajectories]
+        tasks = [self._tasks.at(number) for number in numbers]
+        seed = derive_seed(self._job.seed, "probe", *((occasion,) if occasion else ()))
+        groups = self._rollout.groups(tasks, size=1, seed=seed)
+        return {
+            number: trajectory
+            for number, group in zip(numbers, groups, strict=True)
+            for trajectory in group.trajectories
+        }
 
 
 def probed_after(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from quintain.data.pipeline import name_of
 from quintain.errors import DataError
 from quintain.store.run import Run
 from quintain.types import Batch, Credit, Example, Outputs, Pair, Sample, Signals, Trajectory, Use
@@ -72,6 +74,27 @@ class SignalRecorder:
             found[episode.id] = Use(episode=episode.id, signals=signals)
         return list(found.values())
 
+    def preferred(self, pairs: Sequence[Pair], find: Callable[[str], Trajectory | None]) -> list[Use]:
+        """Return what a step that compared `pairs` used: of each both sides, the chosen one first.
+
+        A pair of which the journal does not have both sides is left out.
+        """
+        found: list[Use] = []
+        for pair in pairs:
+            sides = [(side, find(name_of(side))) for side in (pair.chosen, pair.rejected)]
+            known = [(side, episode) for side, episode in sides if episode is not None]
+            if len(known) == len(sides):
+                (_, one), (_, other) = known
+                found += [
+                    Use(
+                        episode=episode.id,
+                        signals=self._imitated(episode, [side]),
+                        rejected=other.id if episode is one else "",
+                    )
+                    for side, episode in known
+                ]
+        return found
+
     def _imitated(self, episode: Trajectory, parts: Sequence[Trajectory]) -> Signals | None:
         """Return the weights and log-probs of `episode`, whose turns `parts` are made of."""
         places = _find_turns(episode, parts)
@@ -102,7 +125,7 @@ class SignalRecorder:
 
 
 class Imitated:
-    """What the steps of a run learned from examples: ``watch`` before each training of a step, ``uses`` after the last.
+    """What the steps of a run learned from data: ``watch`` before each training of a step, ``uses`` after the last.
 
     Args:
         run: whose journal has the episodes that examples are made of.
@@ -111,7 +134,7 @@ class Imitated:
 
     def __init__(self, run: Run, *, is_on: bool) -> None:
         self._run, self._is_on = run, is_on
-        self._trainings: list[tuple[SignalRecorder, Sequence[Example], dict[int, None]]] = []
+        self._trainings: list[tuple[SignalRecorder, Sequence[Example] | Sequence[Pair], dict[int, None]]] = []
         self._known: dict[str, Trajectory | None] = {}
         self._has_shown = False
         """whether the demonstrations were read"""
@@ -119,16 +142,23 @@ class Imitated:
     def watch(
         self, data: Sequence[Example | Pair]
     ) -> Callable[[Sequence[Sample], Batch, Outputs], None] | None:
-        """Begin a training on `data`, and return what takes in what the learner says; None of pairs, and where off."""
-        examples = [each for each in data if isinstance(each, Example)]
-        if not self._is_on or len(examples) < len(data):
+        """Begin a training on `data`, and return what takes in what the learner says; None where that is off."""
+        if not self._is_on:
             return None
         recorder, seen = SignalRecorder(), dict[int, None]()
-        self._trainings.append((recorder, examples, seen))
-        trajectories = [example.trajectory for example in examples]
+        examples = [each for each in data if isinstance(each, Example)]
+        # An episode may be a side of several pairs, each with weights of its own.
+        pairs = [
+            replace(each, chosen=replace(each.chosen), rejected=replace(each.rejected))
+            for each in data
+            if isinstance(each, Pair)
+        ]
+        self._trainings.append((recorder, pairs or examples, seen))
+        trajectories = [side for pair in pairs for side in (pair.chosen, pair.rejected)]
+        trajectories = trajectories or [example.trajectory for example in examples]
 
         def observe(samples: Sequence[Sample], batch: Batch, outputs: Outputs) -> None:
-            seen.update(dict.fromkeys(sample.trajectory for sample in samples))
+            seen.update(dict.fromkeys(s.pair if pairs else s.trajectory for s in samples))
             recorder.observe(trajectories, samples, batch, outputs)
 
         return observe
@@ -142,16 +172,19 @@ class Imitated:
         if not trainings:
             return None
         found: dict[str, Use] = {}
-        for recorder, examples, seen in trainings:
-            own = recorder.imitated([examples[place] for place in seen], self.find)
+        compared: list[Use] = []
+        for recorder, data, seen in trainings:
+            chosen = [data[place] for place in seen]
+            compared += recorder.preferred([each for each in chosen if isinstance(each, Pair)], self.find)
+            own = recorder.imitated([each for each in chosen if isinstance(each, Example)], self.find)
             found |= {use.episode: use for use in own}
-        return list(found.values())
+        return [*found.values(), *compared]
 
     def find(self, name: str) -> Trajectory | None:
         """Return the episode that examples call `name`; None where the journal has none.
 
         An example that was made before its episode got the journal's name is called by group and index; those are
-        demonstrations.
+        demonstrations, or preferences that were given.
         """
         if "#" in name and not self._has_shown:
             self._has_shown = True

@@ -23,6 +23,7 @@ from quintain.agents.outside import Outside
 from quintain.agents.protocol import Agent
 from quintain.curriculum.streams import TaskStream, draw_held_out
 from quintain.data.pack import micro_batches
+from quintain.data.pipeline import Chosen, example_samples
 from quintain.data.samples import imitation_samples
 from quintain.environments.baselines import find_range_text, random_action
 from quintain.environments.boundary import ask, check_tools, has_expert, spec_of, tasks_of
@@ -34,7 +35,7 @@ from quintain.errors import ConfigError, UsageError, suggestion
 from quintain.losses.imitation import imitation
 from quintain.models.device import find_device
 from quintain.models.load import load
-from quintain.models.tiny import SIZES, build_tiny
+from quintain.models.tiny import COPIES, SIZES, build_tiny
 from quintain.rollout.collect import Limits, OnEpisode, Rollout
 from quintain.rollout.samplers import Demonstrator
 from quintain.store.run import Run
@@ -60,8 +61,9 @@ LONGEST = 1 << 20
 FUMBLES = 0.15
 """Share of a form teacher's tool calls that cannot be read."""
 DEMONSTRATIONS_PER_UPDATE = 8
-RATE_TIMES_WIDTH = 0.256
-"""Learning rate of imitation by a model one number wide."""
+RATE_TIMES_WIDTH, GENTLE = 0.256, 0.25
+"""Learning rate of imitation by a model one number wide; and the share of it at which a model keeps what its heads
+began with (`quintain.models.tiny.find_same`): at the whole of it, that is gone after 40 updates."""
 
 
 FITTING = "auto"
@@ -332,12 +334,14 @@ def load_demonstrations(
     return trajectories
 
 
-def warm_start(model: PreTrainedModel, trajectories: list[Trajectory], job: Job, *, display: Display) -> None:
-    """Train `model` to write what is written in `trajectories`, at a learning rate that falls to 0."""
+def warm_start(
+    model: PreTrainedModel, shown: Sequence[Trajectory] | Chosen, job: Job, *, display: Display
+) -> None:
+    """Train `model` to write what is written in what was `shown`, at a learning rate that falls to 0."""
     device = model.device
     learner = imitator(model, job)
     model.to(cast("Any", find_device(job.device)))
-    updates = Imitation(learner, trajectories, job)
+    updates = Imitation(learner, shown, job)
     for note in before_imitation(job, [len(sample.token_ids) for sample in updates.samples]):
         display.say(f"note: {note}")
     display.phase("warm start", updates.total)
@@ -350,7 +354,8 @@ def imitation_rate(job: Job, model: PreTrainedModel) -> float:
     """Return the learning rate at which `model` imitates; unless `job` says, it falls with its width (2203.03466)."""
     if job.imitation_rate is not None:
         return job.imitation_rate
-    return RATE_TIMES_WIDTH / cast("Any", model.get_input_embeddings()).weight.shape[1]
+    share = GENTLE if getattr(model.config, COPIES, False) else 1.0
+    return share * RATE_TIMES_WIDTH / cast("Any", model.get_input_embeddings()).weight.shape[1]
 
 
 def imitator(model: PreTrainedModel, job: Job) -> Learner:
@@ -370,10 +375,17 @@ def imitator(model: PreTrainedModel, job: Job) -> Learner:
 
 
 class Imitation:
-    """Passes over demonstrations: ``for number in Imitation(learner, trajectories, job).run(): ...``."""
+    """Passes over demonstrations: ``for number in Imitation(learner, trajectories, job).run(): ...``.
 
-    def __init__(self, learner: Learner, trajectories: Sequence[Trajectory], job: Job) -> None:
-        self.samples = imitation_samples(trajectories, is_left_out=lambda turn: turn.action.error is not None)
+    Of whole episodes all is imitated that could be read; of what a pipeline chose, what counts.
+    """
+
+    def __init__(self, learner: Learner, shown: Sequence[Trajectory] | Chosen, job: Job) -> None:
+        self.samples = (
+            example_samples(shown.examples)
+            if isinstance(shown, Chosen)
+            else imitation_samples(shown, is_left_out=lambda turn: turn.action.error is not None)
+        )
         self.total = job.imitation_epochs * num_batches(len(self.samples), DEMONSTRATIONS_PER_UPDATE)
         """updates in all passes"""
         self._learner, self._job = learner, job

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
@@ -60,14 +60,16 @@ CHUNK = 64
 """Episodes that an expert is asked for at once."""
 EXPERT_FUMBLES = 0.05
 """Share of an expert's tool calls that cannot be read; they are not imitated, only what follows them."""
+RISING = 20
+"""Updates over which the learning rate rises: the first of Adam are as large as any, and mostly noise."""
 TIMED = 8
 """Updates after which it is said how long all of them would take."""
 SEARCH_CHUNK, MOST_TURNS, MOST_SECONDS = 512, 100_000, 120.0
 """Random episodes played at once, and the turns and seconds after which there are enough."""
 KEPT, GOOD = 128, 0.9
 """Episodes of chance that are imitated; and the share of the greatest return with which none better are looked for."""
-ROUND_UPDATES, PRACTICE = 64, 256
-"""Updates between two times that the policy plays by itself, and its episodes."""
+ROUND_UPDATES, FRESH, AGAIN = 64, 64, 192
+"""Updates between two times that the policy plays; its episodes of tasks it meets first, and of those never solved."""
 LIKELY = 1.0
 """Nats of an expert's average turn under which it is worth while to let the policy play."""
 SMOOTHED = 16
@@ -152,6 +154,8 @@ class School:
     """of each update, in nats per token"""
     tokens: float = 0.0
     """of an average turn that was shown"""
+    unsolved: set[int] = field(default_factory=set[int])
+    """numbers of the tasks that the policy has tried, never with success"""
     started: float = 0.0
     """when the first update began, in seconds of the clock that only goes on"""
 
@@ -194,21 +198,35 @@ class School:
                 rng = np.random.default_rng(derive_seed(self.job.seed, "round", number, update))
                 size = min(EPISODES, len(best))
                 self._imitate([best[place] for place in rng.choice(len(best), size, replace=False)])
-            own = self._practised(number * PRACTICE)
+            own = self._practised(number)
             if self.run.next_step == 0:
                 self.run.append(own, step=0, phase=PHASE)
-            self._note(sum(each.is_success for each in own) / len(own))
             if self.lesson.is_enough:
                 return
             best = self._best_of([*own, *best])
 
-    def _practised(self, first: int) -> list[Trajectory]:
-        """Return what the policy plays by itself from task number `first` on: little, while nothing comes of it."""
-        version, few = self.learner.version, PRACTICE // 8
-        own = self.probe.play(version, first, few)
+    def _practised(self, number: int) -> list[Trajectory]:
+        """Return what the policy plays by itself in round `number`, and note what it solves of tasks it first meets.
+
+        Those come first. If anything comes of them, it tries again what it met before and never solved: of what is
+        solved at once most is easy, and to imitate nothing else teaches the habits that suffice for it.
+        """
+        fresh = range(number * FRESH, (number + 1) * FRESH)
+        own = self._tried(fresh, number)
+        self._note(sum(each.is_success for each in own) / max(len(own), 1))
         if any(value_of(each) > self.lowest for each in own):
-            own += self.probe.play(version, first + few, PRACTICE - few)
+            rng = np.random.default_rng(derive_seed(self.job.seed, "again", number))
+            old = sorted(self.unsolved.difference(fresh))
+            chosen = rng.choice(len(old), min(len(old), AGAIN), replace=False)
+            own += self._tried([old[place] for place in chosen], number)
         return own
+
+    def _tried(self, numbers: Sequence[int], occasion: int) -> list[Trajectory]:
+        """Return what the policy plays of the tasks of these `numbers`, as the `occasion`-th of their group."""
+        played = self.probe.play(self.learner.version, numbers, occasion)
+        for task, trajectory in played.items():
+            (self.unsolved.discard if trajectory.is_success else self.unsolved.add)(task)
+        return [replace(each, index=occasion) for each in played.values()]
 
     def _searched(self, tasks: TaskStream, demonstrator: Demonstrator) -> list[Trajectory]:
         """Return the best of many episodes of random play."""
@@ -224,7 +242,7 @@ class School:
             new = sum(len(each.turns) for each in shown)
             turns += new
             self.display.advance(new)
-            best = self._best_of([*best, *shown])
+            best = self._best_of([*best, *shown])[:KEPT]
             is_done = (
                 number >= known[0]
                 if known
@@ -266,12 +284,13 @@ class School:
         self.display.phase("warm start, at most", self.lesson.most)
 
     def _imitate(self, shown: Sequence[Trajectory]) -> None:
-        """Make one update on what is `shown`, at a rate that falls to 0 with the most updates that there may be."""
+        """Make one update on what is `shown`, at a rate that rises, then falls to 0 with the most there may be."""
         samples = self._samples(shown)
         self.started = self.started or time.monotonic()
         if samples:
             batches = micro_batches(samples, max_tokens=self.job.micro_tokens)
-            scale = 1 - self.lesson.updates / (self.lesson.most + 1)
+            begun = min((self.lesson.updates + 1) / RISING, 1.0)
+            scale = begun * (1 - self.lesson.updates / (self.lesson.most + 1))
             report = self.learner.step(batches, imitation(), rate_scale=scale)
             self.losses.append(report.loss)
         self.lesson.updates += 1
@@ -331,6 +350,11 @@ def value_of(trajectory: Trajectory) -> float:
 
 
 def best_of(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
-    """Return the best of `trajectories`: those of highest return, of equal ones the shorter, then the first."""
-    ranked = sorted(trajectories, key=lambda each: (-value_of(each), len(each.turns)))
-    return ranked[:KEPT]
+    """Return of each task the best episode: all that solved theirs, and others of highest return up to `KEPT` in all.
+
+    Of equal return the shorter is better, then the first.
+    """
+    best: dict[str, Trajectory] = {}
+    for each in sorted(trajectories, key=lambda each: (-value_of(each), len(each.turns))):
+        best.setdefault(each.task.id, each)
+    return [each for place, each in enumerate(best.values()) if place < KEPT or each.is_success]

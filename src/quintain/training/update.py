@@ -28,6 +28,8 @@ class Update:
     """also train on streams without an advantage: a critic, a KL or entropy term learns from them"""
     has_reference: bool = False
     """let the batches carry log-probs of the policy ``reference``, for a KL in the loss"""
+    is_own_reference: bool = False
+    """the reference is the policy itself as the step's epochs begin, and no other is kept (Self-Rewarding LM)"""
     has_values: bool = False
     """let the batches carry the critic's values before the first update, which clipping them needs"""
     has_kl: bool = False
@@ -38,6 +40,8 @@ class Update:
     """stop updating a step once the mean KL estimate of the policy from the sampler is above this"""
     target_kl_unit: Literal["token", "episode"] = "token"
     """what `target_kl` is the KL of (nats); that of an episode is the mean of its tokens times their number"""
+    head_layers: int | None = None
+    """only the last so many layers, the norm behind them and a value head learn; None: everything does"""
     lr_warmup: int = 10
     """steps over which the learning rate rises: the first ones of a fresh Adam are the least informed"""
     critic_steps: int = 0

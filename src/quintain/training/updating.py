@@ -7,7 +7,8 @@ updates must be those at sampling, which the learner checks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -15,12 +16,13 @@ from statistics import fmean
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from quintain.curriculum.schedules import linear
 from quintain.data.leaves import keep_leaves
 from quintain.data.pack import micro_batches
 from quintain.data.samples import samples_from, unrelated
+from quintain.models.families import trunk
 from quintain.training.job import MAIN, Job, OnPolicyJob
 from quintain.training.learner import Learner, StepReport
 from quintain.training.optimizers import scale_at
@@ -177,6 +179,7 @@ def learn_in_epochs(
         return learn_values(learner, prepared, update, own.settings.micro_tokens)
     num_epochs, num_minibatches = counts(update, job)
     reports: list[StepReport] = []
+    still = [] if update.head_layers is None else trunk(learner.model, update.head_layers)
     for epoch in range(num_epochs):
         reports = []
         for number, chosen in enumerate(
@@ -190,20 +193,21 @@ def learn_in_epochs(
                 observe(list(islice(streams, len(batch.lengths))), batch, outputs)
 
             kl = estimated_kl(policies, own, part, update)
-            report = learner.step(
-                prepared.batches(chosen, update, own.settings.micro_tokens, kl=kl),
-                update.loss,
-                observe=watch if observe is not None and epoch == 0 else None,
-                rate_scale=rate
-                * scale_at(
-                    step,
-                    job.steps,
-                    schedule=job.lr_schedule,
-                    by_method=linear(step, first=(0, 0.0), last=(max(update.lr_warmup, 1), 1.0)),
-                    warmup=job.lr_warmup,
-                ),
-                is_on_policy=update.is_on_policy and epoch == number == 0,
-            )
+            with resting(still):
+                report = learner.step(
+                    prepared.batches(chosen, update, own.settings.micro_tokens, kl=kl),
+                    update.loss,
+                    observe=watch if observe is not None and epoch == 0 else None,
+                    rate_scale=rate
+                    * scale_at(
+                        step,
+                        job.steps,
+                        schedule=job.lr_schedule,
+                        by_method=linear(step, first=(0, 0.0), last=(max(update.lr_warmup, 1), 1.0)),
+                        warmup=job.lr_warmup,
+                    ),
+                    is_on_policy=update.is_on_policy and epoch == number == 0,
+                )
             policies.follow(policy)
             reports.append(report)
             if update.target_kl is not None and moved(report, prepared, chosen, update) > update.target_kl:
@@ -261,17 +265,24 @@ def learn_values(learner: Learner, prepared: Prepared, update: Update, max_token
     """Train the value head alone, while the policy's weights rest (value pre-training: VC-PPO, arXiv 2503.01491)."""
     assert update.critic_loss is not None, "critic_steps come with a critic_loss"
     batches = prepared.batches(range(len(prepared.samples)), update, max_tokens)
-    resting = [p for p in learner.model.parameters() if p.requires_grad]
     report: StepReport | None = None
-    try:
-        for parameter in resting:
-            parameter.requires_grad_(False)
+    with resting(learner.model.parameters()):
         for _ in range(update.critic_epochs):
             report = learner.step(batches, update.critic_loss)
-    finally:
-        for parameter in resting:
-            parameter.requires_grad_(True)
     return report
+
+
+@contextmanager
+def resting(parameters: Iterable[nn.Parameter]) -> Generator[None]:
+    """Let `parameters` have no gradient meanwhile: neither they nor what the optimizer keeps of them change."""
+    own = [p for p in parameters if p.requires_grad]
+    try:
+        for parameter in own:
+            parameter.requires_grad_(False)
+        yield
+    finally:
+        for parameter in own:
+            parameter.requires_grad_(True)
 
 
 def prepare(policies: Policies, policy: Policy, samples: Sequence[Sample], update: Update) -> Prepared:
@@ -287,9 +298,12 @@ def prepare(policies: Policies, policy: Policy, samples: Sequence[Sample], updat
             found += numbers.cpu().split(batch.lengths)
         return found
 
+    def reference() -> Policy:
+        return policy if update.is_own_reference else policies["reference"]
+
     return Prepared(
         samples,
-        said_by(policies["reference"], "logprobs") if update.has_reference else None,
+        said_by(reference(), "logprobs") if update.has_reference else None,
         said_by(policy, "values") if update.has_values else None,
     )
 

@@ -47,10 +47,15 @@ class Signals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """That a step learned from an episode: ``Use(episode=trajectory.id, signals=None)``."""
+    """That a step learned from an episode: ``Use(episode=trajectory.id, signals=None)``.
+
+    A preference is two uses: of the chosen episode, which names the one that it was `rejected` for, and of that one.
+    """
 
     episode: str
     signals: Signals | None = None
+    rejected: str = ""
+    """episode that this one was chosen over; empty where it is no side, or the rejected side, of a preference"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

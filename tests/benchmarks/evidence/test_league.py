@@ -53,7 +53,7 @@ def put(
         line = {
             "layer": "league", "row": of.row, "spec": of.digest(), "version": 1, "arm": arm, "factor": factor,
             "seed": seed, "rate": 1e-3, "value": value, "area": value, "turns": 100, "tokens": 200, "updates": 7,
-            "seconds": 1.0, "alarms": [], "command": "again", **fields,
+            "seconds": 1.0, "alarms": [], "command": "again", "run": f"{arm}-{factor}-{seed}", **fields,
         }  # fmt: skip
         append(folder, of.row, line)
 
@@ -128,6 +128,24 @@ def test_what_is_lower_is_turned_and_alarms_refuse(tmp_path: Path) -> None:
     assert outcome_of(passed, [passed], tmp_path).verdict == "better", "it went over before the end"
 
 
+def test_versions_before_stay(tmp_path: Path) -> None:
+    first, second, third = entry(), entry(settings={"kl_coef": 0.1}), entry(settings={"kl_coef": 0.2})
+    for each, gain, alarms in ((first, 0.1, ["length"]), (second, -0.2, [])):
+        put(tmp_path, each, METHOD, [value + gain for value in BASE[:6]], alarms=alarms)
+        put(tmp_path, each, BASELINE, BASE[:6])
+        put(tmp_path, each, BASELINE, BASE[:1], factor=2.0)
+    found = outcome_of(third, [third], tmp_path)
+    assert (found.version, found.verdict, found.seconds) == (3, "unfinished", {})
+    assert [(e.version, e.num, e.refused) for e in found.earlier] == [(1, 6, ("method: length",)), (2, 6, ())]
+    assert [e.mean for e in found.earlier] == pytest.approx([0.1, -0.2])
+    again = outcome_of(second, [second], tmp_path)
+    assert [e.version for e in again.earlier] == [1] and len(again.seconds) == 13
+    put(tmp_path, second, REPEAT, BASE[:1], processor_seconds=0.25)
+    assert sum(outcome_of(second, [second], tmp_path).seconds.values()) == 13.25
+    fewer = entry(is_lower_better=True)
+    assert [e.mean for e in outcome_of(fewer, [fewer], tmp_path).earlier] == pytest.approx([-0.1, 0.2])
+
+
 def test_bounds_are_of_all_arms_of_a_baseline(tmp_path: Path) -> None:
     many = [entry(f"row{k}", settings={"kl_coef": k / 10}) for k in range(5)]
     for each in many:
@@ -182,6 +200,7 @@ def test_the_season_runs_what_is_missing(
     assert {(METHOD, 1.0, 0), (BASELINE, 1.0, 1), (METHOD, 0.5, 1000), (REPEAT, 1.0, 1)} <= seeds
     assert len(stored) == len(seeds) and {line["command"] for line in stored} == {"run one"}
     assert all(line["rate"] == found.rate for line in stored if line["factor"] == 1.0)
+    assert all(line["processor_seconds"] > 0 for line in stored)
     assert "runs for learning rates done" in capsys.readouterr().err
     assert season([one])["one"] == found and not capsys.readouterr().err
     assert len(lines(tmp_path / "results", "one", "league")) == len(stored)

@@ -47,9 +47,17 @@ def test_a_claim_is_measured_once_and_goes_on_where_it_was(claim: Claim, tmp_pat
     found = lines(tmp_path, "toy")
     assert [line["block"] for line in found] == [0, 1, 2]
     assert {line["seed"] for line in found} == {claim().seed_of(k) for k in range(3)}
-    assert {"command", "package", "processor", "date", "seconds", "spec", "version", "experiment"} <= set(
-        found[0]
-    )
+    assert {
+        "command",
+        "package",
+        "processor",
+        "date",
+        "seconds",
+        "processor_seconds",
+        "spec",
+        "version",
+        "experiment",
+    } <= set(found[0])
     assert go(claim(), tmp_path)[1].num == 0
     (tmp_path / "toy.jsonl").write_text(
         "".join(line + "\n" for line in (tmp_path / "toy.jsonl").read_text().splitlines()[:2]),

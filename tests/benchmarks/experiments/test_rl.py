@@ -8,6 +8,7 @@ from quintain.benchmarks.experiments.rl import (
     grpo,
     grpo_tcr,
     loop,
+    mt_grpo,
     policy_gradient,
     ppo,
     reinforce_plus_plus,
@@ -17,6 +18,8 @@ from quintain.benchmarks.experiments.rl.grpo import relabelled
 from quintain.benchmarks.experiments.rl.reinforce_plus_plus import by_other_deviations
 from quintain.benchmarks.labs.tables import a16, fitted_table, s3
 from quintain.credit.group import group_relative
+from quintain.credit.turn_group import turn_group_relative
+from quintain.methods.method import Estimates
 from quintain.methods.rl.loop import Config, method
 from quintain.types import scored
 
@@ -95,3 +98,25 @@ def test_as_many_tokens_are_dropped_as_are_clipped() -> None:
     free = trained(start, loop_method, options, 1, num_batches=1, loss=unclipped())
     assert drop.objective == free.objective, "without a clip nothing is dropped"
     assert clip.steps[1].metrics["policy/clip_fraction"] > 0
+
+
+SEARCHES = {"searches": 1.2, "reads": 2.0, "guesses": 0.5}
+
+
+def test_what_a_search_earns_is_noise_at_the_answer() -> None:
+    rows = mt_grpo.measure({**SEARCHES, "seeds": 3}, 3)
+    assert min(row["method"] - row["control"] for row in rows) > 0.05
+    assert all(row["null_method"] == row["null_control"] == row["method"] for row in rows)
+    assert all(row["extra.over_summed"] > 0 for row in rows)
+
+
+def test_what_a_search_earns_moves_to_the_answer() -> None:
+    groups = mt_grpo.searcher(3, SEARCHES).sample(size=8, seed=0)
+    both, plain = turn_group_relative(groups), turn_group_relative(groups, weight=0.0)
+    moved = mt_grpo.misplaced(groups, Estimates())
+    for own, outcome, other in zip(both.advantages, plain.advantages, moved.advantages, strict=True):
+        assert other[0] == pytest.approx(outcome[0]) and own[1] == pytest.approx(outcome[1])
+        assert other[1] - outcome[1] == pytest.approx(own[0] - outcome[0])
+    free = [mt_grpo.without_hits(group) for group in groups]
+    assert {turn.reward for t in scored(free) for turn in t.turns[:1]} == {0.0}
+    assert all(t.outcome.value == t.turns[1].reward for t in scored(free))  # type: ignore[union-attr] # pyright: ignore

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from quintain.benchmarks.experiments.rl import coso, mt_grpo
-from quintain.benchmarks.experiments.rl.frozen import frozen, of_turns
-from quintain.credit.turn_group import turn_group_relative
+from quintain.benchmarks.experiments.rl import coso
+from quintain.benchmarks.experiments.rl.frozen import frozen
 from quintain.errors import DataError
 from quintain.training.job import Job
-from quintain.types import Action, Completion, Credit, Group, Score, Stop, Task, Trajectory, Turn, scored
+from quintain.types import Action
 
 JOB: dict[str, Any] = {"enough": 0.0, "most": 1.0, "imitation_epochs": 3}
 MOVES = "sokoban?size=3&walls=0"
@@ -26,58 +25,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 2)
     monkeypatch.setattr("quintain.training.probe.NUM_PROBED", 6)
     yield
-
-
-def episode(rewards: tuple[float, ...], index: int = 0, tokens: int = 2) -> Trajectory:
-    """Return an episode whose turns were paid `rewards`, with ever more tokens."""
-    turns = tuple(
-        Turn(
-            observation=(),
-            prompt_ids=(1,),
-            completion=Completion(
-                token_ids=(7,) * (tokens + k), logprobs=(-0.5,) * (tokens + k), stop="stop"
-            ),
-            action=Action(text="x"),
-            reward=reward,
-        )
-        for k, reward in enumerate(rewards)
-    )
-    return Trajectory(
-        task=Task(id="t", environment="e", seed=0),
-        turns=turns,
-        outcome=Score(value=sum(rewards), is_success=rewards[-1] > 0),
-        stop=Stop.TERMINATED,
-        seed=index,
-        group="g",
-        index=index,
-    )
-
-
-def group(*episodes: Trajectory) -> Group:
-    return Group(task=episodes[0].task, trajectories=episodes)
-
-
-def firsts(credit: Credit) -> list[list[float]]:
-    return [[float(array[0]) for array in arrays] for arrays in credit.advantages]
-
-
-def test_what_a_search_earns_moves_to_the_answer() -> None:
-    played = [group(episode((0.5, 0.5)), episode((0.0, 0.5), 1), episode((0.5, 0.0), 2), episode((0.0,), 3))]
-    both, moved = firsts(turn_group_relative(played)), firsts(mt_grpo.misplaced(played))
-    plain = firsts(turn_group_relative(played, weight=0.0))
-    for own, other, outcome in zip(both[:3], moved[:3], plain[:3], strict=True):
-        assert other[0] == pytest.approx(outcome[0]) and own[1] == pytest.approx(outcome[1])
-        assert other[1] - outcome[1] == pytest.approx(own[0] - outcome[0])
-    assert moved[3] == both[3], "an episode without a search has nothing to move"
-    free = [mt_grpo.without_hits(played[0])]
-    assert firsts(turn_group_relative(free)) == firsts(mt_grpo.misplaced(free))
-    assert [t.outcome.value for t in scored(free)] == [0.5, 0.5, 0.0, 0.0]  # type: ignore[union-attr] # pyright: ignore
-
-
-def test_episodes_of_more_turns_are_left_out() -> None:
-    kept = of_turns([group(episode((0.0, 1.0)), episode((0.0, 0.0, 1.0), 1))], 2)
-    assert [len(t.turns) for t in scored(kept)] == [2]
-    assert of_turns([group(episode((0.0, 0.0, 1.0)))], 2) == []
 
 
 def test_a_step_is_as_long_as_asked_and_is_taken_back(tmp_path: Path) -> None:
@@ -119,21 +66,3 @@ def test_one_token_has_nowhere_to_give_its_weight(tmp_path: Path) -> None:
     (row,) = coso.arms(options, 2, coso.SHORT, 1)
     assert row["method"] == row["control"]
     assert row["extra.method_divergence"] == pytest.approx(0.01, rel=0.1)
-
-
-def test_without_pay_for_searches_the_arms_are_the_same(tmp_path: Path) -> None:
-    pytest.importorskip("bm25s")
-    options = {
-        **JOB,
-        "world": "hopqa?hops=1&least_hops=1&distractors=1&hits=0.5",
-        "root": str(tmp_path),
-        "demonstrations": 24,
-        "imitation_epochs": 10,
-        "tasks": 2,
-        "size": 3,
-        "seeds": 2,
-    }
-    rows = mt_grpo.measure(options, 1)
-    assert len(rows) == 2
-    assert all(row["null_method"] == row["null_control"] for row in rows)
-    assert all(-1 <= row[name] <= 1 for row in rows for name in ("method", "control"))

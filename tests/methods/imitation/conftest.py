@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,8 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list
 
     def train(name: str, **fields: Any) -> list[dict[str, Any]]:
         found = find_method(name)
-        config = found.config_class(**{**SMALL, **fields})
+        known = {field.name for field in dataclass_fields(found.config_class)}
+        config = found.config_class(**{**{k: v for k, v in SMALL.items() if k in known}, **fields})
         config.check()
         with Run.create(tmp_path / name, recipe=name, config=asdict(config)) as run:
             train_by(found.make(config), config, run)

@@ -1,9 +1,17 @@
 """AndroidGen: where failures are cut, and that what is kept can be carried out again to the same state."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from tests.methods.test_training import rows, train
+from transformers import AutoTokenizer
 
+from quintain.agents.experience import TOLD, Experience
+from quintain.agents.hints import Hints
 from quintain.benchmarks.experiments.selftraining import androidgen as experiment
 from quintain.benchmarks.labs.pupil import new_pupil, tasks_from
 from quintain.data.pipeline import Pipeline, as_example
@@ -11,8 +19,22 @@ from quintain.environments.catalog import find
 from quintain.environments.noisy import noisy
 from quintain.environments.protocol import advance, begin
 from quintain.methods.imitation.atlas import ask_progress
+from quintain.methods.loops import rounds
 from quintain.methods.rl.parts.contexts import ExpertLabels
 from quintain.methods.selftraining import androidgen
+from quintain.store.run import Run
+from quintain.types import (
+    Action,
+    Completion,
+    Group,
+    Sample,
+    Score,
+    Stop,
+    Task,
+    Trajectory,
+    Turn,
+    as_content,
+)
 
 WORLD = "web?goal=order&popups=0.2"
 
@@ -82,3 +104,78 @@ def test_windows_have_as_many_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
         assert example.weights[first].any()
     both = experiment.choices([(t, 2), (replace(t, index=1), 1)], experiment.random.Random(0), 0)
     assert [len(own) for own in both.values()] == [2, 2, 2]
+
+
+def test_tasks_are_played_with_what_was_solved_from_easy_to_hard() -> None:
+    config = androidgen.Config(environment=WORLD, tasks=3, group_size=2, reach=3)
+    experience, hints = Experience(), Hints()
+    collect = androidgen.experienced(config, experience, hints)
+    asked: list[tuple[int, list[str], bool, int]] = []
+    site = find(WORLD)()
+
+    class Played:
+        """A collector that plays nothing."""
+
+        def tasks(self, step: int, count: int) -> list[Task]:
+            return [site.task("train", 100 * step + number) for number in range(count)]
+
+        def sample(
+            self, step: int, tasks: list[Task], *, size: int, agent: Any = None, again: int = 0
+        ) -> list[Group]:
+            asked.append((size, [task.id for task in tasks], agent is not None, again))
+            return []
+
+    collector: Any = Played()
+    assert collect(collector, 1) == []
+    assert asked == [(2, [f"web/train/{100 + n}" for n in range(3)], False, 0)], "nothing was solved yet"
+    near = collector.tasks(2, 9)[7]
+    solved = replace(near, id="web/train/7777")
+    turn = Turn(
+        observation=as_content(androidgen.first_shown(find(WORLD), solved)), prompt_ids=(1,),
+        completion=Completion(token_ids=(2,), logprobs=(), stop="stop"), action=Action(text="click lamps"),
+    )  # fmt: skip
+    lived = Trajectory(
+        task=solved, turns=(turn,), outcome=Score(value=1.0, is_success=True), stop=Stop.TERMINATED, seed=0,
+        group="g", index=0,
+    )  # fmt: skip
+    experience.update([Group(task=solved, trajectories=(lived,))])
+    collect(collector, 2)
+    size, names, is_told, again = asked[-1]
+    assert (size, len(names), is_told, again) == (2, 3, True, 1) and names[0] == near.id, (
+        "the nearest comes first"
+    )
+    likes = [experience.find(name, hints.texts[name]) for name in names]
+    assert all(each is not None for each in likes)
+    assert all(text.startswith("A task like this one was solved: ") for text in hints.texts.values())
+    assert hints.texts[near.id].endswith("Done: click lamps.") and len(asked) == 2
+
+
+def test_what_is_learned_says_nothing_of_what_was_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.set_num_threads(1)
+    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    learned: list[Sequence[Sample]] = []
+    samples_of = rounds.samples_of
+
+    def seen(data: Any) -> list[Sample]:
+        learned.append(samples_of(data))
+        return list(learned[-1])
+
+    monkeypatch.setattr(rounds, "samples_of", seen)
+    folder = train("androidgen", tmp_path / "run", tasks=8, group_size=2)
+    tokenizer = AutoTokenizer.from_pretrained(folder / "model")
+    with Run.open(folder, writable=False) as run:
+        told = [
+            t
+            for t in run.trajectories(step=2, phase="train")
+            if TOLD in text_of(tokenizer, t.turns[0].prompt_ids)
+        ]
+    assert told, "what was solved in the first step is told in the second"
+    texts = [text_of(tokenizer, sample.token_ids.tolist()) for batch in learned for sample in batch]
+    assert texts and not any(TOLD in text for text in texts)
+    assert [row["androidgen/experience"] > 0 for row in rows(folder)[1:]] == [True, True]
+
+
+def text_of(tokenizer: Any, ids: Sequence[int]) -> str:
+    return str(tokenizer.decode(list(ids)))

@@ -36,11 +36,16 @@ def rich(parent: str) -> Trajectory:
     return replace(whole, turns=(first, plan, act), parent=Branch(episode=parent, turn=1))
 
 
-def uses(run: Run, step: int, ids: Sequence[str]) -> list[Use]:
-    """Return what `step` used: its own episodes, and in steps after the first also the first of all."""
+def uses(run: Run, step: int, ids: Sequence[str], *, version: int = VERSION) -> list[Use]:
+    """Return what `step` used: its own episodes, and in steps after the first also the first of all.
+
+    From format 4 on, its first episode was chosen over its second.
+    """
     signals = Signals(advantages=np.full(4, 0.5, np.float32), logprobs=np.array([-0.1, -0.2, -0.3, -0.4]))
     stale = [use.episode for _, use in run.uses(0)][:1]
-    return [Use(episode=ids[0], signals=signals), Use(episode=ids[1]), *map(named, stale)]
+    rejected = ids[1] if version > 3 else ""
+    first = Use(episode=ids[0], signals=signals, rejected=rejected)
+    return [first, Use(episode=ids[1]), *map(named, stale)]
 
 
 def named(episode: str) -> Use:

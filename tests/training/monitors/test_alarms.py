@@ -51,6 +51,25 @@ def stuck(step: int, rng: random.Random) -> dict[str, Any]:
     return {**clean(10, rng), "step": step, **flat, **held_out}
 
 
+@pytest.mark.parametrize(
+    ("count", "message"), [(60.0, None), (150.0, "60% of calls are of a tool that is not there")]
+)
+def test_calls_of_no_tool_are_a_share_of_all(count: float, message: str | None) -> None:
+    rows: list[dict[str, Any]] = [
+        {
+            "step": step,
+            "monitor/failures": 0.0,
+            "tools/guess/calls": 100.0,
+            "tools/guess/invalid_call": 0.0,
+            "tools/unknown/calls": count,
+            "tools/unknown/invalid_call": count,
+        }
+        for step in range(10)
+    ]
+    found = [each.message for each in alarms(rows, BOUNDS) if each.name == "invalid_calls"]
+    assert [each[: len(message or "")] for each in found] == ([] if message is None else [message])
+
+
 def raised(bend: Bend, *, onset: int, steps: int = 5) -> dict[str, int]:
     """Return the steps after `onset` at which alarms begin on a stuck run that `bend` spoils from there on."""
     rng = random.Random(0)
@@ -84,6 +103,7 @@ LEVELS: dict[str, Bend] = {
 }
 CHANGES: dict[str, Bend] = {
     "tool_coverage": lambda since: {"monitor/tool_coverage": 0.2},
+    "judge": lambda since: {"judge/agreement": 1 - 0.1 * since},
     "boundary": lambda since: {"monitor/beyond": 0.6},
     "entropy": lambda since: {"monitor/entropy": 0.02},
     "diversity": lambda since: {"monitor/prompt_information": 0.001},

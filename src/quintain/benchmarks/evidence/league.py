@@ -165,6 +165,18 @@ def budget_of(league: League) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Earlier:
+    """What came of a comparison as it was registered before: ``Earlier(version=1, mean=0.02, num=10, refused=())``."""
+
+    version: int
+    mean: float
+    """difference in favour of the method"""
+    num: int
+    """seeds that both arms have run"""
+    refused: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What the league says of a row: ``Outcome(row="gigpo", verdict="better", bound=Bound(…), …)``."""
 
@@ -186,6 +198,11 @@ class Outcome:
     refused: tuple[str, ...] = ()
     """alarms that refuse an arm, for they held when a run of it ended"""
     version: int = 1
+    earlier: tuple[Earlier, ...] = ()
+    """versions of the comparison before this one"""
+    seconds: Mapping[str, float] = NOTHING  # type: ignore[assignment] # pyright: ignore[reportAssignmentType]
+    """recorded runs of this version, with what each took: of the processor, or of the clock where that is all that is
+    known"""
     command: str = ""
     is_futile: bool = False
 
@@ -194,14 +211,44 @@ Values = dict[tuple[str, float, int], dict[str, Any]]
 """(arm, factor on the rate, seed) → line"""
 
 
-def known(entry: Entry, folder: Path) -> Values:
-    """Return the lines of the entry as it is now, by what they are of."""
-    spec = entry.digest()
+def known(entry: Entry, folder: Path, spec: str = "") -> Values:
+    """Return the lines of the entry as it is now, or was when its digest was `spec`, by what they are of."""
+    wanted = spec or entry.digest()
     return {
         (line["arm"], line["factor"], line["seed"]): line
         for line in lines(folder, entry.row, LAYER)
-        if line["spec"] == spec
+        if line["spec"] == wanted
     }
+
+
+def earlier_versions(entry: Entry, folder: Path) -> tuple[Earlier, ...]:
+    """Return what came of the versions of the entry before the one that it has now."""
+    have = lines(folder, entry.row, LAYER)
+    before = list(dict.fromkeys(line["spec"] for line in have))[: version_of(have, entry.digest()) - 1]
+    found: list[Earlier] = []
+    for number, spec in enumerate(before, 1):
+        own = known(entry, folder, spec)
+        gains = [
+            value_of(entry, line) - value_of(entry, own[BASELINE, 1.0, seed])
+            for (arm, factor, seed), line in own.items()
+            if arm == METHOD and factor == 1.0 and (BASELINE, 1.0, seed) in own
+        ]
+        if gains:
+            mean = sum(gains) / len(gains)
+            found.append(Earlier(version=number, mean=mean, num=len(gains), refused=raised_by(own)))
+    return tuple(found)
+
+
+def raised_by(own: Values) -> tuple[str, ...]:
+    """Return the alarms that refuse an arm, for they held when a run of it ended."""
+    raised = {
+        f"{arm}: {name}"
+        for (arm, factor, _), line in own.items()
+        if factor == 1.0 and arm != REPEAT
+        for name in line.get("alarms_at_end", line["alarms"])
+        if name in REFUSING
+    }
+    return tuple(sorted(raised))
 
 
 def value_of(entry: Entry, line: Mapping[str, Any]) -> float:
@@ -243,18 +290,10 @@ def outcome_of(entry: Entry, rivals: Sequence[Entry], folder: Path) -> Outcome:
     signs = signs_of(entry, own)
     if verdict in CLAIMED and any((mean > 0) != (verdict == "better") for mean in signs.values()):
         verdict = "unresolved"
-    raised = sorted(
-        {
-            f"{arm}: {name}"
-            for (arm, factor, _), line in own.items()
-            if factor == 1.0 and arm != REPEAT
-            for name in line.get("alarms_at_end", line["alarms"])
-            if name in REFUSING
-        }
-    )
+    raised = raised_by(own)
     if raised and verdict != "unfinished":
         verdict = "refused"
-    return described(entry, own, verdict, bound, stopped, tuple(raised), folder, is_futile)
+    return described(entry, own, verdict, bound, stopped, raised, folder, is_futile)
 
 
 def described(
@@ -300,6 +339,8 @@ def described(
         has_headroom=not is_rate or centre is None or HEADROOM[0] <= centre <= HEADROOM[1],
         refused=raised,
         version=version_of(lines(folder, entry.row, LAYER), entry.digest()),
+        earlier=earlier_versions(entry, folder),
+        seconds={line["run"]: float(line.get("processor_seconds", line["seconds"])) for line in own.values()},
         command=some["command"] if some else "",
         is_futile=is_futile,
     )
@@ -335,6 +376,7 @@ class Season:
         """Runs are kept under `root`, results in `folder`; `registered` are all entries of the league."""
         self.root, self.folder, self.jobs, self.command = root, folder, jobs, command
         self.registered = registered
+        self._processor: dict[str, float] = {}
         root.mkdir(parents=True, exist_ok=True)
 
     def __call__(self, chosen: Sequence[Entry]) -> dict[str, Outcome]:
@@ -439,6 +481,7 @@ class Season:
             "seed": seed,
             "rate": rate,
             **asdict(result),
+            **({"processor_seconds": self._processor[result.run]} if result.run in self._processor else {}),
             **provenance(self.command(entry.row)),
         }
 
@@ -448,24 +491,33 @@ class Season:
         left = [found for found in every.values() if not is_done(found, self.root)]
         yield from every.keys() - {found.name for found in left}
         started = time.monotonic()
-        for number, name in enumerate(self._played(left), 1):
+        for number, (name, seconds) in enumerate(self._played(left), 1):
+            self._processor[name] = seconds
             minutes = (time.monotonic() - started) / number * (len(left) - number) / 60
             told = f"{name}: {number}/{len(left)} {what} done, about {minutes:.0f} min left"
             print(told, file=sys.stderr, flush=True)
             yield name
 
-    def _played(self, left: Sequence[Trial]) -> Iterator[str]:
-        """Run the trials `left`, in this process or in several."""
+    def _played(self, left: Sequence[Trial]) -> Iterator[tuple[str, float]]:
+        """Run the trials `left`, in this process or in several, and yield what `timed` says of each."""
         if self.jobs == 1 or len(left) < 2:
             for found in left:
-                yield perform(found, self.root).name
+                yield timed(found, self.root)
             return
         with workers(self.jobs) as pool:
             starts = {found.start: found for found in left}
             for _ in as_completed([pool.submit(warm, found, self.root) for found in starts.values()]):
                 pass
-            for future in as_completed([pool.submit(perform, found, self.root) for found in left]):
-                yield future.result(timeout=0).name
+            for future in as_completed([pool.submit(timed, found, self.root) for found in left]):
+                yield future.result(timeout=0)
+
+
+def timed(chosen: Trial, root: Path) -> tuple[str, float]:
+    """Run `chosen` and return its name and the seconds of the processor that it took, with the policy to start from
+    where that had to be made.
+    """
+    began = time.process_time()
+    return perform(chosen, root).name, round(time.process_time() - began, 3)
 
 
 def entries(

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from types import ModuleType
 from typing import Any
@@ -13,7 +13,19 @@ import torch
 from quintain.benchmarks.formulas.formula import Formula, Rng, flatten
 from quintain.data.pack import pack
 from quintain.losses.imitation import imitation
-from quintain.types import Action, Completion, Example, Outputs, Score, Stop, Task, Trajectory, Turn
+from quintain.types import (
+    Action,
+    Completion,
+    Example,
+    Group,
+    Outputs,
+    Score,
+    Stop,
+    Task,
+    Trajectory,
+    Turn,
+    derive_seed,
+)
 
 RATIOS = (0.1, 0.3, 0.5, 1.0)
 """Shares of turns that are marked."""
@@ -298,10 +310,244 @@ def kept_plainly(before: list[float | None]) -> list[float]:
     return [0.0]
 
 
+def requests(rng: Rng) -> tuple[str, list[str]]:
+    """Return a text of few words, and up to six others, some of which share none with it."""
+
+    def text() -> str:
+        return " ".join(rng.choice(["open", "Open", "red", "blue", "lamp", "a"], int(rng.integers(0, 5))))
+
+    return text(), [text() for _ in range(int(rng.integers(0, 7)))]
+
+
+def alike_plainly(case: tuple[str, list[str]]) -> list[float]:
+    """Return the place of the text whose vector of counts has the smallest angle, -1 where all are at right angles."""
+    text, others = case
+    names = ("open", "red", "blue", "lamp", "a")
+
+    def vector(of: str) -> list[int]:
+        return [of.lower().split().count(name) for name in names]
+
+    best, found = 0.0, -1
+    for place, other in enumerate(others):
+        one, two = np.array(vector(text), np.float64), np.array(vector(other), np.float64)
+        if one.any() and two.any():
+            angle = float(one @ two) / float(np.sqrt((one @ one) * (two @ two)))
+            if angle > best + 1e-12:
+                best, found = angle, place
+    return [float(found), round(best, 12)]
+
+
+def alike(module: ModuleType, case: tuple[str, list[str]]) -> list[float]:
+    """Return which text `module` finds most alike, and how much."""
+    text, others = case
+    place = module.most_alike(text, others)
+    return [-1.0, 0.0] if place is None else [float(place), module.likeness(text, others[place])]
+
+
 def replies(rng: Rng) -> tuple[list[bool], list[bool]]:
     """Return of up to nine replies whether they have the form of a call, and whether they make one."""
     num = int(rng.integers(1, 10))
     return (rng.random(num) < 0.5).tolist(), (rng.random(num) < 0.3).tolist()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explored:
+    """A step that the policy took its own way, in plain words and numbers."""
+
+    shown: list[str]
+    explored: list[str]
+    way_out: list[str]
+    number: int
+    worth: tuple[float, float, float]
+    """of the expert's step before it, of the expert's, of the policy's"""
+    is_success: bool
+    is_saved: bool
+    """whether the way out solves the task"""
+
+
+ALIKE = 0.77
+"""Cosine from which on two actions are the same."""
+
+
+def explored(rng: Rng) -> Explored:
+    """Return episodes of one to five turns of few words; the step is in each, and two of them begin alike."""
+
+    def texts(num: int) -> list[str]:
+        return [
+            " ".join(rng.choice(["go", "Go", "take", "mug"], int(rng.integers(0, 4)))) for _ in range(num)
+        ]
+
+    number = int(rng.integers(0, 4))
+    own = texts(number + 1 + int(rng.integers(0, 3)))
+    return Explored(
+        shown=texts(number + 1 + int(rng.integers(0, 3))),
+        explored=own,
+        way_out=[*own[: number + 1], *texts(int(rng.integers(1, 4)))],
+        number=number,
+        worth=(float(rng.integers(0, 3)) / 2, float(rng.integers(0, 3)) / 2, float(rng.integers(0, 3)) / 2),
+        is_success=bool(rng.random() < 0.4),
+        is_saved=bool(rng.random() < 0.8),
+    )
+
+
+def calibrated(module: ModuleType, case: Explored) -> list[float]:
+    """Return what STeCa learns of a step, and the weight of every turn of it."""
+
+    def episode(texts: list[str], *, is_success: bool) -> Trajectory:
+        count = len(texts)
+        told = Told(read=[[1]] * count, said=[[2]] * count, weights=[1.0] * count, is_right=is_success)
+        whole = told.example().trajectory
+        turns = tuple(replace(t, action=Action(text=x)) for t, x in zip(whole.turns, texts, strict=True))
+        return replace(whole, turns=turns)
+
+    before, expert, own = case.worth
+    step = module.Step(
+        shown=episode(case.shown, is_success=True),
+        number=case.number,
+        explored=episode(case.explored, is_success=case.is_success),
+        before=before,
+        expert=expert,
+        own=own,
+        way_out=episode(case.way_out, is_success=case.is_saved),
+    )
+    kinds = module.kinds_of(step, ALIKE)
+    weights = [module.imitated(step, kind).weights for kind in kinds]
+    names = ("calibrated", "shown", "explored")
+    return flatten([[float(name in kinds) for name in names], [list(own) for own in weights]])
+
+
+def calibrated_plainly(case: Explored) -> list[float]:
+    """Return the same, with distances as the least over all paths that are walked one by one."""
+    number, (before, expert, own) = case.number, case.worth
+    mine, theirs = case.explored[number], case.shown[number]
+
+    def alike(left: str, right: str) -> float:
+        a, b = left.lower().split(), right.lower().split()
+        if sorted(a) == sorted(b):
+            return 1.0
+        both = np.array([[a.count(w), b.count(w)] for w in sorted({*a, *b})], float)
+        norms = np.linalg.norm(both, axis=0)
+        return float(both[:, 0] @ both[:, 1] / norms.prod()) if norms.all() else 0.0
+
+    def far(left: list[str], right: list[str]) -> float:
+        def walk(i: int, j: int) -> float:
+            here = 1 - alike(left[i], right[j])
+            ahead = [(i + 1, j + 1), (i + 1, j), (i, j + 1)]
+            return here + min((walk(a, b) for a, b in ahead if a < len(left) and b < len(right)), default=0.0)
+
+        if not left or not right:
+            return float(len(left) + len(right) > 0)
+        return walk(0, 0) / max(len(left), len(right))
+
+    is_calibrated = (
+        number > 0 and case.is_saved and own <= before and not case.is_success
+        and mine != theirs and alike(mine, theirs) < ALIKE
+    )  # fmt: skip
+    is_shown, is_explored = expert > own + 0.01, case.is_success and own >= expert
+    found = [float(is_calibrated), float(is_shown), float(is_explored)]
+    if is_calibrated:
+        rest = case.way_out[number + 1 :]
+        found += [0.0] * (number + 1) + [1 + 0.01 * far(rest, case.explored[number + 1 :])] * len(rest)
+    if is_shown:
+        rest = case.shown[number:]
+        found += [0.0] * number + [1 + 0.01 * far(rest, case.explored[number:])] * len(rest)
+    if is_explored:
+        rest = case.explored[number:]
+        found += [0.0] * number + [1 - 0.01 * far(rest, case.shown[number:])] * len(rest)
+    return found
+
+
+Call = tuple[int, int, bool]
+"""what was shown, what was said, and whether it was carried out"""
+Tried = list[tuple[list[Call], bool]]
+"""the calls of each episode, and whether it solved the task"""
+
+
+def tried(rng: Rng) -> Tried:
+    """Return two to five episodes of a task of one to three calls each; many begin alike."""
+    return [
+        (
+            [
+                (int(rng.random() < 0.2), int(rng.integers(0, 3)), bool(rng.random() < 0.5))
+                for _ in range(int(rng.integers(1, 4)))
+            ],
+            bool(rng.random() < 0.6),
+        )
+        for _ in range(int(rng.integers(2, 6)))
+    ]
+
+
+def compared(module: ModuleType, case: Tried) -> list[float]:
+    """Return both sides of every pair of calls: what was shown and said in all their turns, by pair."""
+    episodes: list[Trajectory] = []
+    for index, (calls, is_success) in enumerate(case):
+        shown, said = [[shown] for shown, _, _ in calls], [[said] for _, said, _ in calls]
+        told = Told(read=shown, said=said, weights=[1.0] * len(calls), is_right=is_success)
+        whole = told.example().trajectory
+        turns = tuple(
+            replace(t, is_valid=is_valid) for t, (_, _, is_valid) in zip(whole.turns, calls, strict=True)
+        )
+        episodes.append(replace(whole, turns=turns, index=index))
+    group = Group(task=episodes[0].task, trajectories=tuple(episodes))
+    pairs = [
+        [
+            [[t.prompt_ids[0], t.completion.token_ids[0]] for t in side.turns]
+            for side in (p.chosen, p.rejected)
+        ]
+        for p in module.call_pairs([group])
+    ]
+    return flatten(sorted(map(flatten, pairs)))
+
+
+def compared_plainly(case: Tried) -> list[float]:
+    """Return the same, by trying every place: alike before it, shown the same in it, and only one carried out."""
+    found = set[tuple[float, ...]]()
+    for good, is_success in case:
+        for bad, _ in case:
+            for k in range(min(len(good), len(bad))):
+                before = [c[:2] for c in good[:k]] == [c[:2] for c in bad[:k]]
+                here, there = good[k], bad[k]
+                parts = here[0] == there[0] and here[1] != there[1]
+                if is_success and before and parts and here[2] and not there[2]:
+                    found.add(tuple(flatten([[c[:2] for c in good[: k + 1]], [c[:2] for c in bad[: k + 1]]])))
+    return flatten(sorted(map(list, found)))
+
+
+Turns = tuple[list[int], list[int], int, int, int]
+"""names of the base, of what was found, batch size, number of the batch, and seed"""
+
+
+def rehearsals(rng: Rng) -> Turns:
+    """Return a base of one to nine, nothing to nine found, and one of the first batches of two to eight."""
+    base, found = int(rng.integers(1, 10)), int(rng.integers(0, 10))
+    return (
+        list(range(base)),
+        list(range(100, 100 + found)),
+        int(rng.integers(2, 9)),
+        int(rng.integers(0, 12)),
+        int(rng.integers(0, 1000)),
+    )
+
+
+def rehearsed(module: ModuleType, case: Turns) -> list[float]:
+    """Return a batch, and the share of it that is of the base."""
+    base, found, size, number, seed = case
+    batch = module.rehearsal_batch(base, found, size, number, seed)
+    return flatten([batch, float(np.mean([name < 100 for name in batch]))])
+
+
+def rehearsed_plainly(case: Turns) -> list[float]:
+    """Return the same: epochs are shuffled and dealt like cards, the larger half of a batch from the base."""
+    base, found, size, number, seed = case
+
+    def dealt(cards: list[int], most: int, label: str) -> list[int]:
+        hands = max(1, round(len(cards) / most))
+        shuffled = np.random.default_rng(derive_seed(seed, label, number // hands)).permutation(len(cards))
+        return [cards[place] for k, place in enumerate(shuffled) if k % hands == number % hands]
+
+    ours = dealt(base, size - size // 2 if found else size, "base")
+    both = ours + (dealt(found, size // 2, "found")[: len(ours)] if found else [])
+    return [*map(float, both), len(ours) / len(both)]
 
 
 def made(
@@ -350,6 +596,30 @@ FORMULAS: tuple[Formula, ...] = (
         kept_as_right,
         kept_as_right_plainly,
     ),
+    made(
+        "imitation.calibrated",
+        "methods.imitation.steca",
+        ["kinds_of", "imitated"],
+        explored,
+        calibrated,
+        calibrated_plainly,
+    ),
+    made(
+        "imitation.call_pairs",
+        "methods.imitation.lam_simulator",
+        ["call_pairs"],
+        tried,
+        compared,
+        compared_plainly,
+    ),
+    made(
+        "imitation.rehearsal_batch",
+        "methods.loops.rehearsal",
+        ["rehearsal_batch"],
+        rehearsals,
+        rehearsed,
+        rehearsed_plainly,
+    ),
     made("data.odds", "data.mixtures", ["odds"], parts, drawn, drawn_plainly),
     made(
         "imitation.difficulty_gap",
@@ -374,6 +644,14 @@ FORMULAS: tuple[Formula, ...] = (
         courses,
         lambda m, case: [float(m.num_kept(case))],
         kept_plainly,
+    ),
+    made(
+        "agents.most_alike",
+        "agents.experience",
+        ["most_alike", "likeness"],
+        requests,
+        alike,
+        alike_plainly,
     ),
     made(
         "imitation.hallucination_score",

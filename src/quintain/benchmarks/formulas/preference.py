@@ -207,13 +207,13 @@ def _stepped() -> Formula:
     """Return pairs of steps whose outcomes and values agree by more than .3, and a value's variance."""
 
     def draw_steps(rng: Rng) -> list[tuple[list[float], list[float], float, float]]:
-        def values() -> list[float]:
-            return [float(x) for x in rng.integers(0, 2, 5)]
+        def outcomes() -> list[float]:
+            return rng.integers(0, 2, 5).astype(float).tolist()
 
-        def outcome() -> float:
+        def worth() -> float:
             return float(rng.integers(0, 3)) / 2
 
-        return [(values(), values(), outcome(), outcome()) for _ in range(6)]
+        return [(outcomes(), outcomes(), worth(), worth()) for _ in range(6)]
 
     def ours(
         module: ModuleType, case: Sequence[tuple[list[float], list[float], float, float]]

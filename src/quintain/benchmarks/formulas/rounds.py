@@ -356,6 +356,225 @@ def preferred(case: Sequence[Lived]) -> list[float]:
     return found
 
 
+SAID: dict[str, float | None] = {
+    "right": 1.0, "wrong": 0.0, "Score: 4": 0.8, "1/5, no: 2.5/5": 0.5, "Score: 7": None, "hm": None,
+}  # fmt: skip
+"""judgements, and their scores"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """An answer in plain numbers."""
+
+    task: int
+    judgements: tuple[str, ...]
+    is_right: bool
+
+
+def draw_judged(rng: Rng) -> list[Judged]:
+    """Return 1 to 16 answers to up to three tasks, with one to three judgements each."""
+    texts = list(SAID)
+    return [
+        Judged(
+            task=int(rng.integers(0, 3)),
+            judgements=tuple(texts[int(n)] for n in rng.integers(0, len(texts), int(rng.integers(1, 4)))),
+            is_right=bool(rng.random() < 0.5),
+        )
+        for _ in range(int(rng.integers(1, 17)))
+    ]
+
+
+def self_judged(module: ModuleType, case: Sequence[Judged]) -> list[float]:
+    """Return for each task which answers are preferred and rejected, by how much, and the judge's agreement."""
+    (group,) = recorded([Lived(task=0, value=0.0, is_success=False, num_turns=2)])
+    model = group.trajectories[0]
+    answers: list[Group] = []
+    for place, one in enumerate(case):
+        task = replace(model.task, id=f"t{one.task}")
+        episodes = [
+            replace(
+                model,
+                task=task,
+                seed=place,
+                turns=(model.turns[0], replace(model.turns[1], action=Action(text=text))),
+            )
+            for text in one.judgements
+        ]
+        answers.append(Group(task=task, trajectories=tuple(episodes)))
+    pairs = {pair.chosen.task.id: pair for pair in module.preferred(answers)}
+    found: list[float] = []
+    for task in range(3):
+        pair = pairs.get(f"t{task}")
+        found += [-1.0] * 3 if pair is None else [pair.chosen.seed, pair.rejected.seed, pair.margin]
+        found.append(float(pair is not None and pair.chosen.turns[0].action.text in SAID))
+    scores = [(module.score_of(answer), one.is_right) for answer, one in zip(answers, case, strict=True)]
+    agrees = module.agreement([(score, truth) for score, truth in scores if score is not None])
+    return [*found, -1.0 if agrees is None else agrees]
+
+
+def self_judged_plainly(case: Sequence[Judged]) -> list[float]:
+    """Return the same by hand."""
+    means: list[float | None] = []
+    for one in case:
+        read = [score for score in (SAID[text] for text in one.judgements) if score is not None]
+        means.append(sum(read) / len(read) if read else None)
+    found: list[float] = []
+    for task in range(3):
+        own = [(m, place) for place, m in enumerate(means) if m is not None and case[place].task == task]
+        values = [mean for mean, _ in own]
+        if not own or max(values) == min(values):
+            found += [-1.0, -1.0, -1.0, 0.0]
+            continue
+        best = next(place for mean, place in own if mean == max(values))
+        worst = next(place for mean, place in own if mean == min(values))
+        found += [float(best), float(worst), max(values) - min(values), 0.0]
+    wins = [
+        1.0 if a > b else 0.5 if a == b else 0.0
+        for a, one in zip(means, case, strict=True)
+        for b, other in zip(means, case, strict=True)
+        if a is not None and b is not None and one.is_right and not other.is_right
+    ]
+    return [*found, sum(wins) / len(wins) if wins else -1.0]
+
+
+Walked = tuple[tuple[int, ...], bool]
+"""Ways from the root of a tree, and whether they end in a solution."""
+
+
+def draw_tree(rng: Rng) -> list[Walked]:
+    """Return one to ten ways of up to five steps over two kinds of step; a way that is solved is nobody's beginning."""
+    found: list[Walked] = []
+    for _ in range(int(rng.integers(1, 11))):
+        ways = tuple(int(n) for n in rng.integers(0, 2, int(rng.integers(1, 6))))
+        is_solved = sum(ways) == 3
+        short = next((k for k in range(1, len(ways)) if sum(ways[:k]) == 3), None)
+        found.append((ways, is_solved) if short is None else (ways[:short], True))
+    return found
+
+
+def valued(module: ModuleType, case: Sequence[Walked]) -> list[float]:
+    """Return the value of every state of up to five steps, -1 for none; then a bound and what a small tree holds."""
+    paths = [
+        [
+            module.Seen(
+                key=way,
+                text=repr(ways[: n + 1]),
+                is_over=is_solved and n == len(ways) - 1,
+                is_solved=is_solved and n == len(ways) - 1,
+            )
+            for n, way in enumerate(ways)
+        ]
+        for ways, is_solved in case
+    ]
+    values = {seen.text: value for seen, value in module.process_values(paths)}
+    known = sorted({ways[:n] for ways, _ in case for n in range(1, len(ways) + 1)})
+    tree = module.Tree(module.Seen(key="", text=""), worth, mixing=0.25)
+    tree.grow(tree.root, paths)
+    node = tree.select()
+    return [
+        *(values.get(repr(ways), -1.0) for ways in known),
+        tree.root.value,
+        float(tree.is_done),
+        -1.0 if node is None else float(node.seen.key),
+        module.upper_bound(0.5, 4 + len(case), len(case)),
+    ]
+
+
+def worth(text: str) -> float:
+    """Return the value of a state of a drawn tree: how often its way goes one of the two ways."""
+    return text.count("1") / 6
+
+
+def valued_plainly(case: Sequence[Walked]) -> list[float]:
+    """Return the same by hand, each state by itself."""
+    known = sorted({ways[:n] for ways, _ in case for n in range(1, len(ways) + 1)})
+
+    def steps(ways: tuple[int, ...]) -> int | None:
+        ends = [len(w) - len(ways) for w, is_solved in case if is_solved and w[: len(ways)] == ways]
+        return min(ends) if ends else None
+
+    def value(ways: tuple[int, ...]) -> float:
+        if not ways:
+            return 0.0
+        before, left, near = value(ways[:-1]), steps(ways), steps(ways[:-1])
+        if before < 0 or near is None:
+            return -1.0
+        change = (1 - before) / ((near if left is None else left) + 1)
+        return before + change if left is not None else max(0.0, before - change)
+
+    of: dict[int, list[float]] = {}
+    for ways, is_solved in case:
+        states = [worth(repr(ways[:n])) for n in range(1, len(ways) + 1)]
+        if is_solved:
+            states[-1] = 1.0
+        of.setdefault(ways[0], []).append(
+            states[0] if len(states) == 1 else 0.75 * states[0] + 0.25 * max(states[1:])
+        )
+    every = [value for own in of.values() for value in own]
+    is_over = {ways[0] for ways, is_solved in case if is_solved and len(ways) == 1}
+    is_done = max(every) >= 0.9
+    bounds = {
+        key: sum(own) / len(own) + 0.7 * math.sqrt(2 * math.log(len(case)) / len(own))
+        for key, own in of.items()
+        if key not in is_over
+    }
+    best = -1.0 if is_done or not bounds else float(max(bounds, key=lambda key: bounds[key]))
+    return [
+        *map(value, known),
+        sum(every) / len(every),
+        float(is_done),
+        best,
+        0.5 + 0.7 * math.sqrt(2 * math.log(4 + len(case)) / len(case)),
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """An episode of a round of EXIF in plain numbers."""
+
+    skill: int
+    is_try: bool
+    is_success: bool
+
+
+def draw_tries(rng: Rng) -> list[Tried]:
+    """Return up to 20 episodes at up to four skills, explorations and tries."""
+    return [
+        Tried(
+            skill=int(rng.integers(0, 4)),
+            is_try=bool(rng.random() < 0.6),
+            is_success=bool(rng.random() < 0.5),
+        )
+        for _ in range(int(rng.integers(1, 21)))
+    ]
+
+
+def told_failures(module: ModuleType, case: Sequence[Tried]) -> list[float]:
+    """Return the share of tries of each skill that failed, -1 for one that nobody tried."""
+    (model,) = recorded([Lived(task=0, value=0.0, is_success=False, num_turns=1)])
+    groups: list[Group] = []
+    for one in case:
+        task = replace(model.task, id=f"e/train/1?goal=skill {one.skill}")
+        episode = replace(
+            model.trajectories[0],
+            task=task,
+            group=f"0:{task.id}{'+1' if one.is_try else ''}",
+            outcome=Score(value=float(one.is_success), is_success=one.is_success),
+        )
+        groups.append(Group(task=task, trajectories=(episode,)))
+    found = module.failures_of(groups)
+    return [found.get(f"skill {skill}", -1.0) for skill in range(4)]
+
+
+def failed_plainly(case: Sequence[Tried]) -> list[float]:
+    """Return the same by hand."""
+    found: list[float] = []
+    for skill in range(4):
+        own = [one.is_success for one in case if one.skill == skill and one.is_try]
+        found.append(own.count(False) / len(own) if own else -1.0)
+    return found
+
+
 FORMULAS: tuple[Formula, ...] = (
     Formula(name="rounds.improve_steps", module="quintain.data.stages",
             functions=("threshold",), draw=draw_lived, ours=improved, reference=worth_more),
@@ -372,6 +591,15 @@ FORMULAS: tuple[Formula, ...] = (
             reference=edge),
     Formula(name="rounds.pairs", module="quintain.methods.imitation.paprika",
             functions=("solved_only", "best_against_worse"), draw=draw_lived, ours=paired, reference=preferred),
+    Formula(name="rounds.self_rewarding", module="quintain.methods.selftraining.self_rewarding",
+            functions=("read_score", "score_of", "preferred", "agreement"), draw=draw_judged, ours=self_judged,
+            reference=self_judged_plainly),
+    Formula(name="rounds.process_values", module="quintain.rollout.tree",
+            functions=("process_values", "upper_bound", "back_up", "Tree"), draw=draw_tree, ours=valued,
+            reference=valued_plainly),
+    Formula(name="rounds.failures", module="quintain.methods.selftraining.exif",
+            functions=("failures_of", "skill_of", "is_try"), draw=draw_tries, ours=told_failures,
+            reference=failed_plainly),
     Formula(name="rounds.levels", module="quintain.curriculum.levels",
             functions=("Optimist", "Proposer", "learnability"), draw=draw_outcomes, ours=leveled,
             reference=optimistic),

@@ -7,8 +7,9 @@ not by the recipe of a job. All arms of a comparison begin as copies of one pupi
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from statistics import fmean
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quintain.agents.catalog import AUTO
 from quintain.benchmarks.labs.gradient import GradientLab
 from quintain.curriculum.streams import TaskStream
 from quintain.data.pack import micro_batches
@@ -28,9 +30,10 @@ from quintain.errors import DataError
 from quintain.losses.imitation import imitation
 from quintain.methods.rl.parts.contexts import single
 from quintain.rollout.collect import Rollout
-from quintain.rollout.replay import every_turn
+from quintain.rollout.replay import Walk, every_turn
 from quintain.rollout.request import Limits, Options
 from quintain.rollout.samplers import Demonstrator
+from quintain.rollout.views import Prefix
 from quintain.training.corpus import corpus
 from quintain.training.learner import Learner, Optimization
 from quintain.training.start import build_agent, make_start
@@ -48,12 +51,14 @@ NUM_PROBED = 96
 class Pupil:
     """A policy and what it plays: ``pupil = new_pupil(["guess"], seed=0); pupil.learn(samples, updates=40)``."""
 
-    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, seed: int) -> None:
-        self.model, self.tokenizer, self.seed = model, tokenizer, seed
+    def __init__(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, seed: int, agent: str = AUTO
+    ) -> None:
+        self.model, self.tokenizer, self.seed, self.agent = model, tokenizer, seed, agent
 
     def copy(self) -> Self:
         """Return another pupil that knows the same, to be taught differently."""
-        return type(self)(copy.deepcopy(self.model), self.tokenizer, self.seed)
+        return type(self)(copy.deepcopy(self.model), self.tokenizer, self.seed, self.agent)
 
     @cached_property
     def lab(self) -> GradientLab:
@@ -69,7 +74,7 @@ class Pupil:
     ) -> list[Trajectory]:
         """Return the scored episodes of `teacher`, one for each of `tasks`, of at most `turns` turns."""
         make = find(world)
-        agent = build_agent(self.tokenizer, make, temperature=1.0)
+        agent = build_agent(self.tokenizer, make, temperature=1.0, agent=self.agent)
         rollout = Rollout(agent, make, None, limits=Limits(max_turns=turns))
         try:
             return list(scored(rollout.demonstrations(tasks, teacher, seed=derive_seed("shown", seed))))
@@ -78,12 +83,18 @@ class Pupil:
 
     def play(self, world: str, tasks: Sequence[Task], *, size: int = 1, seed: int) -> list[Group]:
         """Return `size` sampled episodes of each of `tasks`; equal seeds have common uniforms."""
+        with self.acting(world) as rollout:
+            return rollout.groups(tasks, size=size, seed=derive_seed("played", seed))
+
+    @contextmanager
+    def acting(self, world: str) -> Generator[Rollout]:
+        """Give what plays it, as it is, in `world`."""
         make = find(world)
-        agent = build_agent(self.tokenizer, make, temperature=1.0)
+        agent = build_agent(self.tokenizer, make, temperature=1.0, agent=self.agent)
         engine = build_engine(EngineSettings(), self.model, self.tokenizer)
         rollout = Rollout(agent, make, engine)
         try:
-            return rollout.groups(tasks, size=size, seed=derive_seed("played", seed))
+            yield rollout
         finally:
             rollout.close()
             engine.close()
@@ -92,12 +103,8 @@ class Pupil:
         self, world: str, episodes: Sequence[Trajectory], *, size: int, seed: int
     ) -> list[Group]:
         """Return `size` samples of every step of `episodes`, each an episode of one turn; a group is a step."""
-        make = find(world)
-        agent = build_agent(self.tokenizer, make, temperature=1.0)
-        engine = build_engine(EngineSettings(), self.model, self.tokenizer)
-        rollout = Rollout(agent, make, engine)
         found: list[Group] = []
-        try:
+        with self.acting(world) as rollout:
             prefixes = every_turn(rollout.walks(episodes))
             for length in sorted({len(prefix.turns) for prefix in prefixes}):
                 same = [
@@ -113,9 +120,6 @@ class Pupil:
                 ):
                     own = tuple(single(t, length) for t in group.trajectories)
                     found.append(replace(group, trajectories=own))
-        finally:
-            rollout.close()
-            engine.close()
         return found
 
     def success(self, world: str, tasks: Sequence[Task], *, seed: int) -> float:
@@ -202,13 +206,57 @@ class Pupil:
         return [np.array([next(waiting) for _ in own], np.float64) for own in lengths]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutCollector:
+    """What a method collects by, with nothing recorded: ``RolloutCollector(rollout=rollout, seed_of_run=3)``."""
+
+    rollout: Rollout
+    seed_of_run: int
+    player: Demonstrator | None = None
+    """who plays in the policy's place, where somebody does"""
+
+    def seed(self, *parts: int | str) -> int:
+        """Return the seed of the run that `parts` name."""
+        return derive_seed("pupil's run", self.seed_of_run, *parts)
+
+    def walks(self, trajectories: Sequence[Trajectory]) -> list[Walk]:
+        """Carry out episodes again, to continue them at any of their turns."""
+        return self.rollout.walks(trajectories)
+
+    def continue_from(
+        self,
+        step: int,
+        prefixes: Sequence[Prefix],
+        *,
+        size: int,
+        seed: int | None = None,
+        phase: str = "branch",
+        teacher: Demonstrator | None = None,
+    ) -> list[Group]:
+        """Return `size` ways on from each of `prefixes`, of the `teacher` where there is one."""
+        return self.rollout.continuations(
+            prefixes,
+            size=size,
+            seed=self.seed("step", step) if seed is None else seed,
+            demonstrator=teacher or self.player,
+        )
+
+
 def new_pupil(
-    worlds: Sequence[str], *, seed: int, model: str = "mini?tokens=words", texts: Iterable[str] = ()
+    worlds: Sequence[str],
+    *,
+    seed: int,
+    model: str = "mini?tokens=words",
+    texts: Iterable[str] = (),
+    agent: str = AUTO,
 ) -> Pupil:
-    """Return a model that knows nothing, whose tokens are those that `worlds` and `texts` are written in."""
+    """Return a model that knows nothing, whose tokens are those that `worlds` and `texts` are written in.
+
+    It acts through `agent`; by default the harness that fits a world.
+    """
     others = chain.from_iterable(corpus(find(world), seed) for world in worlds[1:])
     made, tokenizer = make_start(model, find(worlds[0]), seed=seed, texts=chain(others, texts))
-    return Pupil(made, tokenizer, seed)
+    return Pupil(made, tokenizer, seed, agent)
 
 
 def tasks_from(world: str, count: int, *, split: Split = "train", first: int = 0) -> list[Task]:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 from quintain.data.seats import separated
 from quintain.methods.loops.recall import remember, tell
+from quintain.methods.loops.rehearsal import Rehearsed
 from quintain.methods.loops.requirements import (
     begun,
     refuse_credit_without_critic,
     refuse_without_turn_rewards,
 )
 from quintain.methods.loops.statistics import measure_rewards, measure_task_kinds
-from quintain.methods.method import Branches, Estimates, Needs, OnPolicy
+from quintain.methods.method import Branches, Estimates, Folds, Needs, OnPolicy
 from quintain.store.run import Run
 from quintain.training.job import Job
 from quintain.training.policies import Policies, scored
@@ -25,14 +26,16 @@ from quintain.types import Group
 def train_on_policy(method: OnPolicy, job: Job, run: Run) -> None:
     """Train by `method` until ``job.steps``, continuing where `run` was left."""
     needs = method.needs
-    with begun(needs, job, run) as context:
+    with begun(needs, job, run, cold_start=method.cold_start) as context:
         refuse_without_turn_rewards(context, needs, method.reward)
         method.prepare(context.collector)
         refuse_credit_without_critic(method)
-        remember(run, method.state)
+        rehearsed = Rehearsed(method.rehearsal, context) if method.rehearsal is not None else None
+        state = method.state if rehearsed is None else Folds(method.state, rehearsed)
+        remember(run, state)
         for step in context.steps():
             groups = method.collect(context.collector, step)
-            method.state.update(groups)
+            state.update(groups)
             played = separated(groups)
             rewarded = method.reward(played)
             kept = method.keep(rewarded)
@@ -48,11 +51,13 @@ def train_on_policy(method: OnPolicy, job: Job, run: Run) -> None:
                 seed=context.seed("update", step),
                 signals=signals,
             )
+            rehearsal = rehearsed.learn(step) if rehearsed is not None else {}
             row = context.measure(
                 groups,
                 report,
                 {
                     **credit.metrics,
+                    **rehearsal,
                     **measure_rewards(played, rewarded, most=context.rollout.limits.max_failure_share),
                     **measure_task_kinds(kept, credit),
                     **method.measure(groups, context.collector.decode),
@@ -62,8 +67,9 @@ def train_on_policy(method: OnPolicy, job: Job, run: Run) -> None:
             row |= context.clock()
             row |= context.evaluate(step) if context.is_due(step) else {}
             row |= context.judge(step, row)
-            context.record(step, row, signals.uses(credit, context.collector.recorded) if signals else None)
-            tell(method.state, step, row)
+            uses = signals.uses(credit, context.collector.recorded) if signals else None
+            context.record(step, row, rehearsed.uses(uses) if rehearsed is not None else uses)
+            tell(state, step, row)
             if context.is_due(step):
                 context.save(step)
             context.show(step, row)

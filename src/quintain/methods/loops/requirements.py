@@ -12,7 +12,7 @@ from quintain.methods.method import Estimates, Needs, OnPolicy
 from quintain.rollout.collect import Limits
 from quintain.store.run import Run
 from quintain.training.context import TrainingContext, opened
-from quintain.training.job import Job
+from quintain.training.job import ColdStart, Job
 from quintain.training.start import demonstrate
 from quintain.types import Group
 
@@ -21,7 +21,12 @@ NUM_REHEARSED = 8
 
 
 def begun(
-    needs: Needs, job: Job, run: Run, *, has_warm_start: bool = True
+    needs: Needs,
+    job: Job,
+    run: Run,
+    *,
+    has_warm_start: bool = True,
+    cold_start: ColdStart | None = None,
 ) -> AbstractContextManager[TrainingContext]:
     """Return the parts of a run of `job` with what `needs` asks for, to be entered; see `opened`.
 
@@ -34,6 +39,7 @@ def begun(
         job,
         run,
         has_warm_start=has_warm_start,
+        cold_start=cold_start,
         has_critic=needs.critic,
         policies=needs.policies,
         limits=limits,

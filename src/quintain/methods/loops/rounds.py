@@ -13,7 +13,7 @@ from quintain.data.samples import pair_samples
 from quintain.data.seats import separated
 from quintain.methods.loops.recall import recall, remember, tell
 from quintain.methods.loops.requirements import begun
-from quintain.methods.method import OptimizerSteps, Rounds
+from quintain.methods.method import Improve, OptimizerSteps, Rounds
 from quintain.store.run import Run
 from quintain.training.context import TrainingContext
 from quintain.training.job import Job
@@ -72,7 +72,7 @@ def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
             for _, past in recall(run, method.state):
                 material.take(past)
         if material.base and not method.has_warm_start and run.next_step == 0:
-            _learn(context, material.base, method, step=1, number=-1, rate=1.0)
+            _learn(context, material.base, method, method.improves[0], step=1, number=-1)
         imitated = Imitated(run, is_on=job.records_signals)
         for step in context.steps():
             groups = method.collect(context.collector, step)
@@ -83,7 +83,7 @@ def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
             if method.starts_over and any(data for _, data in parts):
                 context.policies.main.start_over()
             reports = [
-                _learn(context, data, method, step=step, number=number, rate=improve.rate, imitated=imitated)
+                _learn(context, data, method, improve, step=step, number=number, imitated=imitated)
                 for number, (improve, (_, data)) in enumerate(zip(method.improves, parts, strict=True))
                 if data
             ]
@@ -128,25 +128,26 @@ def _learn(
     context: TrainingContext,
     data: Data,
     method: Rounds,
+    improve: Improve,
     *,
     step: int,
     number: int,
-    rate: float,
     imitated: Imitated | None = None,
 ) -> StepReport | None:
     """Train on `data`; `number` says which training of the round it is, and `imitated` takes in what is used."""
     observe = None if imitated is None else imitated.watch(data)
+    update, rate = improve.update or method.update, improve.rate
     samples, seed = samples_of(data), context.seed("round", step, *([number] if number else []))
     if method.steps is None:
         return learn_in_epochs(
-            context.policies, samples, method.update, context.job,
+            context.policies, samples, update, context.job,
             step=step, seed=seed, rate=rate, observe=observe,
         )  # fmt: skip
     job = context.job
     scale = rate * scale_at(step, job.steps, schedule=job.lr_schedule, by_method=1.0, warmup=job.lr_warmup)
     return mean_report(
         [
-            learn_from(context.policies, batch, method.update, rate_scale=scale, observe=observe)
+            learn_from(context.policies, batch, update, rate_scale=scale, observe=observe)
             for batch in step_batches(samples, method.steps, step, seed)
         ]
     )

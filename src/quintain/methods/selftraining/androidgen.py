@@ -4,23 +4,35 @@ A critic of steps says how far the task had come before every turn. What was sol
 those turns are, up to the one that last completed a subgoal: after it, the progress is higher than before, and never
 falls below again. A failure without one is left out; what followed is neither imitated nor seen.
 
+Experience helps from easy tasks to hard ones: what was solved is remembered, and the solved task that is most like a
+new one is told with it, never the same one. Of the tasks that a step could play, those are played that are most like
+what was solved. What is imitated is written as if nothing had been told.
+
 Differences to the paper: the critic is the environment's `progress`, where the paper has GPT-4o split the task into
-subgoals; what the last turn of a failure did is not known, so that it never counts. Its search for similar solved
-tasks, its plans that are written anew and its check of operations before they are carried out are no part of training
-and left out. Measured on `web`; the paper has Android apps.
+subgoals; what the last turn of a failure did is not known, so that it never counts. Likeness is the cosine of counts of
+words, where the paper has Contriever, and the episode is told by what was asked and what was done. Its plans that are
+written anew and its check of operations before they are carried out are no part of training and left out. Measured on
+`web`; the paper has Android apps.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 
+from quintain.agents.experience import Experience
+from quintain.agents.hints import Hints
 from quintain.config.ranges import PositiveInt
 from quintain.data.pipeline import Pipeline, Stage, as_example, remade
+from quintain.environments.catalog import find
+from quintain.environments.protocol import Factory, begin
+from quintain.errors import ConfigError
 from quintain.losses.imitation import imitation
 from quintain.methods.imitation.atlas import ask_progress
-from quintain.methods.method import Rounds, Update, grouped
+from quintain.methods.method import Collector, Folds, Rounds, Update
 from quintain.methods.rl.parts.contexts import ExpertLabels
+from quintain.methods.selftraining.star import stripped
 from quintain.training.job import OnPolicyJob
-from quintain.types import Example, Trajectory
+from quintain.types import Example, Group, Task, Trajectory, as_text
 
 StepCritic = Callable[[Trajectory], Sequence[float | None]]
 """episode → how far the task had come before each turn; None where that is not known"""
@@ -37,19 +49,66 @@ class Config(OnPolicyJob):
     """Episodes of a task."""
     failures: bool = True
     """Whether failed episodes are imitated up to their last subgoal."""
+    memory: bool = True
+    """Whether the solved task that is most like a new one is told with it."""
+    reach: PositiveInt = 2
+    """Times as many tasks as are played, of which those are taken that are most like what was solved; 1: all."""
     starts_over: bool = False
     """Train every step from the starting policy."""
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for values that no run can have."""
+        OnPolicyJob.check(self)
+        if self.memory and self.plays_apart:
+            raise ConfigError(
+                f"rollout: got {self.rollout} with agent {self.agent}; some tasks of a step are played with experience "
+                "and some without, so use rollout=lockstep and an agent of the run's own, or memory=false"
+            )
 
 
 def method(config: Config) -> Rounds:
     """Return AndroidGen as `config` describes it."""
     critic = ExpertLabels(config.environment, ask_progress)
+    experience, hints = Experience(), Hints()
     return Rounds(
-        collect=grouped(config.tasks, config.group_size),
-        build=Pipeline(reached(critic.labels, has_failures=config.failures)),
+        collect=experienced(config, experience if config.memory else Experience(), hints),
+        build=Pipeline(reached(critic.labels, has_failures=config.failures), stripped(hints)),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
         starts_over=config.starts_over,
+        state=Folds(experience),
+        measure=lambda _groups, _decode: {"androidgen/experience": float(len(experience))},
     )
+
+
+def experienced(
+    config: Config, experience: Experience, hints: Hints
+) -> Callable[[Collector, int], list[Group]]:
+    """Return the collection of a step's tasks, those with the solved task most like them whose likes were solved."""
+    make = find(config.environment)
+
+    def collect(collector: Collector, step: int) -> list[Group]:
+        pool = collector.tasks(step, config.tasks * (config.reach if len(experience) else 1))
+        found = {
+            task.id: experience.find(task.id, first_shown(make, task)) for task in pool if len(experience)
+        }
+        # From easy to hard: a task is as near as its likeness to what was solved.
+        near = {name: each[0] for name, each in found.items() if each is not None}
+        chosen = sorted(pool, key=lambda task: -near.get(task.id, 0.0))[: config.tasks]
+        told, alone = [t for t in chosen if t.id in near], [t for t in chosen if t.id not in near]
+        hints.plain.clear()
+        hints.texts = {name: each[1].words() for name, each in found.items() if each is not None}
+        groups = collector.sample(step, alone, size=config.group_size) if alone else []
+        if told:
+            groups += collector.sample(step, told, size=config.group_size, agent=hints.wrap, again=1)
+        return groups
+
+    return collect
+
+
+def first_shown(make: Factory, task: Task) -> str:
+    """Return what an agent is shown first in `task`."""
+    with closing(make()) as environment:
+        return as_text(begin(environment, task))
 
 
 def reached(critic: StepCritic, *, has_failures: bool = True) -> Stage:

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from quintain.models.cpu.half import is_entered
 from quintain.models.cpu.native import call
 
 
@@ -70,6 +71,9 @@ def attention(
     families: Families,
 ) -> Tensor:
     """Return the attention output [N, heads · d] of projections `joined` [N, (heads + 2 kv) · d].
+
+    Within `half.HalfProducts` its factors are rounded, as those of the cache that is sampled from; the gradients are
+    those of the rounded queries, keys and values.
 
     Args:
         joined: query, key and value side by side.
@@ -172,9 +176,12 @@ class _Attention(Function):
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, sizes: Sizes, families: Families
     ) -> Tensor:
+        is_half = is_entered()
+        if is_half:
+            query, key, value = (part.bfloat16().float() for part in (query, key, value))
         out = query.new_empty(len(query), sizes.heads * sizes.dimension)
         sums = query.new_empty(len(query), sizes.heads)
-        call("qt_packed_attention", query, key, value, *_shape(sizes, families), out, sums)
+        call("qt_packed_attention", query, key, value, *_shape(sizes, families), out, sums, int(is_half))
         ctx.sizes, ctx.families = sizes, families
         ctx.save_for_backward(query, key, value, out, sums)
         return out

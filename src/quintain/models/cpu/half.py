@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, cast
+from threading import local
+from typing import Any, Self, cast
 
 import torch
 import torch.nn.functional as F
@@ -24,10 +25,25 @@ from quintain.models.cpu.native import call, processor, unavailable
 LOG = logging.getLogger(__name__)
 BLOCK = 16
 """Columns of a block of weights."""
+_DEPTH = local()
+"""How often each thread is within `HalfProducts`."""
 
 
 class HalfProducts(TorchFunctionMode):
-    """While it is entered, linear layers on 32-bit floats in the processor's memory are computed by `linear`."""
+    """While it is entered, linear layers on 32-bit floats in the processor's memory are computed by `linear`.
+
+    `fused.attention` rounds its factors then, too.
+    """
+
+    def __enter__(self) -> Self:
+        """Enter it."""
+        _DEPTH.number = getattr(_DEPTH, "number", 0) + 1
+        return super().__enter__()
+
+    def __exit__(self, *problem: Any) -> None:
+        """Leave it."""
+        _DEPTH.number -= 1
+        super().__exit__(*problem)
 
     def __torch_function__(  # what torch calls it
         self,
@@ -40,6 +56,11 @@ class HalfProducts(TorchFunctionMode):
         if func is F.linear and all(is_plain(part) for part in args if isinstance(part, Tensor)):
             return linear(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
+
+
+def is_entered() -> bool:
+    """Whether this thread is within `HalfProducts`."""
+    return getattr(_DEPTH, "number", 0) > 0
 
 
 @cache

@@ -33,7 +33,7 @@ MAY_FAIL = frozenset(
         "qt_heads_backward",
         "qt_packed_attention",
         "qt_packed_attention_backward",
-        "qt_cached_attention",
+        "qt_layers",
         "qt_product_half",
         "qt_sample",
     }

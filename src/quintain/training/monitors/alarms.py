@@ -13,6 +13,7 @@ from itertools import pairwise
 from math import inf, isfinite, sqrt
 
 from quintain.training.thresholds import Thresholds
+from quintain.types import UNKNOWN_TOOL
 
 Row = Mapping[str, float | None]
 RISE = 0.02
@@ -36,6 +37,7 @@ CURES: Mapping[str, str] = {
     "length_advantage": "normalise by length (dr_grpo, dapo), or price what is long",
     "reward_share": "scale that term down, or the others up",
     "hacking": "read the transcripts kept with this alarm and close the gap in the reward",
+    "judge": "stop at the round before, judge with another model, or mix demonstrations of judging in",
     "failures": "look at what failed: quintain view RUN, quintain check ENVIRONMENT --load",
     "stop_failures": "look at what failed: quintain view RUN, quintain check ENVIRONMENT --load",
     "retries": "mend what breaks: what is left of the episodes may be the easy ones",
@@ -81,11 +83,14 @@ def alarms(rows: Sequence[Row], bounds: Thresholds) -> list[Alarm]:
     window = int(bounds.window)
     training = [row for row in rows if "monitor/failures" in row]
     unlikely = list(chosen(rows, bounds))
-    if not rows or "monitor/failures" not in rows[-1] or len(training) < window:
+    if not rows or "monitor/failures" not in rows[-1]:
         return unlikely
+    drifted = [*unlikely, *judge(training, bounds)]
+    if len(training) < window:
+        return drifted
     spans = Spans(training[:window], training[-window:])
     found = [alarm for rule in RULES for alarm in rule(spans, bounds)]
-    return [*found, *canaries(rows, bounds), *hacking(rows, bounds), *unlikely]
+    return [*found, *drifted, *canaries(rows, bounds), *hacking(rows, bounds)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +138,7 @@ def tools(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
     counts = {
         name: total(spans.last, name) for row in spans.last for name in row if name.startswith("tools/")
     }
+    num_calls = sum(count for name, count in counts.items() if name.endswith("/calls"))
     for tool in sorted({name.split("/")[1] for name in counts}):
         calls = counts.get(f"tools/{tool}/calls", 0.0)
         if not calls:
@@ -145,10 +151,12 @@ def tools(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
                 subject=tool,
                 message=f"{tool}: {share:.0%} of calls fail, most by {worst}",
             )
-        if (share := counts.get(f"tools/{tool}/invalid_call", 0.0) / calls) > bounds.invalid_calls:
-            yield Alarm(
-                name="invalid_calls", subject=tool, message=f"{tool}: {share:.0%} of calls are invalid"
-            )
+        is_named = tool != UNKNOWN_TOOL
+        share = counts.get(f"tools/{tool}/invalid_call", 0.0) / (calls if is_named else num_calls)
+        if share > bounds.invalid_calls:
+            said = f"{tool}: {share:.0%} of calls are invalid"
+            nameless = f"{share:.0%} of calls are of a tool that is not there"
+            yield Alarm(name="invalid_calls", subject=tool, message=said if is_named else nameless)
 
 
 def coverage(spans: Spans, bounds: Thresholds) -> Iterator[Alarm]:
@@ -317,6 +325,17 @@ def hacked(
             name="hacking",
             message=f"training reward rose from {rewards[0]:.2f} to {rewards[-1]:.2f} while held-out success went "
             f"from {first:.0%} to {last:.0%}",
+        )
+
+
+def judge(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:
+    """A policy that judges itself and agrees less with the truth than it did in its first round, whatever it scores."""
+    known = [value for value in (row.get("judge/agreement") for row in rows) if value is not None]
+    if known and known[-1] < known[0] - bounds.judge:
+        yield Alarm(
+            name="judge",
+            message=f"the agreement of the policy's own judgements with the truth fell from {known[0]:.2f} to "
+            f"{known[-1]:.2f}",
         )
 
 

@@ -8,7 +8,7 @@ takes no time.
 import random
 from collections import Counter
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from quintain.environments.noisy import chatter
 from quintain.environments.protocol import Environment
@@ -17,10 +17,12 @@ from quintain.errors import UsageError
 from quintain.types import Action, StepResult, Task
 from quintain.worlds.craft.land import (
     BERRIES,
+    GOALS,
     NUM_TIERS,
     PLACES,
     RECIPES,
     STATIONS,
+    TIER,
     TOOL_FOR,
     Land,
     LandShape,
@@ -112,8 +114,14 @@ class Craft(Environment):
         self._food, self._turn = self._hunger, 0
 
     def reset(self, task: Task) -> str:
-        """Draw the land of the task."""
+        """Draw the land of the task; its data may name another ``goal`` than the one that is drawn with it.
+
+        Raises:
+            UsageError: that goal is not made in this land.
+        """
         self._land = split_draw(task, lambda rng: draw_land(self._shape, rng))
+        if "goal" in task.data:
+            self._land = self._land.aimed_at(task.data["goal"])
         self._seed = task.seed
         self._start()
         shown = self._lying if self._has_map else ()
@@ -167,6 +175,11 @@ class Craft(Environment):
     def achievements(self) -> tuple[str, ...]:
         """Return what was made or gathered in this episode, in the order of the tech tree."""
         return tuple(item for item in (*TOOL_FOR, *RECIPES) if item in self._reached)
+
+    def achieved(self) -> Mapping[str, Any] | None:
+        """Return the deepest thing in the tech tree that was made or gathered, as the goal; wood is never one."""
+        reached = [item for item in self.achievements() if item in GOALS]
+        return {"goal": max(reached, key=lambda item: TIER[item])} if reached else None
 
     @property
     def is_lost(self) -> bool:

@@ -7,8 +7,10 @@ at the same place. A land holds what its goal takes, and `spare` of each raw thi
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
+
+from quintain.errors import UsageError, suggestion
 
 PLACES = ("forest", "cave", "hill", "shore", "meadow", "mine")
 TOOL_FOR: Mapping[str, str] = {
@@ -35,6 +37,8 @@ TIER: Mapping[str, int] = {
     "diamond": 5,
 }
 """How deep in the tech tree a thing is."""
+GOALS = tuple(TIER)[1:]
+"""What may be asked for: all but wood, which takes nothing."""
 NUM_TIERS = 5
 BERRIES = "berries"
 
@@ -72,6 +76,18 @@ class Land:
     recipes: tuple[tuple[str, Recipe], ...]
     contents: tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
     """place → raw things there; the first place is where the agent starts"""
+
+    def aimed_at(self, goal: object) -> Self:
+        """Return this land with another goal.
+
+        Raises:
+            UsageError: it is not made in this land.
+        """
+        recipes = dict(self.recipes)
+        known = [item for item in GOALS if item in recipes or any(item in dict(t) for _, t in self.contents)]
+        if goal not in known:
+            raise UsageError(f"goal of craft: got {goal!r}; {suggestion(str(goal), known)}")
+        return replace(self, goals=(str(goal),), steps=steps_to([str(goal)], recipes))
 
     def words(self) -> str:
         """Return the task in words."""
@@ -135,7 +151,9 @@ def draw_land(shape: LandShape, rng: random.Random) -> Land:
     """Return a land of `shape`; each raw thing lies at one place or at two."""
     within = [item for item in TIER if TIER[item] <= shape.depth]
     recipes = {item: _draw_recipe(RECIPES[item], shape, rng) for item in within if item in RECIPES}
-    goals = tuple(within) if shape.is_everything else (rng.choice(within[1:]),)
+    goals = (
+        tuple(within) if shape.is_everything else (rng.choice([item for item in within if item in GOALS]),)
+    )
     steps = steps_to(goals, recipes)
     total = count_needed(steps, goals, recipes)
     places = rng.sample(PLACES, shape.places)

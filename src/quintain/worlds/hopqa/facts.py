@@ -4,8 +4,9 @@ Each relation of a thing has one answer in a corpus, so that every question has 
 """
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 NAMES: dict[str, tuple[str, ...]] = {
@@ -22,7 +23,10 @@ RELATIONS: dict[str, tuple[tuple[str, str], ...]] = {
 }
 """kind of thing → its relations, each with the kind of what it leads to"""
 SYLLABLES = ("ka", "lo", "mi", "ren", "to", "vis", "du", "pel", "sa", "nor", "be", "gu")
+SENTENCE = re.compile(r"The (\w+) of (\w+) is (\w+)\.")
+"""A fact as `Fact.words` says it."""
 MAX_HOPS = 3
+MAX_ROUNDS = 3
 MAX_DISTRACTORS = 80
 
 
@@ -105,6 +109,41 @@ def draw_question(shape: QuestionShape, rng: random.Random) -> Question:
         is_closed=is_closed,
         told=tuple(told),
     )
+
+
+def read_facts(paragraphs: Sequence[str]) -> Iterator[tuple[Fact, int]]:
+    """Yield the facts that `paragraphs` tell, each with the number of its paragraph."""
+    for number, text in enumerate(paragraphs):
+        for relation, subject, answer in SENTENCE.findall(text):
+            yield Fact(subject, relation, answer), number
+
+
+def harder(question: Question, rounds: int, rng: random.Random) -> Question:
+    """Return `question` after up to `rounds` rounds in which its thing becomes a description; its answer stays.
+
+    A description is a fact of the corpus whose answer the thing is: with "The founder of Orbit is Ben.", a question
+    about Ben asks for the founder of Orbit (E2HQA of WebDancer, arXiv 2505.22648). No thing comes twice, so that each
+    round takes one search more. A thing that nothing describes keeps its name.
+    """
+    for _ in range(rounds):
+        things = {question.chain[0].subject, *(fact.answer for fact in question.chain)}
+        found = [
+            (fact, place)
+            for fact, place in read_facts(question.paragraphs)
+            if fact.answer == question.chain[0].subject
+            and fact.subject not in things
+            and (question.is_closed or place not in question.told)
+        ]
+        if not found:
+            break
+        fact, place = rng.choice(found)
+        question = replace(
+            question,
+            chain=(fact, *question.chain),
+            sources=(place, *question.sources),
+            told=tuple(sorted({*question.told, place})) if question.is_closed else question.told,
+        )
+    return question
 
 
 def _names(shape: QuestionShape, rng: random.Random) -> dict[str, Sequence[str]]:

@@ -18,9 +18,11 @@ from quintain.types import Action, StepResult, Task, ToolCall, derive_seed
 from quintain.worlds.hopqa.facts import (
     MAX_DISTRACTORS,
     MAX_HOPS,
+    MAX_ROUNDS,
     Question,
     QuestionShape,
     draw_question,
+    harder,
 )
 from quintain.worlds.hopqa.search import index_of, package
 
@@ -43,6 +45,7 @@ class HopQA(Environment):
         *,
         hops: int = 2,
         least_hops: int = 1,
+        rounds: int = 0,
         distractors: int = 12,
         closed: float = 0.25,
         decoys: int = 0,
@@ -58,6 +61,7 @@ class HopQA(Environment):
     ) -> None:
         """Ask questions of `least_hops` to `hops` facts over a corpus with `distractors` other facts.
 
+        In up to `rounds` rounds the thing that a question is about becomes a description, a fact more to be found.
         With probability `closed` the facts are told with the question; with `decoys` 1 the other questions come with
         as many paragraphs that do not answer them. A search returns the `top` best
         paragraphs, takes `cost` off the reward, and fails with probability `failures`. The share `hits` of the
@@ -82,13 +86,16 @@ class HopQA(Environment):
             )
         if decoys not in (0, 1):
             raise UsageError(f"hopqa: got decoys={decoys}; give 0 or 1")
+        if not 0 <= rounds <= MAX_ROUNDS:
+            raise UsageError(f"hopqa: got rounds={rounds}; give 0 to {MAX_ROUNDS}")
         package()
+        self._rounds = rounds
         self._shape = QuestionShape(
             hops, least_hops, distractors, closed, paragraphs == "article", names == "made", decoys == 1
         )
         self._top, self._failures, self._cost, self._hits = top, failures, cost, hits
         self._grading, self._noise, self._early = grading, noise, early
-        self.max_turns = (2 * hops + 2) * (2 if failures else 1)
+        self.max_turns = (2 * (hops + rounds) + 2) * (2 if failures else 1)
         self.return_range = (0.0 - cost * self.max_turns, 1.0)
         self._question = Question(chain=(), paragraphs=(), titles=(), sources=(), is_closed=False, told=())
         self._shown: frozenset[int] = frozenset()
@@ -97,7 +104,9 @@ class HopQA(Environment):
 
     def reset(self, task: Task) -> str:
         """Ask the question of the task."""
-        self._question = split_draw(task, lambda rng: draw_question(self._shape, rng))
+        self._question = split_draw(
+            task, lambda rng: harder(draw_question(self._shape, rng), self._rounds, rng)
+        )
         self._seed, self._queries = task.seed, ()
         question = self._question
         self._shown = frozenset(question.told)
@@ -182,6 +191,20 @@ class HopQA(Environment):
         facts = zip(question.chain, question.sources, strict=True)
         known = [f"{fact.relation} {fact.subject}" for fact, source in facts if source in self._shown]
         return tool_action("search", query=rng.choice(known) if known else question.chain[0].relation)
+
+    def methods(self) -> tuple[str, ...]:
+        """Return the two ways to answer: at once, or only after searching; see `noisy.Methodical`."""
+        return ("direct", "searching")
+
+    def act_by(self, method: str, rng: Random) -> Action:
+        """Answer at once, by a guess where facts are missing; or search for each fact, for those that were told too."""
+        chain, done = self._question.chain, len(self._queries)
+        if method == "searching":
+            if done < len(chain):
+                return tool_action("search", query=f"{chain[done].relation} {chain[done].subject}")
+            return self.expert_action()
+        is_known = set(self._question.sources) <= self._shown
+        return self.expert_action() if is_known else tool_action("answer", text=rng.choice(chain).subject)
 
     def snapshot(self) -> State:
         """Return the question and what was searched for and found."""

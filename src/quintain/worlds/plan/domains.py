@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from quintain.worlds.plan.problem import Problem, Schema
+from quintain.worlds.plan.strips import Puzzle
 
 Domain = Literal["blocks", "logistics"]
 LETTERS = "abcdefgh"
@@ -48,8 +49,10 @@ class CaseShape(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def problem_of(case: Case) -> Problem:
+def problem_of(case: Case | Puzzle) -> Problem:
     """Return the grounded problem of `case`; it remembers the distances it measured."""
+    if isinstance(case, Puzzle):
+        return case.problem
     schemas = _blocks(case) if case.domain == "blocks" else _logistics(case)
     return Problem(schemas, case.start, case.goal)
 

@@ -5,11 +5,12 @@ check says which step fails and why. A check changes nothing, and an action with
 """
 
 import random
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from quintain.environments.noisy import chatter
 from quintain.environments.protocol import Environment
-from quintain.environments.splitting import split_draw
+from quintain.environments.splitting import is_eval, split_draw
 from quintain.errors import UsageError
 from quintain.types import Action, StepResult, Task
 from quintain.worlds.plan.domains import (
@@ -17,12 +18,26 @@ from quintain.worlds.plan.domains import (
     MAX_BLOCKS,
     Case,
     CaseShape,
+    Domain,
     draw_case,
     problem_of,
 )
+from quintain.worlds.plan.drawn import (
+    HARDEST,
+    LONGEST,
+    SHORTEST,
+    Evolution,
+    draw_scene,
+    draw_task,
+    evolved,
+    task_key,
+)
+from quintain.worlds.plan.strips import Puzzle, read_puzzle
 
 HIDDEN = (" clear", " loose")
 """Ends of facts that the other facts imply, or that the rules tell: they are not shown."""
+MOST_DRAWS = 1000
+"""Times that a task is looked for in a domain."""
 MAX_STEPS = 100
 """Steps of a plan that are read."""
 RULES = {
@@ -31,7 +46,11 @@ RULES = {
     ("logistics", False): "",
     ("logistics", True): " A move takes 1 fuel.",
 }
-State = tuple[Case, int, int, int]
+RULED = ("blocks", "logistics")
+"""Domains whose rules the instruction tells."""
+TOLD = "Reach the goal. Act: an action, as the rules name it, or wait."
+"""What is told of a domain whose rules stand in the task."""
+State = tuple[Case | Puzzle, int, int, int]
 
 
 def num_steps(action: Action) -> int:
@@ -56,7 +75,7 @@ class Planning(Environment):
     def __init__(
         self,
         *,
-        domain: Literal["blocks", "logistics"] = "blocks",
+        domain: str = "blocks",
         blocks: int = 4,
         packages: int = 2,
         cities: int = 2,
@@ -64,9 +83,13 @@ class Planning(Environment):
         attempts: int = 4,
         irreversible: bool = False,
         reward: Literal["sparse", "distance", "facts"] = "sparse",
+        evolved: Evolution = "none",
         noise: int = 0,
     ) -> None:
         """Draw problems of `blocks` blocks, or of `packages` packages in `cities` cities of two places.
+
+        The domain is blocks, logistics, or drawn: then each task has a domain of its own, whose rules it tells; or a
+        JSON file that describes one. Tasks of these two are made easy or hard as `evolved` says, mixed as chance says.
 
         With the `form` "plan" only `run` and `check` are taken, in at most `attempts` turns. Irreversible blocks
         stay where they were stacked, irreversible vehicles have no more fuel than a shortest plan takes.
@@ -87,21 +110,58 @@ class Planning(Environment):
                 f"plan: got attempts={attempts}, noise={noise}, packages={packages}, cities={cities}; give at "
                 "least 1 attempt, no negative number, and packages times cities of at most 6"
             )
-        self._shape = CaseShape(domain, blocks, packages, cities, irreversible)
+        known = domain == "drawn" or domain.endswith(".json")
+        if not known and evolved != "none":
+            raise UsageError(
+                f"plan: got evolved={evolved} with domain={domain}; give domain=drawn, or leave it out"
+            )
+        self._domain = domain
+        self._evolved: Evolution = evolved
+        self._scene = read_puzzle(Path(domain)) if domain.endswith(".json") else None
+        self._shape = CaseShape(
+            "blocks" if known else checked_domain(domain), blocks, packages, cities, irreversible
+        )
         self._is_whole, self._noise, self._reward = form == "plan", noise, reward
-        longest = 4 * blocks if domain == "blocks" else 10 * packages + 2
+        longest = HARDEST if known else 4 * blocks if domain == "blocks" else 10 * packages + 2
         self.max_turns = attempts if self._is_whole else longest * 3 // 2
-        self._case = draw_case(self._shape, random.Random(0))
+        self._case: Case | Puzzle = draw_case(self._shape, random.Random(0))
         self._problem = problem_of(self._case)
         self._state, self._seed, self._turn = self._problem.start, 0, 0
 
     def reset(self, task: Task) -> str:
         """Draw the problem of the task."""
-        self._case = split_draw(task, lambda rng: draw_case(self._shape, rng))
+        self._case = self._drawn(task)
         self._problem = problem_of(self._case)
         self._state, self._seed, self._turn = self._problem.start, task.seed, 0
+        if isinstance(self._case, Puzzle):
+            goal = ", ".join(map(self._case.domain.say, self._case.goal))
+            rules = f"{self._case.domain.told()} {', '.join(self._case.fixed)}."
+            return f"Goal: {goal}. {rules} {self._view()}"
         rule = RULES[self._case.domain, self._case.is_irreversible]
         return f"Goal: {', '.join(self._case.goal)}.{rule} {self._view()}"
+
+    def _drawn(self, task: Task) -> Case | Puzzle:
+        """Return the problem of `task`; no drawn domain, and no problem of another one, is in both splits."""
+        if self._domain in RULED:
+            return split_draw(task, lambda rng: draw_case(self._shape, rng))
+        for _ in range(MOST_DRAWS):
+            scene = self._scene or draw_scene(task.rng)
+            drawn = draw_task(scene, task.rng)
+            made = drawn and evolved(drawn, self._evolved, task.rng)
+            if made and is_eval(made if self._scene else made.domain) == (task.split == "eval"):
+                return made
+        raise UsageError(
+            f"plan: got domain={self._domain} with evolved={self._evolved}, of which {MOST_DRAWS} draws gave no task "
+            f"of {SHORTEST} to {LONGEST} steps; give it more things or actions, or leave evolved out"
+        )
+
+    def instructions(self) -> str:
+        """Return the instruction for the agent."""
+        return super().instructions() if self._domain in RULED else TOLD
+
+    def task_key(self) -> str:
+        """Return what is the same for problems that differ in names alone."""
+        return task_key(self._case) if isinstance(self._case, Puzzle) else repr(self._case)
 
     def step(self, action: Action) -> StepResult:
         """Take an action, run a plan as far as it goes, or check one."""
@@ -206,6 +266,19 @@ class Planning(Environment):
         """Return the facts that hold and cannot be told from the others, and noise."""
         facts = [fact for fact in self._problem.holding(self._state) if not fact.endswith(HIDDEN)]
         return f"{', '.join(sorted(facts))}{chatter(self._noise, self._seed, self._turn)}"
+
+
+def checked_domain(domain: str) -> Domain:
+    """Return `domain`, which is one of `RULED`.
+
+    Raises:
+        UsageError: it is not.
+    """
+    if domain == "blocks" or domain == "logistics":
+        return domain
+    raise UsageError(
+        f"plan: got domain={domain}; give blocks, logistics, drawn, or a file that ends in .json"
+    )
 
 
 def _steps(words: str) -> list[str]:

@@ -6,7 +6,12 @@ so that a state without a distance is a dead end.
 
 from collections import deque
 from collections.abc import Iterable
+from functools import cached_property
 from typing import NamedTuple
+
+from quintain.errors import UsageError
+
+MOST_STATES = 100_000
 
 
 class Schema(NamedTuple):
@@ -85,6 +90,32 @@ class Problem:
         if not self._distances:
             self._distances = self._measure()
         return self._distances.get(state)
+
+    def steps_to(self, facts: Iterable[str]) -> int | None:
+        """Return the least number of actions from the start to where `facts` hold; None where there is no way."""
+        facts = tuple(facts)
+        if not all(fact in self._bit for fact in facts):
+            return None
+        goal = self.bits(facts)
+        return min((depth for state, depth in self.depths.items() if state & goal == goal), default=None)
+
+    @cached_property
+    def depths(self) -> dict[int, int]:
+        """Every state that can be reached from the start, with the least number of actions."""
+        found, queue = {self.start: 0}, deque([self.start])
+        while queue:
+            state = queue.popleft()
+            for _, needs, adds, deletes in self.operators:
+                if state & needs == needs:
+                    reached = state & ~deletes | adds
+                    if reached not in found:
+                        found[reached] = found[state] + 1
+                        queue.append(reached)
+            if len(found) > MOST_STATES:
+                raise UsageError(
+                    f"plan: got a domain with more than {MOST_STATES:,} states; give it fewer things"
+                )
+        return found
 
     def plan(self, state: int) -> tuple[str, ...] | None:
         """Return a shortest plan from `state`, the first in the order of the actions; None without one."""

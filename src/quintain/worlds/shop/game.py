@@ -4,15 +4,16 @@ Families it stands for: WebShop and other page-by-page shopping with a graded sc
 scored is what was bought, and a purchase ends the episode.
 """
 
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Literal
 
 from quintain.environments.noisy import chatter
 from quintain.environments.protocol import Environment
 from quintain.environments.splitting import split_draw
 from quintain.errors import UsageError
 from quintain.types import Action, StepResult, Task
-from quintain.worlds.shop.stock import KINDS, Item, Stock, Wish, draw_stock, draw_wish
+from quintain.worlds.shop.stock import KINDS, PRICES, Item, Stock, Wish, draw_stock, draw_wish
 
 LETTERS = "abcd"
 """What the results of a page are called; so many are shown at once."""
@@ -35,6 +36,8 @@ class Visit:
     read: frozenset[int] = frozenset()
     """Items whose description was read."""
     turn: int = 0
+    is_over: bool = False
+    """Whether the item was bought."""
 
 
 State = tuple[Stock, Visit, int]
@@ -87,9 +90,11 @@ class Shop(Environment):
         self._seed = 0
 
     def reset(self, task: Task) -> str:
-        """Stock the shop of the task."""
+        """Stock the shop of the task; its data may name another ``wish`` than the one that the shop is stocked for."""
         wish = split_draw(task, draw_wish)
         self._stock = draw_stock(wish, *self._shape, task.rng)
+        if "wish" in task.data:
+            self._stock = replace(self._stock, wish=Wish(**task.data["wish"]))
         self._visit, self._seed = Visit(), task.seed
         return f"{self._stock.wish.words()} {self._view()}"
 
@@ -104,6 +109,7 @@ class Shop(Environment):
             said = f"Error: {action.error}" if action.error is not None else "Nothing happens."
             return StepResult(observation=f"{said} {self._view()}", is_success=False, is_valid=False)
         if what == "buy":
+            self._visit = replace(visit, is_over=True)
             return self._bought()
         self._visit = self._search(visit, what) if verb == "search" else self._click(visit, what)
         return StepResult(observation=self._view(), is_success=False)
@@ -117,6 +123,16 @@ class Shop(Environment):
     def expert_action(self) -> Action:
         """Return the next action of one who looks at what may fit, in order, and goes back from what does not."""
         return Action(text=self._expert_words())
+
+    def achieved(self) -> Mapping[str, Any] | None:
+        """Return the wish that what was bought fulfils; None where nothing was bought, or no color or size chosen."""
+        visit = self._visit
+        if not (visit.is_over and visit.color and visit.size):
+            return None
+        item = self._stock.items[visit.item]
+        limit = max(item.price, PRICES[1])
+        wish = Wish(kind=item.kind, feature=item.feature, color=visit.color, size=visit.size, limit=limit)
+        return {"wish": asdict(wish)}
 
     def snapshot(self) -> State:
         """Return the shop and where the customer is."""

@@ -23,7 +23,7 @@ from quintain.training.start import expert_action
 from quintain.types import Example, Trajectory, derive_seed
 
 GENERAL, NULL = "sums?digits=1&slips=0", "sums?digits=3&slips=0"
-AGENTS = ("collab?slots=2&values=3", "guess?high=8&max_turns=4")
+AGENTS = ("collab?slots=1&values=3", "guess?high=8&max_turns=4")
 
 
 def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, float]]:

@@ -4,7 +4,8 @@ A start that imitated padded teachers (an expert that looks around in 40 % of it
 own) rests. Fresh episodes of the same teachers give the gradients: of the method's critical turns, and of random turns
 of the same episode with as many tokens. The reference is the success gradient of the policy's own episodes in held-out
 houses, whose clock makes looks cost. Beside it stands a control that draws among turns that are no looks: what is left
-there is more than having dropped them. In the null world every turn halves an interval and the marks are arbitrary.
+there is more than having dropped them. In the null world every turn halves an interval and the marks are arbitrary:
+odd numbers in half of the episodes and even ones in the others, by a coin, so that every turn is marked as often.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
     null_world = str(options.get("null_world", "guess?high=16&max_turns=6"))
     sooner = {**options, "first": int(options.get("null_first", 20))}
     other, _ = taught(null_world, sooner, seed, lambda _: expert_action)
-    odd = stage_of(lambda t: [float(number_of(turn.action) % 2) for turn in t.turns])
+    odd = stage_of(marks)
     guesses = [
         t
         for t in other.show(
@@ -188,6 +189,12 @@ def instead(example: Example, among: Sequence[float], rng: random.Random) -> Exa
 def stage_of(mark: Mark) -> Stage:
     """Return the stage that weighs turns by `mark`, and leaves episodes out in which nothing counts."""
     return weighed("marked", "has no marked turn", mark)
+
+
+def marks(trajectory: Trajectory) -> list[float]:
+    """Return 1 for turns with odd numbers, or with even ones: which of both is a coin of the task."""
+    coin = derive_seed("marks", trajectory.task.id) % 2
+    return [float((number_of(turn.action) + coin) % 2) for turn in trajectory.turns]
 
 
 def number_of(action: Any) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,9 +49,3 @@ def frozen(job: Job, seed: int, *, enough: float, most: float, root: Path | None
             chat=Chat(loaded.tokenizer),
             success=start.success,
         )
-
-
-def of_turns(groups: Sequence[Group], most: int) -> list[Group]:
-    """Return `groups` with the scored episodes of at most `most` turns; groups in which none is left are left out."""
-    kept = [replace(g, trajectories=tuple(t for t in g.scored if 1 <= len(t.turns) <= most)) for g in groups]
-    return [group for group in kept if group.trajectories]

@@ -1,129 +1,119 @@
 """MT-GRPO: the reward of the search is noise at the answer, and leaving it out there turns the gradient to success.
 
-On synthetic questions with one search, episodes of at most two turns of a start that rests. The number is the cosine of
-the gradient of the *answer's* tokens with the gradient of success by the same tokens from other episodes. The control
-gives A_T to the turn after the search instead of that before it, so all magnitudes are kept. GRPO on the sum of both
-rewards is reported beside it, with the cosine of the first turn. In the null world searches are paid nothing, A_T is 0,
-and the arms are the same bit by bit. All arms are paid the same two rewards.
+A task is a search and an answer: one of six queries finds what is asked for and is paid half, and of six answers one is
+right, which the policy knows well where it has found, badly where it has not. A table stands for a model, so the
+gradient of success is known exactly. The number is the cosine with it, over the states in which answers are given, of
+the gradient by the method. The control gives A_T to the turn after the search instead of that before it, so all
+magnitudes are kept. GRPO on the sum of both rewards is compared with it at the answer and at the search. In the null
+world searches are paid nothing, A_T is 0, and the arms are the same bit by bit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from quintain.benchmarks.experiments.rl.frozen import Frozen, frozen, of_turns
-from quintain.benchmarks.labs.gradient import Keep, cosine, success_credit
+from quintain.benchmarks.labs.exact import END, World, exact_gradient
+from quintain.benchmarks.labs.tabular import TablePolicy, assign, cosine, loss_gradient
 from quintain.credit.group import group_relative
 from quintain.credit.turn_group import turn_group_relative
-from quintain.training.job import Job
-from quintain.types import Credit, Group, Score, Trajectory
+from quintain.methods.method import Estimates, OnPolicy
+from quintain.methods.rl import mt_grpo
+from quintain.types import Credit, Group, Score, Task, Trajectory, derive_seed
 
-TURNS, NUM_NULL = 2, 8
-"""Turns of an episode that is looked at, and batches in which the null world is measured."""
+TASKS, CHOICES = 16, 6
+ASKED, FOUND, LOST = range(3)
+"""States of a task: before the search, and before the answer."""
 
 
 def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, float]]:
-    """Return `seeds` batches of one start."""
-    num = int(options["seeds"])
-    tasks, size = int(options.get("tasks", 4)), int(options.get("size", 8))
-    root = options.get("root")
-    job = Job(
-        environment=str(options["world"]),
-        model="mini?tokens=words",
-        demonstrations=int(options.get("demonstrations", 600)),
-        mistakes=float(options.get("mistakes", 0.4)),
-        imitation_epochs=int(options.get("imitation_epochs", 12)),
+    """Return `seeds` batches of one table."""
+    size = int(options.get("size", 8))
+    start = searcher(seed, options)
+    _, exact = exact_gradient(start.world, start.theta, outcome="success")
+    method = mt_grpo.method(mt_grpo.Config(executed=0.0))
+    wrong, summed = (
+        replace(method, credit=credit) for credit in (misplaced, lambda groups, _: group_relative(groups))
     )
-    enough, most = float(options.get("enough", 0.3)), float(options.get("most", 0.6))
-    with frozen(job, seed, enough=enough, most=most, root=None if root is None else Path(root)) as start:
-        found = [of_turns(groups, TURNS) for groups in start.batches(2 * num, tasks=tasks, size=size)]
-        own, others = found[:num], found[num:]
-        answers, searches = (reference(start, others, keep) for keep in (is_answer, is_search))
-        return [row(start, groups, answers, searches, has_null=k < NUM_NULL) for k, groups in enumerate(own)]
+    searches = torch.arange(start.world.num_states) % 3 == ASKED
 
+    def angle(arm: OnPolicy, groups: Sequence[Group], rows: Tensor) -> float:
+        found = loss_gradient(start, assign(start, arm, groups), arm.update)
+        return cosine(found[rows], exact[rows])
 
-def row(
-    start: Frozen, groups: Sequence[Group], answers: Tensor, searches: Tensor, *, has_null: bool
-) -> dict[str, float]:
-    """Return what the arms make of one batch."""
-
-    def angle(credit: Credit, keep: Keep = is_answer) -> float:
-        wanted = answers if keep is is_answer else searches
-        return cosine(start.lab.gradient(credit, keep=keep), wanted)
-
-    method, summed = turn_group_relative(groups), group_relative(groups)
-    right = angle(method)
-    found = {
-        "method": right,
-        "control": angle(misplaced(groups)),
-        "extra.over_summed": right - angle(summed),
-        "extra.search": angle(method, is_search) - angle(summed, is_search),
-        "extra.success": start.success,
-        "extra.found": float(
-            np.mean([t.turns[0].reward > 0 for g in groups for t in g.scored if len(t.turns) == TURNS] or [0])
-        ),
-    }
-    if has_null:
+    found: list[Mapping[str, float]] = []
+    for batch in range(int(options["seeds"])):
+        groups = start.sample(size=size, seed=derive_seed("mt_grpo", seed, batch))
         free = [without_hits(group) for group in groups]
-        found |= {
-            "null_method": angle(turn_group_relative(free)),
-            "null_control": angle(misplaced(free)),
-        }
+        right = angle(method, groups, ~searches)
+        found.append(
+            {
+                "method": right,
+                "control": angle(wrong, groups, ~searches),
+                "null_method": angle(method, free, ~searches),
+                "null_control": angle(wrong, free, ~searches),
+                "extra.over_summed": right - angle(summed, groups, ~searches),
+                "extra.search": angle(method, groups, searches) - angle(summed, groups, searches),
+                "extra.success": start.objective("success"),
+                "extra.found": float(np.mean([t.turns[0].reward > 0 for g in groups for t in g.scored])),
+            }
+        )
     return found
 
 
-def is_answer(trajectory: Trajectory, turn: int) -> bool:
-    """Return whether `turn` is the answer after one search."""
-    return len(trajectory.turns) == TURNS and turn == TURNS - 1
+def searcher(seed: int, options: Mapping[str, Any]) -> TablePolicy:
+    """Return a random policy that knows queries and answers by so much in their logits."""
+    rng = np.random.default_rng(seed)
+    first = np.arange(TASKS) * 3
+    query, gold = rng.integers(0, CHOICES, TASKS), rng.integers(0, CHOICES, TASKS)
+    following = np.full((3 * TASKS, CHOICES), END, np.int64)
+    following[first] = (first + LOST)[:, None]
+    following[first, query] = first + FOUND
+    is_success = np.zeros((3 * TASKS, CHOICES), np.bool_)
+    is_success[first + FOUND, gold] = is_success[first + LOST, gold] = True
+    reward = is_success.astype(np.float64)
+    reward[first, query] = float(options.get("hits", 0.5))
+    world = World(
+        tasks=tuple(Task(id=f"search/train/{k}", environment="search", seed=k) for k in range(TASKS)),
+        actions=tuple(f"write {k}" for k in range(CHOICES)),
+        horizon=2,
+        start=first,
+        next=following,
+        reward=reward,
+        is_legal=np.ones((3 * TASKS, CHOICES), np.bool_),
+        is_success=is_success,
+        task_of=np.repeat(np.arange(TASKS), 3),
+        keys=tuple(f"{kind} {k}" for k in range(TASKS) for kind in ("asked", "found", "lost")),
+        expert=np.stack([query, gold, gold], 1).flatten(),
+        distance=np.tile([2.0, 1.0, 1.0], TASKS),
+    )
+    theta = 0.3 * rng.normal(size=following.shape)
+    for kind, knows in ((ASKED, "searches"), (FOUND, "reads"), (LOST, "guesses")):
+        theta[first + kind, world.expert[first + kind]] += float(options[knows])
+    return TablePolicy(world, torch.as_tensor(theta))
 
 
-def is_search(trajectory: Trajectory, turn: int) -> bool:
-    """Return whether `turn` is the search before an answer."""
-    return len(trajectory.turns) == TURNS and turn == 0
-
-
-def reference(start: Frozen, batches: Sequence[Sequence[Group]], keep: Keep) -> Tensor:
-    """Return the gradient of success, summed over `batches`, by the tokens of the turns that `keep` names."""
-    total: Tensor | None = None
-    for groups in batches:
-        own = start.lab.gradient(success_credit(groups), keep=keep)
-        total = own if total is None else total + own
-    assert total is not None, "there are batches"
-    return total
-
-
-def misplaced(groups: Sequence[Group]) -> Credit:
+def misplaced(groups: Sequence[Group], _: Estimates) -> Credit:
     """Return MT-GRPO's credit with what the turn's own reward adds at the search on the answer instead."""
     both, outcome = turn_group_relative(groups), turn_group_relative(groups, weight=0.0)
     advantages = tuple(
-        tuple(
-            own
-            if len(plain) != TURNS
-            else plain[k]
-            if k == 0
-            else (plain[k] + (whole[0] - plain[0])[:1]).astype(np.float32)
-            for k, own in enumerate(whole)
-        )
+        (plain[0], (plain[1] + (whole[0] - plain[0])[:1]).astype(np.float32))
         for whole, plain in zip(both.advantages, outcome.advantages, strict=True)
     )
     return replace(both, advantages=advantages)
 
 
 def without_hits(group: Group) -> Group:
-    """Return `group` whose turns but the last of an episode are paid nothing."""
+    """Return `group` whose searches are paid nothing."""
 
     def changed(trajectory: Trajectory) -> Trajectory:
-        last = len(trajectory.turns) - 1
-        turns = tuple(
-            turn if k == last else replace(turn, reward=0.0) for k, turn in enumerate(trajectory.turns)
-        )
-        score = replace(cast(Score, trajectory.outcome), value=sum(turn.reward for turn in turns))
-        return replace(trajectory, turns=turns, outcome=score)
+        search, answer = trajectory.turns
+        score = replace(cast(Score, trajectory.outcome), value=answer.reward)
+        return replace(trajectory, turns=(replace(search, reward=0.0), answer), outcome=score)
 
-    return replace(group, trajectories=tuple(changed(t) for t in group.trajectories))
+    return replace(group, trajectories=tuple(map(changed, group.trajectories)))

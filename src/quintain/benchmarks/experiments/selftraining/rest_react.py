@@ -2,8 +2,9 @@
 
 A start that answers books of `stream` half-way rests. Every step of its own episodes is sampled four times; a check of
 grounding, which reads text alone, ranks them. The number compares the gradients of imitating the first-ranked samples
-and random ones of the same four with the gradient of success of other episodes. In the null world every answer is
-right, so that no ranking could tell. How often the ranker agrees with the truth stands beside it.
+and random ones of the same four with the gradient of success of other episodes. In the null world, sums, no text
+supports an answer: all four tie, and the first of them is as good as any. How often the ranker agrees with the truth
+stands beside it.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ FAR = 100_000
 def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, float]]:
     """Return `seeds` batches of one start: cosines of first-ranked and of random samples with success."""
     world, num = str(options["world"]), int(options["seeds"])
-    start, success = taught(world, options, seed, is_start=True)
+    start, success = taught(world, options, seed)
     own = cosines(start, world, options, seed)
-    null_world = f"{world}&values=1"
-    other, _ = taught(null_world, options, seed, is_start=False)
-    nulls = cosines(other, null_world, options, seed)
+    null_world = str(options.get("null_world", "sums?digits=1&slips=0&revisions=0"))
+    other, _ = taught(null_world, options, seed)
+    nulls = averaged(other, null_world, options, seed)
     return [
         {
             "method": own["method"][k],
@@ -47,19 +48,33 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
     ]
 
 
-def taught(world: str, options: Mapping[str, Any], seed: int, *, is_start: bool) -> tuple[Pupil, float]:
-    """Return a pupil of an expert that errs: a start by its success, or one that has learned to the end."""
+def averaged(other: Pupil, world: str, options: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
+    """Return the cosines of both arms in the null world, each the mean of `null_repeats` batches.
+
+    The cosine of a direction that is noise alone does not get smaller with the batch, so many small ones are taken.
+    """
+    repeats, size = int(options.get("null_repeats", 1)), int(options.get("null_episodes", 32))
+    found = cosines(
+        other,
+        world,
+        {**options, "seeds": int(options["seeds"]) * repeats, "episodes": size, "reference": size},
+        seed,
+    )
+    return {
+        name: np.array(found[name], np.float64).reshape(-1, repeats).mean(axis=1).tolist()
+        for name in ("method", "control")
+    }
+
+
+def taught(world: str, options: Mapping[str, Any], seed: int) -> tuple[Pupil, float]:
+    """Return a pupil of an expert that errs, taught until its success is as asked, and its success."""
     model = str(options.get("model", "mini?tokens=words"))
     pupil = new_pupil([world], seed=derive_seed("rest", seed) % (1 << 31), model=model)
     tasks = tasks_from(world, int(options.get("demonstrations", 256)))
     shown = pupil.show(world, tasks, noisy(float(options.get("mistakes", 0.3))), seed=seed)
     samples = example_samples([as_example(t) for t in shown])
-    first = int(options.get("first", 16))
-    if not is_start:
-        pupil.learn(samples, updates=int(options.get("null_updates", 150)))
-        return pupil, 0.0
     low, high = float(options.get("low", 0.3)), float(options.get("high", 0.6))
-    return pupil, pupil.learn_until(samples, world, low=low, high=high, first=first)
+    return pupil, pupil.learn_until(samples, world, low=low, high=high, first=int(options.get("first", 16)))
 
 
 def cosines(start: Pupil, world: str, options: Mapping[str, Any], seed: int) -> dict[str, list[float]]:

@@ -4,7 +4,7 @@
    called families. A family comes in depth-first order, so what a stream continues stands in the buffers when
    its turn comes. A family and one key/value head are one unit of work, done by one thread, so the sums do not
    depend on the threads. */
-#include "tiles.h"
+#include "half.h"
 
 #define MANY 24 /* rows of a tile of the backward pass */
 
@@ -38,55 +38,73 @@ static int64_t longest_of(const Shape *s, int64_t first, int64_t last) {
 
 static int forward_unit(
     const Shape *s, const float *query, const float *key, const float *value, int64_t value_step, float *out,
-    float *sums, int64_t first, int64_t last, int64_t h) {
+    float *sums, int64_t first, int64_t last, int64_t h, int64_t is_half) {
     int64_t d = s->d, padded = rounded(d, BLOCK), group = s->heads / s->kv, room = longest_of(s, first, last);
-    float *blocks = floats(room * (d + padded) + FEW * (room + padded));
+    float *blocks = floats(room * (d + padded) + FEW * (room + padded) + (is_half ? FEW * (room + d) / 2 : 0));
     if (!blocks) return 1;
     float *values = blocks + room * d, *scores = values + room * padded, *mixed = scores + FEW * room;
+    Scratch m = {scores, mixed, (pair *)(mixed + FEW * padded), room};
     float scale = 1.0f / sqrtf((float)d);
     for (int64_t i = first; i < last; i++) {
         int64_t past = s->past[i], length = s->length[i], start = s->start[i];
-        to_blocks(key + h * d, s->kv * d, start, length, d, blocks, past);
-        to_padded(value + h * d, value_step, start, length, d, padded, values + past * padded);
+        if (is_half) {
+            for (int64_t k = 0; k < length; k++)
+                half_kept(key + ((start + k) * s->kv + h) * d, value + (start + k) * value_step + h * d, d, past + k,
+                          k == length - 1, (pair *)blocks, (pair *)values);
+        } else {
+            to_blocks(key + h * d, s->kv * d, start, length, d, blocks, past);
+            to_padded(value + h * d, value_step, start, length, d, padded, values + past * padded);
+        }
         for (int64_t row = 0; row < length * group; row += FEW) {
             int num = length * group - row < FEW ? (int)(length * group - row) : FEW;
             const float *rows[FEW];
-            for (int r = 0; r < num; r++)
+            int64_t allowed[FEW];
+            float row_sums[FEW];
+            for (int r = 0; r < num; r++) {
                 rows[r] = query + ((start + (row + r) / group) * s->heads + h * group + (row + r) % group) * d;
-            int64_t allowed = past + (row + num - 1) / group + 1, reach = rounded(allowed, BLOCK);
-            products_of(rows, num, blocks, reach / BLOCK, d, scores, room);
+                allowed[r] = past + (row + r) / group + 1;
+            }
+            int64_t reach = rounded(allowed[num - 1], BLOCK);
             memset(mixed, 0, FEW * padded * sizeof(float));
-            for (int r = 0; r < num; r++)
-                sums[(rows[r] - query) / d] =
-                    softened(scores + r * room, past + (row + r) / group + 1, reach, scale);
-            mix_into(scores, room, 1, num, values, allowed, padded, mixed);
-            for (int r = 0; r < num; r++)
+            if (is_half) {
+                half_attended(rows, num, allowed, reach, 0, d, (pair *)blocks, (pair *)blocks, (pair *)values,
+                              (pair *)values, 0, &m, row_sums);
+            } else {
+                products_of(rows, num, blocks, reach / BLOCK, d, scores, room);
+                for (int r = 0; r < num; r++)
+                    row_sums[r] = softened(scores + r * room, allowed[r], reach, scale);
+                mix_into(scores, room, 1, num, values, allowed[num - 1], padded, mixed);
+            }
+            for (int r = 0; r < num; r++) {
+                sums[(rows[r] - query) / d] = row_sums[r];
                 memcpy(out + (rows[r] - query), mixed + r * padded, d * sizeof(float));
+            }
         }
     }
     free(blocks);
     return 0;
 }
 
-/* out[n, heads, d] and sums[n, heads] (log-sum-exp); key[n, kv, d]; value has rows of value_step floats. */
+/* out[n, heads, d] and sums[n, heads] (log-sum-exp); key[n, kv, d]; value has rows of value_step floats. With `is_half`
+   queries, keys, values and weights are rounded to 16 bits, as in sampling. */
 int qt_packed_attention(
     const float *query, const float *key, const float *value, int64_t value_step, const int64_t *start,
     const int64_t *length, const int64_t *past, const int64_t *families, int64_t num_families, int64_t heads, int64_t kv,
-    int64_t d, float *out, float *sums) {
+    int64_t d, float *out, float *sums, int64_t is_half) {
     Shape s = {start, length, past, families, heads, kv, d};
     int failed = 0;
 #pragma omp parallel for schedule(dynamic) reduction(| : failed)
     for (int64_t unit = 0; unit < num_families * kv; unit++) {
         int64_t family = unit / kv;
         failed |= forward_unit(&s, query, key, value, value_step, out, sums, families[family], families[family + 1],
-                               unit % kv);
+                               unit % kv, is_half);
     }
     return failed;
 }
 
 typedef struct {
     float *blocks, *value_blocks, *keys, *dkey, *dvalue, *weights, *dscores, *grads, *mixed, *rows;
-} Scratch;
+} Gradients;
 
 /* to[key][padded] += sum over rows of weights[row][key] * rows[row][padded] */
 INLINE void spread_back(
@@ -105,7 +123,7 @@ static void leave(float *from, int64_t padded, int64_t start, int64_t count, int
 }
 
 static void backward_stream(
-    const Shape *s, const Scratch *m, const float *query, const float *out, const float *dout, const float *sums,
+    const Shape *s, const Gradients *m, const float *query, const float *out, const float *dout, const float *sums,
     float *dquery, int64_t i, int64_t h, int64_t room) {
     int64_t d = s->d, padded = rounded(d, BLOCK), group = s->heads / s->kv;
     int64_t past = s->past[i], length = s->length[i], start = s->start[i];
@@ -156,7 +174,7 @@ static int backward_unit(
     int64_t *open = malloc((last - first) * sizeof(int64_t)), depth = 0;
     float *all = floats(room * (2 * d + 3 * padded) + MANY * (2 * room + 3 * padded));
     if (!all || !open) return free(all), free(open), 1;
-    Scratch m;
+    Gradients m;
     m.blocks = all, m.value_blocks = m.blocks + room * d, m.keys = m.value_blocks + room * d;
     m.dkey = m.keys + room * padded, m.dvalue = m.dkey + room * padded, m.weights = m.dvalue + room * padded;
     m.dscores = m.weights + MANY * room, m.grads = m.dscores + MANY * room;

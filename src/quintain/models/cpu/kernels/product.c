@@ -2,6 +2,7 @@
 
    Weights [n, k] lie in blocks of 16 columns of the result, each stored [k][16], the last filled up with zeros. Every
    sum runs over k in order, so a row's result does not depend on the other rows. */
+#include "kernels.h"
 #include "tiles.h"
 
 #define SPAN 4      /* blocks that are worked on at once */
@@ -26,8 +27,8 @@ INLINE void finished_gate(const float *sums, float *out, int64_t count) {
 
 /* out[m, n] = x[m, k] . weights + bias[n] + residual[m, n]. With `gated`, blocks of gate and up take turns and
    out[m, n] = silu(gate) * up, without bias and residual. */
-void qt_product(
-    const float *x, const float *weights, const float *bias, const float *residual, float *out, int64_t m, int64_t k,
+int qt_product(
+    const float *x, const void *weights, const float *bias, const float *residual, float *out, int64_t m, int64_t k,
     int64_t n, int64_t gated) {
     int64_t blocks = rounded(n, BLOCK) / BLOCK * (gated ? 2 : 1), spans = (blocks + SPAN - 1) / SPAN;
 #pragma omp parallel if (m * k * n > 100000)
@@ -41,7 +42,7 @@ void qt_product(
                 int num = to - row < FEW ? (int)(to - row) : FEW;
                 const float *rows[FEW];
                 for (int r = 0; r < num; r++) rows[r] = x + (row + r) * k;
-                products_of(rows, num, weights + first * BLOCK * k, width, k, sums, SPAN * BLOCK);
+                products_of(rows, num, (const float *)weights + first * BLOCK * k, width, k, sums, SPAN * BLOCK);
                 for (int r = 0; r < num; r++) {
                     const float *sum = sums + r * SPAN * BLOCK;
                     int64_t column = (gated ? first / 2 : first) * BLOCK, place = (row + r) * n + column;
@@ -58,4 +59,5 @@ void qt_product(
             }
         }
     }
+    return 0;
 }

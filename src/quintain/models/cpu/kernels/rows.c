@@ -1,4 +1,5 @@
 /* What is done row by row between two matrix products: norms, gated activation, head norms and rotation. */
+#include "kernels.h"
 #include "vector.h"
 #ifdef _OPENMP
 #include <omp.h>

@@ -1,0 +1,113 @@
+"""Imitate the valid, right and good of many tries, then RL of R = .1·format + .9·answer: WebDancer (2505.22648).
+
+Four stages. Questions are made harder, a thing in them becoming a description whose answer it is (`hopqa?rounds=2`).
+A teacher tries each question `tries` times. Three filters follow: valid (every turn could be read and carried out, and
+the whole is not too long), correct, and of quality (nothing is done twice). What is left is imitated on the agent's
+tokens alone. Then DAPO: groups of equal outcome are drawn again, the ratio is clipped to .8 … 1.28, every token of a
+step counts the same, advantages are normalised by group, and there is no KL.
+
+Differences to the paper: the teacher is the environment's expert, who errs, where the paper has language models with
+short and long chains of thought; right is the environment's success, of quality a rule, both of which the paper asks a
+judge; easy-to-hard questions alone, without those made of crawled pages; groups are drawn again by the environment's
+outcome, without the format; what is sampled in excess is kept. Measured on `hopqa`; the paper has GAIA and WebWalkerQA.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from quintain.config.ranges import NonNegativeInt, PositiveFloat, PositiveInt, Share
+from quintain.credit.group import group_relative
+from quintain.data import stages
+from quintain.data.pipeline import Pipeline, judged
+from quintain.environments.noisy import noisy
+from quintain.losses.policy import clipped
+from quintain.methods.imitation.fireact import within
+from quintain.methods.imitation.supervised import chosen_of
+from quintain.methods.method import Needs, OnPolicy, Update, differing, differs
+from quintain.rewards.conduct import success
+from quintain.rewards.terms import Term, apply_all
+from quintain.training.job import ColdStart, GroupJob
+from quintain.types import Group, Trajectory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(GroupJob):
+    """Configuration of WebDancer."""
+
+    environment: str = "hopqa?hops=1&closed=0&rounds=1"
+    demonstrations: NonNegativeInt | str | None = 60
+    """Questions that the teacher tries; or a file, folder, run or data set of conversations; 0 for RL alone."""
+    teacher_mistakes: Share = 0.3
+    """Share of the teacher's turns in which it does something else than the expert."""
+    tries: PositiveInt = 5
+    """Times that the teacher tries a question."""
+    longest: PositiveInt = 4096
+    """Tokens of an episode; a longer one is not valid."""
+    clip_high: PositiveFloat = 0.28
+    """The ratio is clipped to 0.8 … 1 + this."""
+    attempts: PositiveInt = 3
+    """Draws of tasks until enough groups differ."""
+    format_weight: Share = 0.1
+    """What it is worth that every turn could be read; a right answer is worth the rest of 1."""
+    num_minibatches: int = 4
+
+
+def method(config: Config) -> OnPolicy:
+    """Return WebDancer as `config` describes it."""
+    is_told = isinstance(config.demonstrations, str)
+    terms = rewards(config.format_weight)
+    return OnPolicy(
+        cold_start=ColdStart(
+            choose=lambda shown: chosen_of(
+                shown, pipeline(config.longest), "imitating the best of many tries"
+            ),
+            teachers=(noisy(config.teacher_mistakes),) * config.tries,
+        ),
+        collect=differing(config.tasks, config.group_size, attempts=config.attempts),
+        reward=lambda groups: apply_all(groups, terms),
+        credit=lambda groups, _: group_relative(groups),
+        update=Update(loss=clipped(0.2, config.clip_high)),
+        needs=Needs(expert=not is_told and config.demonstrations != 0),
+        measure=lambda groups, _: drawn(groups, config.tasks),
+    )
+
+
+def pipeline(longest: int) -> Pipeline:
+    """Return valid → short enough → correct → of quality."""
+    return Pipeline(
+        judged(
+            "valid",
+            "has a turn that could not be read or carried out",
+            lambda example: all(t.is_valid and t.action.error is None for t in example.trajectory.turns),
+        ),
+        within(longest),
+        stages.solved(name="correct"),
+        judged("quality", "does something twice", lambda example: not num_repeats(example.trajectory)),
+    )
+
+
+def num_repeats(trajectory: Trajectory) -> int:
+    """Count the turns of `trajectory` that do what an earlier one did; small and capital letters are the same."""
+    done = [
+        (turn.action.text.strip().lower(), str(turn.action.tool_calls).lower()) for turn in trajectory.turns
+    ]
+    return len(done) - len(set(done))
+
+
+def rewards(format_weight: float) -> tuple[Term, Term]:
+    """Return what is paid: all of the format where every turn could be read, and the answer."""
+    readable = Term(
+        name="format",
+        measure=lambda t: float(all(turn.action.error is None for turn in t.turns)),
+        weight=format_weight,
+    )
+    return readable, success(1 - format_weight)
+
+
+def drawn(groups: Sequence[Group], tasks: int) -> Mapping[str, float]:
+    """Return the share of groups whose outcomes differ, and how many are missing at the most draws."""
+    found = sum(map(differs, groups))
+    return {
+        "web_dancer/differing": found / max(len(groups), 1),
+        "web_dancer/missing": float(max(tasks - found, 0)),
+    }

@@ -1,0 +1,77 @@
+"""Imitation by the whole policy between steps of RL: a base, and what the run itself did well so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from quintain.data.pipeline import as_example, example_samples
+from quintain.data.seats import separated
+from quintain.errors import DataError
+from quintain.methods.method import Rehearsal
+from quintain.training.context import TrainingContext
+from quintain.training.signals import Imitated
+from quintain.training.updating import epoch_batch, learn_from
+from quintain.types import Example, Group, Use
+
+
+class Rehearsed:
+    """What a run has to rehearse, a `State`: ``Rehearsed(method.rehearsal, context).learn(step)``.
+
+    Raises:
+        DataError: there is no base.
+    """
+
+    def __init__(self, plan: Rehearsal, context: TrainingContext) -> None:
+        self.plan, self.context = plan, context
+        self.base = [as_example(trajectory) for trajectory in plan.base(context.collector)]
+        if not self.base:
+            raise DataError(
+                "rehearsal: got no episode as its base; raise demonstrations, or give the environment an expert"
+            )
+        self.found: list[Example] = []
+        self._imitated = Imitated(context.run, is_on=context.job.records_signals)
+
+    def update(self, groups: Sequence[Group]) -> None:
+        """Take in the recorded groups of the next step."""
+        self.found += self.plan.build(separated(groups)).examples
+
+    def learn(self, step: int) -> dict[str, float]:
+        """Rehearse after `step`, where it is due; return what came of it."""
+        number, rest = divmod(step, self.plan.every)
+        if rest:
+            return {}
+        seed, losses = self.context.seed("rehearsal", step), list[float]()
+        for update in range(self.plan.steps.count(number)):
+            batch = rehearsal_batch(self.base, self.found, self.plan.steps.batch_size, update, seed)
+            report = learn_from(
+                self.context.policies,
+                example_samples(batch),
+                self.plan.update,
+                rate_scale=self.plan.rate,
+                observe=self._imitated.watch(batch),
+            )
+            losses.append(report.loss)
+        return {"rehearsal/loss": fmean(losses), "rehearsal/found": float(len(self.found))} if losses else {}
+
+    def uses(self, uses: Sequence[Use] | None) -> list[Use] | None:
+        """Return the `uses` of a step with those of its rehearsal; an episode of both has those of the step."""
+        own = self._imitated.uses()
+        if uses is None or own is None:
+            return None if uses is None else list(uses)
+        return list({use.episode: use for use in (*own, *uses)}.values())
+
+
+def rehearsal_batch(
+    base: Sequence[Example], found: Sequence[Example], size: int, number: int, seed: int
+) -> list[Example]:
+    """Return batch `number` (from 0) of a rehearsal: at least half of it of the `base`, the rest of what was `found`.
+
+    Both are gone through in epochs. With nothing found it is of the base alone.
+    """
+    num_base = size - size // 2 if found else size
+    ours = epoch_batch(len(base), min(num_base, len(base)), number, (seed, "base"))
+    if not found or size < 2:
+        return [base[place] for place in ours]
+    others = epoch_batch(len(found), min(size // 2, len(found)), number, (seed, "found"))
+    return [*(base[place] for place in ours), *(found[place] for place in others[: len(ours)])]

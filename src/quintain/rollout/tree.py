@@ -1,0 +1,154 @@
+"""Tree search under a value model, and what a tree says of its states: MCTS* and process values (arXiv 2406.03816).
+
+A search holds states and asks for ways on from one of them at a time; who goes on, a policy or a list of legal moves,
+is not its affair. Values of states are those of a model, mixed with the best that a roll-out saw. Afterwards the
+paths of a tree tell how far each state is from a solution, which is what the model learns for the next search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from math import log, sqrt
+from typing import Any
+
+SOLVED, LOST = 1.0, 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A state on a path: ``Seen(key="north", text="@$.")``."""
+
+    key: Hashable
+    """which way was taken to it from the state before"""
+    text: str
+    """what a value model reads of it"""
+    is_over: bool = False
+    is_solved: bool = False
+    place: Any = None
+    """what is needed to go on from here, for whoever goes on"""
+
+
+Path = Sequence[Seen]
+"""states one after the other, from a known one on"""
+Value = Callable[[str], float]
+"""text of a state → how near to a solution it is, 0 to 1"""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Node:
+    """A state in a tree, with its mean value over its visits."""
+
+    seen: Seen
+    parent: Node | None = None
+    value: float = 0.0
+    visits: int = 0
+    children: dict[Hashable, Node] = field(default_factory=dict[Hashable, "Node"])
+
+    @property
+    def depth(self) -> int:
+        """Return the steps from the root."""
+        return 0 if self.parent is None else 1 + self.parent.depth
+
+
+class Tree:
+    """A search from one state: ``tree.grow(tree.select(), paths)`` until `select` returns None.
+
+    Args:
+        root: where it begins.
+        value: the value model.
+        exploration: c of value + c·√(2 ln N / n).
+        mixing: α, the share of the best value of a roll-out in the value of a new state.
+        gate: value of a new state at which the search ends.
+    """
+
+    def __init__(
+        self, root: Seen, value: Value, *, exploration: float = 0.7, mixing: float = 0.5, gate: float = 0.9
+    ) -> None:
+        self.root = Node(seen=root)
+        self.value, self.exploration, self.mixing, self.gate = value, exploration, mixing, gate
+        self.is_done = False
+
+    def select(self) -> Node | None:
+        """Return the state to go on from: the best bound from the root down; None where the search has ended."""
+        node = None if self.is_done else self.root
+        while node is not None and node.children:
+            open_ones = [child for child in node.children.values() if not is_closed(child)]
+            above = node
+            node = max(
+                open_ones,
+                key=lambda child: upper_bound(child.value, above.visits, child.visits, self.exploration),
+                default=None,
+            )
+        return node
+
+    def grow(self, node: Node, paths: Sequence[Path]) -> None:
+        """Take in `paths` that go on from `node`: the first state of each is its child, the rest its roll-out."""
+        for path in paths:
+            first, *rest = path
+            child = node.children.setdefault(first.key, Node(seen=first, parent=node))
+            own = self._of(first)
+            if rest:
+                own = (1 - self.mixing) * own + self.mixing * max(map(self._of, rest))
+            child.value = (child.value * child.visits + own) / (child.visits + 1)
+            child.visits += 1
+            self.is_done |= own >= self.gate
+        if paths:
+            back_up(node)
+
+    def _of(self, seen: Seen) -> float:
+        """Return the value of a state; where it is over, whether it is solved."""
+        return (SOLVED if seen.is_solved else LOST) if seen.is_over else self.value(seen.text)
+
+
+def is_closed(node: Node) -> bool:
+    """Return whether there is nothing to go on from below `node`, or at it."""
+    return node.seen.is_over or (bool(node.children) and all(map(is_closed, node.children.values())))
+
+
+def upper_bound(value: float, parent_visits: int, visits: int, exploration: float = 0.7) -> float:
+    """Return `value` + `exploration`·√(2 ln N / n). Example: .5, N 10, n 3: 1.3672819."""
+    return value + exploration * sqrt(2 * log(parent_visits) / visits)
+
+
+def back_up(node: Node | None) -> None:
+    """Let `node` and all above it have the mean value of their children, weighted by visits, and as many visits.
+
+    Example: children (.9, 2 visits) and (.3, 1 visit): .7.
+    """
+    while node is not None:
+        node.visits = sum(child.visits for child in node.children.values())
+        node.value = sum(child.value * child.visits for child in node.children.values()) / node.visits
+        node = node.parent
+
+
+def process_values(paths: Sequence[Path]) -> list[tuple[Seen, float]]:
+    """Return the value of each state of a tree, given as all paths from its root (eq. 1 and 2).
+
+    v = max(0, v' + (1 - v')/(m + 1)·(1 - 2r)): v' is that of the state before, 0 at the root; m the least number of
+    steps from the state to a solution in the tree; r is 1 for a state with none below, which then has the m of the
+    state before. What lies below such a state has no value, and a tree without a solution none at all.
+
+    Example: one solved path of three states: 1/3, 2/3, 1; a wrong step in the place of the second: 1/9.
+    """
+    left: dict[tuple[Hashable, ...], int] = {}
+    for path in paths:
+        if path and path[-1].is_solved:
+            keys = tuple(seen.key for seen in path)
+            for num in range(len(keys) + 1):
+                beginning = keys[:num]
+                left[beginning] = min(left.get(beginning, len(keys)), len(keys) - num)
+    values: dict[tuple[Hashable, ...], float] = {(): 0.0}
+    found: list[tuple[Seen, float]] = []
+    for path in paths:
+        keys = tuple(seen.key for seen in path)
+        for num, seen in enumerate(path, 1):
+            own, before = keys[:num], keys[: num - 1]
+            if own in values:
+                continue
+            if before not in left:
+                break
+            sign, steps = (1, left[own]) if own in left else (-1, left[before])
+            values[own] = max(0.0, values[before] + sign * (1 - values[before]) / (steps + 1))
+            found.append((seen, values[own]))
+    return found

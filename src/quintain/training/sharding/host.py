@@ -1,0 +1,122 @@
+"""The other side of `sharding.ranks`: a rank that answers frames, and computes together with the other ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quintain.errors import EngineFault, QuintainError
+from quintain.processes.host import receive, send, take_streams
+
+if TYPE_CHECKING:
+    from quintain.training.sharding.shard import Shard
+
+Row = dict[str, Any]
+
+
+class Host:
+    """Answers frames read from the descriptor `requests` on the descriptor `replies`."""
+
+    def __init__(self, requests: int, replies: int) -> None:
+        self._requests, self._replies = requests, replies
+        self._shards: dict[str, Shard] = {}
+        self._mesh: Any = None
+        self._device: Any = None
+
+    def serve(self) -> None:
+        """Answer until the other side is gone."""
+        while (frame := receive(self._requests)) is not None:
+            handle: Callable[..., object] = getattr(self, f"on_{frame['do']}")
+            try:
+                answer: Row = {"value": handle(*frame["with"])}
+            except QuintainError as error:
+                answer = {"fault": str(error), "class": type(error).__name__}
+            except (
+                RuntimeError,
+                ValueError,
+                OSError,
+            ) as error:  # of torch, mostly because another rank is gone
+                answer = {"fault": f"{type(error).__name__}: {error}", "class": EngineFault.__name__}
+            send(self._replies, {"id": frame["id"], **answer})
+
+    def on_join(self, rank: int, count: int, place: str, device: str, threads: int, seconds: float) -> str:
+        """Meet the other ranks at `place` and return where this one computes."""
+        # What takes long to import is imported in the process that needs it, not in its keeper.
+        import torch
+        import torch.distributed as dist
+        from torch.distributed.device_mesh import init_device_mesh
+
+        torch.set_num_threads(threads)
+        kind = device.partition(":")[0]
+        self._device = (
+            torch.device(kind, rank % torch.cuda.device_count()) if kind == "cuda" else torch.device(kind)
+        )
+        if kind == "cuda":
+            torch.cuda.set_device(self._device)
+        dist.init_process_group(
+            "cuda:nccl,cpu:gloo" if kind == "cuda" else "gloo",
+            init_method=place, rank=rank, world_size=count, timeout=timedelta(seconds=seconds),
+        )  # fmt: skip
+        self._mesh = init_device_mesh(kind, (count,))
+        return str(self._device)
+
+    def on_build(self, name: str, spec: Row) -> int:
+        """Build this rank's shard of the policy `name` and return how many numbers it holds."""
+        from quintain.training.sharding.shard import Shard, ShardSpec
+        from quintain.types.rows import from_row
+
+        shard = self._shards[name] = Shard(from_row(ShardSpec, spec), self._mesh, self._device)
+        return shard.num_numbers
+
+    def on_infer(self, name: str, streams: Row) -> list[str | None]:
+        """Return what the policy says of `streams`."""
+        from quintain.training.sharding.wire import batch_of, numbers_row
+
+        return numbers_row(self._shards[name].infer(batch_of(streams)))
+
+    def on_forward(self, name: str, streams: Row) -> list[str | None]:
+        """Return what the policy says of `streams`, whose gradient will come."""
+        from quintain.training.sharding.wire import batch_of, numbers_row
+
+        return numbers_row(self._shards[name].forward(batch_of(streams)))
+
+    def on_backward(self, name: str, gradients: Sequence[str | None]) -> None:
+        """Take the gradient by what was last said."""
+        from quintain.training.sharding.wire import numbers_of
+
+        self._shards[name].backward([part for part in numbers_of(gradients) if part is not None])
+
+    def on_clip(self, name: str) -> float:
+        """Clip the gradient."""
+        return self._shards[name].clip()
+
+    def on_update(self, name: str, rate_scale: float | None) -> None:
+        """Change the weights, or forget the gradient."""
+        self._shards[name].update(rate_scale)
+
+    def on_restart(self, name: str) -> None:
+        """Forget what the optimizer knows."""
+        self._shards[name].restart()
+
+    def on_write_weights(self, name: str, file: str) -> None:
+        """Write the trained weights, put together."""
+        self._shards[name].write_weights(Path(file))
+
+    def on_read_weights(self, name: str, file: str) -> None:
+        """Take over trained weights."""
+        self._shards[name].read_weights(Path(file))
+
+    def on_save(self, name: str, folder: str) -> None:
+        """Write weights and optimizer."""
+        self._shards[name].save(Path(folder))
+
+    def on_load(self, name: str, folder: str) -> None:
+        """Take over what `on_save` wrote."""
+        self._shards[name].load(Path(folder))
+
+
+def main() -> None:
+    """Have this process kept, take its standard streams for the frames, and serve."""
+    Host(*take_streams()).serve()

@@ -1,0 +1,198 @@
+"""A learner that computes in ranks; whoever has it sees one `Learner`.
+
+The model in our process is a whole copy, from which engines sample and which is saved for others; ranks send their
+weights back after each update. Micro-batches go to the ranks in rounds of one each; what the ranks say of the trained
+tokens becomes the leaves of a graph in which the loss is computed as ever, and its gradient by those leaves goes back.
+The loss and the numbers of a step are therefore those of one process, but for the order of sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from quintain.errors import ConfigError, StoreError
+from quintain.training.checkpoint import SHARDS, load_numbers, save_numbers
+from quintain.training.learner import Forward, Learner, Optimization
+from quintain.training.sharding.ranks import Ranks
+from quintain.training.sharding.shard import Lora, ShardSpec
+from quintain.training.sharding.wire import numbers_of, numbers_row, streams_of
+from quintain.types import Batch, Outputs
+from quintain.types.rows import to_row
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+EXCHANGE = "weights.safetensors"
+"""The file in which weights go to and fro."""
+
+
+class ShardedForward(Forward):
+    """Runs batches through the shards of the policy `name`, as many at once as there are ranks."""
+
+    ranks: Ranks
+    name: str
+
+    def __call__(self, batch: Batch) -> Outputs:
+        """Refuse: what is learned goes through `each`, which sends the gradient back."""
+        raise AssertionError("a pass with a gradient goes through each")
+
+    def infer_each(self, batches: Iterable[Batch]) -> Iterator[Outputs]:
+        """Yield the outputs of each of `batches`, without gradients."""
+        for outputs, _ in self.each("infer", [*batches]):
+            yield outputs
+
+    @torch.no_grad()
+    def infer(self, batch: Batch) -> Outputs:
+        """Return the outputs of one batch, without gradients."""
+        return next(self.infer_each([batch]))
+
+    def each(self, do: str, batches: Sequence[Batch]) -> Iterator[tuple[Outputs, list[Tensor]]]:
+        """Yield for each of `batches` what the policy says of it, and the tensors [M] that this is made of.
+
+        Ranks for which no batch is left repeat the first of the round; their gradient is zero.
+        """
+        for start in range(0, len(batches), self.ranks.count):
+            part = batches[start : start + self.ranks.count]
+            streams = [streams_of(batch) for batch in part]
+            rows = [(each.row(),) for each in streams]
+            answers = self.ranks.ask(do, self.name, each=rows + rows[:1] * (self.ranks.count - len(rows)))
+            is_learned = do == "forward"
+            given = [
+                [leaf.requires_grad_(is_learned) for leaf in numbers_of(answer) if leaf is not None]
+                for answer in answers
+            ]
+            for batch, each, leaves in zip(part, streams, given, strict=False):
+                logprobs, entropy, *values = leaves
+                empty = torch.zeros(len(batch.token_ids))
+                placed = [
+                    empty.index_copy(0, each.targets.cpu(), part) for part in (logprobs, entropy, *values)
+                ]
+                yield (
+                    Outputs(logprobs=placed[0], entropy=placed[1], values=placed[2] if values else None),
+                    leaves,
+                )
+            if is_learned:
+                gradients = [[_gradient(leaf) for leaf in leaves] for leaves in given]
+                self.ranks.ask("backward", self.name, each=[(numbers_row(part),) for part in gradients])
+
+
+class ShardedLearner(Learner):
+    """Trains `model`, or the LoRA layers `trained` of it, and a value head in `ranks`.
+
+    Args:
+        model: a whole copy; its weights are those of the ranks after each update.
+        optimization: how weights are updated; adafactor cannot be, since it looks at whole matrices.
+        ranks: where it is computed; several learners may share them.
+        name: of the policy, by which the ranks know it.
+        folder: the model folder that ranks build it from.
+        value_head: beside the model.
+        trained: the part of the model that is changed; all of it for None.
+        lora: the LoRA layers that `trained` holds.
+        activate: is called before the copy here is used.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        optimization: Optimization,
+        *,
+        ranks: Ranks,
+        name: str,
+        folder: str,
+        value_head: nn.Module | None = None,
+        trained: nn.Module | None = None,
+        lora: Lora | None = None,
+        activate: Callable[[], None] | None = None,
+    ) -> None:
+        """Build the shards, and give them the weights of `model`.
+
+        Raises:
+            ConfigError: an optimizer that needs whole matrices.
+        """
+        if optimization.optimizer == "adafactor":
+            raise ConfigError(
+                "learner_ranks: got the optimizer adafactor, which needs whole rows and columns of a matrix; "
+                "take adamw or sgd"
+            )
+        super().__init__(model, optimization, value_head=value_head, trained=trained, activate=activate)
+        forward = ShardedForward(
+            model, value_head=value_head, temperature=optimization.temperature, activate=activate
+        )
+        forward.ranks, forward.name = ranks, name
+        self.forward = self._shards = forward
+        self._ranks, self._name = ranks, name
+        spec = ShardSpec(
+            folder=folder, optimization=optimization, has_value_head=value_head is not None, lora=lora
+        )
+        self.num_numbers: list[int] = ranks.ask("build", name, to_row(spec))
+        """parameters of which each rank holds its part"""
+        self.restored()
+
+    def restart(self) -> None:
+        """Forget what the optimizer knows."""
+        self._ask("restart")
+
+    def restored(self) -> None:
+        """Give the ranks the weights of the copy here."""
+        file = self._ranks.folder / EXCHANGE
+        whole = {name: part.detach().cpu().contiguous() for name, part in self.named_parameters.items()}
+        save_file(whole, file)
+        self._ask("read_weights", str(file))
+
+    def save(self, folder: Path) -> None:
+        """Have every rank write its part of weights and optimizer into `folder`."""
+        self._ask("save", str(folder.resolve()))
+        save_numbers(folder, self._numbers)
+
+    def load(self, folder: Path) -> None:
+        """Take over what as many or another number of ranks wrote.
+
+        Raises:
+            StoreError: it is missing or broken, of another model, or was written by a learner without ranks.
+        """
+        if not any(folder.glob(SHARDS)):
+            raise StoreError(
+                f"checkpoint {folder}: got one of a learner without ranks; resume it with learner_ranks=0"
+            )
+        self._ask("load", str(folder.resolve()))
+        self._numbers = load_numbers(folder)
+        self._fetch()
+
+    def _ask(self, do: str, *arguments: object) -> list[Any]:
+        return self._ranks.ask(do, self._name, *arguments)
+
+    def _passes(self, batches: Sequence[Batch]) -> Iterator[tuple[Batch, Outputs]]:
+        """Yield each of `batches` with what the ranks say of it; they get the gradient at the end of each round."""
+        told = self._shards.each("forward", batches)
+        for batch, (outputs, _) in zip(batches, told, strict=True):
+            yield batch, outputs
+
+    def _clip_gradient(self) -> float:
+        return float(self._ask("clip")[0])
+
+    def _update(self, rate_scale: float) -> None:
+        self._ask("update", rate_scale)
+        self._fetch()
+
+    def _forget_gradient(self) -> None:
+        self._ask("update", None)
+
+    def _fetch(self) -> None:
+        """Take the ranks' weights over into the copy here."""
+        file = self._ranks.folder / EXCHANGE
+        self._ask("write_weights", str(file))
+        found = load_file(file)
+        with torch.no_grad():
+            for name, parameter in self.named_parameters.items():
+                parameter.copy_(found[name])
+
+
+def _gradient(leaf: Tensor) -> Tensor:
+    """Return the gradient that a loss has left at `leaf`; zeros where it does not depend on it."""
+    return torch.zeros_like(leaf) if leaf.grad is None else leaf.grad

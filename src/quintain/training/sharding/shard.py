@@ -1,0 +1,191 @@
+"""One rank's shard of a policy: FSDP2 around the model's own modules, an optimizer over what lies here.
+
+Each layer is a unit whose weights are put together when it computes; what is left of the model (embeddings, norm, head)
+and the value head are one more. A gradient is the sum over ranks, not their mean: weights of a loss are normalised over
+the whole step before they come here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from quintain.models.adapters import add_lora
+from quintain.models.families import backbone, unsupported
+from quintain.models.heads import ValueHead
+from quintain.models.load import load
+from quintain.training.checkpoint import load_shards, save_shards
+from quintain.training.learner import Forward, Optimization
+from quintain.training.optimizers import make_optimizer
+from quintain.types import Batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lora:
+    """LoRA layers that are trained in place of all weights."""
+
+    name: str
+    rank: int
+    alpha: float
+    targets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardSpec:
+    """What every rank must know to build its shard."""
+
+    folder: str
+    """model folder that it starts from"""
+    optimization: Optimization
+    has_value_head: bool = False
+    lora: Lora | None = None
+
+
+class _Whole(nn.Module):
+    """The model with its value head, as one module: a batch → log-probs, entropies and values [M] of trained tokens."""
+
+    def __init__(self, forward: Forward) -> None:
+        super().__init__()
+        self.model, self.value_head = forward.model, forward.value_head
+        self._compute = forward
+
+    def forward(self, batch: Batch) -> tuple[Tensor, ...]:
+        outputs = self._compute(batch)
+        targets = (batch.turn_id >= 0).nonzero().squeeze(1).to(outputs.logprobs.device)
+        found = (outputs.logprobs, outputs.entropy, outputs.values)
+        return tuple([part.index_select(0, targets) for part in found if part is not None])
+
+
+class Shard:
+    """What one rank of `mesh` holds of the policy that `spec` describes."""
+
+    def __init__(self, spec: ShardSpec, mesh: DeviceMesh, device: torch.device) -> None:
+        """Load the model and keep this rank's part of it."""
+        model = cast(Any, load(spec.folder).model)
+        if spec.lora is not None:
+            add_lora(model, spec.lora.rank, spec.lora.alpha, spec.lora.targets, name=spec.lora.name)
+        model.to(device)
+        head = ValueHead(model.config.hidden_size).to(device) if spec.has_value_head else None
+        self.optimization = spec.optimization
+        forward = Forward(
+            model,
+            value_head=head,
+            temperature=spec.optimization.temperature,
+            precision=spec.optimization.precision,
+            shares_prefixes=spec.optimization.shares_prefixes,
+            gradient_checkpointing=spec.optimization.gradient_checkpointing,
+            use_kernels=False,
+        )
+        self._whole = _Whole(forward)
+        for layer in _layers(model):
+            fully_shard(layer, mesh=mesh)
+        fully_shard(self._whole, mesh=mesh)
+        for module in self._whole.modules():
+            if isinstance(module, FSDPModule):
+                module.set_gradient_divide_factor(1.0)
+                module.set_force_sum_reduction_for_comms(True)
+        self._named = {
+            name: parameter for name, parameter in self._whole.named_parameters() if parameter.requires_grad
+        }
+        self.optimizer = make_optimizer(
+            spec.optimization.optimizer,
+            [*self._named.values()],
+            rate=spec.optimization.learning_rate,
+            betas=spec.optimization.betas,
+            weight_decay=spec.optimization.weight_decay,
+        )
+        self.num_numbers = sum(_local(parameter).numel() for parameter in self._whole.parameters())
+        """parameters of which this rank holds its part"""
+        self._mesh = mesh
+        self._outputs: tuple[Tensor, ...] = ()
+
+    def infer(self, batch: Batch) -> tuple[Tensor, ...]:
+        """Return log-probs, entropies and, with a value head, values [M] of the trained tokens of `batch`."""
+        with torch.no_grad():
+            found = self._whole(batch)
+        cast(
+            FSDPModule, self._whole
+        ).reshard()  # without a backward pass the root would keep what it put together
+        return found
+
+    def forward(self, batch: Batch) -> tuple[Tensor, ...]:
+        """Return what `infer` does, and keep what `backward` needs."""
+        self._outputs = self._whole(batch)
+        return self._outputs
+
+    def backward(self, gradients: Sequence[Tensor]) -> None:
+        """Add to the gradients of the weights, given the loss's gradient by each of the last outputs."""
+        outputs, self._outputs = self._outputs, ()
+        pairs = [(out, grad.to(out.device)) for out, grad in zip(outputs, gradients, strict=True)]
+        torch.autograd.backward([out for out, _ in pairs], [grad for _, grad in pairs])
+
+    def clip(self) -> float:
+        """Clip the gradient over all ranks and return its norm before."""
+        norm = nn.utils.clip_grad_norm_([*self._named.values()], self.optimization.max_grad_norm)
+        return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
+
+    def update(self, rate_scale: float | None) -> None:
+        """Take an optimizer step, or none for None, and forget the gradient."""
+        if rate_scale is not None:
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.optimization.learning_rate * rate_scale
+            self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def restart(self) -> None:
+        """Forget what the optimizer knows."""
+        self.optimizer.state.clear()
+
+    def write_weights(self, file: Path) -> None:
+        """Write the trained weights, put together, to `file`; the first rank does, and all must be asked."""
+        whole = {name: _full(parameter).cpu() for name, parameter in self._named.items()}
+        if not dist.get_rank():
+            save_file({name: tensor.contiguous() for name, tensor in whole.items()}, file)
+
+    def read_weights(self, file: Path) -> None:
+        """Take over this rank's part of the trained weights in `file`."""
+        found = load_file(file)
+        with torch.no_grad():
+            for name, parameter in self._named.items():
+                part = distribute_tensor(
+                    found[name].to(parameter.device), self._mesh, cast(Any, parameter).placements
+                )
+                parameter.copy_(part)
+
+    def save(self, folder: Path) -> None:
+        """Write this rank's part of weights and optimizer into `folder`; all ranks must be asked."""
+        save_shards(folder, self._named, self.optimizer)
+
+    def load(self, folder: Path) -> None:
+        """Take over what any number of ranks wrote into `folder`; see `checkpoint.load_shards`."""
+        load_shards(folder, self._named, self.optimizer)
+
+
+def _layers(model: Any) -> Sequence[nn.Module]:
+    """Return the layers of `model`, each of which is a unit of sharding."""
+    if unsupported(model) is None:
+        return cast(Sequence[nn.Module], backbone(model).layers)
+    names = set(cast("list[str] | None", getattr(model, "_no_split_modules", None)) or ())
+    return [module for module in model.modules() if type(module).__name__ in names]
+
+
+def _local(parameter: Tensor) -> Tensor:
+    return parameter.to_local() if isinstance(parameter, DTensor) else parameter
+
+
+def _full(parameter: Tensor) -> Tensor:
+    return (
+        cast(DTensor, parameter.detach()).full_tensor()
+        if isinstance(parameter, DTensor)
+        else parameter.detach()
+    )

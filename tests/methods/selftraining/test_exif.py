@@ -1,0 +1,102 @@
+"""EXIF: what was reached becomes the task, Bob's failures become Alice's errands."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from quintain.errors import ConfigError
+from quintain.methods.find import find_method
+from quintain.methods.loops import train_by
+from quintain.methods.loops.recall import remember
+from quintain.methods.method import Folds
+from quintain.methods.selftraining import exif
+from quintain.methods.selftraining.exif import Explorer, drawn, failures_of, is_try, skill_of
+from quintain.store.run import Run
+from quintain.types import Action, Completion, Group, Score, Stop, Task, Trajectory, Turn, as_text
+
+
+def tried(skill: str, *, solved: bool, group: str = "0:t+1") -> Group:
+    task = Task(id=f"craft/train/4?goal={skill}", environment="craft", seed=0)
+    outcome = Score(value=float(solved), is_success=solved)
+    said = Completion(token_ids=(2,), logprobs=(-1.0,), stop="stop")
+    turn = Turn(observation=(), prompt_ids=(1,), completion=said, action=Action())
+    episode = Trajectory(
+        task=task, turns=(turn,), outcome=outcome, stop=Stop.TERMINATED, seed=0, group=group, index=0
+    )
+    return Group(task=task, trajectories=(episode,))
+
+
+def test_a_task_made_in_hindsight_names_its_skill() -> None:
+    told = [
+        Task(id=f"craft/train/4{end}", environment="craft", seed=0)
+        for end in ("", "?goal=stone axe", "?a=1,b=2")
+    ]
+    assert [skill_of(task) for task in told] == ["", "stone axe", "a=1,b=2"]
+
+
+def test_feedback_is_the_share_of_bobs_tries_that_failed() -> None:
+    tries = [tried("stone", solved=False), tried("stone", solved=True), tried("table", solved=True)]
+    explored = tried("iron", solved=False, group="0:t")
+    assert failures_of([*tries, explored]) == {"stone": 0.5, "table": 0.0}
+    explorer = Explorer(4, has_feedback=True)
+    explorer.update(tries)
+    explorer.update([tried("stone", solved=False)])
+    assert explorer.failures == {"stone": 1.0, "table": 0.0}, "what was not tried again is still known"
+
+
+def test_errands_are_drawn_in_proportion_to_failures() -> None:
+    found = drawn({"stone": 0.75, "iron": 0.25, "table": 0.0}, 4000, random.Random(0))
+    assert found.count("stone") / 4000 == pytest.approx(0.75, abs=0.03) and "table" not in found
+    assert drawn({}, 3, random.Random(0)) == drawn({"table": 0.0}, 3, random.Random(0)) == []
+
+
+def test_an_agent_outside_is_refused() -> None:
+    with pytest.raises(ConfigError, match="use rollout=lockstep"):
+        exif.Config(rollout="async").check()
+
+
+@pytest.mark.parametrize("has_feedback", [True, False])
+def test_rounds_learn_what_was_reached_and_send_alice_to_what_was_not(
+    has_feedback: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    torch.set_num_threads(1)
+    seen: list[Sequence[Trajectory]] = []
+    made = exif.Explorer.in_hindsight
+
+    def watched(explorer: Explorer, trajectory: Trajectory) -> Trajectory | None:
+        found = made(explorer, trajectory)
+        seen.append([found] if found else [])
+        return found
+
+    monkeypatch.setattr(exif.Explorer, "in_hindsight", watched)
+    found = find_method("exif")
+    config: Any = found.config_class(
+        environment="craft?depth=2&places=2", model="micro", agent="scored", demonstrations=0, steps=2,
+        eval_every=5, eval_episodes=2, tasks=10, has_feedback=has_feedback,
+    )  # fmt: skip
+    config.check()
+    method, again = exif.method(config), exif.method(config)
+    with Run.create(tmp_path / "run", recipe="exif", config=asdict(config)) as run:
+        train_by(method, config, run)
+        rows = list(run.metrics())[1:]
+        second = list(run.trajectories(step=2, phase="train"))
+        remember(run, again.state)
+    assert [row["data/explored"] for row in rows] == [10, 10]
+    assert all(row["data/hindsight"] == row["data/stripped"] > 0 for row in rows)
+    assert all(row["exif/tries"] <= row["data/hindsight"] for row in rows)
+    for told in (t for part in seen for t in part):
+        assert told.is_success and told.turns[-1].reward > 0
+        goal = skill_of(told.task)
+        assert not goal or f"Goal: {goal}." in as_text(told.turns[0].observation)
+    explored = [t for t in second if not is_try(t)]
+    assert len(explored) == 10
+    assert isinstance(method.state, Folds) and isinstance(again.state, Folds)
+    (told,), (known,) = method.state.parts, again.state.parts
+    assert told.failures == known.failures != {}, "the journal holds what Alice is told"
+    assert bool(told.hints.plain) == has_feedback, "her prompts name a skill from the second round on"

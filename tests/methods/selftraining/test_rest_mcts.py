@@ -1,0 +1,129 @@
+"""ReST-MCTS*: trees from recorded episodes, a value model that learns from them, solutions that are imitated."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from quintain.data.pipeline import Chosen
+from quintain.methods.find import find_method
+from quintain.methods.loops import train_by
+from quintain.methods.loops.recall import remember
+from quintain.methods.method import Folds
+from quintain.methods.selftraining import rest_mcts
+from quintain.methods.selftraining.rest_mcts import TextValue, path_of, targets_of, trees_of
+from quintain.store.run import Run
+from quintain.types import Action, Completion, Group, Score, Stop, Task, Trajectory, Turn, as_content
+
+
+def episode(task: str, ways: Sequence[int], *, stop: Stop = Stop.CUT, index: int = 0) -> Trajectory:
+    """An episode that takes `ways`, whose states show the ways to them; one that terminated is solved."""
+    turns = tuple(
+        Turn(
+            observation=as_content("".join(map(str, ways[:number]))),
+            prompt_ids=(1,),
+            completion=Completion(token_ids=(way,), logprobs=(-1.0,), stop="stop"),
+            action=Action(text=str(way)),
+        )
+        for number, way in enumerate(ways)
+    )
+    is_solved = stop is Stop.TERMINATED
+    return Trajectory(
+        task=Task(id=task, environment="sokoban", seed=0),
+        turns=turns,
+        outcome=Score(value=float(is_solved), is_success=is_solved),
+        stop=stop,
+        seed=0,
+        group=f"0:{task}",
+        index=index,
+        final_observation=as_content("".join(map(str, ways))),
+    )
+
+
+def test_the_states_of_an_episode_are_what_it_shows_after_each_turn() -> None:
+    cut, solved, late = (episode("a", (3, 4, 5), stop=s) for s in (Stop.CUT, Stop.TERMINATED, Stop.MAX_TURNS))
+    assert [seen.text for seen in path_of(cut, 1)] == ["34", "345"]
+    assert [(path_of(t)[-1].is_over, path_of(t)[-1].is_solved) for t in (cut, solved, late)] == [
+        (False, False),
+        (True, True),
+        (True, False),
+    ]
+    assert not any(seen.is_over for seen in path_of(solved)[:-1])
+
+
+def test_episodes_of_a_task_are_one_tree_wherever_they_branched() -> None:
+    groups = [
+        Group(task=t.task, trajectories=(t,))
+        for t in (episode("a", (3, 4)), episode("b", (3,)), episode("a", (3, 5), stop=Stop.TERMINATED))
+    ]
+    first, second = trees_of(groups)
+    assert {seen.text: value for seen, value in targets_of(first)} == {"3": 0.5, "34": 0.25, "35": 1.0}
+    assert targets_of(second) == [], "nothing is known where nothing was solved"
+
+
+def test_the_shortest_different_solutions_are_imitated() -> None:
+    ways = [(3, 4, 5), (3, 5), (3, 5), (6, 7, 8, 9)]
+    own = [episode("a", way, stop=Stop.TERMINATED, index=n) for n, way in enumerate(ways)]
+    own.append(episode("a", (9,), index=4))
+    made = rest_mcts.method(rest_mcts.Config(keep=2)).build(
+        [Group(task=own[0].task, trajectories=tuple(own))]
+    )
+    assert isinstance(made, Chosen)
+    assert [len(e.trajectory.turns) for e in made.examples] == [3, 2]
+
+
+def test_the_value_model_learns_what_texts_are_worth_and_stays_within_bounds() -> None:
+    model = TextValue(size=128)
+    assert model("a box on its target") == 0.0
+    model.learn([("near the box", 0.9), ("far from it", 0.1)] * 20)
+    assert model("near the box") == pytest.approx(0.9, abs=0.05)
+    assert model("far from it") < 0.2
+    model.learn([("off", 30.0)] * 50)
+    assert model("off") == 1.0
+    model.learn([])
+    signs = TextValue(size=512)
+    signs.learn([("@-\n-.", 0.0), ("-@\n-.", 1.0)] * 20)
+    assert signs("@-\n-.") < 0.2 < 0.8 < signs("-@\n-."), "the place of a sign counts"
+
+
+def test_it_is_told_the_same_by_the_groups_of_a_journal() -> None:
+    first, second = TextValue(size=64), TextValue(size=64)
+    own = [episode("a", (3, 4)), episode("a", (3, 5), stop=Stop.TERMINATED)]
+    first.update([Group(task=own[0].task, trajectories=tuple(own))])
+    second.update([Group(task=t.task, trajectories=(t,)) for t in own])
+    assert first("35") == second("35") > first("34")
+
+
+@pytest.mark.parametrize("has_values", [True, False])
+def test_each_task_of_a_round_has_a_tree_that_grows(
+    has_values: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    torch.set_num_threads(1)
+    found = find_method("rest_mcts")
+    config: Any = found.config_class(
+        environment="sokoban?size=3&walls=0&view=grid&scramble=8", model="micro", agent="scored", demonstrations=0,
+        steps=2, eval_every=5, eval_episodes=2, tasks=4, branches=3, rollout_turns=2, expansions=3,
+        has_values=has_values,
+    )  # fmt: skip
+    config.check()
+    method, again = rest_mcts.method(config), rest_mcts.method(config)
+    with Run.create(tmp_path / "run", recipe="rest_mcts", config=asdict(config)) as run:
+        train_by(method, config, run)
+        rows = list(run.metrics())[1:]
+        lengths = [len(t.turns) for t in run.trajectories(step=1, phase="train")]
+        remember(run, again.state)
+    assert lengths[:12] == [min(n, 3) for n in lengths[:12]] and max(lengths) >= 4, (
+        "trees grow beyond their roots"
+    )
+    assert len(rows) == 2 and rows[0]["mcts/targets"] > 0
+    assert [row["mcts/value_error"] < 0.3 for row in rows] == [has_values] * 2
+    seen = "#####\n#@$.#\n#---#\n#---#\n#####"
+    assert isinstance(method.state, Folds) and isinstance(again.state, Folds)
+    (told,), (known,) = (
+        [part(seen) for part in state.parts] or [0.0] for state in (again.state, method.state)
+    )
+    assert told == known and (told > 0) == has_values, "the journal holds all that it learns"

@@ -1,0 +1,153 @@
+"""A learner in two ranks against one in this process; `tests/cluster` has other numbers of ranks, and their deaths."""
+
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tests.training.sharding.cases import (
+    CASES,
+    PLAIN,
+    alone,
+    check_case,
+    distance,
+    few,
+    make_model,
+    save_start,
+    sharded,
+)
+
+from quintain.errors import ConfigError, EngineFault, ModelError, StoreError
+from quintain.losses.imitation import imitation
+from quintain.models.adapters import add_lora
+from quintain.training.learner import Learner, Optimization
+from quintain.training.policies import SharedModel
+from quintain.training.sharding.learner import ShardedLearner
+from quintain.training.sharding.ranks import Ranks
+from quintain.training.sharding.shard import Lora
+
+ADAM = Optimization(learning_rate=1e-2)
+
+
+@pytest.fixture(scope="module", name="ranks")
+def _ranks() -> Generator[Ranks]:  # pyright: ignore[reportUnusedFunction]
+    made = Ranks(2)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module", name="start")
+def _start(tmp_path_factory: pytest.TempPathFactory) -> Path:  # pyright: ignore[reportUnusedFunction]
+    return save_start(tmp_path_factory.mktemp("start"))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_step_in_ranks_is_that_of_one_process(ranks: Ranks, start: Path, name: str) -> None:
+    check_case(ranks, start, name)
+
+
+def test_each_rank_holds_its_part_only(ranks: Ranks, start: Path) -> None:
+    whole = sum(parameter.numel() for parameter in make_model().parameters())
+    spec = sharded(ranks, start, "parts")
+    assert spec.named_parameters.keys() == {f"model.{name}" for name, _ in make_model().named_parameters()}
+    assert sum(spec.num_numbers) == whole
+    assert max(spec.num_numbers) < 0.6 * whole
+
+
+def test_what_it_says_without_a_gradient_is_of_the_present_weights(ranks: Ranks, start: Path) -> None:
+    many, one = sharded(ranks, start, "said", has_head=True), alone(has_head=True)
+    batches = few()
+    for _ in range(2):  # a pass without gradient must not keep the weights together
+        told = [*many.forward.infer_each(batches)]
+        for got, batch in zip(told, batches, strict=True):
+            want = one.infer(batch)
+            assert want.values is not None and got.values is not None
+            for part, expected in (
+                (got.logprobs, want.logprobs),
+                (got.entropy, want.entropy),
+                (got.values, want.values),
+            ):
+                torch.testing.assert_close(part, expected, atol=2e-6, rtol=2e-6)
+        for learner in (many, one):
+            learner.step(batches, imitation(), rate_scale=0.01)
+    assert many.version == one.version == 2
+
+
+def test_a_checkpoint_of_ranks_is_read_by_one_process_and_by_ranks(
+    ranks: Ranks, start: Path, tmp_path: Path
+) -> None:
+    many, batches = sharded(ranks, start, "saved", optimization=ADAM), few()
+    many.step(batches, imitation())
+    many.save(tmp_path)
+    one, again = alone(optimization=ADAM), sharded(ranks, start, "again", optimization=ADAM)
+    for other in (one, again):
+        other.load(tmp_path)
+        assert other.version == 1
+        assert distance(other.parameters, many.parameters) == 0
+    reports = [learner.step(batches, imitation()) for learner in (many, again, one)]
+    assert distance(again.parameters, many.parameters) == 0
+    assert distance(one.parameters, many.parameters) < 1e-5
+    assert reports[2].loss == pytest.approx(reports[0].loss, rel=1e-6)
+    many.restart()
+    many.step(batches, imitation())
+    again.step(batches, imitation())
+    assert distance(again.parameters, many.parameters) > 1e-3, "an optimizer that forgot moves otherwise"
+
+
+def test_lora_layers_are_trained_and_the_rest_stays(ranks: Ranks, start: Path) -> None:
+    learners: list[Learner] = []
+    for count in (0, ranks.count):
+        shared = SharedModel(make_model())
+        torch.manual_seed(3)
+        add_lora(shared.model, 2, 4.0, (), name="policy")
+        trained = shared.trained("policy")
+        if count:
+            learners.append(
+                ShardedLearner(
+                    shared.model, PLAIN, ranks=ranks, name="lora", folder=str(start), trained=trained,
+                    lora=Lora(name="policy", rank=2, alpha=4.0),
+                )
+            )  # fmt: skip
+        else:
+            learners.append(Learner(shared.model, PLAIN, trained=trained))
+    one, many = learners
+    assert len(many.named_parameters) == len(one.parameters) == 2 * 2 * 7
+    for learner in learners:
+        learner.step(few(), imitation(), rate_scale=0.01)
+    assert distance(many.parameters, one.parameters) < 1e-6
+
+
+def test_what_is_computed_anew_has_the_same_gradient(ranks: Ranks, start: Path) -> None:
+    sparing = replace(PLAIN, gradient_checkpointing=True)
+    many, one = sharded(ranks, start, "sparing", optimization=sparing), alone()
+    for learner in (many, one):
+        learner.step(few(), imitation())
+    assert distance(many.parameters, one.parameters) < 2e-6
+
+
+def test_what_is_not_finite_changes_nothing(ranks: Ranks, start: Path) -> None:
+    many = sharded(ranks, start, "broken")
+    before = [parameter.detach().clone() for parameter in many.parameters]
+    (batch, *_) = few()
+    report = many.step([replace(batch, loss_weight=batch.loss_weight * float("nan"))], imitation())
+    assert report.is_skipped
+    assert distance(many.parameters, before) == 0
+    assert not many.step([batch], imitation(), rate_scale=0.01).is_skipped
+
+
+def test_what_cannot_be_is_refused(ranks: Ranks, start: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="adafactor, which needs whole rows"):
+        sharded(ranks, start, "whole", optimization=replace(PLAIN, optimizer="adafactor"))
+    many = sharded(ranks, start, "refused")
+    alone().save(tmp_path)
+    with pytest.raises(StoreError, match="without ranks; resume it with learner_ranks=0"):
+        many.load(tmp_path)
+
+
+def test_a_model_that_ranks_cannot_load_ends_them(tmp_path: Path) -> None:
+    ranks = Ranks(1)
+    with pytest.raises(ModelError, match="asked to build: a rank of 1 said: model"):
+        sharded(ranks, tmp_path / "nothing", "policy")
+    with pytest.raises(EngineFault, match="they were ended"):
+        ranks.ask("clip", "policy")
