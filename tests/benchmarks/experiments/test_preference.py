@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from quintain.benchmarks.experiments.preference import blocks, dmpo, dpo, eto, ipr, m_dpo
+from quintain.benchmarks.experiments.preference import blocks, dmpo, dpo, eto, ipr, m_dpo, nat
 from quintain.data.pack import pack
 from quintain.data.pairs import Deviation, Estimate, expert_and_agent, step_pairs
 from quintain.data.samples import imitation_samples, pair_samples
+from quintain.errors import DataError
 from quintain.losses.preference import rpo
 from quintain.types import Group, Outputs
 
@@ -138,3 +139,26 @@ def test_both_updates_are_the_same_in_a_world_of_one_turn() -> None:
     (row,) = m_dpo.batches(m_dpo.ONE_TURN, options, 8)
     assert row["method"] == row["control"] == row["extra.all"]
     assert row["extra.kto"] == pytest.approx(row["method"], abs=1e-4)
+
+
+def test_the_same_episodes_are_shown_under_both_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, few = "collab?slots=2&values=2", {"successes": 3, "failures": 4}
+    pupil = nat.new_pupil([world], seed=0, model="micro?tokens=words", texts=nat.SENTENCES.values())
+    shown = nat.gathered(pupil, world, 0.3, few, 0)
+    assert sorted(each["right"].is_success for each in shown) == [False] * 4 + [True] * 3
+    for each in shown:
+        right, wrong = (
+            [turn.completion.token_ids for turn in each[label].turns] for label in ("right", "wrong")
+        )
+        assert right == wrong and each["right"].turns[0].prompt_ids != each["wrong"].turns[0].prompt_ids
+    assert all(each["right"].is_success for each in nat.gathered(pupil, world, 0.0, few, 0))
+    monkeypatch.setattr(nat, "MOST", 200)
+    with pytest.raises(DataError, match="demonstrations of collab"):
+        nat.gathered(pupil, world, 0.3, {"successes": 0, "failures": 999}, 0)
+
+
+def test_every_arm_is_measured() -> None:
+    options = {"successes": 3, "failures": 4, "updates": 2, "held_out": 4}
+    found = nat.arms("collab?slots=2&values=2", 0.3, options, 1)
+    assert set(found) == {"labelled", "under wrong", "permuted", "successes"}
+    assert set(nat.arms("collab?slots=2&values=2", 0.0, options, 1)) == {"labelled", "permuted"}
