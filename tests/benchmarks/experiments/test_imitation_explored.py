@@ -7,15 +7,17 @@ import numpy as np
 import pytest
 import torch
 
-from quintain.benchmarks.experiments.imitation import lam_simulator, steca
+from quintain.benchmarks.experiments.imitation import ire_vla, lam_simulator, steca
 from quintain.benchmarks.labs import pupil
 from quintain.benchmarks.labs.pupil import Pupil, RolloutCollector, new_pupil, tasks_from
 from quintain.data.pipeline import num_trained
 from quintain.environments.noisy import noisy
+from quintain.errors import DataError
 from quintain.methods.imitation import steca as method
 from quintain.training.start import expert_action
 
 SITE = "web?goal=open&depth=2&popups=0&dead_ends=1"
+OLD, NEW = "web?goal=open&depth=1&popups=0", "web?goal=open&depth=1&popups=0&kinds=2"
 TOOLS = "toolbox?steps=1&tools=2&kinds=4"
 
 
@@ -29,7 +31,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 6)
     monkeypatch.setattr(pupil, "build_agent", partial(pupil.build_agent, max_tokens=6))
     monkeypatch.setattr(pupil, "NUM_PROBED", 4)
-    for module in (lam_simulator, steca):
+    for module in (ire_vla, lam_simulator, steca):
         monkeypatch.setattr(module, "new_pupil", made)
     torch.set_num_threads(1)
 
@@ -97,3 +99,37 @@ def test_the_next_call_is_sampled_behind_an_error_of_another() -> None:
         assert lam_simulator.named_in(lam_simulator.told(prefix, "hob", "owl")) == ("hob", "owl")
         assert lam_simulator.text_of(lam_simulator.told(prefix, name, kind)) == lam_simulator.text_of(prefix)
     assert np.isfinite(lam_simulator.next_calls(player, world, ahead[:3], 0)).all()
+
+
+def test_both_second_stages_begin_where_rl_ended() -> None:
+    options = {
+        "old": OLD, "new": NEW, "block": 0, "null_blocks": 1,
+        "experts": 4, "few": 4, "start_updates": 4, "rl_updates": 2, "rl_tasks": 2, "rl_size": 8, "updates": 2,
+        "held_out": 8, "size": 4,
+    }  # fmt: skip
+    (row,) = ire_vla.measure(options, 3)
+    assert all(0 <= row[key] <= 1 for key in ("method", "control", "null_method", "null_control"))
+    assert row["extra.found"] > 0 and row["extra.lift"] >= -row["extra.new"]
+
+
+def test_the_head_alone_learns_while_it_explores() -> None:
+    options = {"experts": 4, "few": 4, "start_updates": 4, "rl_updates": 2, "rl_tasks": 4, "rl_size": 8}
+    player, shown = ire_vla.known(OLD, NEW, options, 1)
+    still = ire_vla.trunk(player.model, 1)
+    before = [p.detach().clone() for p in player.model.parameters()]
+    resting = {id(p) for p in still}
+    found = ire_vla.explored(player, NEW, options, 1)
+    moved = [
+        id(p) not in resting
+        for p, old in zip(player.model.parameters(), before, strict=True)
+        if not torch.equal(p, old)
+    ]
+    assert moved and all(moved) and len(shown) == 4
+    assert found and all(e.trajectory.is_success for e in found)
+
+
+def test_who_never_succeeds_has_nothing_to_rehearse() -> None:
+    options = {"rl_updates": 1, "rl_tasks": 1, "rl_size": 2}
+    player = new_pupil(["guess"], seed=0, model="micro?tokens=words")
+    with pytest.raises(DataError, match="got no episode that succeeded"):
+        ire_vla.explored(player, "guess?high=900&max_turns=1", options, 1)
