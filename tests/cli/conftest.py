@@ -110,8 +110,8 @@ class Launcher:
     def train(self, method: str, **settings: Any) -> Any:
         return self._called("train", method, settings)
 
-    def resume(self, folder: Path) -> Any:
-        return self._called("resume", folder)
+    def resume(self, folder: Path, *, learner_ranks: int | None) -> Any:
+        return self._called("resume", folder, *([] if learner_ranks is None else [learner_ranks]))
 
     def evaluate(self, target: object, environment: str | None, **settings: Any) -> Any:
         return self._called("evaluate", target, environment, settings)

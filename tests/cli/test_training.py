@@ -284,6 +284,12 @@ def test_resume_takes_a_name_or_a_folder(cli: Cli, launcher: Launcher, named: st
     assert launcher.calls == [("resume", Path(folder))]
 
 
+def test_resume_may_learn_in_other_ranks(cli: Cli, launcher: Launcher) -> None:
+    Path("runs/a").mkdir(parents=True)
+    assert cli("resume", "a", "--learner-ranks", "4").status == 0
+    assert launcher.calls == [("resume", Path("runs/a"), 4)]
+
+
 def test_resume_can_be_interrupted_too(cli: Cli, launcher: Launcher) -> None:
     Path("runs/a").mkdir(parents=True)
     launcher.error = KeyboardInterrupt()

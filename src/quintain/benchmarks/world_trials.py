@@ -139,6 +139,7 @@ HARNESSES: tuple[World, ...] = (
     _through("rci", "collab"),
     _through("simplified", "collab"),
     _through("pivotal", "collab"),
+    _through("labelled", "collab"),
 )
 """Every harness and wrapper, each with a small world that it fits: `World.name` is the harness."""
 
