@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.methods.test_training import Coin, rows, train, weights
+from tests.methods.test_training import Coin, interrupting, resume, rows, train, weights
 
 from quintain.agents.labelled import SENTENCES
 from quintain.data.pairs import Estimate
@@ -122,6 +122,20 @@ def test_the_reference_of_a_round_is_the_policy_that_began_it(
     seen.clear()
     train("m_dpo", tmp_path / "first", reference="first", **{**START, **FIELDS["m_dpo"]})
     assert seen == []
+
+
+@pytest.mark.parametrize("recipe", ["eto", "ipr"])
+def test_a_broken_off_run_resumes_bit_for_bit(
+    recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = {**START, **FIELDS[recipe]}
+    whole, stopped = train(recipe, tmp_path / "whole", **fields), tmp_path / "stopped"
+    with monkeypatch.context() as patch:
+        interrupting(patch, 1)
+        with pytest.raises(KeyboardInterrupt):
+            train(recipe, stopped, **fields)
+    resume(stopped)
+    assert weights(stopped / "model") == weights(whole / "model") and rows(stopped) == rows(whole)
 
 
 def of_task(make: Make, turns: int, value: float, stop: Stop = Stop.TERMINATED, index: int = 0) -> Trajectory:
