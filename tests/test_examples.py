@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 import torch
 
+from quintain.config import build
+from quintain.config.files import read_file
 from quintain.environments.baselines import expert, play, random_policy
 from quintain.environments.catalog import find
 from quintain.environments.check import check
+from quintain.methods.find import find_method
 from quintain.store.run import Run
 from quintain.training import teaching
 from quintain.training.job import Job
@@ -112,3 +115,11 @@ def test_random_play_finds_files_and_is_paid_for_it(tmp_path: Path, monkeypatch:
     said = str(noted[SEARCH]["said"])
     assert "512 random episodes, the best" in said and "returned 0.2 to" in said
     assert noted[EVENT]["updates"] == 8
+
+
+@pytest.mark.parametrize("name", ["fireact", "rest"])
+def test_the_settings_of_the_flagships_are_those_of_their_methods(name: str) -> None:
+    file = EXAMPLES / f"flagship_{name}.toml"
+    config: Any = build(find_method(name).config_class, read_file(file), file.name)
+    config.check()
+    assert (config.model, config.environment.partition("?")[0]) == ("smollm2", "hopqa")
