@@ -12,13 +12,37 @@ from quintain.benchmarks.labs import pupil
 from quintain.benchmarks.labs.pupil import Pupil, RolloutCollector, new_pupil, tasks_from
 from quintain.data.pipeline import num_trained
 from quintain.environments.noisy import noisy
+from quintain.environments.protocol import Environment
 from quintain.errors import DataError
 from quintain.methods.imitation import steca as method
 from quintain.training.start import expert_action
+from quintain.types import Action, StepResult, Task
 
 SITE = "web?goal=open&depth=2&popups=0&dead_ends=1"
-OLD, NEW = "web?goal=open&depth=1&popups=0", "web?goal=open&depth=1&popups=0&kinds=2"
+OLD = NEW = f"{__file__}:Coin"
 TOOLS = "toolbox?steps=1&tools=2&kinds=4"
+
+
+class Coin(Environment):
+    """Say heads or tails."""
+
+    max_turns = 1
+
+    def reset(self, task: Task) -> str:
+        self.side = "heads" if task.rng.random() < 0.5 else "tails"
+        return "It is in the air."
+
+    def step(self, action: Action) -> StepResult:
+        is_right = action.text == self.side
+        return StepResult(
+            observation="It fell.", reward=float(is_right), is_terminated=True, is_success=is_right
+        )
+
+    def legal_actions(self) -> tuple[str, ...]:
+        return ("heads", "tails")
+
+    def expert_action(self) -> Action:
+        return Action(text=self.side)
 
 
 @pytest.fixture(autouse=True)
@@ -104,7 +128,7 @@ def test_the_next_call_is_sampled_behind_an_error_of_another() -> None:
 def test_both_second_stages_begin_where_rl_ended() -> None:
     options = {
         "old": OLD, "new": NEW, "block": 0, "null_blocks": 1,
-        "experts": 4, "few": 4, "start_updates": 4, "rl_updates": 2, "rl_tasks": 2, "rl_size": 8, "updates": 2,
+        "experts": 4, "few": 4, "start_updates": 4, "rl_updates": 2, "rl_tasks": 8, "rl_size": 8, "updates": 2,
         "held_out": 8, "size": 4,
     }  # fmt: skip
     (row,) = ire_vla.measure(options, 3)
@@ -113,7 +137,7 @@ def test_both_second_stages_begin_where_rl_ended() -> None:
 
 
 def test_the_head_alone_learns_while_it_explores() -> None:
-    options = {"experts": 4, "few": 4, "start_updates": 4, "rl_updates": 2, "rl_tasks": 4, "rl_size": 8}
+    options = {"experts": 4, "few": 4, "start_updates": 4, "rl_updates": 2, "rl_tasks": 8, "rl_size": 8}
     player, shown = ire_vla.known(OLD, NEW, options, 1)
     still = ire_vla.trunk(player.model, 1)
     before = [p.detach().clone() for p in player.model.parameters()]
