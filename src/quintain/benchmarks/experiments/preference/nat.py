@@ -41,7 +41,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
         "extra.used": found["labelled"] - found["successes"],
         "extra.successes": found["successes"],
     }
-    if int(options["block"]) < int(options.get("null_blocks", 3)):
+    if int(options["block"]) < int(options.get("null_blocks", 6)):
         null = arms(str(options["spec"]), 0.0, options, seed + 1)
         row |= {"null_method": null["labelled"], "null_control": null["permuted"]}
     return [row]
