@@ -210,6 +210,8 @@ class Policy:
         with torch.no_grad():
             for own, theirs in zip(self._tensors(), leader._tensors(), strict=True):
                 own.lerp_(theirs.to(own.device), share) if own.is_floating_point() else own.copy_(theirs)
+        if self.learner is not None:
+            self.learner.restored()
 
     def start_over(self) -> None:
         """Go back to the starting weights, with a fresh optimizer; the version goes on.

@@ -140,6 +140,10 @@ def test_what_cannot_be_is_refused(ranks: Ranks, start: Path, tmp_path: Path) ->
     with pytest.raises(ConfigError, match="adafactor, which needs whole rows"):
         sharded(ranks, start, "whole", optimization=replace(PLAIN, optimizer="adafactor"))
     many = sharded(ranks, start, "refused")
+    many.parameters[0].requires_grad_(False)
+    with pytest.raises(ConfigError, match="lets a part of the model rest"):
+        many.step(few(), imitation())
+    many.parameters[0].requires_grad_(True)
     alone().save(tmp_path)
     with pytest.raises(StoreError, match="without ranks; resume it with learner_ranks=0"):
         many.load(tmp_path)

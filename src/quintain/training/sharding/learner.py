@@ -168,7 +168,16 @@ class ShardedLearner(Learner):
         return self._ranks.ask(do, self._name, *arguments)
 
     def _passes(self, batches: Sequence[Batch]) -> Iterator[tuple[Batch, Outputs]]:
-        """Yield each of `batches` with what the ranks say of it; they get the gradient at the end of each round."""
+        """Yield each of `batches` with what the ranks say of it; they get the gradient at the end of each round.
+
+        Raises:
+            ConfigError: a part of what is trained rests, of which ranks know nothing.
+        """
+        if not all(parameter.requires_grad for parameter in self.parameters):
+            raise ConfigError(
+                "learner_ranks: got a method that lets a part of the model rest, as iRe-VLA does, which ranks cannot; "
+                "leave learner_ranks at 0"
+            )
         told = self._shards.each("forward", batches)
         for batch, (outputs, _) in zip(batches, told, strict=True):
             yield batch, outputs
