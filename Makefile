@@ -102,7 +102,7 @@ test-clients: .venv-clients/.ready  ## SDKs and agents of others, unmodified, ea
 	  -W ignore::pytest.PytestUnraisableExceptionWarning
 
 test-cluster: $(VENV)/.dev  ## learners over one, two and four processes, which are killed and go on (5 minutes)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster -m cluster -q -rP
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster -m cluster -q
 
 check: $(VENV)/.dev  ## style, layout of the rooms, types
 	$(BIN)/ruff check .
