@@ -1,6 +1,7 @@
 """Hand-made trajectories: turns are (prompt, completion) token ids, with what else a test needs by name."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -50,3 +51,19 @@ def _trajectory() -> Callable[..., Trajectory]:  # pyright: ignore[reportUnusedF
 @pytest.fixture
 def group_of() -> Callable[..., Group]:
     return lambda *trajectories: Group(task=trajectories[0].task, trajectories=trajectories)
+
+
+@pytest.fixture(name="episodes")
+def _episodes() -> Callable[..., list[Trajectory]]:  # pyright: ignore[reportUnusedFunction]
+    """Episodes of one task, of the given outcomes and numbers of turns, called by their place: t0, t1, …"""
+
+    def build(
+        values: Sequence[float], lengths: Sequence[int] | None = None, task: str = "t"
+    ) -> list[Trajectory]:
+        made: list[Trajectory] = []
+        for index, (value, length) in enumerate(zip(values, lengths or [1] * len(values), strict=True)):
+            turns = [((1,), (10 + index, 2)) for _ in range(length)]
+            made.append(replace(trajectory(turns, value=value, task=task), index=index, id=f"{task}{index}"))
+        return made
+
+    return build

@@ -1,6 +1,6 @@
 """Shares of a mixture: as chances of a draw, and as a data set that is drawn once."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -12,22 +12,6 @@ from quintain.types import Example, Trajectory
 
 Make = Callable[..., Trajectory]
 Build = Callable[..., list[Trajectory]]
-
-
-@pytest.fixture
-def episodes(trajectory: Make) -> Build:
-    """Episodes of one task, of the given outcomes and numbers of turns, called by their place: t0, t1, …"""
-
-    def build(
-        values: Sequence[float], lengths: Sequence[int] | None = None, task: str = "t"
-    ) -> list[Trajectory]:
-        made: list[Trajectory] = []
-        for index, (value, length) in enumerate(zip(values, lengths or [1] * len(values), strict=True)):
-            turns = [((1,), (10 + index, 2)) for _ in range(length)]
-            made.append(replace(trajectory(turns, value=value, task=task), index=index, id=f"{task}{index}"))
-        return made
-
-    return build
 
 
 def test_a_mixture_has_its_shares_of_samples_and_says_those_of_tokens(episodes: Build) -> None:

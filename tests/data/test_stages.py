@@ -14,22 +14,6 @@ Make = Callable[..., Trajectory]
 Build = Callable[..., list[Trajectory]]
 
 
-@pytest.fixture
-def episodes(trajectory: Make) -> Build:
-    """Episodes of one task, of the given outcomes and numbers of turns, called by their place: t0, t1, …"""
-
-    def build(
-        values: Sequence[float], lengths: Sequence[int] | None = None, task: str = "t"
-    ) -> list[Trajectory]:
-        made: list[Trajectory] = []
-        for index, (value, length) in enumerate(zip(values, lengths or [1] * len(values), strict=True)):
-            turns = [((1,), (10 + index, 2)) for _ in range(length)]
-            made.append(replace(trajectory(turns, value=value, task=task), index=index, id=f"{task}{index}"))
-        return made
-
-    return build
-
-
 def run(stage: Stage, trajectories: Sequence[Trajectory]) -> Chosen:
     return Pipeline(stage).run([as_example(t) for t in trajectories])
 

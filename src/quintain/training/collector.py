@@ -163,7 +163,7 @@ class Collector:
 
         With `agent` it is what that harness shows of the same, which is not recorded.
         """
-        return self._teach(*teachers, **({"agent": agent} if agent else {}))
+        return self._teach(*teachers, agent=agent)
 
     def shown(self, tasks: Sequence[Task]) -> list[Trajectory]:
         """Return the scored ones of an episode of the teacher on each of `tasks`; they are not recorded."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -105,6 +105,28 @@ class Forward:
         self._activate = activate
         self._use_kernels = use_kernels
 
+    @classmethod
+    def of(
+        cls,
+        model: PreTrainedModel,
+        optimization: Optimization,
+        *,
+        value_head: nn.Module | None = None,
+        activate: Callable[[], None] | None = None,
+        use_kernels: bool = True,
+    ) -> Self:
+        """Return the passes of a `model` that is trained by `optimization`."""
+        return cls(
+            model,
+            value_head=value_head,
+            temperature=optimization.temperature,
+            precision=optimization.precision,
+            shares_prefixes=optimization.shares_prefixes,
+            gradient_checkpointing=optimization.gradient_checkpointing,
+            activate=activate,
+            use_kernels=use_kernels,
+        )
+
     def __call__(self, batch: Batch) -> Outputs:
         """Return log-probs, entropies and values of the trained tokens of `batch`, with gradients."""
         if self._activate is not None:
@@ -187,15 +209,7 @@ class Learner:
     ) -> None:
         self.model = model
         self.optimization = optimization or Optimization()
-        self.forward = Forward(
-            model,
-            value_head=value_head,
-            temperature=self.optimization.temperature,
-            precision=self.optimization.precision,
-            shares_prefixes=self.optimization.shares_prefixes,
-            gradient_checkpointing=self.optimization.gradient_checkpointing,
-            activate=activate,
-        )
+        self.forward = Forward.of(model, self.optimization, value_head=value_head, activate=activate)
         self.version = 0
         """number of optimizer steps taken; the policy version that the engine serves after it loaded the weights"""
         self.num_skipped = 0
@@ -291,9 +305,6 @@ class Learner:
 
     def restored(self) -> None:
         """Note that the model was changed from outside, by weights from elsewhere."""
-
-    def close(self) -> None:
-        """End what was started for it; it must not be used any more."""
 
     def save(self, folder: Path) -> None:
         """Write weights, value head and optimizer state into `folder` as safetensors and JSON."""

@@ -155,6 +155,10 @@ class Policy:
         """Return what the policy says of `batch`, without gradients, on the batch's device."""
         return self.forward.infer(batch)
 
+    def infer_each(self, batches: Sequence[Batch]) -> Iterator[tuple[Batch, Outputs]]:
+        """Yield each of `batches` with what `infer` says of it; ranks compute several at once."""
+        return zip(batches, self.forward.infer_each(batches), strict=True)
+
     def token_logprobs(self, trajectories: Sequence[Trajectory]) -> TokenArrays:
         """Return the policy's log-probs of the sampled tokens: [trajectory][turn] → [tokens]."""
         return self._over_tokens(trajectories, lambda outputs: outputs.logprobs)
@@ -198,10 +202,7 @@ class Policy:
         if not trajectories:
             return []
         batches = micro_batches(imitation_samples(trajectories), max_tokens=self.settings.micro_tokens)
-        parts = [
-            number(outputs)[batch.turn_id >= 0].cpu()
-            for batch, outputs in zip(batches, self.forward.infer_each(batches), strict=True)
-        ]
+        parts = [number(outputs)[batch.turn_id >= 0].cpu() for batch, outputs in self.infer_each(batches)]
         return nested(torch.cat(parts).numpy(), trajectories)
 
     def follow(self, leader: Policy, *, rate: float | None = None) -> None:

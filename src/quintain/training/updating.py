@@ -293,8 +293,8 @@ def prepare(policies: Policies, policy: Policy, samples: Sequence[Sample], updat
 
     def said_by(other: Policy, name: str) -> list[Tensor]:
         found: list[Tensor] = []
-        for batch in micro_batches(samples, max_tokens=max_tokens):
-            numbers: Tensor = getattr(other.infer(batch), name)
+        for batch, outputs in other.infer_each(micro_batches(samples, max_tokens=max_tokens)):
+            numbers: Tensor = getattr(outputs, name)
             found += numbers.cpu().split(batch.lengths)
         return found
 

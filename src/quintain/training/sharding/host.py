@@ -92,9 +92,13 @@ class Host:
         """Clip the gradient."""
         return self._shards[name].clip()
 
-    def on_update(self, name: str, rate_scale: float | None) -> None:
-        """Change the weights, or forget the gradient."""
+    def on_update(self, name: str, rate_scale: float) -> None:
+        """Change the weights by the gradient."""
         self._shards[name].update(rate_scale)
+
+    def on_forget_gradient(self, name: str) -> None:
+        """Drop the gradient."""
+        self._shards[name].forget_gradient()
 
     def on_restart(self, name: str) -> None:
         """Forget what the optimizer knows."""

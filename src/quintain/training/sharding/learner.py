@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -33,10 +33,10 @@ EXCHANGE = "weights.safetensors"
 
 
 class ShardedForward(Forward):
-    """Runs batches through the shards of the policy `name`, as many at once as there are ranks."""
+    """Runs batches through the shards of a policy, as many at once as there are ranks."""
 
-    ranks: Ranks
-    name: str
+    shards: tuple[Ranks, str]
+    """the ranks, and by which name they know the policy"""
 
     def __call__(self, batch: Batch) -> Outputs:
         """Refuse: what is learned goes through `each`, which sends the gradient back."""
@@ -44,25 +44,25 @@ class ShardedForward(Forward):
 
     def infer_each(self, batches: Iterable[Batch]) -> Iterator[Outputs]:
         """Yield the outputs of each of `batches`, without gradients."""
-        for outputs, _ in self.each("infer", [*batches]):
-            yield outputs
+        yield from self.each("infer", [*batches])
 
     @torch.no_grad()
     def infer(self, batch: Batch) -> Outputs:
         """Return the outputs of one batch, without gradients."""
         return next(self.infer_each([batch]))
 
-    def each(self, do: str, batches: Sequence[Batch]) -> Iterator[tuple[Outputs, list[Tensor]]]:
-        """Yield for each of `batches` what the policy says of it, and the tensors [M] that this is made of.
+    def each(self, do: Literal["infer", "forward"], batches: Sequence[Batch]) -> Iterator[Outputs]:
+        """Yield what the policy says of each of `batches`; of ``forward`` the gradient goes back after each round.
 
         Ranks for which no batch is left repeat the first of the round; their gradient is zero.
         """
-        for start in range(0, len(batches), self.ranks.count):
-            part = batches[start : start + self.ranks.count]
+        ranks, name = self.shards
+        is_learned = do == "forward"
+        for start in range(0, len(batches), ranks.count):
+            part = batches[start : start + ranks.count]
             streams = [streams_of(batch) for batch in part]
             rows = [(each.row(),) for each in streams]
-            answers = self.ranks.ask(do, self.name, each=rows + rows[:1] * (self.ranks.count - len(rows)))
-            is_learned = do == "forward"
+            answers = ranks.ask(do, name, each=rows + rows[:1] * (ranks.count - len(rows)))
             given = [
                 [leaf.requires_grad_(is_learned) for leaf in numbers_of(answer) if leaf is not None]
                 for answer in answers
@@ -73,13 +73,10 @@ class ShardedForward(Forward):
                 placed = [
                     empty.index_copy(0, each.targets.cpu(), part) for part in (logprobs, entropy, *values)
                 ]
-                yield (
-                    Outputs(logprobs=placed[0], entropy=placed[1], values=placed[2] if values else None),
-                    leaves,
-                )
+                yield Outputs(logprobs=placed[0], entropy=placed[1], values=placed[2] if values else None)
             if is_learned:
                 gradients = [[_gradient(leaf) for leaf in leaves] for leaves in given]
-                self.ranks.ask("backward", self.name, each=[(numbers_row(part),) for part in gradients])
+                ranks.ask("backward", name, each=[(numbers_row(part),) for part in gradients])
 
 
 class ShardedLearner(Learner):
@@ -121,11 +118,9 @@ class ShardedLearner(Learner):
                 "take adamw or sgd"
             )
         super().__init__(model, optimization, value_head=value_head, trained=trained, activate=activate)
-        forward = ShardedForward(
-            model, value_head=value_head, temperature=optimization.temperature, activate=activate
-        )
-        forward.ranks, forward.name = ranks, name
-        self.forward = self._shards = forward
+        self._shards = ShardedForward.of(model, optimization, value_head=value_head, activate=activate)
+        self._shards.shards = ranks, name
+        self.forward = self._shards
         self._ranks, self._name = ranks, name
         spec = ShardSpec(
             folder=folder, optimization=optimization, has_value_head=value_head is not None, lora=lora
@@ -178,9 +173,7 @@ class ShardedLearner(Learner):
                 "learner_ranks: got a method that lets a part of the model rest, as iRe-VLA does, which ranks cannot; "
                 "leave learner_ranks at 0"
             )
-        told = self._shards.each("forward", batches)
-        for batch, (outputs, _) in zip(batches, told, strict=True):
-            yield batch, outputs
+        yield from zip(batches, self._shards.each("forward", batches), strict=True)
 
     def _clip_gradient(self) -> float:
         return float(self._ask("clip")[0])
@@ -190,7 +183,7 @@ class ShardedLearner(Learner):
         self._fetch()
 
     def _forget_gradient(self) -> None:
-        self._ask("update", None)
+        self._ask("forget_gradient")
 
     def _fetch(self) -> None:
         """Take the ranks' weights over into the copy here."""

@@ -77,16 +77,7 @@ class Shard:
         model.to(device)
         head = ValueHead(model.config.hidden_size).to(device) if spec.has_value_head else None
         self.optimization = spec.optimization
-        forward = Forward(
-            model,
-            value_head=head,
-            temperature=spec.optimization.temperature,
-            precision=spec.optimization.precision,
-            shares_prefixes=spec.optimization.shares_prefixes,
-            gradient_checkpointing=spec.optimization.gradient_checkpointing,
-            use_kernels=False,
-        )
-        self._whole = _Whole(forward)
+        self._whole = _Whole(Forward.of(model, spec.optimization, value_head=head, use_kernels=False))
         for layer in _layers(model):
             fully_shard(layer, mesh=mesh)
         fully_shard(self._whole, mesh=mesh)
@@ -113,9 +104,8 @@ class Shard:
         """Return log-probs, entropies and, with a value head, values [M] of the trained tokens of `batch`."""
         with torch.no_grad():
             found = self._whole(batch)
-        cast(
-            FSDPModule, self._whole
-        ).reshard()  # without a backward pass the root would keep what it put together
+        whole = cast(FSDPModule, self._whole)
+        whole.reshard()  # without a backward pass the root would keep what it put together
         return found
 
     def forward(self, batch: Batch) -> tuple[Tensor, ...]:
@@ -134,12 +124,14 @@ class Shard:
         norm = nn.utils.clip_grad_norm_([*self._named.values()], self.optimization.max_grad_norm)
         return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
 
-    def update(self, rate_scale: float | None) -> None:
-        """Take an optimizer step, or none for None, and forget the gradient."""
-        if rate_scale is not None:
-            for group in self.optimizer.param_groups:
-                group["lr"] = self.optimization.learning_rate * rate_scale
-            self.optimizer.step()
+    def update(self, rate_scale: float) -> None:
+        """Change the weights by the gradient."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.optimization.learning_rate * rate_scale
+        self.optimizer.step()
+
+    def forget_gradient(self) -> None:
+        """Drop the gradient."""
         self.optimizer.zero_grad(set_to_none=True)
 
     def restart(self) -> None:
