@@ -14,7 +14,7 @@ a pair stand in the batch; half a pair is an error, never a zero.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from quintain.errors import DataError, InvariantError, UsageError
@@ -79,6 +79,20 @@ def dpo_value(beta: float, label_smoothing: float = 0.0) -> Value:
         return (1 - label_smoothing) * kept - label_smoothing * log_sigmoid(-beta * delta)
 
     return value
+
+
+def logged(loss: Loss) -> Loss:
+    """Return `loss` with log-probs at sampling as those of the reference (Agent Q, arXiv 2408.07199).
+
+    No other policy is kept. What was sampled by the policy as it was when the updates began has the same loss as with
+    a frozen copy of it; what was sampled earlier stays tied to whoever sampled it. Both sides must have been sampled:
+    demonstrations have no log-probs.
+    """
+
+    def found(outputs: Outputs, batch: Batch) -> LossReport:
+        return loss(outputs, replace(batch, extra=replace(batch.extra, reference_logprobs=batch.logprobs)))
+
+    return found
 
 
 def hinge(beta: float = 0.1, *, by_length: bool = False, compares_ends: bool = True) -> Loss:

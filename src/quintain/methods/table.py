@@ -361,7 +361,17 @@ TABLE: tuple[Entry, ...] = (
         against="`eto`",
     ),
     Entry("Agent-R", "preference", "planned"),
-    Entry("Agent Q", "preference", "planned"),
+    Entry(
+        "Agent Q",
+        "preference",
+        "written",
+        name="agent_q",
+        module="preference.agent_q",
+        page="Agent Q",
+        section="Imitation, self-training, preferences",
+        about="children of one node of a search tree, by outcomes and a critic's ranks",
+        against="`eto`, `rft`",
+    ),
     Entry("E2CL", "preference", "planned"),
     Entry(
         "DMPO",

@@ -1,8 +1,8 @@
 """Preference losses beyond DPO, and the rules by which pairs are made, each beside a plain second version."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from math import exp, expm1, log
+from dataclasses import dataclass, replace
+from math import exp, expm1, log, sqrt
 from types import ModuleType
 from typing import Any
 
@@ -124,6 +124,106 @@ def ended(name: str, function: str, make: Callable[[ModuleType], Loss], plain: P
     """Return the formula of a preference loss on cases whose turns end."""
     made = against(name, "preference", function, make, plain)
     return replace(made, draw=draw_ended, aside=("_report", "_pull"))
+
+
+def from_logged(case: Case, logs: list[float], _entropy: list[float], _values: list[float]) -> float:
+    """Return DPO's loss, β .4, against the log-probs at sampling."""
+    found: dict[int, float] = {}
+    for t in case.trained:
+        pair, is_chosen = case.pairs[case.tokens[t].stream]
+        moved = logs[t] - case.tokens[t].behaviour
+        found[pair] = found.get(pair, 0.0) + (moved if is_chosen else -moved)
+    return sum(soft(0.4 * delta) for delta in found.values()) / len(found)
+
+
+DEPTH, MIXING, EXPLORATION = 3, 0.4, 0.8
+"""of the trees that are searched"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searched:
+    """What a search meets, in plain numbers."""
+
+    scores: list[list[list[float]]]
+    """[depth][way that led there] → what a critic says of each way on"""
+    outcomes: list[float]
+    """of its episodes"""
+
+
+def draw_search(rng: Rng) -> Searched:
+    """Return a search of 6 to 20 episodes; scores are on a grid, so that some are equal."""
+    return Searched(
+        scores=[
+            [rng.integers(0, 4, int(rng.integers(1, 5))).astype(float).tolist() for _ in range(4)]
+            for _ in range(DEPTH)
+        ],
+        outcomes=rng.uniform(size=int(rng.integers(6, 21))).tolist(),
+    )
+
+
+def guided(module: ModuleType, case: Searched) -> list[float]:
+    """Return the way of every episode, and the Q of the children of every state of which two were visited."""
+    tree = module.GuidedTree(module.Seen(key=0, text=""), mixing=MIXING, exploration=EXPLORATION)
+    found: list[float] = []
+    for outcome in case.outcomes:
+        leaf = tree.select()
+        if leaf.depth < DEPTH:
+            scores = case.scores[leaf.depth][leaf.seen.key]
+            tree.expand(leaf, [module.Seen(key=k, text="") for k in range(len(scores))], scores)
+        node = tree.select()
+        tree.tell(node, outcome)
+        while node.parent is not None:
+            found.append(float(node.seen.key))
+            node = node.parent
+    return [*found, *(tree.worth(child) for family in tree.families() for child in family)]
+
+
+def guided_plainly(case: Searched) -> list[float]:
+    """Return the same by hand, over ways as tuples."""
+    told: dict[tuple[int, ...], list[float]] = {(): []}
+    rank: dict[tuple[int, ...], float] = {}
+
+    def worth(way: tuple[int, ...]) -> float:
+        mean = sum(told[way]) / len(told[way]) if told[way] else 0.0
+        return MIXING * mean + (1 - MIXING) * rank[way]
+
+    def below(way: tuple[int, ...]) -> list[tuple[int, ...]]:
+        return [other for other in rank if other[:-1] == way]
+
+    def selected() -> tuple[int, ...]:
+        way: tuple[int, ...] = ()
+        while below(way):
+            tries = len(told[way])
+            bounds = {
+                other: worth(other)
+                + EXPLORATION * sqrt((log(tries) if tries else 0) / (1 + len(told[other])))
+                for other in below(way)
+            }
+            way = next(other for other, bound in bounds.items() if bound == max(bounds.values()))
+        return way
+
+    found: list[float] = []
+    for outcome in case.outcomes:
+        leaf = selected()
+        if len(leaf) < DEPTH:
+            scores = case.scores[len(leaf)][leaf[-1] if leaf else 0]
+            order = sorted(scores, reverse=True)
+            for k, score in enumerate(scores):
+                places = [place for place, other in enumerate(order) if other == score]
+                rank[(*leaf, k)] = (
+                    1 - sum(places) / len(places) / (len(scores) - 1) if len(scores) > 1 else 0.5
+                )
+                told[(*leaf, k)] = []
+        end = selected()
+        for num in range(len(end) + 1):
+            told[end[:num]].append(outcome)
+        found += [float(k) for k in reversed(end)]
+    waiting: list[tuple[int, ...]] = [()]
+    for way in waiting:
+        waiting += below(way)
+        visited = [other for other in below(way) if told[other]]
+        found += [worth(other) for other in visited] if len(visited) > 1 else []
+    return found
 
 
 def lived(said: Sequence[int], value: float, index: int, stop: Stop = Stop.TERMINATED) -> Trajectory:
@@ -295,6 +395,10 @@ FORMULAS: tuple[Formula, ...] = (
     ended("orpo", "orpo", lambda m: m.orpo(0.3),
           without_reference(lambda won, lost: -won + 0.3 * soft(odds(won) - odds(lost)))),
     ended("kto", "kto", lambda m: m.kto(0.4, desirable=1.5, undesirable=0.7), one_by_one),
+    replace(ended("dpo.logged", "logged", lambda m: m.logged(m.dpo(0.4)), from_logged),
+            functions=("logged", "dpo")),
+    Formula(name="search.guided", module="quintain.rollout.tree", functions=("GuidedTree",), draw=draw_search,
+            ours=guided, reference=guided_plainly),
     ended("rpo.summed", "rpo", lambda m: m.rpo(0.1, alpha=0.5, is_summed=True), summed_likelihood),
     _contrasted(),
     _halved(),
