@@ -6,6 +6,7 @@ from math import exp, expm1, log, sqrt
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 
 from quintain.benchmarks.formulas.formula import Formula, Rng
@@ -134,6 +135,14 @@ def from_logged(case: Case, logs: list[float], _entropy: list[float], _values: l
         moved = logs[t] - case.tokens[t].behaviour
         found[pair] = found.get(pair, 0.0) + (moved if is_chosen else -moved)
     return sum(soft(0.4 * delta) for delta in found.values()) / len(found)
+
+
+def shared_by_turn(case: Case, t: int) -> float:
+    """Return 1 / (trained tokens of the turn)."""
+    own = case.tokens[t]
+    return 1 / sum(
+        (case.tokens[k].stream, case.tokens[k].turn) == (own.stream, own.turn) for k in case.trained
+    )
 
 
 DEPTH, MIXING, EXPLORATION = 3, 0.4, 0.8
@@ -367,6 +376,63 @@ def _siblings() -> Formula:
     return _rule("siblings", draw_outcomes, ours, reference)
 
 
+def _lower() -> Formula:
+    """Return the best of a group that was solved, above a half, against all of lower outcomes."""
+
+    def ours(module: ModuleType, case: list[float]) -> list[float]:
+        return sorted(places(module.best_and_lower([group_of(case)])))
+
+    def reference(case: list[float]) -> list[float]:
+        best = case.index(max(case))
+        lower = [k for k, value in enumerate(case) if value < case[best]] if case[best] > 0.5 else []
+        return sorted(x for k in lower for x in (float(best), float(k), case[best] - case[k]))
+
+    return _rule("best_and_lower", draw_outcomes, ours, reference)
+
+
+def _across() -> Formula:
+    """Return all pairs of a better half with the worse half, by more than a tenth; an odd one in between is in none."""
+
+    def ours(module: ModuleType, case: list[float]) -> list[float]:
+        family = [(lived((1, 10 + k), 0.0, k), value) for k, value in enumerate(case)]
+        few = module.across_halves([family], 2, margin=-1.0)
+        every = module.across_halves([family], 99, margin=0.1)
+        within = all(p.chosen.index != p.rejected.index and p.margin >= 0 for p in few)
+        return [float(within and len(few) <= 2), *sorted(places(every))]
+
+    def reference(case: list[float]) -> list[float]:
+        order = sorted(range(len(case)), key=lambda k: (-case[k], k))
+        half = len(case) // 2
+        found = [
+            x
+            for i in order[:half]
+            for j in order[len(case) - half :]
+            if case[i] - case[j] > 0.1
+            for x in (float(i), float(j), case[i] - case[j])
+        ]
+        return [1.0, *sorted(found)]
+
+    return _rule("across_halves", draw_outcomes, ours, reference)
+
+
+def draw_ratios(rng: Rng) -> tuple[list[list[float]], list[list[float]]]:
+    """Return log-probs of the tokens of some turns, by two policies; a turn may be empty."""
+    sizes = rng.integers(0, 5, int(rng.integers(1, 5)))
+    own, other = ([rng.normal(size=int(size)).tolist() for size in sizes] for _ in range(2))
+    return own, other
+
+
+def by_hand(case: tuple[list[list[float]], list[list[float]]]) -> list[float]:
+    """Return the mean log-ratio of each turn, 0 of an empty one."""
+    found: list[float] = []
+    for own, other in zip(*case, strict=True):
+        total = 0.0
+        for one, before in zip(own, other, strict=True):
+            total += one - before
+        found.append(total / max(len(own), 1))
+    return found
+
+
 def _rule(
     name: str,
     draws: Callable[[Rng], Any],
@@ -388,6 +454,13 @@ def _rule(
 FORMULAS: tuple[Formula, ...] = (
     ended("dpo.mean", "dpo", lambda m: m.dpo(2.0, by_length=True, compares_ends=False),
           over_pairs(lambda d: soft(2.0 * d), shared_inside)),
+    ended("dpo.by_turn", "dpo", lambda m: m.dpo(0.7, by_turn=True),
+          over_pairs(lambda d: soft(0.7 * d), shared_by_turn)),
+    _lower(),
+    _across(),
+    Formula(name="sweet.advantages", module="quintain.methods.preference.sweet_rl", functions=("advantages",),
+            draw=draw_ratios, reference=by_hand,
+            ours=lambda m, case: m.advantages(*([np.array(turn) for turn in by] for by in case))),
     ended("hinge", "hinge", lambda m: m.hinge(0.8, compares_ends=False),
           over_pairs(lambda d: max(0.0, 1 - 0.8 * d), inside)),
     ended("simpo", "simpo", lambda m: m.simpo(2.0, margin=0.5),
