@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from quintain.errors import DataError, InvariantError, UsageError
-from quintain.losses.preference import chosen_nll, dmpo, dpo, hinge, ipo, kto, orpo, rpo, simpo
+from quintain.losses.preference import chosen_nll, dmpo, dpo, hinge, ipo, kto, logged, orpo, rpo, simpo
 from quintain.types import Batch, Loss, Outputs
 
 MakeBatch = Callable[..., Batch]
@@ -37,6 +37,23 @@ def test_dpo_fixture_of_the_cards(batch: MakeBatch, outputs: MakeOutputs, pairs:
         "preference/chosen_log_ratio": 1.0,
         "preference/rejected_log_ratio": -0.5,
     }
+
+
+def test_logged_log_probs_are_a_reference_that_stays(
+    batch: MakeBatch, outputs: MakeOutputs, pairs: MakePairs
+) -> None:
+    made, given = fixture(batch, pairs), outputs(CARD)
+    frozen = dpo(0.1)(given, made)
+    assert made.extra.reference_logprobs is not None
+    made = replace(
+        made, logprobs=made.extra.reference_logprobs, extra=replace(made.extra, reference_logprobs=None)
+    )
+    found = logged(dpo(0.1))(given, made)
+    assert found.loss.item() == frozen.loss.item() and found.metrics == frozen.metrics
+    fresh = logged(dpo(0.1))(outputs(made.logprobs.tolist()), made)
+    assert fresh.loss.item() == pytest.approx(math.log(2)) and fresh.metrics["preference/margin"] == 0
+    with pytest.raises(UsageError, match="reference"):
+        dpo(0.1)(given, made)
 
 
 @pytest.mark.parametrize(

@@ -244,6 +244,15 @@ class StateKey(Protocol):
 
 
 @runtime_checkable
+class Privileged(Protocol):
+    """It says what it hides from agents, for critics in training."""
+
+    def privileged(self) -> str:
+        """Return what is hidden now."""
+        ...
+
+
+@runtime_checkable
 class Killable(Protocol):
     """It can be ended in the middle of a call, because it works in a process of its own."""
 

@@ -109,6 +109,18 @@ class Collector(Protocol):
         """Return the scored ones of an episode of the teacher on each of `tasks`; they are not recorded."""
         ...
 
+    def hidden(self, tasks: Sequence[Task]) -> list[str]:
+        """Return what the environment hides from agents at the beginning of each of `tasks`."""
+        ...
+
+    def logprobs(self, trajectories: Sequence[Trajectory], *, by: str) -> TokenArrays:
+        """Return the log-probs of the sampled tokens by the policy `by`: [trajectory][turn] → [tokens]."""
+        ...
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Return the tokens of `text`, in the tokenizer of the policy."""
+        ...
+
     def preferences(self) -> list[Pair]:
         """Return the preferences that the job names; a resumed run repeats them exactly."""
         ...
@@ -152,6 +164,8 @@ class Needs:
     """an environment with tools, whose calls are counted"""
     legal_actions: bool = False
     """an environment that lists its legal actions"""
+    privileged: bool = False
+    """an environment that says what it hides from agents"""
 
     @property
     def policies(self) -> dict[str, PolicySpec]:
@@ -308,6 +322,8 @@ class Improve:
     """factor on the learning rate"""
     update: Update | None = None
     """how it learns; None: as the rounds do"""
+    policy: str = MAIN
+    """who learns; another one than the main policy is among ``needs.others`` and learns in epochs"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

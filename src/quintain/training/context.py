@@ -142,6 +142,7 @@ class TrainingContext:
             HeldOutTasks(self.held_out), self.tokenizer, display,
             environment=job.environment, seed=job.seed, teach=lambda *by, agent="": me._teach(*by, agent=agent),
             prefer=lambda: me._preferences(), show=lambda tasks: me._show(tasks),
+            score=lambda name, episodes: me.policies[name].token_logprobs(episodes),
             ahead=self.ahead, is_lockstep=not job.plays_apart,
         )  # fmt: skip
         self.canaries = {
