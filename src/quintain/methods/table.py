@@ -360,7 +360,17 @@ TABLE: tuple[Entry, ...] = (
         about="the expert's step against one's own, by what the start makes of both",
         against="`eto`",
     ),
-    Entry("Agent-R", "preference", "planned"),
+    Entry(
+        "Agent-R",
+        "preference",
+        "written",
+        name="agent_r",
+        module="preference.agent_r",
+        page="Agent-R",
+        section="Imitation, self-training, preferences",
+        about="the way back from one's first mistake, found in a tree and carried out",
+        against="`rft`",
+    ),
     Entry("Agent Q", "preference", "planned"),
     Entry("E2CL", "preference", "planned"),
     Entry(
