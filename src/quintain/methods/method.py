@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from quintain.data.pipeline import Chosen
     from quintain.environments.noisy import NoisyExpert
     from quintain.rollout.replay import Walk
+    from quintain.rollout.samplers import Conversant
     from quintain.rollout.views import Prefix
 
 
@@ -77,7 +78,7 @@ class Collector(Protocol):
         seed: int | None = None,
         max_turns: int | None = None,
         phase: str = "branch",
-        teacher: NoisyExpert | None = None,
+        teacher: NoisyExpert | Conversant | None = None,
         by: str = "",
         again: int = 0,
     ) -> list[Group]:

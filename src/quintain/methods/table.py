@@ -372,6 +372,18 @@ TABLE: tuple[Entry, ...] = (
         about="children of one node of a search tree, by outcomes and a critic's ranks",
         against="`eto`, `rft`",
     ),
+    Entry(
+        "Agent-R",
+        "preference",
+        "written",
+        name="agent_r",
+        module="preference.agent_r",
+        page="Agent-R",
+        section="Imitation, self-training, preferences",
+        about="the way back from one's first mistake, found in a tree and carried out",
+        against="`rft`",
+    ),
+    Entry("Agent Q", "preference", "planned"),
     Entry("E2CL", "preference", "planned"),
     Entry(
         "DMPO",

@@ -21,6 +21,7 @@ from quintain.rollout.collect import Rollout
 from quintain.rollout.hindsight import hindsight
 from quintain.rollout.replay import Walk
 from quintain.rollout.request import EpisodeRequest, Options
+from quintain.rollout.samplers import Conversant
 from quintain.rollout.views import Prefix
 from quintain.store.run import Run
 from quintain.training.ahead import Ahead
@@ -135,7 +136,7 @@ class Collector:
         seed: int | None = None,
         max_turns: int | None = None,
         phase: str = "branch",
-        teacher: NoisyExpert | None = None,
+        teacher: NoisyExpert | Conversant | None = None,
         by: str = "",
         again: int = 0,
     ) -> list[Group]:
