@@ -25,7 +25,7 @@ from quintain.errors import DataError, UsageError
 from quintain.rollout.collect import Rollout
 from quintain.text.chat import Chat
 from quintain.training.start import new_tokenizer
-from quintain.types import Action, Task, ToolCall, as_text
+from quintain.types import Action, Completion, Task, ToolCall, as_text
 from quintain.worlds.screen.game import Screen
 
 FORM = "screen?interface=text&goal=form&fields=2"
@@ -86,10 +86,8 @@ def test_the_grounder_is_shown_the_screen_and_the_thing_and_never_the_task(chat:
     assert "Secret" in chat.text(first.token_ids) and not later.starts_segment
 
 
-def session_completion(chat: Chat, text: str) -> Any:
+def session_completion(chat: Chat, text: str) -> Completion:
     """Return `text` as a policy samples it."""
-    from quintain.types import Completion
-
     return Completion(token_ids=chat.write(text), logprobs=(), stop="stop")
 
 
@@ -132,9 +130,8 @@ def test_plans_that_cannot_be_read_cost_turns_and_points_that_miss_do_nothing() 
     assert not missed.is_valid and not missed.is_terminated and world.state_key() != key
     world.restore(saved)
     assert world.state_key() == key and world.seat() == GROUNDER
-    for _ in range(world.inner.max_turns):
-        last = advance(world, Action(text="?"))
-    assert last.is_truncated
+    said_again = [advance(world, Action(text="?")) for _ in range(world.inner.max_turns)]
+    assert said_again[-1].is_truncated
     world.close()
 
 

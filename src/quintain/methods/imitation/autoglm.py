@@ -15,7 +15,7 @@ Differences to the paper, which gives no code: tasks are drawn by the environmen
 the critic that filters them is a mean over neighbours; outcomes are the environment's, without a reward model; the
 policy's update is the clipped one, where WebRL fits β·log π/π_ref to advantages; perplexity is that under the policy
 that played. Pre-training on noisy data and data of recoveries are left out. One model plays both seats unless
-``--seats.grounder`` names another. Measured on `screen`; the paper has the web and Android.
+the setting ``seats.grounder`` names another policy. Measured on `screen`; the paper has the web and Android.
 """
 
 from collections import deque
@@ -37,7 +37,7 @@ from quintain.losses.imitation import imitation
 from quintain.losses.kl import kl_penalty
 from quintain.losses.policy import clipped
 from quintain.methods.imitation.supervised import chosen_of
-from quintain.methods.method import Collector, Needs, OnPolicy, OptimizerSteps, Rehearsal, Update
+from quintain.methods.method import Collector, Folds, Needs, OnPolicy, OptimizerSteps, Rehearsal, Update
 from quintain.methods.selftraining.androidgen import first_shown
 from quintain.training.job import ColdStart, GroupJob
 from quintain.types import Group, Task, Trajectory, as_text, scored
@@ -119,7 +119,7 @@ def method(config: Config) -> OnPolicy:
             steps=OptimizerSteps(count=lambda _: config.updates, batch_size=config.batch_size),
         ),
         needs=Needs(reference=True, expert=not isinstance(config.demonstrations, str)),
-        state=frontier,
+        state=Folds(frontier),
         measure=lambda groups, _: measured(groups, config.low, config.high),
     )
 
