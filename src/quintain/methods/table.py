@@ -203,7 +203,17 @@ TABLE: tuple[Entry, ...] = (
         about="own failures, up to their last subgoal",
         against="`rft`",
     ),
-    Entry("AutoGLM", "imitation", "planned"),
+    Entry(
+        "AutoGLM",
+        "imitation",
+        "written",
+        name="autoglm",
+        module="imitation.autoglm",
+        page="AutoGLM",
+        section="Imitation, self-training, preferences",
+        about="a planner who names things and a grounder who finds them, then RL on tasks that are open",
+        against="`rft` by one who does both",
+    ),
     Entry(
         "GOAT",
         "imitation",
