@@ -406,8 +406,28 @@ TABLE: tuple[Entry, ...] = (
     Entry("MPO (meta plans)", "preference", "planned"),
     # rlhf
     Entry("Deep RL from Human Preferences", "rlhf", "planned"),
-    Entry("Learning to Summarize", "rlhf", "planned"),
-    Entry("InstructGPT", "rlhf", "planned"),
+    Entry(
+        "Learning to Summarize",
+        "rlhf",
+        "written",
+        name="learning_to_summarize",
+        module="rlhf.learning_to_summarize",
+        page="Learning to Summarize",
+        section="Imitation, self-training, preferences",
+        about="PPO on a reward model of comparisons, its KL to the start paid by token",
+        against="the supervised policy, best of n",
+    ),
+    Entry(
+        "InstructGPT",
+        "rlhf",
+        "written",
+        name="instruct_gpt",
+        module="rlhf.instruct_gpt",
+        page="InstructGPT",
+        section="Imitation, self-training, preferences",
+        about="PPO on a reward model of rankings, with a likelihood of other data in every gradient",
+        against="PPO, the supervised policy",
+    ),
     Entry("WebGPT", "rlhf", "planned"),
     # rl
     Entry(
