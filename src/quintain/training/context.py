@@ -77,6 +77,8 @@ START, ADAPTER, ENGINES = "start", "adapter", "engines"
 (`MODEL`), and weights on their way to engines in other processes."""
 COLD_START = "cold start"
 """The event of a run that says what was imitated of what a method's teachers showed."""
+QUIET_STEPS = 25
+"""Steps for which an alarm that comes and goes is not said on the terminal again; the journal has it each time."""
 MAX_NAMED = 50_000_000
 """Parameters up to which the journal names the weights of every step; of larger models those of checkpoints."""
 
@@ -155,6 +157,8 @@ class TrainingContext:
         self.collector.spent.tokens = int(last.get("total/tokens", 0))
         self.num_parameters = sum(p.numel() for p in self.model.parameters())
         self.trackers: Trackers | None = None
+        self._said: dict[tuple[str, str], int] = {}
+        """the step at which each alarm was last said on the terminal"""
         self.beside: list[Callable[[], Mapping[str, float]]] = []
         """what evaluations measure besides, such as the loss of data that is held out"""
         self.plays = job.environment != NO_ENVIRONMENT
@@ -286,7 +290,10 @@ class TrainingContext:
         self._note_finished(step)
         for alarm in self.monitors.new:
             self.run.event(alarm.kind, str(alarm), step=step, **self.monitors.evidence(alarm))
-            self.display.say(f"{alarm.kind} at step {step} ({alarm.name}): {alarm}")
+            last = self._said.setdefault((alarm.name, alarm.subject), step)
+            if last == step or step - last >= QUIET_STEPS:
+                self._said[alarm.name, alarm.subject] = step
+                self.display.say(f"{alarm.kind} at step {step} ({alarm.name}): {alarm}")
 
     def save(self, step: int) -> None:
         """Save a checkpoint of the state after `step`."""
