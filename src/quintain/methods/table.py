@@ -370,7 +370,6 @@ TABLE: tuple[Entry, ...] = (
         about="the expert's step against one's own, by what the start makes of both",
         against="`eto`",
     ),
-    Entry("Agent-R", "preference", "planned"),
     Entry(
         "Agent Q",
         "preference",
@@ -393,7 +392,6 @@ TABLE: tuple[Entry, ...] = (
         about="the way back from one's first mistake, found in a tree and carried out",
         against="`rft`",
     ),
-    Entry("Agent Q", "preference", "planned"),
     Entry("E2CL", "preference", "planned"),
     Entry(
         "DMPO",
@@ -448,8 +446,28 @@ TABLE: tuple[Entry, ...] = (
     Entry("MPO (meta plans)", "preference", "planned"),
     # rlhf
     Entry("Deep RL from Human Preferences", "rlhf", "planned"),
-    Entry("Learning to Summarize", "rlhf", "planned"),
-    Entry("InstructGPT", "rlhf", "planned"),
+    Entry(
+        "Learning to Summarize",
+        "rlhf",
+        "written",
+        name="learning_to_summarize",
+        module="rlhf.learning_to_summarize",
+        page="Learning to Summarize",
+        section="Imitation, self-training, preferences",
+        about="PPO on a reward model of comparisons, its KL to the start paid by token",
+        against="the supervised policy, best of n",
+    ),
+    Entry(
+        "InstructGPT",
+        "rlhf",
+        "written",
+        name="instruct_gpt",
+        module="rlhf.instruct_gpt",
+        page="InstructGPT",
+        section="Imitation, self-training, preferences",
+        about="PPO on a reward model of rankings, with a likelihood of other data in every gradient",
+        against="PPO, the supervised policy",
+    ),
     Entry("WebGPT", "rlhf", "planned"),
     # rl
     Entry(
@@ -949,6 +967,18 @@ TABLE: tuple[Entry, ...] = (
         section="Imitation, self-training, preferences",
         about="every token of the expert counts the same",
         against="negative log-likelihood",
+        is_row=False,
+    ),
+    Entry(
+        "Reward model",
+        "rlhf",
+        "written",
+        name="reward_model",
+        module="rlhf.reward_model",
+        page="Reward models",
+        section="Imitation, self-training, preferences",
+        about="scores episodes as people, or a labeller, rank them",
+        against="`instruct_gpt`, which learns from one",
         is_row=False,
     ),
     Entry(
