@@ -39,6 +39,18 @@ def test_dpo_fixture_of_the_cards(batch: MakeBatch, outputs: MakeOutputs, pairs:
     }
 
 
+def test_advantages_of_turns_are_means_that_are_summed(
+    batch: MakeBatch, outputs: MakeOutputs, pairs: MakePairs
+) -> None:
+    made = batch([0, 1, 1, 0, 1, 0, 1], lengths=[5, 2], turn_id=[-1, 0, 0, -1, 1, -1, 0])
+    made = pairs(made, [2, 2], [True, False], [-9, -1.0, -1.0, -9, -1.0, -9, -1.0])
+    given = outputs([-50.0, -0.9, -0.7, -50, -0.5, -50, -1.0])
+    for loss, margin in ((dpo(1.0), 0.9), (dpo(1.0, by_length=True), 0.3), (dpo(1.0, by_turn=True), 0.7)):
+        assert loss(given, made).metrics["preference/margin"] == pytest.approx(margin)
+    with pytest.raises(UsageError, match="got by_length and by_turn; give one"):
+        dpo(by_length=True, by_turn=True)
+
+
 def test_logged_log_probs_are_a_reference_that_stays(
     batch: MakeBatch, outputs: MakeOutputs, pairs: MakePairs
 ) -> None:

@@ -141,13 +141,8 @@ class Turns:
 
     def episodes(self, groups: Sequence[Group]) -> Pairs:
         """Return what the critic learns from: pairs of whole episodes, as it is told of them."""
-        made = best_and_lower(groups)
-        return replace(
-            made,
-            pairs=tuple(
-                replace(pair, chosen=self._told(pair.chosen), rejected=self._told(pair.rejected))
-                for pair in made
-            ),
+        return best_and_lower(
+            [replace(group, trajectories=tuple(map(self._told, group.trajectories))) for group in groups]
         )
 
     def measure(self, groups: Sequence[Group], _: Decode) -> Mapping[str, float]:

@@ -65,7 +65,7 @@ class Talks:
         """Return [A, words] of actions: the slot asked for, the values submitted, and that they are."""
         asked = np.eye(self.known.shape[1] + 1)[self.asks][:, :-1]
         said = np.eye(self.values + 1)[self.submits][:, :, :-1].reshape(len(self.asks), -1)
-        return np.hstack([asked, said, (self.asks < 0)[:, None]])
+        return np.hstack([asked, said, (self.asks < 0)[:, None]])  # pyright: ignore[reportReturnType] # adds as 0 and 1
 
     def read(self, hidden: NDArray[np.int64] | None) -> NDArray[np.float64]:
         """Return [S, words] of states: of each slot its value or that it is not known, and what is `hidden` [S, slots].
