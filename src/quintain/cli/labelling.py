@@ -20,9 +20,9 @@ from quintain.cli.playing import QUIT, ask
 from quintain.errors import DataError, UsageError, suggestion
 
 if TYPE_CHECKING:
-    from quintain.dashboard.labelling import Session
     from quintain.data.labels import Labels, Query
     from quintain.store import Run
+    from quintain.training.labelling import Session
     from quintain.types import Content, Trajectory
 
 PORT = 8200
@@ -72,7 +72,7 @@ def label(argv: Sequence[str]) -> int:
             "quintain label needs --labeller: got nothing; say who answers, such as --labeller ann"
         )
 
-    from quintain.dashboard.labelling import Session
+    from quintain.training.labelling import Session
 
     session = Session(file, arguments.labeller)
     known = session.labels.queries
@@ -217,13 +217,12 @@ def in_browser(session: Session, port: int, *, opens: bool) -> None:
             package, package=package, extra="serve", feature="quintain label in the browser (or --terminal)"
         )
     from quintain.dashboard.label_server import label_app
-    from quintain.dashboard.labelling import progress
     from quintain.serve.listener import Listener
 
     key = secrets.token_urlsafe(24)
     listener = Listener(label_app(session, key), port=port).start()
     address = f"{listener.url}/{key}/"
-    print(f"{progress(session)}: {address}\n(this machine only; Ctrl-C stops it)", flush=True)
+    print(f"{session.progress}: {address}\n(this machine only; Ctrl-C stops it)", flush=True)
     try:
         if opens:
             import webbrowser
@@ -237,12 +236,12 @@ def in_browser(session: Session, port: int, *, opens: bool) -> None:
 
 def in_terminal(session: Session, read: Callable[[], str | None]) -> None:
     """Ask in the terminal until nothing is left or the person leaves."""
-    from quintain.dashboard.labelling import KEYS, MEANINGS, UNDO_KEY, progress
+    from quintain.dashboard.labelling import KEYS, MEANINGS, UNDO_KEY
 
     offer = " · ".join(f"{key} {meaning}" for key, meaning in MEANINGS.items())
     while (query := session.next()) is not None:
         print_query(query)
-        print(f"{progress(session)}\n({offer} · q leaves)")
+        print(f"{session.progress}\n({offer} · q leaves)")
         while True:
             line = read()
             if line is None or line.lower() in QUIT:

@@ -13,8 +13,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from quintain.dashboard.labelling import KEYS, Session, question_page
+from quintain.dashboard.labelling import KEYS, question_page
 from quintain.errors import DataError
+from quintain.training.labelling import Session
 
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY"}
 

@@ -46,10 +46,17 @@ class Query:
     second: Mapping[str, Any]
     sources: tuple[str, str] = ("", "")
     """where both sides came from, such as names of episodes"""
+    note: str = ""
+    """when and for what it was asked, as whoever asks wants to find it again"""
 
     @classmethod
     def of(
-        cls, one: Mapping[str, Any], other: Mapping[str, Any], sources: tuple[str, str] = ("", "")
+        cls,
+        one: Mapping[str, Any],
+        other: Mapping[str, Any],
+        sources: tuple[str, str] = ("", ""),
+        *,
+        note: str = "",
     ) -> Query:
         """Return the question which of two conversations is better, whatever the order in which they are given.
 
@@ -64,7 +71,8 @@ class Query:
         id = _digest("".join(sorted(names)))
         order = [0, 1] if _digest(id + names[0]) < _digest(id + names[1]) else [1, 0]
         sides = [(one, other)[k] for k in order]
-        return cls(id=id, first=sides[0], second=sides[1], sources=(sources[order[0]], sources[order[1]]))
+        named = (sources[order[0]], sources[order[1]])
+        return cls(id=id, first=sides[0], second=sides[1], sources=named, note=note)
 
     @property
     def parts(self) -> tuple[tuple[Message, ...], tuple[Message, ...], tuple[Message, ...]]:
@@ -76,7 +84,8 @@ class Query:
     def line(self) -> str:
         """Return it as a line of a labels file."""
         told = {"query": self.id, "first": dict(self.first), "second": dict(self.second)}
-        return json.dumps({**told, "sources": list(self.sources)}, ensure_ascii=False)
+        note = {"note": self.note} if self.note else {}
+        return json.dumps({**told, "sources": list(self.sources), **note}, ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +229,7 @@ def _query(value: Mapping[str, Any], found: Found) -> Query:
     told = value.get("sources", ["", ""])
     if not isinstance(told, list) or len(told) != 2:
         raise DataError(f"{place}: got the sources {told!r:.80}; give one for each side")
-    query = Query.of(sides[0], sides[1], (str(told[0]), str(told[1])))
+    query = Query.of(sides[0], sides[1], (str(told[0]), str(told[1])), note=str(value.get("note", "")))
     if query.id != value["query"]:
         raise DataError(
             f"{place}: got the query {value['query']}, and what its sides say is {query.id}; bring the line back as "
