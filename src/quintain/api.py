@@ -48,9 +48,9 @@ from quintain.store.creation import JOURNAL, check_free
 from quintain.store.names import run_folder
 from quintain.store.run import Run
 from quintain.text.chat import Chat
-from quintain.training.context import MODEL, START, check_run
+from quintain.training.context import START, check_run
 from quintain.training.custody import looked_after
-from quintain.training.demonstrations import harness_of, place_data, write_run
+from quintain.training.demonstrations import MODEL, harness_of, place_data, write_run
 from quintain.training.job import Job
 from quintain.training.outside import find_source
 from quintain.training.policies import load_main

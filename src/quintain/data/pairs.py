@@ -91,7 +91,7 @@ def checked(candidates: Iterable[Pair], *, margin: float | None = 0.0) -> Pairs:
             counts[reason] += 1
         else:
             kept.append(pair)
-    said = [(_tokens(pair.chosen), _tokens(pair.rejected)) for pair in kept]
+    said = [(all_ids(pair.chosen), all_ids(pair.rejected)) for pair in kept]
     opposite = {(rejected, chosen) for chosen, rejected in said}
     found = [pair for pair, sides in zip(kept, said, strict=True) if sides not in opposite]
     counts["contradicting"] = len(kept) - len(found)
@@ -114,7 +114,7 @@ def refusal(pair: Pair, margin: float | None = 0.0) -> str | None:
         return "other_task"
     if not (isinstance(one.outcome, Score) and isinstance(other.outcome, Score)):
         return "failure"
-    if _tokens(one) == _tokens(other):
+    if all_ids(one) == all_ids(other):
         return "identical"
     shared = num_shared(pair) if pair.level == "turn" else 0
     if not all(any(turn.completion.token_ids for turn in side.turns[shared:]) for side in (one, other)):
@@ -294,6 +294,9 @@ def _pair(better: Trajectory, worse: Trajectory) -> Pair:
     return Pair(chosen=better, rejected=worse, margin=_value(better) - _value(worse))
 
 
-def _tokens(trajectory: Trajectory) -> tuple[tuple[int, ...], ...]:
+Ids = tuple[tuple[int, ...], ...]
+
+
+def all_ids(trajectory: Trajectory) -> Ids:
     """Return all ids of an episode, what was shown and what was sampled in turn."""
     return tuple(ids for turn in trajectory.turns for ids in (turn.prompt_ids, turn.completion.token_ids))

@@ -22,7 +22,7 @@ from quintain.credit.layout import outcome_of
 from quintain.errors import UsageError
 from quintain.training.job import MAIN, ColdStart, PolicySpec
 from quintain.training.update import Update
-from quintain.types import NOTHING, Credit, Example, Group, Pair, Task, Trajectory, is_constant
+from quintain.types import NOTHING, Comparison, Credit, Example, Group, Pair, Task, Trajectory, is_constant
 
 if TYPE_CHECKING:
     from quintain.agents.protocol import Agent
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from quintain.environments.noisy import NoisyExpert
     from quintain.rollout.replay import Walk
     from quintain.rollout.views import Prefix
+    from quintain.training.policies import Policies
 
 
 class Collector(Protocol):
@@ -273,12 +274,17 @@ class OnPolicy:
     measure: Measure = no_metrics
 
 
+Data = Sequence[Example] | Sequence[Pair] | Sequence[Comparison]
+"""what an offline data set holds"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offline:
     """Learn from a data set that is there before the first step: ``Offline(data=…, update=Update(…))``."""
 
-    data: Callable[[Collector], Chosen | Sequence[Trajectory] | Sequence[Pair]]
-    """the data set: what a pipeline made, whole episodes, or preferences; called once, also by a resumed run"""
+    data: Callable[[Collector], Chosen | Sequence[Trajectory] | Sequence[Pair] | Sequence[Comparison]]
+    """the data set: what a pipeline made, whole episodes, preferences or comparisons; called once, also by a resumed
+    run"""
     update: Update
     """its epochs and minibatches are not read: a step is one batch of `batch_size`, in an order of each epoch's own"""
     batch_size: int = 32
@@ -291,11 +297,15 @@ class Offline:
     lr_schedule: Callable[[int], float] = lambda _: 1.0
     """factor on the learning rate at a step, from 1"""
     needs: Needs = Needs()
-    metrics: Callable[[Sequence[Example] | Sequence[Pair]], Mapping[str, float]] = lambda _: NOTHING
+    metrics: Callable[[Data], Mapping[str, float]] = lambda _: NOTHING
     has_warm_start: bool = True
     """whether the demonstrations are imitated before training, where the configuration says so"""
     held_out: float = 0.0
     """share of the data that is not learned from; its loss is measured at every evaluation"""
+    examine: Callable[[Policies, Data], Mapping[str, float]] = lambda _, __: NOTHING
+    """(policies, what is held out) → what every evaluation measures of them besides"""
+    plays: bool = True
+    """whether evaluations play held-out tasks; what is trained to score and not to act does not"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -910,6 +910,18 @@ TABLE: tuple[Entry, ...] = (
         is_row=False,
     ),
     Entry(
+        "Reward model",
+        "rlhf",
+        "written",
+        name="reward_model",
+        module="rlhf.reward_model",
+        page="Reward models",
+        section="Imitation, self-training, preferences",
+        about="scores episodes as people, or a labeller, rank them",
+        against="`instruct_gpt`, which learns from one",
+        is_row=False,
+    ),
+    Entry(
         "VinePPO",
         "rl",
         "written",

@@ -31,6 +31,7 @@ from quintain.environments.protocol import Factory
 from quintain.errors import ConfigError, InvariantError, StoreError
 from quintain.models.adapters import read_lora, save_adapter
 from quintain.models.device import find_device
+from quintain.models.families import longest_stream
 from quintain.models.fingerprint import fingerprint
 from quintain.models.save import save
 from quintain.rollout.collect import Rollout
@@ -42,7 +43,7 @@ from quintain.text.chat import Chat
 from quintain.training.ahead import Ahead
 from quintain.training.canary import Canary
 from quintain.training.collector import Collector
-from quintain.training.demonstrations import check_digest, load_data, named_data, texts_of
+from quintain.training.demonstrations import MODEL, check_digest, load_data, named_data, texts_of
 from quintain.training.evaluator import checked_evaluation, make_evaluator
 from quintain.training.interrupt import Interruption
 from quintain.training.job import MAIN, ColdStart, Job, PolicySpec
@@ -55,7 +56,6 @@ from quintain.training.policies import Policy, build_policies, plan_policies
 from quintain.training.progress import Display
 from quintain.training.report import evaluation_metrics, report_metrics, rollout_metrics
 from quintain.training.start import (
-    LONGEST,
     demonstrate_on,
     harness,
     held_out_tasks,
@@ -72,9 +72,9 @@ from quintain.types import NOTHING, Group, Pair, Task, Trajectory, Use
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-START, MODEL, ADAPTER, ENGINES = "start", "model", "adapter", "engines"
-"""Folders of a run: the policy it starts from (after the warm start), the one it ends with, its LoRA layers alone, and
-weights on their way to engines in other processes."""
+START, ADAPTER, ENGINES = "start", "adapter", "engines"
+"""Folders of a run: the policy it starts from (after the warm start), the LoRA layers alone of the one it ends with
+(`MODEL`), and weights on their way to engines in other processes."""
 COLD_START = "cold start"
 """The event of a run that says what was imitated of what a method's teachers showed."""
 MAX_NAMED = 50_000_000
@@ -157,6 +157,8 @@ class TrainingContext:
         self.trackers: Trackers | None = None
         self.beside: list[Callable[[], Mapping[str, float]]] = []
         """what evaluations measure besides, such as the loss of data that is held out"""
+        self.plays = job.environment != NO_ENVIRONMENT
+        """whether evaluations play held-out tasks"""
         self.started = self._step_started = time.monotonic()
         self._seconds_before = float(last.get("time/seconds", 0.0))
         self._num_tokens = 0
@@ -192,7 +194,7 @@ class TrainingContext:
             if name in self.policies.acting:
                 policy.activate()
                 place = MODEL if name == MAIN else f"{MODEL}-{name}"
-                save(policy.model, policy.tokenizer, self.run.folder / place)
+                save(policy.model, policy.tokenizer, self.run.folder / place, policy.value_head)
                 lora = read_lora(self.job.lora)
                 if name == MAIN and lora is not None and lora.is_kept:
                     save_adapter(policy.model, MAIN, str(self.run.folder / START), self.run.folder / ADAPTER)
@@ -245,7 +247,7 @@ class TrainingContext:
         They are the same tasks and seeds at every step.
         """
         beside = {name: value for measure in self.beside for name, value in measure().items()}
-        if self.job.environment == NO_ENVIRONMENT:
+        if not self.plays:
             return beside
         self.display.phase("evaluation", len(self.held_out))
         groups = self.evaluator.groups(
@@ -405,11 +407,6 @@ class TrainingContext:
         if self.run.next_step <= step:
             self.save(step)
         raise KeyboardInterrupt
-
-
-def longest_stream(model: PreTrainedModel) -> int:
-    """Return the tokens of the longest stream that `model` takes."""
-    return int(getattr(model.config, "max_position_embeddings", LONGEST))
 
 
 def make_engine(name: str, policy: Policy) -> Engine:

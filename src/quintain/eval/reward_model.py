@@ -1,0 +1,111 @@
+"""How good a reward model is: agreement, calibration, its liking for length, and where several models disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quintain.errors import DataError, ModelError
+from quintain.types import Comparison
+
+Scores = Sequence[Sequence[float]]
+"""[comparison] → [score of each answer]"""
+SAME = 1e-6
+"""Difference of scores, as a part of their size, below which they are the same."""
+NUM_BINS = 10
+
+
+def refuse_constant(scores: Sequence[float], *, of: str) -> None:
+    """Raise where a reward model gives all that it scored, which differs, the same score.
+
+    Raises:
+        ModelError: it does.
+    """
+    if len(scores) > 1 and np.ptp(scores) <= SAME * max(1.0, float(np.abs(scores).max())):
+        raise ModelError(
+            f"{of}: got the score {scores[0]:.4g} for all of {len(scores)} different answers, from which nothing can "
+            "be learned; train it longer, or on answers that differ"
+        )
+
+
+def preferences(
+    scores: Scores, comparisons: Sequence[Comparison]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return P(i above j) = σ(r_i - r_j) and whether it was said (1 or 0), of every pair that does not tie."""
+    chance, said = list[float](), list[float]()
+    for own, comparison in zip(scores, comparisons, strict=True):
+        for (r, above), (s, below) in combinations(zip(own, comparison.ranks, strict=True), 2):
+            if above != below:
+                chance.append(0.5 * (1 + float(np.tanh((r - s) / 2))))
+                said.append(float(above > below))
+    return np.array(chance), np.array(said)
+
+
+def agreement(scores: Scores, comparisons: Sequence[Comparison]) -> float:
+    """Return the share of preferences that `scores` [comparison][answer] agree with; equal scores agree by a half.
+
+    Raises:
+        DataError: there is none but ties.
+    """
+    chance, said = _some(scores, comparisons)
+    return float(np.where(chance == 0.5, 0.5, (chance > 0.5) == (said > 0.5)).mean())
+
+
+def calibration_error(scores: Scores, comparisons: Sequence[Comparison]) -> float:
+    """Return the expected calibration error: Σ_b n_b/n |mean P - share that came so| over ten bins of P (1706.04599).
+
+    Each pair counts from the side that the model prefers, so that P is from .5 to 1. Example: P .9 thrice, of which
+    two came so → |.9 - 2/3| = .2333.
+    """
+    chance, said = _some(scores, comparisons)
+    sure = np.maximum(chance, 1 - chance)
+    right = np.where(chance >= 0.5, said, 1 - said)
+    bins = np.minimum(((sure - 0.5) * 2 * NUM_BINS).astype(int), NUM_BINS - 1)
+    gaps = [abs(float((sure[bins == each] - right[bins == each]).sum())) for each in range(NUM_BINS)]
+    return sum(gaps) / len(sure)
+
+
+def length_correlation(scores: Sequence[float], lengths: Sequence[int]) -> float:
+    """Return the correlation (Pearson) of scores with the sampled tokens of the answers; 0 where either is constant."""
+    if len(scores) < 2 or np.ptp(scores) == 0 or np.ptp(lengths) == 0:
+        return 0.0
+    return float(np.corrcoef(scores, lengths)[0, 1])
+
+
+def disagreement(scores: Sequence[Sequence[float]]) -> list[float]:
+    """Return the variance over the members of an ensemble of `scores` [member][query], of each query.
+
+    Of differences r₁ - r₂ as scores, it names the comparisons to ask for next (arXiv 1706.03741, section 2.2.4).
+
+    Raises:
+        DataError: there are not two members.
+    """
+    if len(scores) < 2:
+        raise DataError(f"members of an ensemble: got {len(scores)}, which cannot disagree; give 2 or more")
+    return np.asarray(scores, np.float64).var(axis=0).tolist()
+
+
+def ensemble_mean(scores: Sequence[Sequence[float]]) -> list[float]:
+    """Return the mean over members of `scores` [member][answer], each member normalised first to mean 0 and sd 1.
+
+    A member whose scores are all the same counts 0 (arXiv 1706.03741, section 2.2.3).
+    """
+    members = np.asarray(scores, np.float64)
+    spread = members.std(axis=1, keepdims=True)
+    return (
+        ((members - members.mean(axis=1, keepdims=True)) / np.where(spread > 0, spread, 1))
+        .mean(axis=0)
+        .tolist()
+    )
+
+
+def _some(
+    scores: Scores, comparisons: Sequence[Comparison]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    chance, said = preferences(scores, comparisons)
+    if not len(chance):
+        raise DataError(f"{len(comparisons)} comparisons: got nothing but ties; compare answers that differ")
+    return chance, said
