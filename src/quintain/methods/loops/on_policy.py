@@ -6,6 +6,7 @@ What is a method's own is in its file, as the fields of `OnPolicy`. Nothing here
 from collections.abc import Sequence
 
 from quintain.data.seats import separated
+from quintain.methods.loops.comparing import ComparedReward
 from quintain.methods.loops.recall import remember, tell
 from quintain.methods.loops.rehearsal import Rehearsed
 from quintain.methods.loops.requirements import (
@@ -31,13 +32,15 @@ def train_on_policy(method: OnPolicy, job: Job, run: Run) -> None:
         method.prepare(context.collector)
         refuse_credit_without_critic(method)
         rehearsed = Rehearsed(method.rehearsal, context) if method.rehearsal is not None else None
-        state = method.state if rehearsed is None else Folds(method.state, rehearsed)
+        compared = ComparedReward(method.compared, context) if method.compared is not None else None
+        state = method.state if rehearsed is compared is None else Folds(method.state, rehearsed, compared)
         remember(run, state)
         for step in context.steps():
             groups = method.collect(context.collector, step)
             state.update(groups)
             played = separated(groups)
-            rewarded = method.reward(played)
+            paid, labelled = (played, {}) if compared is None else compared.pay(step, played)
+            rewarded = method.reward(paid)
             kept = method.keep(rewarded)
             branches = method.branch(context.collector, step, kept)
             credit = method.credit(kept, estimate(context.policies, kept, needs, branches))
@@ -58,6 +61,7 @@ def train_on_policy(method: OnPolicy, job: Job, run: Run) -> None:
                 {
                     **credit.metrics,
                     **rehearsal,
+                    **labelled,
                     **measure_rewards(played, rewarded, most=context.rollout.limits.max_failure_share),
                     **measure_task_kinds(kept, credit),
                     **method.measure(groups, context.collector.decode),
