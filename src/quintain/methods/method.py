@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from quintain.credit.layout import outcome_of
+from quintain.data.comparisons import Labeller
 from quintain.errors import UsageError
 from quintain.training.job import MAIN, ColdStart, PolicySpec
 from quintain.training.update import Update
@@ -291,6 +292,45 @@ def no_metrics(_: Sequence[Group], __: Callable[[Sequence[int]], str]) -> Mappin
     return NOTHING
 
 
+PLAIN = Labeller()
+"""A labeller who never errs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A reward that people teach while the policy learns: ``Compared(members=("reward_1", "reward_2"), …)``.
+
+    Segments of episodes are compared, an ensemble of reward models is fitted to the answers, and turns are paid what it
+    says (Deep RL from Human Preferences, arXiv 1706.03741).
+    """
+
+    members: tuple[str, ...]
+    """policies with a value head that are trained, see `Needs.others`"""
+    queries: Callable[[int], int]
+    """step → comparisons that are asked for before it; 1 or more at step 1"""
+    update: Update
+    """how members learn from the answers, in epochs of minibatches of `batch_size`"""
+    labels: str = "synthetic"
+    """who answers: ``synthetic``, ``ask`` (people, in the run's folder), or the file in which people do"""
+    labeller: Labeller = PLAIN
+    """answers by the environment's turn rewards, where nobody is asked"""
+    patience: float = 24.0
+    """hours that a step waits for people"""
+    segment: int = 4
+    """turns of a side"""
+    sees_history: bool = False
+    """whether a turn is scored after all that came before it; else by what was observed and done in it alone"""
+    candidates: int = 8
+    """pairs that are drawn for every one that is asked for, which are those that the members differ on most; 1: none is
+    chosen"""
+    memory: int = 512
+    """newest episodes out of which segments are drawn"""
+    batch_size: int = 16
+    """comparisons of a minibatch"""
+    rate: float = 1.0
+    """factor on the learning rate"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnPolicy:
     """Sample with the policy as it is, learn from it, again: ``OnPolicy(collect=…, credit=…, update=Update(…))``."""
@@ -312,6 +352,8 @@ class OnPolicy:
     """what it imitates in every update, in the same gradient"""
     critic: Update | None = None
     """how the policy ``needs.critic_policy`` learns from the returns of a step, after the main one"""
+    compared: Compared | None = None
+    """what turns are paid in the place of the environment's rewards, before `reward`"""
     state: State = field(default_factory=Folds)
     measure: Measure = no_metrics
 

@@ -468,6 +468,19 @@ TABLE: tuple[Entry, ...] = (
         about="PPO on a reward model of rankings, with a likelihood of other data in every gradient",
         against="PPO, the supervised policy",
     ),
+    Entry(
+        "Deep RL from Human Preferences",
+        "rlhf",
+        "written",
+        name="human_preferences",
+        module="rlhf.human_preferences",
+        page="Deep RL from Human Preferences",
+        section="Imitation, self-training, preferences",
+        about="segments are compared, rewards learned of it, PPO on these, again",
+        against="`ppo`",
+    ),
+    Entry("Learning to Summarize", "rlhf", "planned"),
+    Entry("InstructGPT", "rlhf", "planned"),
     Entry("WebGPT", "rlhf", "planned"),
     # rl
     Entry(

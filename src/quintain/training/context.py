@@ -189,7 +189,7 @@ class TrainingContext:
         for step in range(self.run.next_step, self.job.steps + 1):
             if self.is_spent:
                 break
-            self._stop_if_asked(step - 1)
+            self.stop_if_asked(step - 1)
             self._step_started = time.monotonic()
             self._num_tokens = self._num_computed()
             self.rollout.retries.clear()
@@ -414,7 +414,7 @@ class TrainingContext:
         stats = [engine.stats() for engine in self.policies.engines.values()]
         return sum(each.num_prefilled + each.num_sampled for each in stats)
 
-    def _stop_if_asked(self, step: int) -> None:
+    def stop_if_asked(self, step: int) -> None:
         """Save what was done up to `step` and stop, if the user asked to."""
         if not self.interruption.is_asked:
             return
