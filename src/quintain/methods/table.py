@@ -442,7 +442,17 @@ TABLE: tuple[Entry, ...] = (
     ),
     Entry("OWL", "preference", "planned"),
     Entry("Optima", "preference", "planned"),
-    Entry("DITS", "preference", "planned"),
+    Entry(
+        "DITS",
+        "preference",
+        "written",
+        name="dits",
+        module="preference.dits",
+        page="DITS",
+        section="Imitation, self-training, preferences",
+        about="pairs of a search chosen by what one update on them changes",
+        against="all pairs, by value alone",
+    ),
     Entry("MPO (meta plans)", "preference", "planned"),
     # rlhf
     Entry("Deep RL from Human Preferences", "rlhf", "planned"),
