@@ -115,6 +115,10 @@ class Collector(Protocol):
         """Return the preferences that the job names; a resumed run repeats them exactly."""
         ...
 
+    def corpus(self) -> list[Trajectory]:
+        """Return the conversations that the job names as its corpus; a resumed run repeats them exactly."""
+        ...
+
     def starting_groups(self, *, tasks: int, size: int) -> list[Group]:
         """Return `size` episodes of each of `tasks` tasks by the starting policy, sampled once in a run."""
         ...
@@ -129,13 +133,17 @@ class Needs:
     """What a method asks of the run: ``Needs(critic=True)``. What is missing is refused before the first episode."""
 
     critic: bool = False
-    """a value head on the policy, whose values the credit reads"""
+    """values of the policy `critic_policy`, which the credit reads: of a value head on the main one, or of another"""
+    critic_policy: str = MAIN
+    """one of `others`, with a value head and an optimizer; see `OnPolicy.critic`"""
     reference: bool = False
     """the frozen starting policy, as the policy ``reference``"""
     renews_reference: bool = False
     """that ``reference`` is the policy as it was when the round began, not as the run began (`Rounds` alone)"""
     reference_acts: bool = False
     """that ``reference`` samples as well, for episodes that are continued by it"""
+    reward_model: PolicySpec | None = None
+    """the policy ``reward_model``, whose scores of the episodes the credit reads"""
     others: Mapping[str, PolicySpec] = NOTHING
     """more policies beside the main one, by name"""
     reference_logprobs: bool = False
@@ -163,7 +171,11 @@ class Needs:
         has_reference = (
             self.reference or self.renews_reference or self.reference_acts or self.reference_logprobs
         )
-        return {**({"reference": spec} if has_reference else {}), **self.others}
+        return {
+            **({"reference": spec} if has_reference else {}),
+            **({"reward_model": self.reward_model} if self.reward_model is not None else {}),
+            **self.others,
+        }
 
 
 Branches = Mapping[tuple[int, int], Group]
@@ -178,6 +190,8 @@ class Estimates:
     """of the critic, before it is trained on them; None without ``Needs(critic=True)``"""
     reference: TokenArrays | None = None
     """log-probs of the sampled tokens under the reference; None without ``Needs(reference_logprobs=True)``"""
+    scores: Sequence[float] | None = None
+    """of the reward model; None without ``Needs(reward_model=…)``"""
     branches: Branches = NOTHING  # type: ignore[assignment] # pyright: ignore[reportAssignmentType]
     """what `OnPolicy.branch` returned"""
 
@@ -187,6 +201,15 @@ class Estimates:
         if self.values is None:
             raise UsageError("values of a critic: got none; say needs=Needs(critic=True) in the method")
         return self.values
+
+    @property
+    def judged(self) -> Sequence[float]:
+        """The scores of the reward model; an error names the field that asks for one."""
+        if self.scores is None:
+            raise UsageError(
+                "scores of a reward model: got none; say needs=Needs(reward_model=…) in the method"
+            )
+        return self.scores
 
 
 class State(Protocol):
@@ -312,6 +335,10 @@ class OnPolicy:
     """what the whole policy imitates every few steps, after their update"""
     compared: Compared | None = None
     """what turns are paid in the place of the environment's rewards, before `reward`"""
+    mixing: Mixing | None = None
+    """what it imitates in every update, in the same gradient"""
+    critic: Update | None = None
+    """how the policy ``needs.critic_policy`` learns from the returns of a step, after the main one"""
     state: State = field(default_factory=Folds)
     measure: Measure = no_metrics
 
@@ -370,6 +397,21 @@ class OptimizerSteps:
     """number of the round, from 1 → optimizer steps"""
     batch_size: int
     """episodes of a step"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mixing:
+    """A likelihood in the gradient of every update of RL: ``Mixing(base=…, weight=1.0, batch_size=16)``.
+
+    The objective is that of the update plus `weight` · E[log π] over the trained tokens of `base`, averaged over these
+    alone, whatever the update's are averaged over (PPO-ptx: InstructGPT, arXiv 2203.02155, eq. 2).
+    """
+
+    base: Callable[[Collector], Sequence[Trajectory]]
+    """conversations; called once, also by a resumed run"""
+    weight: float
+    batch_size: int
+    """conversations beside each minibatch"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,6 +58,7 @@ class Collector:
         seed: int,
         teach: Callable[..., list[Trajectory]],
         prefer: Callable[[], list[Pair]] = list,
+        corpus: Callable[[], list[Trajectory]] = list,
         show: Callable[[Sequence[Task]], list[Trajectory]] = lambda _: [],
         ahead: Ahead | None = None,
         is_lockstep: bool = True,
@@ -68,7 +69,7 @@ class Collector:
         self.recorded: list[Trajectory] = []
         """Episodes of the step so far, as the journal has them: a method may turn them into others to learn from."""
         self._tokenizer, self._seed, self._teach, self._prefer = tokenizer, seed, teach, prefer
-        self._show = show
+        self._show, self._corpus = show, corpus
         self._ahead, self._is_lockstep = ahead, is_lockstep
 
     def seed(self, *parts: int | str) -> int:
@@ -173,6 +174,10 @@ class Collector:
     def preferences(self) -> list[Pair]:
         """Return the preferences that the job names; a resumed run repeats them exactly."""
         return self._prefer()
+
+    def corpus(self) -> list[Trajectory]:
+        """Return the conversations that the job names as its corpus; a resumed run repeats them exactly."""
+        return self._corpus()
 
     def starting_groups(self, *, tasks: int, size: int) -> list[Group]:
         """Return `size` episodes of each of `tasks` tasks by the starting policy; a resumed run reads its journal."""

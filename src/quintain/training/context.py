@@ -77,6 +77,8 @@ START, ADAPTER, ENGINES = "start", "adapter", "engines"
 (`MODEL`), and weights on their way to engines in other processes."""
 COLD_START = "cold start"
 """The event of a run that says what was imitated of what a method's teachers showed."""
+QUIET_STEPS = 25
+"""Steps for which an alarm that comes and goes is not said on the terminal again; the journal has it each time."""
 MAX_NAMED = 50_000_000
 """Parameters up to which the journal names the weights of every step; of larger models those of checkpoints."""
 
@@ -139,7 +141,7 @@ class TrainingContext:
             run, self.rollout, TaskStream(tasks_of(self.make_environment), first=job.first_task),
             HeldOutTasks(self.held_out), self.tokenizer, display,
             environment=job.environment, seed=job.seed, teach=lambda *by, agent="": me._teach(*by, agent=agent),
-            prefer=lambda: me._preferences(), show=lambda tasks: me._show(tasks),
+            prefer=lambda: me._preferences(), corpus=lambda: me._corpus(), show=lambda tasks: me._show(tasks),
             ahead=self.ahead, is_lockstep=not job.plays_apart,
         )  # fmt: skip
         self.canaries = {
@@ -155,6 +157,8 @@ class TrainingContext:
         self.collector.spent.tokens = int(last.get("total/tokens", 0))
         self.num_parameters = sum(p.numel() for p in self.model.parameters())
         self.trackers: Trackers | None = None
+        self._said: dict[tuple[str, str], int] = {}
+        """the step at which each alarm was last said on the terminal"""
         self.beside: list[Callable[[], Mapping[str, float]]] = []
         """what evaluations measure besides, such as the loss of data that is held out"""
         self.plays = job.environment != NO_ENVIRONMENT
@@ -286,7 +290,10 @@ class TrainingContext:
         self._note_finished(step)
         for alarm in self.monitors.new:
             self.run.event(alarm.kind, str(alarm), step=step, **self.monitors.evidence(alarm))
-            self.display.say(f"{alarm.kind} at step {step} ({alarm.name}): {alarm}")
+            last = self._said.setdefault((alarm.name, alarm.subject), step)
+            if last == step or step - last >= QUIET_STEPS:
+                self._said[alarm.name, alarm.subject] = step
+                self.display.say(f"{alarm.kind} at step {step} ({alarm.name}): {alarm}")
 
     def save(self, step: int) -> None:
         """Save a checkpoint of the state after `step`."""
@@ -373,23 +380,29 @@ class TrainingContext:
 
     def _preferences(self) -> list[Pair]:
         """Return the preferences that the job names."""
-        source = Path(str(getattr(self.job, "preferences", "")))
-        agent = None if self.job.environment == NO_ENVIRONMENT else self.agent
-        found = load_data(
-            source,
-            self.tokenizer,
-            self.job,
-            agent=agent,
-            max_length=longest_stream(self.model),
-            as_pairs=True,
-        )
-        if check_digest(self.run, "preferences", found):
-            self.display.say(f"preferences: {found.summary}")
-        pairs = [each for each in found.data if isinstance(each, Pair)]
+        pairs = [each for each in self._load("preferences", as_pairs=True) if isinstance(each, Pair)]
         if self.run.next_step == 0:
             sides = [side for pair in pairs for side in (pair.chosen, pair.rejected)]
             self.run.append(sides, step=0, phase="demonstrations")
         return pairs
+
+    def _corpus(self) -> list[Trajectory]:
+        """Return the conversations that the job names as its corpus."""
+        return [each for each in self._load("corpus") if isinstance(each, Trajectory)]
+
+    def _load(self, option: str, *, as_pairs: bool = False) -> Sequence[Trajectory] | Sequence[Pair]:
+        """Return the data that `option` of the job names; a run that goes on refuses what has changed."""
+        found = load_data(
+            Path(str(getattr(self.job, option, ""))),
+            self.tokenizer,
+            self.job,
+            agent=None if self.job.environment == NO_ENVIRONMENT else self.agent,
+            max_length=longest_stream(self.model),
+            as_pairs=as_pairs,
+        )
+        if check_digest(self.run, option, found):
+            self.display.say(f"{option}: {found.summary}")
+        return found.data
 
     def _note_finished(self, step: int) -> None:
         """Note that the weights are those after `step`."""

@@ -131,7 +131,11 @@ def find_model(name: str, root: Path | None = None) -> str:
 
 def named_data(job: Job) -> dict[str, str]:
     """Return the files, folders and runs that `job` names as data, by the option that names them."""
-    named = {"demonstrations": job.demonstrations, "preferences": getattr(job, "preferences", "")}
+    named = {
+        "demonstrations": job.demonstrations,
+        "preferences": getattr(job, "preferences", ""),
+        "corpus": getattr(job, "corpus", ""),
+    }
     return {key: name for key, name in named.items() if isinstance(name, str) and name}
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.methods.rlhf.conftest import SMALL
 
 import quintain
 from quintain.errors import ConfigError, DataError, UsageError
@@ -16,45 +17,35 @@ from quintain.training.context import make_engine
 from quintain.training.job import Job, PolicySpec
 from quintain.training.policies import build_policies
 
-SMALL: dict[str, Any] = {
-    "environment": "guess?low=1&high=4", "model": "micro", "demonstrations": 16, "imitation_epochs": 4,
-    "mistakes": 0.3, "tasks": 16, "group_size": 4, "answers": 2, "eval_episodes": 8, "learning_rate": 3e-3,
-}  # fmt: skip
-
 
 def rows(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.set_num_threads(1)
-    root = tmp_path_factory.mktemp("runs")
-    return quintain.train("reward_model", run="rm", root=root, steps=12, eval_every=6, batch_size=8, **SMALL)
-
-
-def test_its_head_is_kept_beside_the_model_and_no_task_is_played(run: Path) -> None:
-    folder = run / "model"
+def test_its_head_is_kept_beside_the_model_and_no_task_is_played(reward_model: Path) -> None:
+    folder = reward_model / "model"
     assert (folder / FILE).is_file()
     hidden = int(load(str(folder)).model.config.hidden_size)
     assert not torch.equal(ValueHead.of(hidden, folder).linear.weight, ValueHead(hidden).linear.weight)
-    assert torch.equal(ValueHead.of(hidden, run / "start").linear.weight, ValueHead(hidden).linear.weight)
-    assert all("eval/success" not in row for row in rows(run))
+    assert torch.equal(
+        ValueHead.of(hidden, reward_model / "start").linear.weight, ValueHead(hidden).linear.weight
+    )
+    assert all("eval/success" not in row for row in rows(reward_model))
 
 
-def test_it_is_measured_on_held_out_comparisons(run: Path) -> None:
-    last = rows(run)[-1]
+def test_it_is_measured_on_held_out_comparisons(reward_model: Path) -> None:
+    last = rows(reward_model)[-1]
     assert 0 <= last["eval/reward_model/agreement"] <= 1 and 0 <= last["eval/reward_model/ece"] <= 0.5
-    assert last["eval/loss"] > 0 and last["data/comparisons"] >= 8
+    assert last["eval/loss"] > 0 and last["data/comparisons"] >= 6
 
 
-def test_other_runs_score_by_it_whoever_sampled(run: Path) -> None:
-    spec = PolicySpec(head="value", model=str(run / "model"))
+def test_other_runs_score_by_it_whoever_sampled(reward_model: Path) -> None:
+    spec = PolicySpec(head="value", model=str(reward_model / "model"))
     policies = build_policies(
-        Job(), run / "start", {"reward_model": spec}, has_critic=False, make_engine=make_engine
+        Job(), reward_model / "start", {"reward_model": spec}, has_critic=False, make_engine=make_engine
     )
     model = policies["reward_model"]
-    with Run.open(run, writable=False) as opened:
+    with Run.open(reward_model, writable=False) as opened:
         episodes = list(opened.trajectories(step=0, phase="train"))[:6]
     scores = model.episode_scores(episodes)
     assert scores[:2] == pytest.approx(
