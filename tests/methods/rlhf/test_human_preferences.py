@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import quintain
+from quintain.api import resume
 from quintain.data.labels import read_labels
 from quintain.errors import ConfigError, DataError
 from quintain.methods.loops.comparing import TERM, Segment, apart, correlation, draw_segments, paid_by_turn
@@ -55,12 +56,16 @@ def test_questions_are_asked_step_by_step_and_answered(answered: Path) -> None:
     with Run.open(answered, writable=False) as run:
         for query in labels.queries.values():
             for source, side in zip(query.sources, (query.first, query.second), strict=True):
-                name, _, turns = source.partition(":")
+                step, index, turns, group = source.split("/", 3)
                 start, end = map(int, turns.split("-"))
-                own = run.episode(name).turns[start:end]
+                (played,) = [
+                    t for t in run.trajectories(step=int(step), phase="train")
+                    if (t.index, t.group) == (int(index), group)
+                ]  # fmt: skip
+                own = played.turns[start:end]
                 assert end - start == 2
-                said = [m["content"] for m in side["messages"] if m["role"] == "assistant"]
-                assert said == [turn.action.text for turn in own]
+                said = [m["content"].strip() for m in side["messages"] if m["role"] == "assistant"]
+                assert said == [turn.action.text.strip() for turn in own]
         assert all(TERM not in turn.reward_terms for t in run.trajectories() for turn in t.turns), "as played"
 
 
@@ -98,7 +103,7 @@ def test_a_run_waits_for_people_and_goes_on_where_it_was(answered: Path, tmp_pat
     thread = threading.Thread(target=answer)
     thread.start()
     try:
-        quintain.resume(run)
+        resume(run)
     finally:
         stop.set()
         thread.join(10)
@@ -110,7 +115,7 @@ def episode(rewards: list[float], index: int, like: Trajectory) -> Trajectory:
     turns = tuple(
         replace(like.turns[0], reward=reward, starts_segment=not k) for k, reward in enumerate(rewards)
     )
-    return replace(like, turns=turns, index=index, id=f"e{index}")
+    return replace(like, turns=turns, index=index, group="g")
 
 
 @pytest.fixture
@@ -122,14 +127,15 @@ def like(answered: Path) -> Trajectory:
 def test_segments_have_the_same_number_of_turns(like: Trajectory) -> None:
     episodes = [episode([1.0, 2.0, 4.0], 0, like), episode([8.0], 1, like), episode([16.0, 32.0], 2, like)]
     rng = np.random.default_rng(0)
-    drawn = [side for pair in draw_segments(episodes, size=2, count=40, rng=rng) for side in pair]
-    assert {side.source for side in drawn} == {"e0:0-2", "e0:1-3", "e2:0-2"}
+    both = list(zip((1, 1, 2), episodes, strict=True))
+    drawn = [side for pair in draw_segments(both, size=2, count=40, rng=rng) for side in pair]
+    assert {side.source for side in drawn} == {"1/0/0-2/g", "1/0/1-3/g", "2/2/0-2/g"}
     assert {side.reward for side in drawn} == {3.0, 6.0, 48.0}
     assert all(len(side.turns.turns) == 2 for side in drawn)
-    first = Segment(episodes[0], 0, 1).turns
+    first = Segment(episodes[0], 0, 1, 1).turns
     assert as_text(first.final_observation) == as_text(like.turns[0].observation), "what was seen next"
     with pytest.raises(DataError, match=r"segments of 4 turns: got 3 episodes of at most 3; lower segment"):
-        draw_segments(episodes, size=4, count=1, rng=rng)
+        draw_segments(both, size=4, count=1, rng=rng)
     assert all(turn.starts_segment for turn in apart(episodes[0]).turns)
 
 

@@ -71,7 +71,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
             lab.start.sample(size=size, seed=derive_seed("batch", seed, k))
             for k in range(int(options["seeds"]))
         ]
-        seen = scored(lab.start.sample(size=64, seed=derive_seed("compared", seed)))
+        seen = [(1, t) for t in scored(lab.start.sample(size=64, seed=derive_seed("compared", seed)))]
         rng = np.random.default_rng(seed)
         pairs = draw_segments(seen, size=SEGMENT, count=labels, rng=rng)
         whole = draw_segments(seen, size=HORIZON, count=labels, rng=rng)
