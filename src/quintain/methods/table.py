@@ -455,7 +455,17 @@ TABLE: tuple[Entry, ...] = (
     ),
     Entry("MPO (meta plans)", "preference", "planned"),
     # rlhf
-    Entry("Deep RL from Human Preferences", "rlhf", "planned"),
+    Entry(
+        "Deep RL from Human Preferences",
+        "rlhf",
+        "written",
+        name="human_preferences",
+        module="rlhf.human_preferences",
+        page="Deep RL from Human Preferences",
+        section="Imitation, self-training, preferences",
+        about="segments are compared, rewards learned of it, PPO on these, again",
+        against="`ppo`",
+    ),
     Entry(
         "Learning to Summarize",
         "rlhf",
@@ -489,8 +499,6 @@ TABLE: tuple[Entry, ...] = (
         about="segments are compared, rewards learned of it, PPO on these, again",
         against="`ppo`",
     ),
-    Entry("Learning to Summarize", "rlhf", "planned"),
-    Entry("InstructGPT", "rlhf", "planned"),
     Entry("WebGPT", "rlhf", "planned"),
     # rl
     Entry(
