@@ -117,6 +117,10 @@ class Collector(Protocol):
         """Return `size` episodes of each of `tasks` tasks by the starting policy, sampled once in a run."""
         ...
 
+    def logprobs(self, trajectories: Sequence[Trajectory], *, by: str) -> TokenArrays:
+        """Return the log-probs of the sampled tokens under the policy `by`: [trajectory][turn] → [tokens]."""
+        ...
+
     def decode(self, token_ids: Sequence[int]) -> str:
         """Return the text of `token_ids`, in the tokenizer of the policy."""
         ...

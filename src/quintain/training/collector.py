@@ -27,6 +27,8 @@ from quintain.types import ALONE, Group, Pair, Task, Trajectory, derive_seed
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from quintain.credit.layout import TokenArrays
+
 
 @dataclass(slots=True)
 class Spent:
@@ -59,6 +61,7 @@ class Collector:
         teach: Callable[..., list[Trajectory]],
         prefer: Callable[[], list[Pair]] = list,
         show: Callable[[Sequence[Task]], list[Trajectory]] = lambda _: [],
+        score: Callable[[str, Sequence[Trajectory]], TokenArrays] = lambda _, __: [],
         ahead: Ahead | None = None,
         is_lockstep: bool = True,
     ) -> None:
@@ -68,7 +71,7 @@ class Collector:
         self.recorded: list[Trajectory] = []
         """Episodes of the step so far, as the journal has them: a method may turn them into others to learn from."""
         self._tokenizer, self._seed, self._teach, self._prefer = tokenizer, seed, teach, prefer
-        self._show = show
+        self._show, self._score = show, score
         self._ahead, self._is_lockstep = ahead, is_lockstep
 
     def seed(self, *parts: int | str) -> int:
@@ -169,6 +172,10 @@ class Collector:
         """Return the scored ones of an episode of the teacher on each of `tasks`; they are not recorded."""
         self.apart.check(tasks)
         return self._show(tasks)
+
+    def logprobs(self, trajectories: Sequence[Trajectory], *, by: str) -> TokenArrays:
+        """Return the log-probs of the sampled tokens under the policy `by`: [trajectory][turn] → [tokens]."""
+        return self._score(by, trajectories)
 
     def preferences(self) -> list[Pair]:
         """Return the preferences that the job names; a resumed run repeats them exactly."""
