@@ -88,7 +88,7 @@ test-real: $(REAL:%=.venv-%/.ready)  ## every adapter against its real package, 
 	    echo "$${program#*:} could not be installed: the tests that need it will be skipped"; \
 	done
 	@status=0; \
-	.venv-real/bin/python -m pytest -m real -rs tests/environments tests/adapters tests/serve \
+	.venv-real/bin/python -m pytest -m real -rs tests/environments tests/adapters tests/serve tests/dashboard \
 	  --ignore=tests/adapters/test_agentdojo.py --ignore=tests/adapters/test_alfworld_engine.py || status=1; \
 	.venv-agentdojo/bin/python -m pytest -m real -rs tests/adapters/test_agentdojo.py || status=1; \
 	.venv-alfworld/bin/python -m pytest -m real -rs tests/adapters/test_alfworld_engine.py || status=1; \

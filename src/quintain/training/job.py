@@ -49,8 +49,12 @@ class PolicySpec:
 
     copies: str = MAIN
     """whose starting weights it begins with, where its configuration names no model of its own"""
+    model: str = ""
+    """folder or run whose model it begins with, where its configuration names none; empty: it copies"""
     head: Literal["tokens", "value"] = "tokens"
     """what it says of a position: a distribution over tokens, or a value as well"""
+    head_seed: int = 0
+    """of a fresh value head: members of an ensemble differ by it"""
     is_trained: bool = False
     follows: str = ""
     """a target network: after each update of this policy its weights move towards those of it"""

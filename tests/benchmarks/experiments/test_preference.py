@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from quintain.benchmarks.experiments.preference import (
+    agent_r,
     blocks,
     dmpo,
     dpo,
@@ -268,3 +269,27 @@ def test_every_arm_is_measured() -> None:
     found = nat.arms("collab?slots=2&values=2", 0.3, options, 1)
     assert set(found) == {"labelled", "under wrong", "permuted", "successes"}
     assert set(nat.arms("collab?slots=2&values=2", 0.0, options, 1)) == {"labelled", "permuted"}
+
+
+def test_pages_are_alike_by_what_they_are_to_the_goal() -> None:
+    made = agent_r.sites(agent_r.DEEP, 3, 40)
+    assert {view for view in made.views if not view.startswith("route")} == {
+        "other list", "other thing", "sign", "not", "order"
+    }  # fmt: skip
+    starts = made.world.start.tolist()
+    assert [made.views[s] for s in starts] == ["route 1"] * 3 and made.distance[starts].tolist() == [3.0] * 3
+    assert made.table.num_cells < 30
+    start = agent_r.start_of(made, 0.6, 0.02, only_dead_ends=False)
+    chances = made.table.policy(start).probabilities().numpy()
+    right = made.kinds[starts[0]].index("right")
+    assert chances[starts[0], right] == pytest.approx(0.6, abs=1e-3)
+    slipping = agent_r.slipping(made, chances, 0.5)
+    assert slipping[starts[0], right] == pytest.approx(0.3, abs=1e-3)
+    assert slipping.sum(1) == pytest.approx(chances.sum(1))
+
+
+def test_a_failure_cut_late_teaches_less_and_a_way_of_one_step_is_cut_once() -> None:
+    (row,) = agent_r.measure({"seeds": 1, "tasks": 8}, 6)
+    assert row["null_method"] == row["null_control"] > row["extra.start"]
+    assert row["extra.start"] < row["extra.good"] < row["method"] and row["control"] < row["method"]
+    assert row["extra.revised"] > 10 and row["extra.way"] > 1
