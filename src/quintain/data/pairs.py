@@ -3,8 +3,8 @@
 A source pairs episodes of one task: the best with the worst, a success with a failure, the better half with the worse
 (`best_and_worst`, `won_and_lost`, `halves`), the expert's with the agent's (`expert_and_agent`, ETO, arXiv 2403.02502),
 two ways on from the same turn by the value of the step (`step_pairs`, IPR, 2406.11176), children of one node of a tree
-by what a search found them worth (`siblings`), or some ways on by what a critic says of them (`across_halves`,
-SWEET-RL, 2503.15478).
+by what a search found them worth (`siblings`), of which `extremes` takes the best and the worst, or some ways on by
+what a critic says of them (`across_halves`, SWEET-RL, 2503.15478).
 
 What every source makes goes through `checked`: a pair of which one side has nothing to train on, whose sides are the
 same, are of different tasks or differ by no more than a margin, whose rejected side was cut by a limit of whoever
@@ -271,6 +271,21 @@ def siblings(families: Sequence[Sequence[tuple[Trajectory, float]]], *, margin: 
             for place, (better, high) in enumerate(ranked)
             for worse, low in ranked[place + 1 :]
         ]
+    return checked(found, margin=margin)
+
+
+def extremes(families: Sequence[Sequence[tuple[Trajectory, float]]], *, margin: float = 0.0) -> Pairs:
+    """Return the child of the highest value in each family against that of the lowest (MPO, arXiv 2503.02682).
+
+    Among equal values it is chance that decides, by the children's seeds: the first of them is no better than the rest.
+    Example: values .2, .8, .8, .2 → one of the middle ones against one of the outer ones.
+    """
+    found: list[Pair] = []
+    for family in families:
+        ranked = sorted(family, key=lambda child: (-child[1], derive_seed("ties", child[0].seed)))
+        if len(ranked) > 1:
+            (best, high), (worst, low) = ranked[0], ranked[-1]
+            found.append(Pair(chosen=best, rejected=worst, level="turn", margin=high - low))
     return checked(found, margin=margin)
 
 

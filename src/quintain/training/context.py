@@ -442,12 +442,12 @@ def find_seats(job: Job, make_environment: Factory) -> dict[str, str]:
     if not job.seats:
         return {}
     seats = ask(make_environment, seats_of)
-    unknown = [seat for seat in job.seats if seat not in seats]
+    unknown = [seat for seat in job.seats if seat.partition("/")[0] not in seats]
     if unknown:
         raise ConfigError(
             f"seats: got {unknown[0]!r} in environment {job.environment}; its seats are {', '.join(seats)}"
         )
-    return {seat: job.seats.get(seat, MAIN) for seat in seats}
+    return {**dict.fromkeys(seats, MAIN), **job.seats}
 
 
 def check_run(job: Job, policies: Mapping[str, PolicySpec]) -> None:
