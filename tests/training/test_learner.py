@@ -312,7 +312,7 @@ def test_what_stands_beside_has_its_part_in_the_gradient_and_nothing_else() -> N
 
     def gradient(learner: Learner) -> Tensor:
         seen: list[Tensor] = []
-        learner._update = lambda _: seen.append(  # pyright: ignore[reportPrivateUsage]
+        learner._update = lambda rate_scale: seen.append(  # pyright: ignore[reportPrivateUsage]
             torch.cat([p.grad.flatten() for p in learner.parameters if p.grad is not None])
         )
         report = learner.step(batches, weighted(1.0), beside=(beside, weighted(0.5)))
