@@ -15,6 +15,7 @@ from quintain.data.pairs import (
     best_and_worst,
     checked,
     expert_and_agent,
+    extremes,
     halves,
     refusal,
     siblings,
@@ -197,6 +198,19 @@ def test_children_of_a_node_are_paired_beyond_the_margin() -> None:
     found = siblings([children, []], margin=0.2)
     assert places(found) == [(12, 11), (10, 11)] and found.refused == {"margin": 1}
     assert {pair.level for pair in found} == {"turn"}
+
+
+def test_the_best_child_against_the_worst_with_ties_by_chance() -> None:
+    def family(*values: float) -> list[tuple[Trajectory, float]]:
+        return [(episode(1, 10 + k, index=k), value) for k, value in enumerate(values)]
+
+    (pair,) = extremes([family(0.2, 0.9, 0.4), family(0.5), []])
+    assert (pair.chosen.index, pair.rejected.index, pair.margin) == (1, 0, pytest.approx(0.7))
+    found = extremes([family(0.5, 0.5), family(0.25, 0.75)], margin=0.5)
+    assert not found and found.refused == {"margin": 2}
+    drawn = [extremes([family(*[0.8] * num, 0.1)])[0].chosen.index for num in range(2, 9)]
+    assert any(drawn), "not the first of equals"
+    assert drawn == [extremes([family(*[0.8] * num, 0.1)])[0].chosen.index for num in range(2, 9)]
 
 
 def test_ways_on_of_the_better_half_are_paired_with_some_of_the_worse() -> None:

@@ -3,8 +3,8 @@
 A source pairs episodes of one task: the best with the worst, a success with a failure, the better half with the worse
 (`best_and_worst`, `won_and_lost`, `halves`), the expert's with the agent's (`expert_and_agent`, ETO, arXiv 2403.02502),
 two ways on from the same turn by the value of the step (`step_pairs`, IPR, 2406.11176), children of one node of a tree
-by what a search found them worth (`siblings`), or some ways on by what a critic says of them (`across_halves`,
-SWEET-RL, 2503.15478).
+by what a search found them worth (`siblings`), of which `extremes` takes the best and the worst, or some ways on by
+what a critic says of them (`across_halves`, SWEET-RL, 2503.15478).
 
 What every source makes goes through `checked`: a pair of which one side has nothing to train on, whose sides are the
 same, are of different tasks or differ by no more than a margin, whose rejected side was cut by a limit of whoever
@@ -93,7 +93,7 @@ def checked(candidates: Iterable[Pair], *, margin: float | None = 0.0) -> Pairs:
             counts[reason] += 1
         else:
             kept.append(pair)
-    said = [(_tokens(pair.chosen), _tokens(pair.rejected)) for pair in kept]
+    said = [(all_ids(pair.chosen), all_ids(pair.rejected)) for pair in kept]
     opposite = {(rejected, chosen) for chosen, rejected in said}
     found = [pair for pair, sides in zip(kept, said, strict=True) if sides not in opposite]
     counts["contradicting"] = len(kept) - len(found)
@@ -116,7 +116,7 @@ def refusal(pair: Pair, margin: float | None = 0.0) -> str | None:
         return "other_task"
     if not (isinstance(one.outcome, Score) and isinstance(other.outcome, Score)):
         return "failure"
-    if _tokens(one) == _tokens(other):
+    if all_ids(one) == all_ids(other):
         return "identical"
     shared = num_shared(pair) if pair.level == "turn" else 0
     if not all(any(turn.completion.token_ids for turn in side.turns[shared:]) for side in (one, other)):
@@ -274,6 +274,21 @@ def siblings(families: Sequence[Sequence[tuple[Trajectory, float]]], *, margin: 
     return checked(found, margin=margin)
 
 
+def extremes(families: Sequence[Sequence[tuple[Trajectory, float]]], *, margin: float = 0.0) -> Pairs:
+    """Return the child of the highest value in each family against that of the lowest (MPO, arXiv 2503.02682).
+
+    Among equal values it is chance that decides, by the children's seeds: the first of them is no better than the rest.
+    Example: values .2, .8, .8, .2 → one of the middle ones against one of the outer ones.
+    """
+    found: list[Pair] = []
+    for family in families:
+        ranked = sorted(family, key=lambda child: (-child[1], derive_seed("ties", child[0].seed)))
+        if len(ranked) > 1:
+            (best, high), (worst, low) = ranked[0], ranked[-1]
+            found.append(Pair(chosen=best, rejected=worst, level="turn", margin=high - low))
+    return checked(found, margin=margin)
+
+
 def across_halves(
     families: Sequence[Sequence[tuple[Trajectory, float]]], count: int, *, margin: float = 0.0
 ) -> Pairs:
@@ -327,6 +342,9 @@ def _pair(better: Trajectory, worse: Trajectory) -> Pair:
     return Pair(chosen=better, rejected=worse, margin=_value(better) - _value(worse))
 
 
-def _tokens(trajectory: Trajectory) -> tuple[tuple[int, ...], ...]:
+Ids = tuple[tuple[int, ...], ...]
+
+
+def all_ids(trajectory: Trajectory) -> Ids:
     """Return all ids of an episode, what was shown and what was sampled in turn."""
     return tuple(ids for turn in trajectory.turns for ids in (turn.prompt_ids, turn.completion.token_ids))

@@ -21,6 +21,7 @@ from quintain.rollout.collect import Rollout
 from quintain.rollout.hindsight import hindsight
 from quintain.rollout.replay import Walk
 from quintain.rollout.request import EpisodeRequest, Options
+from quintain.rollout.samplers import Conversant
 from quintain.rollout.views import Prefix
 from quintain.store.run import Run
 from quintain.training.ahead import Ahead
@@ -61,6 +62,7 @@ class Collector:
         seed: int,
         teach: Callable[..., list[Trajectory]],
         prefer: Callable[[], list[Pair]] = list,
+        corpus: Callable[[], list[Trajectory]] = list,
         show: Callable[[Sequence[Task]], list[Trajectory]] = lambda _: [],
         score: Callable[[str, Sequence[Trajectory]], TokenArrays] = lambda _, __: [],
         ahead: Ahead | None = None,
@@ -72,7 +74,7 @@ class Collector:
         self.recorded: list[Trajectory] = []
         """Episodes of the step so far, as the journal has them: a method may turn them into others to learn from."""
         self._tokenizer, self._seed, self._teach, self._prefer = tokenizer, seed, teach, prefer
-        self._show, self._score = show, score
+        self._show, self._score, self._corpus = show, score, corpus
         self._ahead, self._is_lockstep = ahead, is_lockstep
 
     def seed(self, *parts: int | str) -> int:
@@ -135,7 +137,7 @@ class Collector:
         seed: int | None = None,
         max_turns: int | None = None,
         phase: str = "branch",
-        teacher: NoisyExpert | None = None,
+        teacher: NoisyExpert | Conversant | None = None,
         by: str = "",
         again: int = 0,
     ) -> list[Group]:
@@ -190,6 +192,10 @@ class Collector:
     def preferences(self) -> list[Pair]:
         """Return the preferences that the job names; a resumed run repeats them exactly."""
         return self._prefer()
+
+    def corpus(self) -> list[Trajectory]:
+        """Return the conversations that the job names as its corpus; a resumed run repeats them exactly."""
+        return self._corpus()
 
     def starting_groups(self, *, tasks: int, size: int) -> list[Group]:
         """Return `size` episodes of each of `tasks` tasks by the starting policy; a resumed run reads its journal."""

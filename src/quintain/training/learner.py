@@ -243,6 +243,7 @@ class Learner:
         rate_scale: float = 1.0,
         is_on_policy: bool = False,
         observe: Callable[[Batch, Outputs], None] | None = None,
+        beside: tuple[Sequence[Batch], Loss] | None = None,
     ) -> StepReport:
         """Take one optimizer step on the micro-batches of one batch.
 
@@ -253,6 +254,7 @@ class Learner:
             is_on_policy: the batch was sampled with the current weights, so that the log-probs must agree; of a batch
                 that says which weights its tokens were sampled with, those of the current ones.
             observe: is called with each batch and what the learner says of it.
+            beside: micro-batches of another batch, whose loss is added: both have a part in the gradient.
 
         Raises:
             InvariantError: loss or gradient was not finite for the third time in a row, or the log-probs of a
@@ -263,16 +265,23 @@ class Learner:
         total = 0.0
         metrics: dict[str, float] = {}
         gaps: list[gap.Gap] = []
-        for batch, outputs in self._passes(batches):
+
+        def watch(batch: Batch, outputs: Outputs) -> None:
             if is_on_policy:
                 gaps.append(gap.gap(outputs, batch, self.version))
             if observe is not None:
                 observe(batch, outputs)
-            report = loss(outputs, batch)
-            report.loss.backward()
-            total += float(report.loss.detach())
-            for name, value in report.metrics.items():
-                metrics[name] = metrics.get(name, 0.0) + float(value)
+
+        parts = [(batches, loss, watch), *([(*beside, None)] if beside is not None else [])]
+        for own, measure, seen in parts:
+            for batch, outputs in self._passes(own):
+                if seen is not None:
+                    seen(batch, outputs)
+                report = measure(outputs, batch)
+                report.loss.backward()
+                total += float(report.loss.detach())
+                for name, value in report.metrics.items():
+                    metrics[name] = metrics.get(name, 0.0) + float(value)
         if gaps:
             num_stale, num = sum(part.num_stale for part in gaps), batches[0].extra.num_trained
             if batches[0].extra.versions is not None:

@@ -11,7 +11,19 @@ import torch
 
 from quintain.benchmarks.formulas.formula import Formula, Rng
 from quintain.benchmarks.formulas.losses import Case, Plain, against, difference, draw, margins, soft
-from quintain.types import Action, Batch, Completion, Group, Loss, Score, Stop, Task, Trajectory, Turn
+from quintain.types import (
+    Action,
+    Batch,
+    Completion,
+    Group,
+    Loss,
+    Score,
+    Stop,
+    Task,
+    Trajectory,
+    Turn,
+    derive_seed,
+)
 
 KL = 0.15
 """estimate of the KL that every batch carries"""
@@ -292,6 +304,24 @@ def _contrasted() -> Formula:
     return _rule("expert_and_agent", draw_outcomes, ours, reference)
 
 
+def _best_and_worst() -> Formula:
+    """Return the best of a group against its worst, by more than a fifth."""
+
+    def ours(module: ModuleType, case: list[float]) -> list[float]:
+        found = module.best_and_worst([group_of(case), group_of(case[:1]), group_of(case[:2])], margin=0.2)
+        return places(found)
+
+    def reference(case: list[float]) -> list[float]:
+        found: list[float] = []
+        for own in (case, case[:2]):
+            high, low = max(own), min(own)
+            if high - low > 0.2:
+                found += [own.index(high), len(own) - 1 - own[::-1].index(low), high - low]
+        return found
+
+    return _rule("best_and_worst", draw_outcomes, ours, reference)
+
+
 def _halved() -> Formula:
     """Return the better half of a group against the worse."""
 
@@ -374,6 +404,54 @@ def _siblings() -> Formula:
         )
 
     return _rule("siblings", draw_outcomes, ours, reference)
+
+
+def _extremes() -> Formula:
+    """Return the best child of a node against the worst, ties by chance."""
+
+    def ours(module: ModuleType, case: list[float]) -> list[float]:
+        families = [[(lived((1, 10 + k), 0.0, k), value) for k, value in enumerate(case)], []]
+        return places(module.extremes([*families, families[0][:1]], margin=0.2))
+
+    def reference(case: list[float]) -> list[float]:
+        def drawn(level: float, last: bool) -> int:
+            own = [(derive_seed("ties", k), k) for k, value in enumerate(case) if value == level]
+            return (max if last else min)(own)[1]
+
+        high, low = max(case), min(case)
+        return [drawn(high, False), drawn(low, True), high - low] if high - low > 0.2 else []
+
+    return _rule("extremes", draw_outcomes, ours, reference)
+
+
+def _selected() -> Formula:
+    """Return the best dialogue of each task that is worth it, of the best three in five tasks."""
+
+    def draw_worth(rng: Rng) -> list[list[float]]:
+        return [
+            (rng.integers(0, 9, int(rng.integers(0, 5))) / 4).tolist() for _ in range(int(rng.integers(1, 9)))
+        ]
+
+    def ours(module: ModuleType, case: list[list[float]]) -> list[float]:
+        return [-1.0 if k is None else float(k) for k in module.selected(case, 0.75, 0.6)]
+
+    def reference(case: list[list[float]]) -> list[float]:
+        tops = [max(own) if own and max(own) > 0.75 else None for own in case]
+        worthy = [top for top in tops if top is not None]
+        room = max(1, int(len(worthy) * 3 / 5 + 1e-9))
+        return [
+            float(own.index(top)) if top is not None and sum(each > top for each in worthy) < room else -1.0
+            for own, top in zip(case, tops, strict=True)
+        ]
+
+    return Formula(
+        name="optima.selected",
+        module="quintain.methods.preference.optima",
+        functions=("selected",),
+        draw=draw_worth,
+        ours=ours,
+        reference=reference,
+    )
 
 
 def _lower() -> Formula:
@@ -534,7 +612,10 @@ FORMULAS: tuple[Formula, ...] = (
             ours=guided, reference=guided_plainly),
     ended("rpo.summed", "rpo", lambda m: m.rpo(0.1, alpha=0.5, is_summed=True), summed_likelihood),
     _contrasted(),
+    _best_and_worst(),
     _halved(),
     _stepped(),
     _siblings(),
+    _extremes(),
+    _selected(),
 )  # fmt: skip

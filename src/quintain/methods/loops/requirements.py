@@ -12,7 +12,7 @@ from quintain.methods.method import Estimates, Needs, OnPolicy
 from quintain.rollout.collect import Limits
 from quintain.store.run import Run
 from quintain.training.context import TrainingContext, opened
-from quintain.training.job import ColdStart, Job
+from quintain.training.job import MAIN, ColdStart, Job
 from quintain.training.start import demonstrate
 from quintain.types import Group
 
@@ -40,7 +40,7 @@ def begun(
         run,
         has_warm_start=has_warm_start,
         cold_start=cold_start,
-        has_critic=needs.critic,
+        has_critic=needs.critic and needs.critic_policy == MAIN,
         policies=needs.policies,
         limits=limits,
     )
@@ -124,5 +124,6 @@ def refuse_credit_without_critic(method: OnPolicy) -> None:
         Estimates(
             values=Critic(values=[], final=[]) if needs.critic else None,
             reference=[] if needs.reference_logprobs else None,
+            scores=[] if needs.reward_model is not None else None,
         ),
     )
