@@ -42,7 +42,7 @@ def test_what_was_tried_is_forgotten_bit_for_bit(tmp_path: Path, monkeypatch: py
     influence = Trials.influence
 
     def watched(trials: Trials, blocks: list[list[Pair]], tasks: list[Task]) -> list[float]:
-        policies = trials._context.policies
+        policies = trials.context.policies
         before = state_of(policies)
         found = influence(trials, blocks, tasks)
         assert state_of(policies) == before
