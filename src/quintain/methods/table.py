@@ -450,8 +450,6 @@ TABLE: tuple[Entry, ...] = (
         about="turns ranked by a critic that is told what the policy does not see",
         against="`m_dpo`, `rft`",
     ),
-    Entry("OWL", "preference", "planned"),
-    Entry("Optima", "preference", "planned"),
     Entry(
         "DITS",
         "preference",
@@ -463,7 +461,6 @@ TABLE: tuple[Entry, ...] = (
         about="pairs of a search chosen by what one update on them changes",
         against="all pairs, by value alone",
     ),
-    Entry("MPO (meta plans)", "preference", "planned"),
     Entry(
         "OWL",
         "preference",
@@ -486,7 +483,6 @@ TABLE: tuple[Entry, ...] = (
         about="several seats that solve a task in fewer tokens, and stay readable",
         against="`rft`",
     ),
-    Entry("DITS", "preference", "planned"),
     Entry(
         "MPO (meta plans)",
         "preference",
@@ -531,17 +527,6 @@ TABLE: tuple[Entry, ...] = (
         section="Imitation, self-training, preferences",
         about="PPO on a reward model of rankings, with a likelihood of other data in every gradient",
         against="PPO, the supervised policy",
-    ),
-    Entry(
-        "Deep RL from Human Preferences",
-        "rlhf",
-        "written",
-        name="human_preferences",
-        module="rlhf.human_preferences",
-        page="Deep RL from Human Preferences",
-        section="Imitation, self-training, preferences",
-        about="segments are compared, rewards learned of it, PPO on these, again",
-        against="`ppo`",
     ),
     Entry("WebGPT", "rlhf", "planned"),
     # rl
