@@ -20,11 +20,12 @@ import numpy as np
 from quintain.data.comparisons import comparison_samples
 from quintain.data.labels import Choice, Query
 from quintain.data.messages import to_record
-from quintain.data.seats import speakers
+from quintain.environments.boundary import ask
 from quintain.errors import ConfigError, DataError
 from quintain.eval.reward_model import agreement, by_dispute, ensemble_rewards, refuse_constant
 from quintain.methods.method import Compared
 from quintain.models.families import longest_stream
+from quintain.rollout.views import seats_of
 from quintain.text.chat import Chat
 from quintain.training.context import TrainingContext
 from quintain.training.demonstrations import teller
@@ -215,6 +216,11 @@ class ComparedReward:
 
     def __init__(self, plan: Compared, context: TrainingContext) -> None:
         self.plan, self.context = plan, context
+        if len(seats := ask(context.make_environment, seats_of)) > 1:
+            raise ConfigError(
+                f"environment {context.job.environment}: got the seats {', '.join(seats)}, whose turns cannot be "
+                "compared; use one of one seat"
+            )
         self.members = Members(context.policies, plan, context.job)
         is_ours = plan.labels in (SYNTHETIC, ASK)
         self.session = Session(context.run.folder / FILE if is_ours else Path(plan.labels), SYNTHETIC)
@@ -236,11 +242,6 @@ class ComparedReward:
         """Take in the recorded groups of the next step."""
         self._step += 1
         fresh = [(self._step, t) for group in groups for t in group.scored]
-        if any(len(speakers(t)) > 1 for _, t in fresh):
-            raise ConfigError(
-                f"environment {self.context.job.environment}: got one of several seats, whose turns cannot be "
-                "compared; use one of one seat"
-            )
         self.recent = [*self.recent, *fresh][-self.plan.memory :]
 
     def pay(self, step: int, groups: Sequence[Group]) -> tuple[list[Group], dict[str, float]]:
