@@ -331,8 +331,7 @@ class ComparedReward:
                     context.save(step - 1)
                 raise DataError(
                     f"labels of step {step} in {self.session.file}: got {answered} of {len(wanted)} within "
-                    f"{self.plan.patience:g} hours; answer the others by quintain label, then quintain resume "
-                    f"{context.run.folder}"
+                    f"{self.plan.patience:g} hours; answer the others by quintain label"
                 )
             time.sleep(TICK)
 
