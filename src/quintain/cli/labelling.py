@@ -345,6 +345,7 @@ def print_query(query: Query) -> None:
 
 def summary(labels: Labels) -> list[str]:
     """Return who answered how many questions, how far they agree, and which answers contradict each other."""
+    from quintain.dashboard.page import visible
     from quintain.data.labels import agreements
 
     names = dict.fromkeys(each.labeller for each in labels.given)
@@ -358,7 +359,7 @@ def summary(labels: Labels) -> list[str]:
         lines.append(
             f"opposite answers to {', '.join(labels.contradicting[:3])} ({len(labels.contradicting)} in all)"
         )
-    return lines
+    return [visible(line) for line in lines]
 
 
 def export(labels: Labels, file: Path, out: Path) -> int:

@@ -296,11 +296,14 @@ class ComparedReward:
 
     def _answer(self, queries: Sequence[Query]) -> None:
         """Let the synthetic labeller answer `queries` by what the environment paid."""
+        choices: dict[str, Choice] = {}
         for query in queries:
             one, other = (self._segment(source) for source in query.sources)
             ranks = self.plan.labeller.rank((one.reward, other.reward), self.context.job.seed, query.id)
-            choice: Choice = "tie" if ranks[0] == ranks[1] else "first" if ranks[0] > ranks[1] else "second"
-            self.session.answer(query.id, choice)
+            choices[query.id] = (
+                "tie" if ranks[0] == ranks[1] else "first" if ranks[0] > ranks[1] else "second"
+            )
+        self.session.answer_all(choices)
 
     def _wait(self, step: int, queries: Sequence[Query]) -> None:
         """Return when somebody has answered each of `queries`.
