@@ -198,6 +198,7 @@ def test_a_model_with_dropout_is_not_computed_again() -> None:
 
 
 @pytest.mark.skipif(not CLEAR.exists(), reason="the peak of memory is read from /proc")
+@pytest.mark.slow
 def test_a_stream_of_32k_tokens_trains_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "quintain.training.learner.MOST_LOGITS", 1 << 24
@@ -312,7 +313,7 @@ def test_what_stands_beside_has_its_part_in_the_gradient_and_nothing_else() -> N
 
     def gradient(learner: Learner) -> Tensor:
         seen: list[Tensor] = []
-        learner._update = lambda _: seen.append(  # pyright: ignore[reportPrivateUsage]
+        learner._update = lambda rate_scale: seen.append(  # pyright: ignore[reportPrivateUsage]
             torch.cat([p.grad.flatten() for p in learner.parameters if p.grad is not None])
         )
         report = learner.step(batches, weighted(1.0), beside=(beside, weighted(0.5)))

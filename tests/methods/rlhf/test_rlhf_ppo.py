@@ -39,7 +39,12 @@ Train = Callable[..., Path]
 @pytest.fixture
 def train(reward_model: Path) -> Train:
     def run(method: str, name: str, **fields: Any) -> Path:
-        given = {"model": str(reward_model / "start"), "reward_model": "rm", **SMALL, **fields}
+        given: dict[str, Any] = {
+            "model": str(reward_model / "start"),
+            "reward_model": "rm",
+            **SMALL,
+            **fields,
+        }
         return quintain.train(method, run=name, root=reward_model.parent, replace=True, **given)
 
     return run
