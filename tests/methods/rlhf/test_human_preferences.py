@@ -86,7 +86,7 @@ def test_answers_of_a_file_lead_to_the_same_weights(answered: Path, tmp_path: Pa
 def test_a_run_waits_for_people_and_goes_on_where_it_was(answered: Path, tmp_path: Path) -> None:
     run = tmp_path / "ask"
     with pytest.raises(
-        DataError, match=r"labels of step 1 in .*labels.jsonl: got 0 of 6 within .* quintain resume"
+        DataError, match=r"labels of step 1 in .*labels.jsonl: got 0 of 6 within .*quintain resume"
     ):
         quintain.train(
             "human_preferences", run="ask", root=tmp_path, labels="ask", label_hours=1e-7,
