@@ -7,8 +7,8 @@ import pytest
 from quintain.errors import DataError, ModelError
 from quintain.eval.reward_model import (
     agreement,
-    by_dispute,
     best_of,
+    by_dispute,
     calibration_error,
     disagreement,
     ensemble_rewards,
