@@ -58,6 +58,7 @@ def test_siblings_are_compared_and_the_reference_is_who_sampled(tmp_path: Path, 
     assert lengths[:12] == [1] * 12, "first all ways on from the roots"
 
 
+@pytest.mark.slow
 def test_a_broken_off_run_resumes_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, stopped = train("agent_q", tmp_path / "whole", **FIELDS), tmp_path / "stopped"
     with monkeypatch.context() as patch:
