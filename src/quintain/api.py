@@ -196,15 +196,21 @@ def evaluate(
     episodes: int = 256,
     seed: int = 0,
     temperature: float = 1.0,
+    agent: str = "",
 ) -> tuple[Evaluation, list[Trajectory]]:
-    """Return what `episodes` held-out tasks say of a model folder, a hub id or a run, and the episodes."""
+    """Return what `episodes` held-out tasks say of a model folder, a hub id or a run, and the episodes.
+
+    It acts through the harness `agent`; empty: the one that a run was trained with, or that fits.
+    """
     spec = environment if environment is not None else environment_of(target)
     make_environment = find_ready(spec, for_model=True)
     loaded = policy_of(target)
-    agent = build_agent(loaded.tokenizer, make_environment, temperature=temperature, agent=harness_of(target))
+    harness = build_agent(
+        loaded.tokenizer, make_environment, temperature=temperature, agent=agent or harness_of(target)
+    )
     with progressing("evaluation", episodes) as display:
         engine = build_engine(EngineSettings(), loaded.model, loaded.tokenizer)
-        rollout = Rollout(agent, make_environment, engine, source=find_source(agent))
+        rollout = Rollout(harness, make_environment, engine, source=find_source(harness))
         with closing(rollout):
             groups = rollout.groups(
                 draw_held_out(tasks_of(make_environment), episodes),

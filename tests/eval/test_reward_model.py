@@ -8,9 +8,10 @@ from quintain.errors import DataError, ModelError
 from quintain.eval.reward_model import (
     agreement,
     best_of,
+    by_dispute,
     calibration_error,
     disagreement,
-    ensemble_mean,
+    ensemble_rewards,
     length_correlation,
     refuse_constant,
 )
@@ -47,8 +48,12 @@ def test_a_liking_for_length() -> None:
 
 def test_members_disagree_by_their_variance_and_are_normalised_before_their_mean() -> None:
     assert disagreement([[1.0, 0.0], [3.0, 0.0]]) == [1.0, 0.0]
-    assert ensemble_mean([[0.0, 10.0], [1.0, 0.0]]) == [0.0, 0.0]
-    assert ensemble_mean([[0.0, 10.0], [5.0, 5.0]]) == [-0.5, 0.5]
+    assert ensemble_rewards([[3.0]], [[0.0, 2.0]]) == [2.0]
+    assert ensemble_rewards([[0.0, 10.0], [1.0, 0.0]], [[0.0, 10.0], [1.0, 0.0]]) == [0.0, 0.0]
+    assert ensemble_rewards([[0.0, 10.0], [7.0, 9.0]], [[0.0, 10.0], [5.0, 5.0]]) == [-1.0, 1.0]
+    assert by_dispute([[0.0, 40.0, 1.0], [0.0, 50.0, -1.0]]) == [2, 0, 1], "both are sure of the second"
+    with pytest.raises(DataError, match=r"scores of compared turns: got the shape \(1, 0\)"):
+        ensemble_rewards([[1.0]], [[]])
     with pytest.raises(DataError, match="cannot disagree"):
         disagreement([[1.0]])
 

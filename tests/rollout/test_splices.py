@@ -7,7 +7,7 @@ import pytest
 from quintain.data.pipeline import Pipeline, as_example
 from quintain.environments.protocol import Environment
 from quintain.errors import UsageError
-from quintain.rollout.splices import Splice, can_be_carried_out, executable, joined, spliced
+from quintain.rollout.splices import Splice, can_be_carried_out, executable, joined, spliced, way_back
 from quintain.types import (
     Action,
     Completion,
@@ -91,3 +91,32 @@ def test_episodes_of_another_environment_are_not_executable() -> None:
     made = Pipeline(executable(Walk)).run([as_example(SHOWN), as_example(strange)])
     assert [e.sources for e in made.examples] == [("shown",)]
     assert made.funnel.passages[0].lost == ("strange",)
+
+
+class Undone(Walk):
+    """Walk to 3, with snapshots and two ways to go."""
+
+    def legal_actions(self) -> tuple[str, ...]:
+        return ("on", "off")
+
+    def snapshot(self) -> int:
+        return self.place
+
+    def restore(self, state: int) -> None:
+        self.place = state
+
+    def state_key(self) -> str:
+        return str(self.place)
+
+
+def test_a_way_back_has_the_fewest_actions_there_are() -> None:
+    lost = walked("lost", "---", 0.0)
+    on = Action(text="on")
+    assert way_back(Undone, lost, 1, "-1") == ()
+    assert way_back(Undone, lost, 1, "0") == (on,)
+    assert way_back(Undone, lost, 2, "0") is None
+    assert way_back(Undone, lost, 2, "0", most=2) == (on, on)
+    assert way_back(Undone, lost, 2, "3", most=9) is None, "the goal ends the episode"
+    assert way_back(Undone, lost, 3, "0") is None, "there is no such turn"
+    with pytest.raises(UsageError, match="a way back in walk: got an environment without snapshots"):
+        way_back(Walk, lost, 1, "0")

@@ -75,7 +75,7 @@ def test_an_alarm_that_comes_and_goes_is_said_once_in_a_while(
     tmp_path: Path, config: grpo.Config, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def now_and_then(spans: Spans, bounds: Thresholds) -> list[Alarm]:
-        return [Alarm(name="hacking", message="bought")] if spans.last[-1]["step"] % 2 else []
+        return [Alarm(name="hacking", message="bought")] if (spans.last[-1]["step"] or 0) % 2 else []
 
     monkeypatch.setattr("quintain.training.monitors.alarms.RULES", (now_and_then,))
     monkeypatch.setattr("quintain.training.context.QUIET_STEPS", 4)

@@ -140,6 +140,11 @@ HARNESSES: tuple[World, ...] = (
     _through("simplified", "collab"),
     _through("pivotal", "collab"),
     _through("labelled", "collab"),
+    _through(
+        "grounded",
+        "screen?interface=text&goal=menu&fields=0&buttons=2&width=48&height=24",
+        model="mini?tokens=runs",
+    ),
 )
 """Every harness and wrapper, each with a small world that it fits: `World.name` is the harness."""
 

@@ -126,18 +126,36 @@ def disagreement(scores: Sequence[Sequence[float]]) -> list[float]:
     return np.asarray(scores, np.float64).var(axis=0).tolist()
 
 
-def ensemble_mean(scores: Sequence[Sequence[float]]) -> list[float]:
-    """Return the mean over members of `scores` [member][answer], each member normalised first to mean 0 and sd 1.
+def by_dispute(scores: Sequence[Sequence[float]]) -> list[int]:
+    """Return the places of candidate comparisons, that on whose preference the members differ most first.
 
-    A member whose scores are all the same counts 0 (arXiv 1706.03741, section 2.2.3).
+    `scores` [member][candidate] are differences r₁ - r₂; what varies is σ(r₁ - r₂), the preference that a member
+    foretells (arXiv 1706.03741, section 2.2.4). Of equal variances the first stay first.
     """
-    members = np.asarray(scores, np.float64)
-    spread = members.std(axis=1, keepdims=True)
-    return (
-        ((members - members.mean(axis=1, keepdims=True)) / np.where(spread > 0, spread, 1))
-        .mean(axis=0)
-        .tolist()
-    )
+    foretold = 0.5 * (1 + np.tanh(np.asarray(scores, np.float64) / 2))
+    return np.argsort(-np.array(disagreement(foretold.tolist())), kind="stable").tolist()
+
+
+def ensemble_rewards(scores: Sequence[Sequence[float]], compared: Sequence[Sequence[float]]) -> list[float]:
+    """Return (1/σ) Σ_m (s_m - μ_m)/σ_m of `scores` [member][turn]: rewards out of the scores of several reward models.
+
+    Comparisons say neither where zero is nor how large one is: each member is brought to mean 0 and deviation 1 first,
+    then the mean of them to deviation 1 (arXiv 1706.03741, section 2.2.3 and 2.2). μ and σ are those of the turns that
+    people `compared` [member][turn], not of what the policy does now: a normaliser that followed the policy would hide
+    whether it gets better. A member that scores all of these alike counts 0. Example: one member that gave 0 and 2 to
+    what was compared: 3 → 2.
+
+    Raises:
+        DataError: nothing was compared.
+    """
+    known = np.asarray(compared, np.float64)
+    if known.ndim != 2 or not known.size:
+        raise DataError(f"scores of compared turns: got the shape {known.shape}; give [members, turns]")
+    middle, spread = known.mean(1, keepdims=True), known.std(1, keepdims=True)
+    scale = np.where(spread > SAME * np.maximum(1.0, np.abs(middle)), spread, np.inf)
+    whole = float(((known - middle) / scale).mean(0).std())
+    found = ((np.asarray(scores, np.float64) - middle) / scale).mean(0)
+    return (found / whole if whole > SAME else found).tolist()
 
 
 def _some(

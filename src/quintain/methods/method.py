@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from quintain.credit.layout import outcome_of
+from quintain.data.comparisons import Labeller
 from quintain.errors import UsageError
 from quintain.training.job import MAIN, ColdStart, PolicySpec
 from quintain.training.update import Update
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from quintain.data.pipeline import Chosen
     from quintain.environments.noisy import NoisyExpert
     from quintain.rollout.replay import Walk
+    from quintain.rollout.samplers import Conversant
     from quintain.rollout.views import Prefix
     from quintain.training.policies import Policies
 
@@ -78,7 +80,7 @@ class Collector(Protocol):
         seed: int | None = None,
         max_turns: int | None = None,
         phase: str = "branch",
-        teacher: NoisyExpert | None = None,
+        teacher: NoisyExpert | Conversant | None = None,
         by: str = "",
         again: int = 0,
     ) -> list[Group]:
@@ -108,6 +110,18 @@ class Collector(Protocol):
 
     def shown(self, tasks: Sequence[Task]) -> list[Trajectory]:
         """Return the scored ones of an episode of the teacher on each of `tasks`; they are not recorded."""
+        ...
+
+    def hidden(self, tasks: Sequence[Task]) -> list[str]:
+        """Return what the environment hides from agents at the beginning of each of `tasks`."""
+        ...
+
+    def logprobs(self, trajectories: Sequence[Trajectory], *, by: str) -> TokenArrays:
+        """Return the log-probs of the sampled tokens by the policy `by`: [trajectory][turn] → [tokens]."""
+        ...
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Return the tokens of `text`, in the tokenizer of the policy."""
         ...
 
     def preferences(self) -> list[Pair]:
@@ -161,6 +175,8 @@ class Needs:
     """an environment with tools, whose calls are counted"""
     legal_actions: bool = False
     """an environment that lists its legal actions"""
+    privileged: bool = False
+    """an environment that says what it hides from agents"""
 
     @property
     def policies(self) -> dict[str, PolicySpec]:
@@ -245,6 +261,16 @@ class Folds:
                 part.observe(metrics)
 
 
+class Influence(Protocol):
+    """What training on data alone would change: each time one update is made, measured and undone."""
+
+    def __call__(self, blocks: Sequence[Sequence[Pair]], tasks: Sequence[Task]) -> list[float]:
+        """Return for each of `blocks` by how much one update on it raises the share of `tasks` that is solved."""
+        ...
+
+
+Choose = Callable[[Influence, Collector, int, Sequence[Pair]], Sequence[Pair]]
+"""(influence, collector, round, pairs) → those that are trained on"""
 Collect = Callable[[Collector, int], list[Group]]
 """(collector, step) → the episodes of the step"""
 Change = Callable[[Sequence[Group]], Sequence[Group]]
@@ -276,6 +302,45 @@ def no_metrics(_: Sequence[Group], __: Callable[[Sequence[int]], str]) -> Mappin
     return NOTHING
 
 
+PLAIN = Labeller()
+"""A labeller who never errs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A reward that people teach while the policy learns: ``Compared(members=("reward_1", "reward_2"), …)``.
+
+    Segments of episodes are compared, an ensemble of reward models is fitted to the answers, and turns are paid what it
+    says (Deep RL from Human Preferences, arXiv 1706.03741).
+    """
+
+    members: tuple[str, ...]
+    """policies with a value head that are trained, see `Needs.others`"""
+    queries: Callable[[int], int]
+    """step → comparisons that are asked for before it; 1 or more at step 1"""
+    update: Update
+    """how members learn from the answers, in epochs of minibatches of `batch_size`"""
+    labels: str = "synthetic"
+    """who answers: ``synthetic``, ``ask`` (people, in the run's folder), or the file in which people do"""
+    labeller: Labeller = PLAIN
+    """answers by the environment's turn rewards, where nobody is asked"""
+    patience: float = 24.0
+    """hours that a step waits for people"""
+    segment: int = 4
+    """turns of a side"""
+    sees_history: bool = False
+    """whether a turn is scored after all that came before it; else by what was observed and done in it alone"""
+    candidates: int = 8
+    """pairs that are drawn for every one that is asked for, which are those that the members differ on most; 1: none is
+    chosen"""
+    memory: int = 512
+    """newest episodes out of which segments are drawn"""
+    batch_size: int = 16
+    """comparisons of a minibatch"""
+    rate: float = 1.0
+    """factor on the learning rate"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnPolicy:
     """Sample with the policy as it is, learn from it, again: ``OnPolicy(collect=…, credit=…, update=Update(…))``."""
@@ -297,6 +362,8 @@ class OnPolicy:
     """what it imitates in every update, in the same gradient"""
     critic: Update | None = None
     """how the policy ``needs.critic_policy`` learns from the returns of a step, after the main one"""
+    compared: Compared | None = None
+    """what turns are paid in the place of the environment's rewards, before `reward`"""
     state: State = field(default_factory=Folds)
     measure: Measure = no_metrics
 
@@ -345,6 +412,8 @@ class Improve:
     """factor on the learning rate"""
     update: Update | None = None
     """how it learns; None: as the rounds do"""
+    policy: str = MAIN
+    """who learns; another one than the main policy is among ``needs.others`` and learns in epochs"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -408,6 +477,8 @@ class Rounds:
     build: Callable[[Sequence[Group]], Chosen | Sequence[Pair]]
     """episodes of the round → what is imitated (a `Pipeline`), or pairs of which one side is preferred"""
     update: Update
+    choose: Choose | None = None
+    """picks of the pairs that were built those that are trained on, by what they would change; None: all of them"""
     steps: OptimizerSteps | None = None
     """optimizer steps of each training; None: epochs and minibatches of `update`, or of the configuration"""
     later: Sequence[Improve] = ()

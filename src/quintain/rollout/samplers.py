@@ -12,7 +12,7 @@ from dataclasses import replace
 from random import Random
 from typing import Protocol, runtime_checkable
 
-from quintain.agents.protocol import Brief
+from quintain.agents.protocol import Brief, Foresees
 from quintain.engines.protocol import Engine, Request
 from quintain.environments.protocol import Environment
 from quintain.errors import EngineFault
@@ -241,12 +241,14 @@ class DemonstratorSampler:
         rng, environment = Random(episode.seed(seat)), episode.environment
         assert environment is not None, "an episode that is played has an environment"
         turns, view = [turn for turn in episode.turns if turn.seat == seat], episode.voices[seat].view
-        demonstrator = self.demonstrator
+        demonstrator, session = self.demonstrator, episode.voices[seat].session
         if isinstance(demonstrator, Conversant):
             assert episode.brief is not None, "an episode is opened before it is asked"
             brief = replace(episode.brief, legal_actions=view.legal_actions)
             return lambda: demonstrator.answer(brief, turns, view.observation)
         seen = (*(turn.observation for turn in turns), view.observation)
+        if isinstance(session, Foresees):
+            return lambda: session.foresee(environment) or demonstrator(environment, rng, seen)
         return lambda: demonstrator(environment, rng, seen)
 
     def _written(self, episode: LiveEpisode, seat: str, action: Action | Failure) -> Completion | Failure:

@@ -15,11 +15,18 @@ import numpy as np
 
 from quintain.data.pipeline import Stage, name_of, remade
 from quintain.data.stages import verified
-from quintain.environments.protocol import Environment, StateKey, environment_name
+from quintain.environments.protocol import (
+    Environment,
+    Legal,
+    Snapshot,
+    StateKey,
+    advance,
+    environment_name,
+)
 from quintain.errors import DataError, EnvironmentFault, UsageError
 from quintain.rollout.replay import carried_out, replayed
 from quintain.rollout.views import Looks
-from quintain.types import Branch, Example, Trajectory
+from quintain.types import Action, Branch, Example, Trajectory
 
 UNREPEATABLE = "cannot be carried out again"
 
@@ -120,6 +127,52 @@ def states_in(make: Callable[[], Environment]) -> Callable[[Trajectory], tuple[s
                 raise DataError(f"states of {name_of(trajectory)}: {fault}") from fault
 
     return found
+
+
+def way_back(
+    make: Callable[[], Environment], trajectory: Trajectory, until: int, wanted: str, *, most: int = 1
+) -> tuple[Action, ...] | None:
+    """Return the fewest legal actions that lead from before turn `until` of an episode to the state `wanted`.
+
+    Of equally few the first, in the environment's order; None where `most` actions do not do.
+
+    Raises:
+        UsageError: the environment has no snapshots, state keys or legal actions.
+        EnvironmentFault: the episode does not repeat.
+    """
+    with closing(make()) as environment:
+        if not (
+            isinstance(environment, Snapshot)
+            and isinstance(environment, StateKey)
+            and isinstance(environment, Legal)
+        ):
+            raise UsageError(
+                f"a way back in {environment_name(environment)}: got an environment without snapshots, state keys or "
+                "legal actions; define them, or splice without a way back"
+            )
+        moments = replayed(Looks(has_state_keys=False), environment, trajectory, checks_rewards=False)
+        if all(moment.number != until for moment in moments):
+            return None
+        if environment.state_key() == wanted:
+            return ()
+        known = {environment.state_key()}
+        level: list[tuple[tuple[Action, ...], object]] = [((), environment.snapshot())]
+        for _ in range(most):
+            further: list[tuple[tuple[Action, ...], object]] = []
+            for said, saved in level:
+                environment.restore(saved)
+                for words in environment.legal_actions():
+                    environment.restore(saved)
+                    way = (*said, Action(text=words))
+                    if advance(environment, way[-1]).is_terminated:
+                        continue
+                    if environment.state_key() == wanted:
+                        return way
+                    if environment.state_key() not in known:
+                        known.add(environment.state_key())
+                        further.append((way, environment.snapshot()))
+            level = further
+    return None
 
 
 def executable(make: Callable[[], Environment], *, name: str = "executable") -> Stage:

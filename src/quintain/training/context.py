@@ -142,6 +142,7 @@ class TrainingContext:
             HeldOutTasks(self.held_out), self.tokenizer, display,
             environment=job.environment, seed=job.seed, teach=lambda *by, agent="": me._teach(*by, agent=agent),
             prefer=lambda: me._preferences(), corpus=lambda: me._corpus(), show=lambda tasks: me._show(tasks),
+            score=lambda name, episodes: me.policies[name].token_logprobs(episodes),
             ahead=self.ahead, is_lockstep=not job.plays_apart,
         )  # fmt: skip
         self.canaries = {
@@ -188,7 +189,7 @@ class TrainingContext:
         for step in range(self.run.next_step, self.job.steps + 1):
             if self.is_spent:
                 break
-            self._stop_if_asked(step - 1)
+            self.stop_if_asked(step - 1)
             self._step_started = time.monotonic()
             self._num_tokens = self._num_computed()
             self.rollout.retries.clear()
@@ -413,7 +414,7 @@ class TrainingContext:
         stats = [engine.stats() for engine in self.policies.engines.values()]
         return sum(each.num_prefilled + each.num_sampled for each in stats)
 
-    def _stop_if_asked(self, step: int) -> None:
+    def stop_if_asked(self, step: int) -> None:
         """Save what was done up to `step` and stop, if the user asked to."""
         if not self.interruption.is_asked:
             return
@@ -441,12 +442,12 @@ def find_seats(job: Job, make_environment: Factory) -> dict[str, str]:
     if not job.seats:
         return {}
     seats = ask(make_environment, seats_of)
-    unknown = [seat for seat in job.seats if seat not in seats]
+    unknown = [seat for seat in job.seats if seat.partition("/")[0] not in seats]
     if unknown:
         raise ConfigError(
             f"seats: got {unknown[0]!r} in environment {job.environment}; its seats are {', '.join(seats)}"
         )
-    return {seat: job.seats.get(seat, MAIN) for seat in seats}
+    return {**dict.fromkeys(seats, MAIN), **job.seats}
 
 
 def check_run(job: Job, policies: Mapping[str, PolicySpec]) -> None:

@@ -226,7 +226,8 @@ class Job:
     policies: Mapping[str, PolicySettings] = field(default_factory=dict[str, PolicySettings])
     """Policies beside the main one, by name: those that the method asks for, and those of other seats."""
     seats: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Seat of the environment → policy that plays it; seats that are not named are played by ``policy``."""
+    """Seat of the environment, or role of a seat in its harness (agent/plan) → policy that plays it; seats that are not
+    named are played by ``policy``."""
 
     @property
     def plays_apart(self) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -36,7 +37,7 @@ from quintain.training.learner import Forward, Learner, Optimization
 from quintain.training.sharding.learner import ShardedLearner
 from quintain.training.sharding.ranks import Ranks
 from quintain.training.sharding.shard import Lora
-from quintain.types import Action, Batch, Completion, Group, Outputs, Trajectory, Turn
+from quintain.types import Action, Batch, Completion, Group, Outputs, Sample, Trajectory, Turn
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -133,10 +134,11 @@ class Policy:
         start: str = "",
         follows: str = "",
         rate: float = 1.0,
+        head_seed: int = 0,
     ) -> None:
         self.name, self.shared, self.adapter, self.tokenizer = name, shared, adapter, tokenizer
         self.settings, self.forward, self.learner = settings, forward, learner
-        self.start, self.follows, self.rate = start, follows, rate
+        self.start, self.follows, self.rate, self.head_seed = start, follows, rate, head_seed
         self.engine: Engine | None = None
 
     @property
@@ -194,9 +196,22 @@ class Policy:
         Raises:
             UsageError: the policy has no value head.
         """
+        return self._scores(score_samples(trajectories, max_length=longest_stream(self.model)))
+
+    def turn_scores(self, trajectories: Sequence[Trajectory]) -> list[list[float]]:
+        """Return what it says of each turn, [trajectory][turn]: its value after the last token sampled in the turn.
+
+        Raises:
+            UsageError: the policy has no value head.
+        """
+        samples = score_samples(trajectories, by="turn", max_length=longest_stream(self.model))
+        found = iter(self._scores(samples))
+        return [list(islice(found, len(trajectory.turns))) for trajectory in trajectories]
+
+    def _scores(self, samples: Sequence[Sample]) -> list[float]:
+        """Return the values at the trained tokens of `samples`, in order."""
         if self.forward.value_head is None:
             raise UsageError(f"scores by the policy {self.name}: got one without a value head; give it one")
-        samples = score_samples(trajectories, max_length=longest_stream(self.model))
         if not samples:
             return []
         self.activate()
@@ -261,7 +276,7 @@ class Policy:
             )
         self.model.load_state_dict(load(self.start).model.state_dict())
         if (head := self.forward.value_head) is not None:
-            fresh = ValueHead.of(self.model.config.hidden_size, find_folder(self.start))
+            fresh = ValueHead.of(self.model.config.hidden_size, find_folder(self.start), seed=self.head_seed)
             head.load_state_dict(fresh.state_dict())
         self.learner.restored()
         self.learner.restart()
@@ -550,6 +565,7 @@ def _build(
         name, shared, adapter, tokenizer, settings,
         forward=forward, learner=learner, start=place,
         follows="" if spec is None else spec.follows, rate=1.0 if spec is None else spec.rate,
+        head_seed=0 if spec is None else spec.head_seed,
     )  # fmt: skip
     if policy.follows:
         policy.follow(known[policy.follows], rate=1.0)

@@ -32,7 +32,7 @@ from quintain.methods.rl.parts.contexts import single
 from quintain.rollout.collect import Rollout
 from quintain.rollout.replay import Walk, every_turn
 from quintain.rollout.request import Limits, Options
-from quintain.rollout.samplers import Demonstrator
+from quintain.rollout.samplers import Conversant, Demonstrator
 from quintain.rollout.views import Prefix
 from quintain.training.corpus import corpus
 from quintain.training.learner import Learner, Optimization
@@ -231,7 +231,7 @@ class RolloutCollector:
         size: int,
         seed: int | None = None,
         phase: str = "branch",
-        teacher: Demonstrator | None = None,
+        teacher: Demonstrator | Conversant | None = None,
     ) -> list[Group]:
         """Return `size` ways on from each of `prefixes`, of the `teacher` where there is one."""
         return self.rollout.continuations(

@@ -10,6 +10,7 @@ from quintain.data.samples import imitation_samples
 from quintain.data.seats import separated
 from quintain.errors import DataError
 from quintain.eval.reward_model import refuse_constant
+from quintain.methods.loops.comparing import ComparedReward
 from quintain.methods.loops.recall import remember, tell
 from quintain.methods.loops.rehearsal import Rehearsed
 from quintain.methods.loops.requirements import (
@@ -37,13 +38,15 @@ def train_on_policy(method: OnPolicy, job: Job, run: Run) -> None:
         refuse_credit_without_critic(method)
         rehearsed = Rehearsed(method.rehearsal, context) if method.rehearsal is not None else None
         corpus = corpus_of(method, context.collector)
-        state = method.state if rehearsed is None else Folds(method.state, rehearsed)
+        compared = ComparedReward(method.compared, context) if method.compared is not None else None
+        state = method.state if rehearsed is compared is None else Folds(method.state, rehearsed, compared)
         remember(run, state)
         for step in context.steps():
             groups = method.collect(context.collector, step)
             state.update(groups)
             played = separated(groups)
-            rewarded = method.reward(played)
+            paid, labelled = (played, {}) if compared is None else compared.pay(step, played)
+            rewarded = method.reward(paid)
             kept = method.keep(rewarded)
             branches = method.branch(context.collector, step, kept)
             credit = method.credit(kept, estimate(context.policies, kept, needs, branches))
@@ -67,6 +70,7 @@ def train_on_policy(method: OnPolicy, job: Job, run: Run) -> None:
                     **credit.metrics,
                     **critic,
                     **rehearsal,
+                    **labelled,
                     **measure_rewards(played, rewarded, most=context.rollout.limits.max_failure_share),
                     **measure_task_kinds(kept, credit),
                     **method.measure(groups, context.collector.decode),

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from quintain.credit.layout import Critic
 from quintain.environments.boundary import call_within, spec_of
 from quintain.environments.catalog import find
-from quintain.environments.protocol import Expert, Legal, Snapshot, StateKey
+from quintain.environments.protocol import Expert, Legal, Privileged, Snapshot, StateKey
 from quintain.errors import ConfigError
 from quintain.methods.method import Estimates, Needs, OnPolicy
 from quintain.rollout.collect import Limits
@@ -70,6 +70,11 @@ def refuse_environment(job: Job, needs: Needs) -> None:
             raise ConfigError(
                 f"environment {job.environment}: got one that does not list its legal actions, among which exploration "
                 "chooses; give it legal_actions(), or leave tries_all and epsilon out"
+            )
+        if needs.privileged and not isinstance(environment, Privileged):
+            raise ConfigError(
+                f"environment {job.environment}: got one that does not say what it hides, which the critic of this "
+                "method is told; give it privileged(), or say is_told=false"
             )
         if needs.snapshots and not isinstance(environment, Snapshot):
             raise ConfigError(

@@ -31,7 +31,7 @@ from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Folds, Rounds, Update
 from quintain.methods.rl.parts.measures import Decode
 from quintain.methods.selftraining.rft import accepted
-from quintain.rollout.tree import Seen, Tree, process_values
+from quintain.rollout.tree import Seen, Tree, Value, process_values
 from quintain.training.job import OnPolicyJob
 from quintain.types import Group, Stop, Task, Trajectory, as_text
 
@@ -51,8 +51,8 @@ class Config(OnPolicyJob):
     """Tasks of a round, a tree each."""
     branches: PositiveInt = 3
     """Ways on from a state."""
-    rollout_turns: PositiveInt = 2
-    """Turns that a way on goes beyond its first."""
+    rollout_turns: PositiveInt | None = 2
+    """Turns that a way on goes beyond its first; none: to the end."""
     expansions: PositiveInt = 8
     """Times that a tree is grown, the first one from its root included."""
     exploration: PositiveFloat = 0.7
@@ -89,12 +89,13 @@ def method(config: Config) -> Rounds:
 class Search:
     """Grows a tree for each task of a round: ``Search(config, model).collect(collector, step)``."""
 
-    def __init__(self, config: Config, model: TextValue) -> None:
+    def __init__(self, config: Config, model: Value) -> None:
         self.config, self.model = config, model
 
     def collect(self, collector: Collector, step: int) -> list[Group]:
         """Return all episodes of the trees of a round, a group for each tree."""
-        config, turns = self.config, 1 + self.config.rollout_turns
+        config, further = self.config, self.config.rollout_turns
+        turns = None if further is None else 1 + further
         tasks = collector.tasks(step, config.tasks)
         trees = [self._tree(task) for task in tasks]
         groups = collector.sample(step, tasks, size=config.branches, max_turns=turns)
@@ -112,7 +113,7 @@ class Search:
                     [walk.prefix(depth) for walk in walks],
                     size=config.branches,
                     seed=collector.seed("tree", step, again),
-                    max_turns=depth + turns,
+                    max_turns=None if turns is None else depth + turns,
                     phase="train",
                     again=again,
                 )

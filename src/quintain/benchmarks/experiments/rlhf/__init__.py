@@ -1,1 +1,1 @@
-"""Claims of methods that learn from a reward model."""
+"""Experiments of the family `rlhf`, by row."""
