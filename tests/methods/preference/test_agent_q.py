@@ -10,7 +10,7 @@ from tests.engines.chat_model import KEY, ChatModel
 from tests.methods.preference.test_preference_rounds import WALK
 from tests.methods.test_training import interrupting, resume, rows, train, weights
 
-from quintain.errors import ConfigError
+from quintain.errors import ConfigError, UsageError
 from quintain.methods.preference import agent_q
 from quintain.store.run import Run
 from quintain.types import Pair
@@ -81,6 +81,13 @@ def test_a_judge_ranks_the_ways_on(tmp_path: Path, made: list[Pair]) -> None:
     finally:
         model.listener.close()
     assert made and rows(folder)[1]["mcts/agreement"] > 0.5 and model.seen
+
+
+def test_an_agent_that_speaks_to_itself_has_no_tree(tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match="a tree of what an agent does: got turns in which it speaks to itself"
+    ):
+        train("agent_q", tmp_path / "run", agent="plan", **FIELDS)
 
 
 def test_what_cannot_be_compared_is_refused() -> None:
