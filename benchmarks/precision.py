@@ -1,4 +1,4 @@
-"""What bf16 pays on this processor: python benchmarks/precision.py [--model smollm2] [--pairs 3] [--json FILE]
+"""What bf16 pays on this processor: python benchmarks/precision.py [--model smollm2] [--lora 16] [--pairs 3]
 
 The same model samples and trains in fp32 and in bf16, in turn, in one process. Tokens a second are by the processor's
 time (on a GPU by the clock), so that other work on the machine counts little; ratios are those of the medians, by the
@@ -24,6 +24,7 @@ from quintain.engines.build import build_engine
 from quintain.engines.protocol import Request, Sampling
 from quintain.engines.settings import EngineSettings
 from quintain.losses.imitation import imitation
+from quintain.models.adapters import add_lora
 from quintain.models.device import find_device
 from quintain.models.load import load
 from quintain.training.learner import Learner, Optimization
@@ -42,11 +43,19 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="file to write the figures to")
     parser.add_argument("--rows", type=int, default=16, help="prompts that are sampled from together")
     parser.add_argument("--before", type=int, default=200, help="tokens of a prompt")
+    parser.add_argument(
+        "--lora", type=int, default=0, help="rank of LoRA layers, filled as if they had learned"
+    )
     parser.add_argument("--streams", type=int, default=8, help="streams of an update")
     arguments = parser.parse_args()
     rows, before, streams = arguments.rows, arguments.before, arguments.streams
     device = find_device(arguments.device)
     model = cast("Any", load(arguments.model).model).to(device)
+    if arguments.lora:
+        add_lora(model, arguments.lora)
+        for name, weight in model.named_parameters():
+            if "lora_B" in name:
+                weight.data.normal_(0, 0.01, generator=torch.Generator(device).manual_seed(len(name)))
     rng = np.random.default_rng(0)
     vocabulary = int(model.config.vocab_size)
     prompts = [tuple(map(int, rng.integers(0, vocabulary, before))) for _ in range(rows)]

@@ -48,9 +48,9 @@ from quintain.store.creation import JOURNAL, check_free
 from quintain.store.names import run_folder
 from quintain.store.run import Run
 from quintain.text.chat import Chat
-from quintain.training.context import MODEL, START, check_run
+from quintain.training.context import START, check_run
 from quintain.training.custody import looked_after
-from quintain.training.demonstrations import harness_of, place_data, write_run
+from quintain.training.demonstrations import MODEL, harness_of, place_data, write_run
 from quintain.training.job import Job
 from quintain.training.outside import find_source
 from quintain.training.policies import load_main
@@ -196,15 +196,21 @@ def evaluate(
     episodes: int = 256,
     seed: int = 0,
     temperature: float = 1.0,
+    agent: str = "",
 ) -> tuple[Evaluation, list[Trajectory]]:
-    """Return what `episodes` held-out tasks say of a model folder, a hub id or a run, and the episodes."""
+    """Return what `episodes` held-out tasks say of a model folder, a hub id or a run, and the episodes.
+
+    It acts through the harness `agent`; empty: the one that a run was trained with, or that fits.
+    """
     spec = environment if environment is not None else environment_of(target)
     make_environment = find_ready(spec, for_model=True)
     loaded = policy_of(target)
-    agent = build_agent(loaded.tokenizer, make_environment, temperature=temperature, agent=harness_of(target))
+    harness = build_agent(
+        loaded.tokenizer, make_environment, temperature=temperature, agent=agent or harness_of(target)
+    )
     with progressing("evaluation", episodes) as display:
         engine = build_engine(EngineSettings(), loaded.model, loaded.tokenizer)
-        rollout = Rollout(agent, make_environment, engine, source=find_source(agent))
+        rollout = Rollout(harness, make_environment, engine, source=find_source(harness))
         with closing(rollout):
             groups = rollout.groups(
                 draw_held_out(tasks_of(make_environment), episodes),

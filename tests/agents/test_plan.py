@@ -2,15 +2,35 @@
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.agents.conftest import Talk
 
+from quintain.agents.catalog import build
 from quintain.agents.harness import Choice, PlainText
-from quintain.agents.plan import MOST_STEPS, PLANNER, Plan, PlanAndAct, PlanSession, Step, edit
+from quintain.agents.plan import (
+    MOST_STEPS,
+    PLANNER,
+    Plan,
+    PlanAndAct,
+    PlanSession,
+    Step,
+    edit,
+    verbs,
+    whole_plan,
+)
 from quintain.agents.protocol import Brief
+from quintain.environments.baselines import foreseen
+from quintain.environments.catalog import find
+from quintain.environments.noisy import noisy
+from quintain.environments.protocol import Environment, begin
+from quintain.errors import UsageError
+from quintain.rollout.collect import Rollout
 from quintain.text.chat import Chat
-from quintain.types import Action
+from quintain.training.start import make_start
+from quintain.types import Action, ToolCall, scored
+from quintain.worlds.house.game import House
 
 Briefs = Callable[..., Brief]
 KEY, DOOR, FLAG = Step("take the key"), Step("open the door"), Step("reach the flag")
@@ -74,3 +94,72 @@ def test_a_plan_stays_unless_it_is_to_be_revised(small_chat: Chat, brief_of: Bri
     assert isinstance(session, PlanSession)
     session.plan = Plan()  # a plan that was taken away from outside is made anew
     assert "Done so far: left; right" in talk.sees("A door.")
+
+
+def test_a_plan_is_revised_so_many_times_at_most(small_chat: Chat, brief_of: Briefs) -> None:
+    agent = PlanAndAct(PlainText(small_chat), small_chat, replan_every=1, max_replans=1, max_tokens=64)
+    talk = Talk(small_chat, agent.open(brief_of()))
+    asked: list[bool] = []
+    for _ in range(4):
+        asked.append("Write the plan." in talk.sees("A wall."))
+        if asked[-1]:
+            talk.says("1. left")
+        talk.says("left")
+    assert asked == [True, True, False, False]
+
+
+def test_a_whole_plan_says_calls_or_verbs() -> None:
+    did = [Action(text="go to fridge"), Action(text="go to sink"), Action(text="clean"), Action(text="clean")]
+    plan = whole_plan(did, names=True)
+    assert plan.text == "1. go(to fridge)\n2. go(to sink)\n3. clean()"
+    assert whole_plan(did, names=False).text == "1. go\n2. clean"
+    assert verbs(plan) == {"go", "clean"} == verbs(edit(Plan(), "1. go home\n2. clean"))
+    call = Action(text="…", tool_calls=(ToolCall(name="buy", arguments={"item": "tea", "number": 2}),))
+    assert whole_plan([call], names=True).text == "1. buy(tea, 2)"
+    assert len(whole_plan([Action(text=f"go {k}") for k in range(40)], names=True).steps) == MOST_STEPS
+
+
+@pytest.mark.parametrize(
+    ("said", "first"), [("next", "1. go to fridge"), ("calls", "1. go(to fridge)\n"), ("verbs", "1. go\n2. ")]
+)
+def test_a_demonstrated_plan_says_what_the_expert_will_do(said: str, first: str) -> None:
+    make = find("house?things=0&kind=put")
+    _, tokenizer = make_start("micro", make, seed=0)
+    chat = Chat(tokenizer)
+    agent = build(f"plan?demonstrates={said}", chat, make(), max_tokens=64)
+    rollout = Rollout(agent, make, None)
+    try:
+        groups = rollout.demonstrations([make().task("train", k) for k in range(3)], noisy(0.0), seed=1)
+    finally:
+        rollout.close()
+    for episode in scored(groups):
+        assert episode.is_success and [turn.is_internal for turn in episode.turns[:2]] == [True, False]
+        assert episode.turns[0].action.text.startswith(first)
+        acted = [turn.action for turn in episode.turns[1:]]
+        if said == "calls":
+            assert episode.turns[0].action.text == whole_plan(acted, names=True).text
+        if said == "verbs":
+            assert not any(word in episode.turns[0].action.text for word in ("fridge", "sink", "table"))
+
+
+def test_what_an_expert_will_do_changes_nothing_and_needs_snapshots() -> None:
+    house = House(things=0, kind="put")
+    begin(house, house.task("train", 0))
+    before = house.state_key()
+    found = foreseen(house)
+    assert house.state_key() == before and found[0] == house.expert_action() and found[-1].text == "put"
+    with pytest.raises(UsageError, match="lacks an expert or snapshots"):
+        foreseen(find(f"{__file__}:Mute")())
+
+
+class Mute(Environment):
+    """Says nothing."""
+
+
+def test_an_executor_that_does_not_see_the_task_sees_the_plan(small_chat: Chat, brief_of: Briefs) -> None:
+    session = PlanAndAct(PlainText(small_chat), small_chat, sees_task=False, max_tokens=64).open(brief_of())
+    talk = Talk(small_chat, session)
+    assert "A wall." in talk.sees("A wall.")
+    assert talk.says("1. left") == "<|system|>Go.\n\nPlan:\n1. left<|user|>Begin.<|assistant|>"
+    talk.says("left")
+    assert talk.sees("A door.") == "...<|user|>A door.<|assistant|>"

@@ -71,8 +71,8 @@ def answer(launcher: Launcher) -> Launcher:
 
 def test_eval_passes_everything_on(cli: Cli, answer: Launcher) -> None:
     argv = ["--environment", "guess", "--episodes", "12", "--seed", "3", "--temperature", "0"]
-    assert cli("eval", "model", *argv).status == 0
-    settings = {"episodes": 12, "seed": 3, "temperature": 0.0}
+    assert cli("eval", "model", *argv, "--agent", "react").status == 0
+    settings = {"episodes": 12, "seed": 3, "temperature": 0.0, "agent": "react"}
     assert answer.calls == [("evaluate", "model", "guess", settings)]
 
 

@@ -72,6 +72,12 @@ def test_ways_to_write_a_flag(
     assert settings(launcher)["config"] == config
 
 
+def test_a_role_of_a_seat_is_named_after_a_slash(cli: Cli, launcher: Launcher) -> None:
+    assert cli("train", "grpo", "--seats.agent/plan", "other").status == 0
+    ((*_, given),) = launcher.calls
+    assert given["config"] == {"seats": {"agent/plan": "other"}}
+
+
 def test_name_root_and_replace_are_passed_on(cli: Cli, method: str, launcher: Launcher) -> None:
     cli("train", method, "--run", "mine", "--runs", "elsewhere", "--replace")
     assert settings(launcher) == {"run": "mine", "root": "elsewhere", "replace": True, "config": {}}

@@ -225,6 +225,15 @@ def test_tables_may_be_instances() -> None:
     assert (got.policy, got.judge, got.policies) == (mine, None, {"critic": mine})
 
 
+def test_a_name_may_have_a_part_after_a_slash_but_not_one_of_a_table() -> None:
+    assert build(Config, {"weights": {"agent/plan": 0.5}}, "f").weights["agent/plan"] == 0.5
+    for name in ("agent/", "/plan", "a/../b"):
+        with pytest.raises(ConfigError, match="use letters, digits and _"):
+            build(Config, {"weights": {name: 0.5}}, "f")
+    with pytest.raises(ConfigError, match="a name in policies in f: got 'a/b'; use letters"):
+        build(Method, {"policies": {"a/b": {}}}, "f")
+
+
 def test_what_a_run_has_kept_is_whole_and_comes_back_as_it_was() -> None:
     kept = Method(policies={"user": Policy(betas=(0.0, 0.5))}, judge=Policy(device="x"), gae_lambda=1.0)
     assert build(Method, json.loads(json.dumps(asdict(kept))), "config.json", is_stored=True) == kept

@@ -1,6 +1,7 @@
 """Pairs by their sources: which side is chosen, what is refused and counted, and what is computed once."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -9,9 +10,12 @@ from quintain.data.pairs import (
     Deviation,
     Estimate,
     Pairs,
+    across_halves,
+    best_and_lower,
     best_and_worst,
     checked,
     expert_and_agent,
+    extremes,
     halves,
     refusal,
     siblings,
@@ -194,6 +198,45 @@ def test_children_of_a_node_are_paired_beyond_the_margin() -> None:
     found = siblings([children, []], margin=0.2)
     assert places(found) == [(12, 11), (10, 11)] and found.refused == {"margin": 1}
     assert {pair.level for pair in found} == {"turn"}
+
+
+def test_the_best_child_against_the_worst_with_ties_by_chance() -> None:
+    def family(*values: float) -> list[tuple[Trajectory, float]]:
+        return [(episode(1, 10 + k, index=k), value) for k, value in enumerate(values)]
+
+    (pair,) = extremes([family(0.2, 0.9, 0.4), family(0.5), []])
+    assert (pair.chosen.index, pair.rejected.index, pair.margin) == (1, 0, pytest.approx(0.7))
+    found = extremes([family(0.5, 0.5), family(0.25, 0.75)], margin=0.5)
+    assert not found and found.refused == {"margin": 2}
+    drawn = [extremes([family(*[0.8] * num, 0.1)])[0].chosen.index for num in range(2, 9)]
+    assert any(drawn), "not the first of equals"
+    assert drawn == [extremes([family(*[0.8] * num, 0.1)])[0].chosen.index for num in range(2, 9)]
+
+
+def test_ways_on_of_the_better_half_are_paired_with_some_of_the_worse() -> None:
+    worth = (0.1, 0.9, 0.5, 0.7, 0.1)
+    ways = [(episode(1, 10 + k, index=k), value) for k, value in enumerate(worth)]
+    every = across_halves([ways, ways[:1], []], 9)
+    assert sorted(places(every)) == [(1, 0), (1, 4), (3, 0), (3, 4)], "the one in the middle is in no half"
+    assert {pair.level for pair in every} == {"turn"}
+    few = across_halves([ways], 2)
+    assert len(set(places(few))) == 2 and set(places(few)) < set(places(every))
+    assert places(few) == places(across_halves([ways], 2)), "drawn by their seeds"
+    even = across_halves([[ways[0], ways[4]]], 4)
+    assert not even and even.refused == {"margin": 1}, "equal ones are no pair"
+
+
+def test_the_best_of_a_task_that_was_solved_against_all_that_are_lower() -> None:
+    solved, unsolved = group(0.2, 1.0, 1.0, 0.6), group(0.4, 0.2, task="u")
+    assert places(best_and_lower([solved, unsolved])) == [(1, 3), (1, 0)]
+
+
+def test_turns_may_be_no_more_than_were_asked_for() -> None:
+    ways = [episode(1, said, value=said, stop=Stop.CUT) for said in (1, 0)]
+    pair = Pair(chosen=ways[0], rejected=ways[1], level="turn", margin=1.0)
+    assert refusal(pair) is None
+    assert refusal(replace(pair, level="trajectory")) == "cut"
+    assert refusal(replace(pair, rejected=replace(ways[1], stop=Stop.MAX_TOKENS))) == "cut"
 
 
 def test_the_share_of_pairs_with_the_largest_margins() -> None:

@@ -1,6 +1,7 @@
 """Episodes of several seats, taken apart."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from quintain.data.samples import since_segment
 from quintain.data.seats import by_seat, separated
@@ -94,3 +95,22 @@ def test_a_stream_is_that_of_its_seat() -> None:
     turns = [turn("A"), turn("B"), turn("A/plan")]
     assert since_segment(turns, "A") == [turns[0], turns[2]]
     assert since_segment(turns, "C") == []
+
+
+def test_roles_of_different_policies_have_episodes_of_their_own() -> None:
+    def said(seat: str, policy: str, reward: float = 0.0) -> Turn:
+        made = turn(seat, reward)
+        return replace(made, completion=replace(made.completion, policy=policy))
+
+    planned = episode(said("agent/plan", "policy"), said("agent", "actor", 0.25), said("agent/plan", "policy"),
+                      said("agent", "actor", 0.5), said("agent/memory", "actor"))  # fmt: skip
+    planner, actor = by_seat(planned)
+    assert (planner.group, actor.group) == ("g/agent/plan", "g/agent")
+    assert [t.seat for t in planner.turns] == ["agent/plan"] * 2
+    assert [t.seat for t in actor.turns] == ["agent", "agent", "agent/memory"]
+    assert [t.reward for t in planner.turns] == [0.25, 0.5], "what came of a plan belongs to it"
+    assert planner.outcome == actor.outcome == planned.outcome
+    same = episode(said("agent/plan", "policy"), said("agent", "policy", 1.0))
+    assert by_seat(same) == (same,)
+    continued = episode(said("agent", "policy"), said("agent", "actor", 1.0))
+    assert by_seat(continued) == (continued,), "one role, played on by another policy, is one episode"

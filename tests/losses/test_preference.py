@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from quintain.errors import DataError, InvariantError, UsageError
-from quintain.losses.preference import chosen_nll, dmpo, dpo, hinge, ipo, kto, orpo, rpo, simpo
+from quintain.losses.preference import chosen_nll, dmpo, dpo, hinge, ipo, kto, logged, orpo, rpo, simpo
 from quintain.types import Batch, Loss, Outputs
 
 MakeBatch = Callable[..., Batch]
@@ -37,6 +37,35 @@ def test_dpo_fixture_of_the_cards(batch: MakeBatch, outputs: MakeOutputs, pairs:
         "preference/chosen_log_ratio": 1.0,
         "preference/rejected_log_ratio": -0.5,
     }
+
+
+def test_advantages_of_turns_are_means_that_are_summed(
+    batch: MakeBatch, outputs: MakeOutputs, pairs: MakePairs
+) -> None:
+    made = batch([0, 1, 1, 0, 1, 0, 1], lengths=[5, 2], turn_id=[-1, 0, 0, -1, 1, -1, 0])
+    made = pairs(made, [2, 2], [True, False], [-9, -1.0, -1.0, -9, -1.0, -9, -1.0])
+    given = outputs([-50.0, -0.9, -0.7, -50, -0.5, -50, -1.0])
+    for loss, margin in ((dpo(1.0), 0.9), (dpo(1.0, by_length=True), 0.3), (dpo(1.0, by_turn=True), 0.7)):
+        assert loss(given, made).metrics["preference/margin"] == pytest.approx(margin)
+    with pytest.raises(UsageError, match="got by_length and by_turn; give one"):
+        dpo(by_length=True, by_turn=True)
+
+
+def test_logged_log_probs_are_a_reference_that_stays(
+    batch: MakeBatch, outputs: MakeOutputs, pairs: MakePairs
+) -> None:
+    made, given = fixture(batch, pairs), outputs(CARD)
+    frozen = dpo(0.1)(given, made)
+    assert made.extra.reference_logprobs is not None
+    made = replace(
+        made, logprobs=made.extra.reference_logprobs, extra=replace(made.extra, reference_logprobs=None)
+    )
+    found = logged(dpo(0.1))(given, made)
+    assert found.loss.item() == frozen.loss.item() and found.metrics == frozen.metrics
+    fresh = logged(dpo(0.1))(outputs(made.logprobs.tolist()), made)
+    assert fresh.loss.item() == pytest.approx(math.log(2)) and fresh.metrics["preference/margin"] == 0
+    with pytest.raises(UsageError, match="reference"):
+        dpo(0.1)(given, made)
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ from quintain.agents.protocol import Brief
 from quintain.engines.protocol import Request
 from quintain.engines.scripted import Scripted
 from quintain.environments.protocol import Environment
-from quintain.errors import EnvironmentFault, InvariantError
+from quintain.errors import EnvironmentFault, InvariantError, UsageError
 from quintain.rollout.collect import Limits, Rollout
 from quintain.rollout.replay import every_turn
+from quintain.rollout.request import Options
 from quintain.text.chat import Chat
-from quintain.types import Action, Group, Score, StepResult, Task, Trajectory
+from quintain.types import Action, Group, Score, StepResult, Stop, Task, Trajectory
 
 
 class Count(Environment):
@@ -21,6 +22,7 @@ class Count(Environment):
 
     max_turns = 4
     drift = 0
+    limit = 99
 
     def __init__(self) -> None:
         self.acted: list[str] = []
@@ -34,7 +36,9 @@ class Count(Environment):
         self.acted.append(action.text)
         self.place += 1 if action.text == "right" else -1
         return StepResult(
-            observation=f"At {self.place}.", reward=float(self.place), is_terminated=self.place > 6
+            observation=f"At {self.place}.",
+            reward=float(self.place),
+            is_terminated=self.place > 6 or len(self.acted) == self.limit,
         )
 
 
@@ -97,6 +101,29 @@ def test_a_continuation_begins_where_the_turn_began(chat: Chat, kind: type[Count
     lengths = {len(e.acted) for e in made_there}
     assert min(lengths) == (2 if kind is Saved else 4)
     assert engine.requests
+
+
+@pytest.mark.parametrize("kind", [Count, Saved])
+def test_an_episode_of_fewer_turns_than_the_task_has_is_continued_after_its_last(
+    chat: Chat, kind: type[Count], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rollout, _, _ = made(chat, kind)
+    whole = recorded(rollout)
+    task = Task(id="t", environment="e", seed=3)
+    (group,) = rollout.groups([task], size=1, seed=0, options=Options(limits=Limits(max_turns=2)))
+    (cut,) = group.trajectories
+    assert cut.stop is Stop.CUT and cut.turns == whole.turns[:2]
+    (walk,) = rollout.walks([cut])
+    assert len(walk.views) == 3
+    ((again,),) = (g.trajectories for g in rollout.continuations([walk.prefix(2)], size=1, seed=0))
+    assert again.turns == whole.turns and again.outcome == whole.outcome
+    (other,) = rollout.walks([whole])
+    with pytest.raises(UsageError, match=r"got turn \d of \d; continue where the task goes on"):
+        other.prefix(len(whole.turns))
+    monkeypatch.setattr(Count, "max_turns", 9)
+    monkeypatch.setattr(Count, "limit", 2)
+    with pytest.raises(EnvironmentFault, match="turn 1: got the end of the episode"):
+        rollout.walks([cut])
 
 
 def test_a_continuation_in_the_same_way_is_the_same_episode(chat: Chat) -> None:

@@ -8,16 +8,18 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from quintain.agents.harness import PlainText
+from quintain.agents.plan import PlanAndAct
+from quintain.agents.rci import Critique
 from quintain.credit.group import group_relative
 from quintain.data.pack import micro_batches
 from quintain.data.samples import imitation_samples, samples_from
-from quintain.data.seats import separated
+from quintain.data.seats import by_seat, separated
 from quintain.engines.local import Local
 from quintain.engines.protocol import Request
 from quintain.engines.scripted import Scripted
 from quintain.environments.catalog import find
 from quintain.environments.protocol import Environment, Expert
-from quintain.errors import EnvironmentFault
+from quintain.errors import EnvironmentFault, UsageError
 from quintain.losses.policy import reinforce
 from quintain.models.tiny import build_tiny
 from quintain.rollout.collect import Limits, Rollout
@@ -26,6 +28,7 @@ from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
 from quintain.training.learner import Learner
 from quintain.types import Action, Score, StepResult, Task, Trajectory, as_text
+from quintain.worlds.keydoor.game import KeyDoor
 from quintain.worlds.twocards.game import TwoCards
 
 
@@ -113,6 +116,55 @@ def test_each_seat_has_its_own_tokens(chat: Chat) -> None:
     assert one.turn_id[-1] == 2 and other.turn_id[-1] == 1
     assert engine._streams == {}  # pyright: ignore[reportPrivateUsage]
     rollout.close()
+
+
+def test_roles_of_a_seat_may_be_of_different_policies(chat: Chat) -> None:
+    def script(request: Request, stream: tuple[int, ...]) -> tuple[int, ...]:
+        return chat.write(
+            "1. north" if "plan" in str(chat.encoder.decode(stream)).split("<|user|>")[-1] else "north"
+        )
+
+    planner, actor = Scripted(script, policy="policy"), Scripted(script, policy="actor")
+    agent = PlanAndAct(PlainText(chat, max_tokens=64), chat, replan_every=2)
+    rollout = Rollout(
+        {"policy": agent, "actor": agent},
+        KeyDoor,
+        {"policy": planner, "actor": actor},
+        seats={"agent": "actor", "agent/plan": "policy"},
+        limits=Limits(max_turns=4),
+    )
+    try:
+        (group,) = rollout.groups([KeyDoor().task("train", 0)], size=1, seed=0)
+    finally:
+        rollout.close()
+    (episode,) = group.trajectories
+    assert [(turn.seat, turn.completion.policy) for turn in episode.turns] == [
+        ("agent/plan", "policy"), ("agent", "actor"), ("agent", "actor"),
+        ("agent/plan", "policy"), ("agent", "actor"), ("agent", "actor"),
+    ]  # fmt: skip
+    assert [turn.starts_segment for turn in episode.turns] == [True, True, False] * 2
+    assert (len(planner.requests), len(actor.requests)) == (2, 4)
+    assert planner._streams == actor._streams == {}  # pyright: ignore[reportPrivateUsage]
+    first, second = by_seat(episode)
+    assert [len(part.turns) for part in (first, second)] == [2, 4]
+
+
+def test_roles_that_share_a_context_are_of_one_policy(chat: Chat) -> None:
+    engine = Scripted(lambda request, stream: chat.write("north"))
+    agent = Critique(PlainText(chat, max_tokens=64), chat)
+    rollout = Rollout(
+        {"policy": agent, "judge": agent},
+        KeyDoor,
+        {"policy": engine, "judge": engine},
+        seats={"agent": "policy", "agent/critique": "judge"},
+    )
+    try:
+        with pytest.raises(
+            UsageError, match="policy of critique: got judge, but it goes on where policy spoke"
+        ):
+            rollout.groups([KeyDoor().task("train", 0)], size=1, seed=0)
+    finally:
+        rollout.close()
 
 
 def test_what_a_seat_is_worth_is_its_own(chat: Chat) -> None:

@@ -1,10 +1,20 @@
-"""MCTS*: the bound, the mean of children, when a search ends, and the values that a tree implies."""
+"""MCTS*: the bound, the mean of children, when a search ends, and the values that a tree implies. Guided MCTS: ranks,
+outcomes that are told upwards, and where the next episode goes."""
 
 from collections.abc import Sequence
 
 import pytest
 
-from quintain.rollout.tree import Node, Seen, Tree, back_up, process_values, upper_bound
+from quintain.rollout.tree import (
+    GuidedTree,
+    Node,
+    Seen,
+    Tree,
+    back_up,
+    process_values,
+    ranks,
+    upper_bound,
+)
 
 
 def path(ways: str, *, solved: bool = False, over: bool = False) -> list[Seen]:
@@ -98,3 +108,47 @@ def test_a_search_ends_when_a_new_state_is_worth_the_gate() -> None:
     tree = Tree(Seen(key="", text=""), lambda text: 0.0)
     tree.grow(tree.root, [path("a", solved=True), path("b")])
     assert tree.is_done and tree.select() is None
+
+
+def ways(*keys: str) -> list[Seen]:
+    return [Seen(key=key, text=key) for key in keys]
+
+
+def test_ranks_are_those_of_picking_the_best_and_removing_it() -> None:
+    assert ranks([2.0, 7.0, 5.0]) == [0.0, 1.0, 0.5]
+    assert ranks([3.0, 9.0, 3.0]) == [0.25, 1.0, 0.25], "equal ones share their places"
+    assert ranks([4.0] * 3) == [0.5] * 3 and ranks([8.0]) == [0.5] and ranks([]) == []
+
+
+def test_an_outcome_is_told_to_all_above_as_a_running_mean() -> None:
+    tree = GuidedTree(Seen(key="", text=""))
+    tree.expand(tree.root, ways("a", "b"), [9.0, 1.0])
+    child = tree.root.children["a"]
+    for outcome in (1.0, 0.0, 1.0):
+        tree.tell(child, outcome)
+    assert (child.value, child.visits) == (pytest.approx(2 / 3), 3)
+    assert (tree.root.value, tree.root.visits) == (pytest.approx(2 / 3), 3)
+    child.rank = 0.9
+    assert tree.worth(child) == pytest.approx(0.7833333)
+
+
+def test_the_next_episode_goes_where_outcomes_and_ranks_with_their_bound_are_best() -> None:
+    tree = GuidedTree(Seen(key="", text=""), exploration=0.5)
+    assert tree.select() is tree.root
+    tree.expand(tree.root, [*ways("a", "b", "a")], [1.0, 5.0, 9.0])
+    assert list(tree.root.children) == ["a", "b"], "of equal ways the first counts"
+    a, b = tree.root.children.values()
+    assert (a.rank, b.rank) == (0.0, 1.0) and tree.select() is b
+    tree.tell(b, 0.0)
+    assert tree.select() is b, "b: .5, a: 0, and ln 1 is 0"
+    tree.tell(b, 0.0)
+    tree.tell(b, 0.0)
+    tree.exploration = 1.0
+    assert tree.select() is a, "b: .5 + √ln 3/4, a: √ln 3"
+    tree.tell(a, 1.0)
+    tree.expand(a, ways("c"), [0.0])
+    assert [[n.seen.key for n in family] for family in tree.families()] == [["a", "b"]]
+    tree.tell(a.children["c"], 1.0)
+    tree.expand(b, ways("d", "e"), [0.0, 0.0])
+    tree.tell(b.children["e"], 1.0)
+    assert len(tree.families()) == 1, "one visited child has nothing to be compared with"

@@ -71,6 +71,20 @@ def train(folder: Path, config: grpo.Config) -> list[dict[str, Any]]:
         return run.events()
 
 
+def test_an_alarm_that_comes_and_goes_is_said_once_in_a_while(
+    tmp_path: Path, config: grpo.Config, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def now_and_then(spans: Spans, bounds: Thresholds) -> list[Alarm]:
+        return [Alarm(name="hacking", message="bought")] if (spans.last[-1]["step"] or 0) % 2 else []
+
+    monkeypatch.setattr("quintain.training.monitors.alarms.RULES", (now_and_then,))
+    monkeypatch.setattr("quintain.training.context.QUIET_STEPS", 4)
+    events = train(tmp_path / "run", replace(config, steps=9, eval_every=9))
+    assert [e["data"]["step"] for e in events if e["kind"] == "alarm"] == [3, 5, 7, 9]
+    said = capsys.readouterr().err
+    assert [step for step in range(10) if f"alarm at step {step} (hacking)" in said] == [3, 7]
+
+
 def test_a_run_measures_proves_and_raises(
     tmp_path: Path, config: grpo.Config, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

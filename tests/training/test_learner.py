@@ -198,6 +198,7 @@ def test_a_model_with_dropout_is_not_computed_again() -> None:
 
 
 @pytest.mark.skipif(not CLEAR.exists(), reason="the peak of memory is read from /proc")
+@pytest.mark.slow
 def test_a_stream_of_32k_tokens_trains_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "quintain.training.learner.MOST_LOGITS", 1 << 24
@@ -299,3 +300,27 @@ def test_a_broken_checkpoint_is_an_error(tmp_path: Path, spoil: str) -> None:
 def test_a_model_without_trainable_parameters_is_refused() -> None:
     with pytest.raises(UsageError, match="without trainable parameters"):
         Learner(qwen().requires_grad_(False))
+
+
+def test_what_stands_beside_has_its_part_in_the_gradient_and_nothing_else() -> None:
+    own, others = streams(3), streams(4)
+    batches, beside = micro_batches(own, max_tokens=60), micro_batches(others, max_tokens=60)
+
+    def weighted(weight: float) -> Loss:
+        return lambda outputs, batch: LossReport(
+            loss=-weight * (batch.loss_weight * outputs.logprobs).sum(), metrics={f"of/{weight}": weight}
+        )
+
+    def gradient(learner: Learner) -> Tensor:
+        seen: list[Tensor] = []
+        learner._update = lambda rate_scale: seen.append(  # pyright: ignore[reportPrivateUsage]
+            torch.cat([p.grad.flatten() for p in learner.parameters if p.grad is not None])
+        )
+        report = learner.step(batches, weighted(1.0), beside=(beside, weighted(0.5)))
+        assert report.metrics == {"of/1.0": len(batches), "of/0.5": 0.5 * len(beside)}
+        learner.step(batches, weighted(1.0))
+        learner.step(beside, weighted(0.5))
+        assert torch.allclose(seen[0], seen[1] + seen[2], atol=1e-6)
+        return seen[0]
+
+    assert gradient(Learner(qwen(), PLAIN)).abs().sum() > 0

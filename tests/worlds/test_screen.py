@@ -277,6 +277,25 @@ def test_actions_in_words_instead_of_tools() -> None:
         assert play(world, world.task("train", index), expert).is_success
 
 
+def test_boxes_are_clicked_by_name_where_that_is_asked() -> None:
+    named, pointed = Screen(interface="labels"), Screen(interface="text")
+    assert named.tools() == () and named.instructions().endswith("Act: click NAME, or type TEXT.")
+    for index in range(12):
+        task = named.task("train", index)
+        assert play(named, task, expert).is_success
+        begin(named, task)
+        begin(pointed, task)
+        assert named.screen() == pointed.screen() and named.screen() in str(begin(named, task))
+        boxes = {box.label: box for box in pointed.snapshot()[0].boxes}
+        assert named.elements() == {name: name for name in boxes}
+        assert pointed.elements() == {name: "{} {}".format(*box.center) for name, box in boxes.items()}
+        first = next(iter(boxes))
+        assert advance(named, Action(text=f"Click {first.upper()}")) == advance(
+            pointed, Action(text=f"click {pointed.elements()[first]}")
+        )
+        assert not advance(named, Action(text="click cellar")).is_valid
+
+
 def test_words_are_read_as_they_are_written() -> None:
     for action in (tool_action("click", x=3, y=-4), tool_action("type", text="oslo")):
         assert read_command(write_command(action)).tool_calls == action.tool_calls

@@ -34,6 +34,7 @@ HARNESSES: dict[str, str] = {
     "code": "quintain.agents.code:CodeAct",
     "constrained": "quintain.agents.constrained:Constrained",
     "endpoint": "quintain.agents.outside:Outside",
+    "grounded": "quintain.agents.grounded:Grounded",
     "react": "quintain.agents.harness:ReAct",
     "roles": "quintain.agents.roles:Roles",
     "scored": "quintain.agents.scored:Scored",

@@ -5,6 +5,11 @@ newest observation; the executor sees the plan and what happened since. Every pl
 does the executor after it. With `replan_every` the plan is revised after so many actions (1 is the paper's dynamic
 replanning), with 0 it stays. A plan is data; any text edits it somehow, and no text can break it.
 
+Plan and actions may be of two policies: with ``seats={"agent": "reference", "agent/plan": "policy"}`` a run trains a
+planner for an actor that rests. A demonstrated plan says the next action; with `demonstrates` all that the expert will
+do, as calls (the P-code of PGPO, 2506.01475) or by verbs alone, which name nothing (the meta plans of MPO, 2503.02682).
+Without `sees_task` the plan stands in the place of the first observation: what the executor knows of the task is there.
+
 With ``actor=scripted`` the policy does not act: it names one thing in each turn, and a script goes for that (see
 `quintain.agents.led_world`).
 
@@ -23,6 +28,7 @@ from quintain.agents.deliberation import Deliberation, Words, describe_action, w
 from quintain.agents.harness import PlainText, system_text
 from quintain.agents.led_world import LedWorld
 from quintain.agents.protocol import Agent, Brief, Prompt, Session, equip
+from quintain.environments.baselines import foreseen
 from quintain.environments.protocol import Environment
 from quintain.errors import UsageError
 from quintain.text.chat import Chat
@@ -33,6 +39,7 @@ PLANNER = (
     "You plan, another acts. Write a short plan, one numbered step per line. To change a plan you may instead "
     "write lines such as: keep, done 1, drop 2, change 2: STEP, add: STEP"
 )
+_CALL = re.compile(r"(\w+)\((.*)\)")
 _NUMBERED = re.compile(r"\s*(\d{1,2})[.)]\s*(?:\[x\]\s*)?(\S.*)")
 _EDIT = re.compile(r"\s*(done|drop|change|add)\s*(\d{1,2})?\s*:?\s*(.*)", re.IGNORECASE)
 
@@ -92,6 +99,38 @@ def _edit(steps: list[Step | None], verb: str, at: int, words: str) -> None:
     steps[at] = {"done": Step(step.text, True), "drop": None, "change": changed}[verb]
 
 
+def whole_plan(actions: Sequence[Action], *, names: bool) -> Plan:
+    """Return the plan that says `actions` as calls, ``go(to fridge)``, or without `names` by verbs alone; none twice.
+
+    Example: "go to fridge", "go to sink", "clean" → ``go(to fridge)``, ``go(to sink)``, ``clean()``, or go, clean.
+    """
+    steps = [_call(action) if names else _call(action).partition("(")[0] for action in actions]
+    kept = [step for step, before in zip(steps, ["", *steps], strict=False) if step != before]
+    return Plan(tuple(Step(step) for step in kept[:MOST_STEPS]))
+
+
+def _call(action: Action) -> str:
+    """Return `action` as a call: its first word of what follows, or the first tool of its arguments."""
+    if action.tool_calls:
+        call = action.tool_calls[0]
+        return f"{call.name}({', '.join(str(value) for value in call.arguments.values())})"
+    verb, _, rest = action.text.partition(" ")
+    return f"{verb}({rest})"
+
+
+def are_calls(plan: Plan) -> bool:
+    """Return whether `plan` has steps, and each of them is a call: ``go(to fridge)``."""
+    return bool(plan.steps) and all(_CALL.fullmatch(step.text) for step in plan.steps)
+
+
+def verbs(plan: Plan) -> frozenset[str]:
+    """Return the verbs that `plan` calls or names: the first word of each step."""
+    found = (_CALL.match(step.text) for step in plan.steps)
+    return frozenset(
+        call[1] if call else step.text.partition(" ")[0] for call, step in zip(found, plan.steps, strict=True)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class PlanAndAct:
     """A planner in front of `agent`: ``PlanAndAct(ReAct(chat), chat, replan_every=4)``."""
@@ -100,6 +139,8 @@ class PlanAndAct:
     chat: Chat
     replan_every: int = 0
     """Actions after which the plan is revised; 0 never."""
+    max_replans: int | None = None
+    """Times that a plan is revised at most; none: as often as `replan_every` says."""
     max_tokens: int = 128
     """Tokens of a plan."""
     actor: Literal["policy", "scripted", "deaf"] = "policy"
@@ -107,6 +148,10 @@ class PlanAndAct:
     names in each turn, where the environment knows the way; or one that does not listen. Neither uses `agent`."""
     temperature: float = 1.0
     """Of what is said to a scripted actor; the policy as its own actor has that of `agent`."""
+    demonstrates: Literal["next", "calls", "verbs"] = "next"
+    """What a demonstrated plan says: the next action; or all that the expert will do, as calls or by verbs alone."""
+    sees_task: bool = True
+    """Whether the executor is shown the first observation, in which the task stands, or the plan alone."""
 
     def __post_init__(self) -> None:
         """Refuse settings that nothing would read."""
@@ -139,7 +184,7 @@ class PlanSession(Deliberation):
         self._words = Words(settings.chat, settings.max_tokens)
         self._seen: tuple[Observation, tuple[str, ...]] = ("", ())
         self._done: list[str] = []
-        self._since = 0
+        self._since = self._num_replans = 0
         self._is_planning = False
         self.plan = Plan()
         """The plan so far; it may be replaced from outside, before the next prompt."""
@@ -148,10 +193,13 @@ class PlanSession(Deliberation):
         """See `Session.observe`: the planner's prompt when a plan is due, else the executor's."""
         self._seen = (observation, legal_actions)
         every = self._settings.replan_every
-        is_due = not self.plan.steps or bool(every and self._since >= every)
+        most = self._settings.max_replans
+        is_revised = bool(every and self._since >= every) and (most is None or self._num_replans < most)
+        is_due = not self.plan.steps or is_revised
         if not is_due:
             return super().observe(observation, legal_actions)
         self._is_planning = True
+        self._num_replans += bool(self.plan.steps)
         executor = self._agent.open(self._brief).observe(observation, legal_actions)
         conversation = self._settings.chat.conversation()
         system = Message(role="system", content=as_content(system_text(self._brief, PLANNER)))
@@ -170,7 +218,9 @@ class PlanSession(Deliberation):
             self.plan = edit(self.plan, text)
             self._since = 0
             self._reopen(f"Plan:\n{self.plan.text}")
-            self._next = self._inner.observe(*self._seen)
+            seen, legal = self._seen
+            is_shown = self._settings.sees_task or bool(self._done)
+            self._next = self._inner.observe(seen if is_shown else "Begin.", legal)
             return Action(text=text)
         action = self._inner_read(completion)
         if self._next is None:
@@ -178,11 +228,19 @@ class PlanSession(Deliberation):
             self._done.append(describe_action(action))
         return action
 
+    def foresee(self, environment: Environment) -> Action | None:
+        """See `Foresees`: the expert's whole way, where a demonstrated plan is to say it."""
+        said = self._settings.demonstrates
+        if not self._is_planning or said == "next":
+            return None
+        return Action(text=whole_plan(foreseen(environment), names=said == "calls").text)
+
     def write(self, action: Action) -> tuple[int, ...]:
-        """See `Session.write`; a demonstration plans the next action, and keeps what is planned before it."""
+        """See `Session.write`; a plan that is no whole one is that of the next action."""
         if not self._is_planning:
             return self._inner.write(action)
-        return self._words.write(f"1. {describe_action(action)}")
+        said = describe_action(action)
+        return self._words.write(said if said.startswith("1. ") else f"1. {said}")
 
 
 def planner_text(plan: Plan, done: Sequence[str]) -> str:

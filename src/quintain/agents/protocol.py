@@ -70,6 +70,15 @@ class Deliberates(Protocol):
         ...
 
 
+@runtime_checkable
+class Foresees(Protocol):
+    """A session in which a demonstrator says more than its next action: what it will do, a plan of its whole way."""
+
+    def foresee(self, environment: Environment) -> Action | None:
+        """Return what is to be said now by one who knows what comes next in `environment`; None: the next action."""
+        ...
+
+
 class Agent(Protocol):
     """A harness, shared by all episodes of a run."""
 

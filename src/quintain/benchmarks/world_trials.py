@@ -31,7 +31,7 @@ from quintain.models.load import load
 from quintain.rollout.collect import Rollout
 from quintain.store.files import replace_file
 from quintain.store.run import Run
-from quintain.training.context import MODEL
+from quintain.training.demonstrations import MODEL
 from quintain.training.start import build_agent
 from quintain.types import NOTHING, Task
 
@@ -140,6 +140,11 @@ HARNESSES: tuple[World, ...] = (
     _through("simplified", "collab"),
     _through("pivotal", "collab"),
     _through("labelled", "collab"),
+    _through(
+        "grounded",
+        "screen?interface=text&goal=menu&fields=0&buttons=2&width=48&height=24",
+        model="mini?tokens=runs",
+    ),
 )
 """Every harness and wrapper, each with a small world that it fits: `World.name` is the harness."""
 

@@ -124,8 +124,11 @@ def write_lines(lines: Iterable[str], file: Path, *, nothing: str) -> int:
     return count
 
 
-def chat_writer(run: Run) -> Callable[[Trajectory], Mapping[str, Any]]:
-    """Return what writes an episode of `run` as messages; {} of several seats, and of a run without a tokenizer."""
+def chat_writer(run: Run, *, is_compared: bool = False) -> Callable[[Trajectory], Mapping[str, Any]]:
+    """Return what writes an episode of `run` as messages; {} of several seats, and of a run without a tokenizer.
+
+    `is_compared` as `quintain.data.messages.to_record` has it.
+    """
     if not any((run.folder / name).is_dir() for name in TOKENIZERS):
         return lambda _: {}
     decode, told = Chat(tokenizer_of(run.folder)).text, teller(str(run.config["environment"]))
@@ -133,6 +136,6 @@ def chat_writer(run: Run) -> Callable[[Trajectory], Mapping[str, Any]]:
     def written(trajectory: Trajectory) -> Mapping[str, Any]:
         if len(speakers(trajectory)) != 1:
             return {}
-        return messages.to_record(trajectory, decode, told=told(trajectory))
+        return messages.to_record(trajectory, decode, told=told(trajectory), is_compared=is_compared)
 
     return written

@@ -26,6 +26,7 @@ def evaluate(argv: Sequence[str]) -> int:
         "target", metavar="MODEL|RUN", help="model folder, hub id, run folder or name of a run"
     )
     parser.flag("--environment", "environment; a run knows its own", "E")
+    parser.flag("--agent", "harness that it acts through; a run knows its own", "AGENT", "")
     parser.flag("--episodes", "held-out tasks (default 256)", "N", "256")
     parser.flag("--seed", "seed of the sampling (default 0); the tasks are always the same", "N", "0")
     parser.flag("--temperature", "sampling temperature, 0 for greedy (default 1.0)", "X", "1.0")
@@ -40,7 +41,12 @@ def evaluate(argv: Sequence[str]) -> int:
     from quintain import api as launch
 
     found, _ = launch.evaluate(
-        target, arguments.environment, episodes=episodes, seed=seed, temperature=temperature
+        target,
+        arguments.environment,
+        episodes=episodes,
+        seed=seed,
+        temperature=temperature,
+        agent=arguments.agent,
     )
     print_evaluation(found, arguments.json)
     return 0

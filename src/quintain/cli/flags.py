@@ -39,7 +39,7 @@ def add_flags(parser: Parser, found: Sequence[Option]) -> None:
             for flag in ("--" + old.replace("_", "-") for old in option.old_names):
                 parser.add_argument(flag, help=SUPPRESS, **takes(option, flag))
             if NAME in option.flag:
-                parser.admit(option.flag.replace(NAME, r"[\w-]+"), partial(takes, option))
+                parser.admit(option.flag.replace(NAME, r"[\w/-]+"), partial(takes, option))
             if bool in parts_of(option.annotation):
                 negative = f"--no-{option.flag.removeprefix('--')}"
                 parser.flags.append(negative)

@@ -49,6 +49,7 @@ COMMANDS: dict[str, Command] = {
         "serve a model to agents of yours, and record what they ask: quintain serve RUN",
     ),
     "play": Command("playing:play", "act in an environment yourself, in the terminal"),
+    "label": Command("labelling:label", "compare episodes side by side, and say which is better"),
     "export": Command("exporting:export", "take a model or episodes out of a run: hf, messages, parquet"),
     "view": Command("viewing:view", "show where the report of a run lies, and its curve"),
     "lab": Command("lab:lab", "compare ideas of credit and losses on one batch: quintain lab grpo|RUN"),

@@ -43,7 +43,8 @@ class Option:
     def matches(self, name: str) -> bool:
         """Whether `name` is what the option is or was called, with a name of a table in the place of `NAME`."""
         return any(
-            re.fullmatch(re.escape(own).replace(NAME, r"\w+"), name) for own in (self.name, *self.old_names)
+            re.fullmatch(re.escape(own).replace(NAME, r"[\w/]+"), name)
+            for own in (self.name, *self.old_names)
         )
 
 

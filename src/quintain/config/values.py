@@ -188,7 +188,8 @@ def fit(option: Option, value: Any, source: Source) -> Any:
     start = {} if source.is_stored else as_table(option.default) or {}
     fitted = dict(start)
     for name, item in table.items():
-        if not str(name).isidentifier():
+        names = [str(name)] if config_of(entry) is not None else str(name).split("/")
+        if not all(each.isidentifier() for each in names):
             raise ConfigError(
                 f"a name in {source.label(option.name)}: got {name!r}; use letters, digits and _"
             )

@@ -33,7 +33,11 @@ UNTOLD = Told()
 
 
 def to_record(
-    trajectory: Trajectory, decode: Callable[[Sequence[int]], str], *, told: Told = UNTOLD
+    trajectory: Trajectory,
+    decode: Callable[[Sequence[int]], str],
+    *,
+    told: Told = UNTOLD,
+    is_compared: bool = False,
 ) -> dict[str, Any]:
     """Return `trajectory` as a JSON object; `decode` turns sampled ids into text, without special tokens.
 
@@ -41,7 +45,8 @@ def to_record(
     `tool_calls` and no longer in the text, so that a chat template writes them once, and the observation after
     them is a tool message; calls written in words (ReAct, code) stay words, and the observation a user message.
     What could not be carried out, because it could not be read or calls a tool that does not exist, has weight 0: it
-    is there for what comes after it. A failure has no reward.
+    is there for what comes after it. Of an episode that `is_compared` with another it has weight 1 and stands as it was
+    sampled, for it may be what the other is preferred for. A failure has no reward.
     """
     messages: list[dict[str, Any]] = [{"role": "system", "content": told.system}] if told.system else []
     role = "user"
@@ -51,7 +56,9 @@ def to_record(
         said: dict[str, Any] = {"role": "assistant", "content": text}
         if calls:
             said["tool_calls"] = [write_call(call) for call in calls]
-        if was_unusable(turn):
+        if was_unusable(turn) and is_compared:
+            said = {"role": "assistant", "content": decode(turn.completion.token_ids), "weight": 1}
+        elif was_unusable(turn):
             said["weight"] = 0
         messages.append(said)
         role = "tool" if calls else "user"

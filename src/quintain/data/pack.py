@@ -142,6 +142,7 @@ def _batch(
         pair=torch.tensor([sample.pair for sample in samples]),
         is_chosen=torch.tensor([sample.is_chosen for sample in samples]),
         num_pairs=num_pairs,
+        rank=torch.tensor([sample.rank for sample in samples]),
         versions=None if samples[0].versions is None else joined(versions_of),
     )
     return Batch(

@@ -2,8 +2,9 @@
 
 A source pairs episodes of one task: the best with the worst, a success with a failure, the better half with the worse
 (`best_and_worst`, `won_and_lost`, `halves`), the expert's with the agent's (`expert_and_agent`, ETO, arXiv 2403.02502),
-two ways on from the same turn by the value of the step (`step_pairs`, IPR, 2406.11176), or children of one node of a
-tree by what a search found them worth (`siblings`).
+two ways on from the same turn by the value of the step (`step_pairs`, IPR, 2406.11176), children of one node of a tree
+by what a search found them worth (`siblings`), of which `extremes` takes the best and the worst, or some ways on by
+what a critic says of them (`across_halves`, SWEET-RL, 2503.15478).
 
 What every source makes goes through `checked`: a pair of which one side has nothing to train on, whose sides are the
 same, are of different tasks or differ by no more than a margin, whose rejected side was cut by a limit of whoever
@@ -18,12 +19,13 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from statistics import fmean
 from typing import overload
 
 from quintain.data.samples import num_shared
 from quintain.errors import UsageError
-from quintain.types import NOTHING, Group, Pair, Score, Trajectory, derive_seed
+from quintain.types import NOTHING, Group, Pair, Score, Stop, Trajectory, derive_seed
 
 REFUSALS: Mapping[str, str] = {
     "other_task": "its sides are of different tasks",
@@ -91,7 +93,7 @@ def checked(candidates: Iterable[Pair], *, margin: float | None = 0.0) -> Pairs:
             counts[reason] += 1
         else:
             kept.append(pair)
-    said = [(_tokens(pair.chosen), _tokens(pair.rejected)) for pair in kept]
+    said = [(all_ids(pair.chosen), all_ids(pair.rejected)) for pair in kept]
     opposite = {(rejected, chosen) for chosen, rejected in said}
     found = [pair for pair, sides in zip(kept, said, strict=True) if sides not in opposite]
     counts["contradicting"] = len(kept) - len(found)
@@ -114,13 +116,13 @@ def refusal(pair: Pair, margin: float | None = 0.0) -> str | None:
         return "other_task"
     if not (isinstance(one.outcome, Score) and isinstance(other.outcome, Score)):
         return "failure"
-    if _tokens(one) == _tokens(other):
+    if all_ids(one) == all_ids(other):
         return "identical"
     shared = num_shared(pair) if pair.level == "turn" else 0
     if not all(any(turn.completion.token_ids for turn in side.turns[shared:]) for side in (one, other)):
         return "one_sided"
-    if other.stop.is_cut:
-        return "cut"
+    if other.stop.is_cut and not (pair.level == "turn" and other.stop is Stop.CUT):
+        return "cut"  # of turns that are compared no more than they are may have been asked for
     return "margin" if margin is not None and not pair.margin > max(margin, 0.0) else None
 
 
@@ -147,6 +149,16 @@ def won_and_lost(groups: Sequence[Group], count: int = 1) -> Pairs:
             Pair(chosen=won, rejected=lost, margin=1.0)
             for won, lost in list(zip(*sides, strict=False))[:count]
         ]
+    return checked(found)
+
+
+def best_and_lower(groups: Sequence[Group]) -> Pairs:
+    """Return the best of each group in which one solved the task, against every episode of a lower outcome."""
+    found: list[Pair] = []
+    for group in groups:
+        ranked = _rank(group)
+        if any(each.is_success for each in ranked):
+            found += [_pair(ranked[0], other) for other in ranked[1:] if _value(other) < _value(ranked[0])]
     return checked(found)
 
 
@@ -262,6 +274,42 @@ def siblings(families: Sequence[Sequence[tuple[Trajectory, float]]], *, margin: 
     return checked(found, margin=margin)
 
 
+def extremes(families: Sequence[Sequence[tuple[Trajectory, float]]], *, margin: float = 0.0) -> Pairs:
+    """Return the child of the highest value in each family against that of the lowest (MPO, arXiv 2503.02682).
+
+    Among equal values it is chance that decides, by the children's seeds: the first of them is no better than the rest.
+    Example: values .2, .8, .8, .2 → one of the middle ones against one of the outer ones.
+    """
+    found: list[Pair] = []
+    for family in families:
+        ranked = sorted(family, key=lambda child: (-child[1], derive_seed("ties", child[0].seed)))
+        if len(ranked) > 1:
+            (best, high), (worst, low) = ranked[0], ranked[-1]
+            found.append(Pair(chosen=best, rejected=worst, level="turn", margin=high - low))
+    return checked(found, margin=margin)
+
+
+def across_halves(
+    families: Sequence[Sequence[tuple[Trajectory, float]]], count: int, *, margin: float = 0.0
+) -> Pairs:
+    """Return up to `count` pairs of each family: one of its better half with one of the worse, drawn by their seeds.
+
+    Families as in `siblings`, in the middle of which an odd one belongs to no half. No two pairs of a family are the
+    same (SWEET-RL, arXiv 2503.15478, draws 4 of 16 ways on).
+    """
+    found: list[Pair] = []
+    for family in families:
+        ranked = sorted(family, key=lambda child: -child[1])
+        half = len(ranked) // 2
+        every = list(product(ranked[:half], ranked[len(ranked) - half :]))
+        rng = random.Random(derive_seed("halves", *(child.seed for child, _ in ranked)))
+        found += [
+            Pair(chosen=better, rejected=worse, level="turn", margin=high - low)
+            for (better, high), (worse, low) in rng.sample(every, min(count, len(every)))
+        ]
+    return checked(found, margin=margin)
+
+
 def top_share(pairs: Pairs, share: float) -> Pairs:
     """Return the `share` of `pairs` with the largest margins, at least one, in order; ties with the last stay (Optima).
 
@@ -294,6 +342,9 @@ def _pair(better: Trajectory, worse: Trajectory) -> Pair:
     return Pair(chosen=better, rejected=worse, margin=_value(better) - _value(worse))
 
 
-def _tokens(trajectory: Trajectory) -> tuple[tuple[int, ...], ...]:
+Ids = tuple[tuple[int, ...], ...]
+
+
+def all_ids(trajectory: Trajectory) -> Ids:
     """Return all ids of an episode, what was shown and what was sampled in turn."""
     return tuple(ids for turn in trajectory.turns for ids in (turn.prompt_ids, turn.completion.token_ids))

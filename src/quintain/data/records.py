@@ -117,7 +117,7 @@ def read_preferences(found: Iterable[Found]) -> Iterator[Preference]:
     """Yield the preference of each object: chosen and rejected, with or without a prompt of their own.
 
     Both sides are lists of messages, or texts that answer ``prompt``; without one they begin alike, and what they
-    share is context.
+    share is context. Calls that cannot be read are a reason to prefer the other side: see `read_record`.
 
     Raises:
         DataError: an object that is no preference, or whose sides are the same.
@@ -137,7 +137,7 @@ def read_preferences(found: Iterable[Found]) -> Iterator[Preference]:
         if prompt is None or (isinstance(prompt, str) and _repeats(value["chosen"], prompt)):
             prompt = []
         sides = [
-            read_record({**rest, "prompt": prompt, "completion": value[key]}, each)
+            read_record({**rest, "prompt": prompt, "completion": value[key]}, each, keeps_text=True)
             for key in ("chosen", "rejected")
         ]
         if sides[0].said == sides[1].said:
@@ -145,8 +145,10 @@ def read_preferences(found: Iterable[Found]) -> Iterator[Preference]:
         yield Preference(chosen=_after_fork(*sides), rejected=_after_fork(sides[1], sides[0]))
 
 
-def read_record(value: Mapping[str, Any], found: Found) -> Record:
+def read_record(value: Mapping[str, Any], found: Found, *, keeps_text: bool = False) -> Record:
     """Return the conversation that the object `value` is.
+
+    With `keeps_text` an answer of weight 1 is trained as it stands: calls in its text are text, whatever they call.
 
     Raises:
         DataError: it is none; no assistant says anything.
@@ -169,7 +171,9 @@ def read_record(value: Mapping[str, Any], found: Found) -> Record:
             f"{place}: got the keys {sorted(fields)}; give either messages or conversations, or prompt and completion"
         )
     tools = tuple(tool for key in TOOLS for tool in read_tools(fields.pop(key, None), place))
-    read = [said for entry in entries for said in _said(as_object(entry, place), place)]
+    read = [
+        said for entry in entries for said in _said(as_object(entry, place), place, keeps_text=keeps_text)
+    ]
     if "system" in fields and not (read and read[0].message.role == "system"):
         system = _text(fields.pop("system"), place, may_be_empty=True)
         read = [Said(message=_message("system", system)), *read] if system else read
@@ -221,7 +225,7 @@ def as_object(value: object, place: str) -> dict[str, Any]:
     return cast(dict[str, Any], value)
 
 
-def _said(entry: Mapping[str, Any], place: str) -> Iterator[Said]:
+def _said(entry: Mapping[str, Any], place: str, *, keeps_text: bool) -> Iterator[Said]:
     """Yield the messages of one entry: a user message of Anthropic may hold several tool results."""
     is_sharegpt = "from" in entry
     role = _role(entry.get("from" if is_sharegpt else "role"), SHAREGPT if is_sharegpt else OPENAI, place)
@@ -245,11 +249,12 @@ def _said(entry: Mapping[str, Any], place: str) -> Iterator[Said]:
         for part in (RESPONSE.findall(text) or [text]) if role == "tool" else [text]:
             yield Said(message=_message(role, part))
         return
-    yield Said(message=_answer(entry, content, place, is_trained=tag), is_trained=tag)
+    is_read = not (keeps_text if tag else tag is False)
+    yield Said(message=_answer(entry, content, place, is_read=is_read), is_trained=tag)
 
 
-def _answer(entry: Mapping[str, Any], content: object, place: str, *, is_trained: bool | None) -> Message:
-    """Return the assistant's message: its text, and the calls beside it or in it."""
+def _answer(entry: Mapping[str, Any], content: object, place: str, *, is_read: bool) -> Message:
+    """Return the assistant's message: its text, and the calls beside it and, where it `is_read`, in it."""
     calls = [_call(each, place) for each in _list(entry.get("tool_calls") or [], "tool_calls", place)]
     if entry.get("function_call"):
         calls.append(_call(entry["function_call"], place))
@@ -266,7 +271,7 @@ def _answer(entry: Mapping[str, Any], content: object, place: str, *, is_trained
         calls += [_call(each, place) for each in (written if isinstance(written, list) else [written])]
         content = None
     text = _text(content, place, may_be_empty=bool(calls) or bool(thought))
-    if OPENING in text and is_trained is not False:
+    if OPENING in text and is_read:
         calls += [_call(_json(body, "a tool call", place), place) for body in CALL.findall(text)]
         text = CALL.sub("", text).strip()
         if OPENING in text:

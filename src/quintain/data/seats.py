@@ -2,10 +2,11 @@
 
 A turn pays each seat what its `rewards` say; one without them pays everybody its `reward`. What comes between two turns
 of a seat belongs to the first of them, what comes before its first turn to that. An episode of an agent without seats
-stays as it is. Older journals have rewards by seat as `reward_terms` with the names of seats; these are read, too.
+stays as it is, unless different policies play its roles (a planner and who acts on the plan): then each of these has an
+episode of its own. Older journals have rewards by seat as `reward_terms` with the names of seats; these are read, too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from quintain.types import ALONE, NOTHING, Group, Score, Trajectory, Turn
@@ -21,11 +22,35 @@ def by_seat(trajectory: Trajectory) -> tuple[Trajectory, ...]:
 
     Example: B wins 1 from A in the last of the turns A, B, A, so A's rewards are (0, -1) and B's is (1).
     """
-    seats = speakers(trajectory)
-    if set(seats) <= {ALONE}:
+    parts = _parts(trajectory)
+    if set(parts.values()) <= {ALONE}:
         return (trajectory,)
+    seats = speakers(trajectory)
     has_terms = any(seat in turn.reward_terms for turn in trajectory.turns for seat in seats)
-    return tuple(_alone(trajectory, seat, has_terms=has_terms) for seat in seats)
+    return tuple(
+        _alone(trajectory, parts, part, has_terms=has_terms) for part in dict.fromkeys(parts.values())
+    )
+
+
+def _parts(trajectory: Trajectory) -> dict[str, str]:
+    """Return for each seat, its roles told apart, in whose episode its turns are: its speaker's.
+
+    Where different policies play the roles of a speaker, the roles of one policy are together in the first of them.
+    """
+    players: dict[str, set[str]] = {}
+    for turn in trajectory.turns:
+        players.setdefault(turn.seat, set()).add(turn.completion.policy)
+    first: dict[tuple[str, str], str] = {}
+    found: dict[str, str] = {}
+    for seat in players:
+        speaker = seat.partition("/")[0]
+        own = [names for role, names in players.items() if role.partition("/")[0] == speaker]
+        if len(set[str]().union(*own)) > 1 and all(len(names) == 1 for names in own):
+            (policy,) = players[seat]
+            found[seat] = first.setdefault((speaker, policy), seat)
+        else:
+            found[seat] = speaker
+    return found
 
 
 def separated(groups: Sequence[Group]) -> list[Group]:
@@ -40,8 +65,9 @@ def separated(groups: Sequence[Group]) -> list[Group]:
     return found
 
 
-def _alone(trajectory: Trajectory, seat: str, *, has_terms: bool) -> Trajectory:
-    """Return the episode of `seat`; with `has_terms`, turns without rewards by seat have them as terms of its name."""
+def _alone(trajectory: Trajectory, parts: Mapping[str, str], part: str, *, has_terms: bool) -> Trajectory:
+    """Return the episode of `part`; with `has_terms`, turns without rewards by seat have them as terms of its name."""
+    seat = part.partition("/")[0]
     turns: list[Turn] = []
     rewards: list[float] = []
     early = 0.0
@@ -50,7 +76,7 @@ def _alone(trajectory: Trajectory, seat: str, *, has_terms: bool) -> Trajectory:
             reward = turn.rewards.get(seat, 0.0)
         else:
             reward = turn.reward_terms.get(seat, 0.0) if has_terms else turn.reward
-        if turn.speaker == seat:
+        if parts[turn.seat] == part:
             turns.append(turn)
             rewards.append(reward + early)
             early = 0.0
@@ -67,5 +93,5 @@ def _alone(trajectory: Trajectory, seat: str, *, has_terms: bool) -> Trajectory:
         trajectory,
         turns=tuple(own),
         outcome=outcome,
-        group=f"{trajectory.group}/{seat}",
+        group=f"{trajectory.group}/{part}",
     )

@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quintain.models.families import backbone, head, head_sizes
+from quintain.models.lora_linear import effective_weight
 from quintain.models.packed import rms_norm, rotate
 from quintain.models.precision import Precision, computing
 
@@ -446,11 +447,3 @@ def joined(modules: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
     biases = [module.bias for module in modules]
     bias = torch.cat([b.detach() for b in biases]) if all(b is not None for b in biases) else None
     return torch.cat(weights), bias
-
-
-def effective_weight(module: Any) -> Tensor:
-    """Return the weight of a linear module, with the delta of its active low-rank adapters."""
-    weight = module.weight.detach()
-    for adapter in getattr(module, "active_adapters", ()):
-        weight = weight + module.get_delta_weight(adapter).detach()
-    return weight

@@ -16,10 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from quintain.engines.decoder import effective_weight, joined, rounded
+from quintain.engines.decoder import joined, rounded
 from quintain.models.cpu import half
 from quintain.models.cpu.native import call, fits
 from quintain.models.families import backbone, head, head_sizes
+from quintain.models.lora_linear import effective_weight
 from quintain.models.precision import Precision
 
 if TYPE_CHECKING:

@@ -11,7 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from quintain.environments.protocol import Environment, Expert, Legal, Mastered, advance, begin
+from quintain.environments.protocol import (
+    Environment,
+    Expert,
+    Legal,
+    Mastered,
+    Snapshot,
+    advance,
+    begin,
+    environment_name,
+)
+from quintain.errors import UsageError
 from quintain.types import Action, Observation, Task, ToolCall, as_text
 
 INTEGER = re.compile(r"-?\b\d{1,9}\b")
@@ -71,6 +81,27 @@ def noop(_environment: Environment, _observation: str) -> Action:
 def expert(environment: Environment, _observation: str) -> Action:
     """Return the action of the environment's own expert."""
     return cast(Expert, environment).expert_action()
+
+
+def foreseen(environment: Environment, most: int = 64) -> list[Action]:
+    """Return what the expert does from here on, `most` actions of it at most; the environment is left as it is.
+
+    Raises:
+        UsageError: the environment has no expert, or cannot be brought back.
+    """
+    if not (isinstance(environment, Expert) and isinstance(environment, Snapshot)):
+        raise UsageError(
+            f"what an expert will do: got {environment_name(environment)}, which lacks an expert or snapshots; "
+            "define expert_action, snapshot and restore"
+        )
+    saved, found = environment.snapshot(), list[Action]()
+    while len(found) < min(most, environment.max_turns):
+        found.append(environment.expert_action())
+        result = advance(environment, found[-1])
+        if result.is_terminated or result.is_truncated:
+            break
+    environment.restore(saved)
+    return found
 
 
 def master(environment: Environment, observation: str) -> Action:

@@ -205,6 +205,23 @@ class Pointed(Protocol):
 
 
 @runtime_checkable
+class Described(Protocol):
+    """The environment can show its screen without the task, and knows how each thing on it is pointed at.
+
+    ``click WORDS`` is an action of it, whose words are what somebody who sees the screen says of a thing on it, such as
+    its coordinates.
+    """
+
+    def screen(self) -> str:
+        """Return what is to be seen now, whatever the task is."""
+        ...
+
+    def elements(self) -> Mapping[str, str]:
+        """Return the words that point at each thing to be seen now, by what it is called, in a fixed order."""
+        ...
+
+
+@runtime_checkable
 class Legal(Protocol):
     """The legal actions can be listed as texts."""
 
@@ -240,6 +257,15 @@ class StateKey(Protocol):
 
     def state_key(self) -> str:
         """Return a key that is equal exactly when the state is."""
+        ...
+
+
+@runtime_checkable
+class Privileged(Protocol):
+    """It says what it hides from agents, for critics in training."""
+
+    def privileged(self) -> str:
+        """Return what is hidden now."""
         ...
 
 

@@ -14,11 +14,11 @@ a pair stand in the batch; half a pair is an error, never a zero.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from quintain.errors import DataError, InvariantError, UsageError
-from quintain.losses.measure import is_trained, numbers, reference_of
+from quintain.losses.measure import is_trained, numbers, reference_of, unit_sum
 from quintain.types import Batch, Loss, LossReport, Outputs
 
 if TYPE_CHECKING:
@@ -53,11 +53,18 @@ Value = Callable[["Tensor"], "Tensor"]
 
 
 def dpo(
-    beta: float = 0.1, *, label_smoothing: float = 0.0, by_length: bool = False, compares_ends: bool = True
+    beta: float = 0.1,
+    *,
+    label_smoothing: float = 0.0,
+    by_length: bool = False,
+    by_turn: bool = False,
+    compares_ends: bool = True,
 ) -> Loss:
     """Return (1-ε)·(-log sigmoid(βΔ)) + ε·(-log sigmoid(-βΔ)), ε = `label_smoothing` (cDPO).
 
-    With `by_length` Δ is a difference of means over the tokens of a side; β is then some ten times larger. Without
+    With `by_length` Δ is a difference of means over the tokens of a side; β is then some ten times larger. With
+    `by_turn` it is one of sums over turns, each the mean over its tokens: advantages of turns (SWEET-RL, arXiv
+    2503.15478). Log-ratios .1 and .3 in one turn, .5 in the next: .9, .3 `by_length`, .7 `by_turn`. Without
     `compares_ends` the last token of each turn does not count: it is the same on both sides, and pushed down where it
     is rejected.
 
@@ -67,7 +74,9 @@ def dpo(
     _positive(beta)
     if not 0 <= label_smoothing < 0.5:
         raise UsageError(f"label smoothing: got {label_smoothing}; give a share from 0 to below 0.5")
-    weigh = _weights(by_length=by_length, compares_ends=compares_ends)
+    if by_length and by_turn:
+        raise UsageError("log-ratios of a side: got by_length and by_turn; give one of the two")
+    weigh = _weights(by_length=by_length, compares_ends=compares_ends, by_turn=by_turn)
     return _preference(dpo_value(beta, label_smoothing), weigh)
 
 
@@ -79,6 +88,20 @@ def dpo_value(beta: float, label_smoothing: float = 0.0) -> Value:
         return (1 - label_smoothing) * kept - label_smoothing * log_sigmoid(-beta * delta)
 
     return value
+
+
+def logged(loss: Loss) -> Loss:
+    """Return `loss` with log-probs at sampling as those of the reference (Agent Q, arXiv 2408.07199).
+
+    No other policy is kept. What was sampled by the policy as it was when the updates began has the same loss as with
+    a frozen copy of it; what was sampled earlier stays tied to whoever sampled it. Both sides must have been sampled:
+    demonstrations have no log-probs.
+    """
+
+    def found(outputs: Outputs, batch: Batch) -> LossReport:
+        return loss(outputs, replace(batch, extra=replace(batch.extra, reference_logprobs=batch.logprobs)))
+
+    return found
 
 
 def hinge(beta: float = 0.1, *, by_length: bool = False, compares_ends: bool = True) -> Loss:
@@ -257,11 +280,14 @@ Weigh = Callable[[Batch, _Sides], "Tensor"]
 """(batch, sides) → the factor of each token's log-ratio [N]"""
 
 
-def _weights(*, by_length: bool, compares_ends: bool) -> Weigh:
-    """Return the weights 1, or 1 / (tokens of the side), and 0 at the ends of turns that are not compared."""
+def _weights(*, by_length: bool, compares_ends: bool, by_turn: bool = False) -> Weigh:
+    """Return the weights 1, or 1 / (tokens of the side, of the turn), and 0 at ends of turns that are not compared."""
 
     def weigh(batch: Batch, sides: _Sides) -> Tensor:
-        found = sides.shares(batch) if by_length else batch.loss_weight.new_ones(batch.loss_weight.shape)
+        ones = batch.loss_weight.new_ones(batch.loss_weight.shape)
+        found = sides.shares(batch) if by_length else ones
+        if by_turn:
+            found = ones / unit_sum(ones, batch, "turn").clamp(min=1)
         return found if compares_ends else found * _inside_turns(batch)
 
     return weigh

@@ -19,10 +19,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from quintain.credit.layout import outcome_of
+from quintain.data.comparisons import Labeller
 from quintain.errors import UsageError
 from quintain.training.job import MAIN, ColdStart, PolicySpec
 from quintain.training.update import Update
-from quintain.types import NOTHING, Credit, Example, Group, Pair, Task, Trajectory, is_constant
+from quintain.types import NOTHING, Comparison, Credit, Example, Group, Pair, Task, Trajectory, is_constant
 
 if TYPE_CHECKING:
     from quintain.agents.protocol import Agent
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from quintain.rollout.replay import Walk
     from quintain.rollout.samplers import Conversant
     from quintain.rollout.views import Prefix
+    from quintain.training.policies import Policies
 
 
 class Collector(Protocol):
@@ -110,8 +112,24 @@ class Collector(Protocol):
         """Return the scored ones of an episode of the teacher on each of `tasks`; they are not recorded."""
         ...
 
+    def hidden(self, tasks: Sequence[Task]) -> list[str]:
+        """Return what the environment hides from agents at the beginning of each of `tasks`."""
+        ...
+
+    def logprobs(self, trajectories: Sequence[Trajectory], *, by: str) -> TokenArrays:
+        """Return the log-probs of the sampled tokens by the policy `by`: [trajectory][turn] → [tokens]."""
+        ...
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Return the tokens of `text`, in the tokenizer of the policy."""
+        ...
+
     def preferences(self) -> list[Pair]:
         """Return the preferences that the job names; a resumed run repeats them exactly."""
+        ...
+
+    def corpus(self) -> list[Trajectory]:
+        """Return the conversations that the job names as its corpus; a resumed run repeats them exactly."""
         ...
 
     def starting_groups(self, *, tasks: int, size: int) -> list[Group]:
@@ -128,13 +146,17 @@ class Needs:
     """What a method asks of the run: ``Needs(critic=True)``. What is missing is refused before the first episode."""
 
     critic: bool = False
-    """a value head on the policy, whose values the credit reads"""
+    """values of the policy `critic_policy`, which the credit reads: of a value head on the main one, or of another"""
+    critic_policy: str = MAIN
+    """one of `others`, with a value head and an optimizer; see `OnPolicy.critic`"""
     reference: bool = False
     """the frozen starting policy, as the policy ``reference``"""
     renews_reference: bool = False
     """that ``reference`` is the policy as it was when the round began, not as the run began (`Rounds` alone)"""
     reference_acts: bool = False
     """that ``reference`` samples as well, for episodes that are continued by it"""
+    reward_model: PolicySpec | None = None
+    """the policy ``reward_model``, whose scores of the episodes the credit reads"""
     others: Mapping[str, PolicySpec] = NOTHING
     """more policies beside the main one, by name"""
     reference_logprobs: bool = False
@@ -153,6 +175,8 @@ class Needs:
     """an environment with tools, whose calls are counted"""
     legal_actions: bool = False
     """an environment that lists its legal actions"""
+    privileged: bool = False
+    """an environment that says what it hides from agents"""
 
     @property
     def policies(self) -> dict[str, PolicySpec]:
@@ -162,7 +186,11 @@ class Needs:
         has_reference = (
             self.reference or self.renews_reference or self.reference_acts or self.reference_logprobs
         )
-        return {**({"reference": spec} if has_reference else {}), **self.others}
+        return {
+            **({"reference": spec} if has_reference else {}),
+            **({"reward_model": self.reward_model} if self.reward_model is not None else {}),
+            **self.others,
+        }
 
 
 Branches = Mapping[tuple[int, int], Group]
@@ -177,6 +205,8 @@ class Estimates:
     """of the critic, before it is trained on them; None without ``Needs(critic=True)``"""
     reference: TokenArrays | None = None
     """log-probs of the sampled tokens under the reference; None without ``Needs(reference_logprobs=True)``"""
+    scores: Sequence[float] | None = None
+    """of the reward model; None without ``Needs(reward_model=…)``"""
     branches: Branches = NOTHING  # type: ignore[assignment] # pyright: ignore[reportAssignmentType]
     """what `OnPolicy.branch` returned"""
 
@@ -186,6 +216,15 @@ class Estimates:
         if self.values is None:
             raise UsageError("values of a critic: got none; say needs=Needs(critic=True) in the method")
         return self.values
+
+    @property
+    def judged(self) -> Sequence[float]:
+        """The scores of the reward model; an error names the field that asks for one."""
+        if self.scores is None:
+            raise UsageError(
+                "scores of a reward model: got none; say needs=Needs(reward_model=…) in the method"
+            )
+        return self.scores
 
 
 class State(Protocol):
@@ -222,6 +261,16 @@ class Folds:
                 part.observe(metrics)
 
 
+class Influence(Protocol):
+    """What training on data alone would change: each time one update is made, measured and undone."""
+
+    def __call__(self, blocks: Sequence[Sequence[Pair]], tasks: Sequence[Task]) -> list[float]:
+        """Return for each of `blocks` by how much one update on it raises the share of `tasks` that is solved."""
+        ...
+
+
+Choose = Callable[[Influence, Collector, int, Sequence[Pair]], Sequence[Pair]]
+"""(influence, collector, round, pairs) → those that are trained on"""
 Collect = Callable[[Collector, int], list[Group]]
 """(collector, step) → the episodes of the step"""
 Change = Callable[[Sequence[Group]], Sequence[Group]]
@@ -253,6 +302,45 @@ def no_metrics(_: Sequence[Group], __: Callable[[Sequence[int]], str]) -> Mappin
     return NOTHING
 
 
+PLAIN = Labeller()
+"""A labeller who never errs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A reward that people teach while the policy learns: ``Compared(members=("reward_1", "reward_2"), …)``.
+
+    Segments of episodes are compared, an ensemble of reward models is fitted to the answers, and turns are paid what it
+    says (Deep RL from Human Preferences, arXiv 1706.03741).
+    """
+
+    members: tuple[str, ...]
+    """policies with a value head that are trained, see `Needs.others`"""
+    queries: Callable[[int], int]
+    """step → comparisons that are asked for before it; 1 or more at step 1"""
+    update: Update
+    """how members learn from the answers, in epochs of minibatches of `batch_size`"""
+    labels: str = "synthetic"
+    """who answers: ``synthetic``, ``ask`` (people, in the run's folder), or the file in which people do"""
+    labeller: Labeller = PLAIN
+    """answers by the environment's turn rewards, where nobody is asked"""
+    patience: float = 24.0
+    """hours that a step waits for people"""
+    segment: int = 4
+    """turns of a side"""
+    sees_history: bool = False
+    """whether a turn is scored after all that came before it; else by what was observed and done in it alone"""
+    candidates: int = 8
+    """pairs that are drawn for every one that is asked for, which are those that the members differ on most; 1: none is
+    chosen"""
+    memory: int = 512
+    """newest episodes out of which segments are drawn"""
+    batch_size: int = 16
+    """comparisons of a minibatch"""
+    rate: float = 1.0
+    """factor on the learning rate"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnPolicy:
     """Sample with the policy as it is, learn from it, again: ``OnPolicy(collect=…, credit=…, update=Update(…))``."""
@@ -270,16 +358,27 @@ class OnPolicy:
     """is called once before the first step, also by a resumed run"""
     rehearsal: Rehearsal | None = None
     """what the whole policy imitates every few steps, after their update"""
+    mixing: Mixing | None = None
+    """what it imitates in every update, in the same gradient"""
+    critic: Update | None = None
+    """how the policy ``needs.critic_policy`` learns from the returns of a step, after the main one"""
+    compared: Compared | None = None
+    """what turns are paid in the place of the environment's rewards, before `reward`"""
     state: State = field(default_factory=Folds)
     measure: Measure = no_metrics
+
+
+Data = Sequence[Example] | Sequence[Pair] | Sequence[Comparison]
+"""what an offline data set holds"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offline:
     """Learn from a data set that is there before the first step: ``Offline(data=…, update=Update(…))``."""
 
-    data: Callable[[Collector], Chosen | Sequence[Trajectory] | Sequence[Pair]]
-    """the data set: what a pipeline made, whole episodes, or preferences; called once, also by a resumed run"""
+    data: Callable[[Collector], Chosen | Sequence[Trajectory] | Sequence[Pair] | Sequence[Comparison]]
+    """the data set: what a pipeline made, whole episodes, preferences or comparisons; called once, also by a resumed
+    run"""
     update: Update
     """its epochs and minibatches are not read: a step is one batch of `batch_size`, in an order of each epoch's own"""
     batch_size: int = 32
@@ -292,11 +391,15 @@ class Offline:
     lr_schedule: Callable[[int], float] = lambda _: 1.0
     """factor on the learning rate at a step, from 1"""
     needs: Needs = Needs()
-    metrics: Callable[[Sequence[Example] | Sequence[Pair]], Mapping[str, float]] = lambda _: NOTHING
+    metrics: Callable[[Data], Mapping[str, float]] = lambda _: NOTHING
     has_warm_start: bool = True
     """whether the demonstrations are imitated before training, where the configuration says so"""
     held_out: float = 0.0
     """share of the data that is not learned from; its loss is measured at every evaluation"""
+    examine: Callable[[Policies, Data], Mapping[str, float]] = lambda _, __: NOTHING
+    """(policies, what is held out) → what every evaluation measures of them besides"""
+    plays: bool = True
+    """whether evaluations play held-out tasks; what is trained to score and not to act does not"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,6 +412,8 @@ class Improve:
     """factor on the learning rate"""
     update: Update | None = None
     """how it learns; None: as the rounds do"""
+    policy: str = MAIN
+    """who learns; another one than the main policy is among ``needs.others`` and learns in epochs"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,6 +424,21 @@ class OptimizerSteps:
     """number of the round, from 1 → optimizer steps"""
     batch_size: int
     """episodes of a step"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mixing:
+    """A likelihood in the gradient of every update of RL: ``Mixing(base=…, weight=1.0, batch_size=16)``.
+
+    The objective is that of the update plus `weight` · E[log π] over the trained tokens of `base`, averaged over these
+    alone, whatever the update's are averaged over (PPO-ptx: InstructGPT, arXiv 2203.02155, eq. 2).
+    """
+
+    base: Callable[[Collector], Sequence[Trajectory]]
+    """conversations; called once, also by a resumed run"""
+    weight: float
+    batch_size: int
+    """conversations beside each minibatch"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -357,6 +477,8 @@ class Rounds:
     build: Callable[[Sequence[Group]], Chosen | Sequence[Pair]]
     """episodes of the round → what is imitated (a `Pipeline`), or pairs of which one side is preferred"""
     update: Update
+    choose: Choose | None = None
+    """picks of the pairs that were built those that are trained on, by what they would change; None: all of them"""
     steps: OptimizerSteps | None = None
     """optimizer steps of each training; None: epochs and minibatches of `update`, or of the configuration"""
     later: Sequence[Improve] = ()

@@ -39,6 +39,8 @@ def add_lora(
         UsageError: the rank is below 1, a target matches nothing, or the model has layers of that name already.
     """
     peft = _peft()
+    from quintain.models.lora_linear import round_once
+
     if rank < 1:
         raise UsageError(f"rank of LoRA layers: got {rank}; give at least 1")
     if name in adapter_names(model):
@@ -59,6 +61,7 @@ def add_lora(
         warnings.filterwarnings("ignore", message="Already found a `peft_config` attribute")
         adapted.add_adapter(config, adapter_name=name)
     adapted.set_adapter(name)
+    round_once(model)
     return model
 
 

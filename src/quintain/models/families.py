@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 
 FAMILIES = frozenset({"qwen3", "llama", "qwen2", "mistral"})
 ROPE_TYPES = frozenset({"default", "linear", "llama3"})
+NO_LIMIT = 1 << 20
+"""Tokens of a stream of a model that sets no limit."""
+
+
+def longest_stream(model: PreTrainedModel) -> int:
+    """Return the tokens of the longest stream that `model` takes."""
+    return int(getattr(model.config, "max_position_embeddings", NO_LIMIT))
 
 
 class Norm(Protocol):

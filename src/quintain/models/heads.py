@@ -1,10 +1,18 @@
 """A value head: one linear layer from the last hidden state to the expected return.
 
-It starts near zero, so that a fresh critic says "I do not know" rather than something random.
+It starts near zero, so that a fresh critic says "I do not know" rather than something random. That of a reward model is
+kept beside the model, and read wherever a policy with a head begins with it.
 """
 
+from pathlib import Path
+from typing import Self
+
 import torch
+from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
+
+FILE = "value_head.safetensors"
+"""What a head is called in the folder of its model."""
 
 
 class ValueHead(nn.Module):
@@ -18,6 +26,18 @@ class ValueHead(nn.Module):
             self.linear = nn.Linear(hidden, 1)
             nn.init.normal_(self.linear.weight, std=0.01 / hidden**0.5)
         nn.init.zeros_(self.linear.bias)
+
+    @classmethod
+    def of(cls, hidden: int, folder: Path, *, seed: int = 0) -> Self:
+        """Return the head that is kept beside the model in `folder`, or a fresh one where there is none."""
+        head = cls(hidden, seed=seed)
+        if (folder / FILE).is_file():
+            load_model(head, folder / FILE)
+        return head
+
+    def keep(self, folder: Path) -> None:
+        """Write the head beside its model in `folder`."""
+        save_model(self, str(folder / FILE))
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return the value at each position."""

@@ -15,16 +15,23 @@ from safetensors import SafetensorError
 
 from quintain.errors import StoreError, UsageError
 from quintain.models.adapters import plain
+from quintain.models.heads import ValueHead
 from quintain.models.quiet import quiet_transformers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
-def save(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", folder: str | Path) -> Path:
+def save(
+    model: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase",
+    folder: str | Path,
+    value_head: ValueHead | None = None,
+) -> Path:
     """Write `model` and `tokenizer` to `folder`, in place of a model that is there; return the folder.
 
-    LoRA layers are merged into a copy, `model` keeps them.
+    A `value_head` stands beside them, which `transformers` does not read. LoRA layers are merged into a copy, `model`
+    keeps them.
 
     Raises:
         UsageError: `folder` is there and holds something else than a model.
@@ -43,6 +50,8 @@ def save(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", folder:
         with quiet_transformers():
             whole.save_pretrained(temporary)
             tokenizer.save_pretrained(str(temporary))
+        if value_head is not None:
+            value_head.keep(temporary)
         _flush(temporary)
         _put(temporary, target)
     except (OSError, SafetensorError) as error:

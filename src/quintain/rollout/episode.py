@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import cast
 
 from quintain.agents.protocol import Brief, Deliberates, Prompt, Session
 from quintain.environments.protocol import Environment
-from quintain.errors import InvariantError
+from quintain.errors import InvariantError, UsageError
 from quintain.rollout.request import Cast, EpisodeRequest
 from quintain.rollout.staleness import versions_of
 from quintain.rollout.views import Answer, Start, View
@@ -50,7 +50,9 @@ class Voice:
     name: str
     """name of its streams without their number"""
     policy: str
-    """the policy that speaks"""
+    """the policy that speaks, or spoke last"""
+    plays: Callable[[str], str]
+    """role → the policy that plays it"""
     session: Session
     deliberates: Deliberates | None
     """the session, if it may speak several times before it acts"""
@@ -78,10 +80,21 @@ class Voice:
         return f"{self.name}/{self.stream}"
 
     def ask(self) -> str | None:
-        """Make the next prompt and put it at the end of the stream; return the name of the stream it ended, if any."""
+        """Make the next prompt and put it at the end of the stream; return the name of the stream it ended, if any.
+
+        Raises:
+            UsageError: the next role is played by another policy, which has not read the stream.
+        """
         follow_up, self.follow_up = self.follow_up, None
         prompt = follow_up or self.session.observe(self.view.observation, self.view.legal_actions)
         self.prompt = prompt
+        policy = self.plays(prompt.role)
+        if policy != self.policy and self.has_begun and not prompt.starts_segment:
+            raise UsageError(
+                f"policy of {prompt.role or 'what acts'}: got {policy}, but it goes on where {self.policy} spoke; "
+                "give both to one policy"
+            )
+        self.policy = policy
         ended = None
         if prompt.starts_segment:
             ended = self.stream_name if self.has_begun else None
@@ -286,6 +299,7 @@ class LiveEpisode:
         self.voices[seat] = Voice(
             name=self.name if seat == ALONE else f"{self.name}/{seat}",
             policy=policy,
+            plays=lambda role: self.players.policy(f"{seat}/{role}" if role else seat),
             session=session,
             deliberates=cast(Deliberates, session) if deliberates(type(session)) else None,
             view=view,

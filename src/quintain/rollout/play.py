@@ -287,9 +287,10 @@ class Play:
             self._end(episode, Stop.FAILURE, episode.score())
             return False
         voice = episode.voices[seat]
+        speaker = voice.policy
         ended = voice.ask()
         if ended is not None:
-            self.stage.sampler.forget(voice.policy, ended)
+            self.stage.sampler.forget(speaker, ended)
         engine = self.stage.engines.get(voice.policy)
         if engine is not None and voice.length >= engine.max_length:
             self._end(episode, Stop.MAX_TOKENS, episode.score())

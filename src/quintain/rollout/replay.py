@@ -14,7 +14,7 @@ from typing import Any
 from quintain.environments.protocol import Environment, Snapshot
 from quintain.errors import EnvironmentFault, UsageError
 from quintain.rollout.views import Looks, Prefix, Start, View
-from quintain.types import Action, StepResult, Trajectory, Turn, as_content
+from quintain.types import Action, StepResult, Stop, Trajectory, Turn, as_content
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +23,9 @@ class Walk:
 
     trajectory: Trajectory
     views: tuple[View, ...]
-    """[turn]"""
+    """[turn], and after the last one where fewer turns were asked for than the task allows"""
     states: tuple[Any, ...] | None
-    """[turn], what `Snapshot.snapshot` returned before it; None without `Snapshot`"""
+    """as `views`, what `Snapshot.snapshot` returned there; None without `Snapshot`"""
     steps: tuple[int, ...] | None = None
     """[turn], steps of the environment before it, where several seats act in one; None: every turn is its own"""
 
@@ -33,9 +33,14 @@ class Walk:
         """Return the first `num_turns` turns, to continue with the turn of that number (from 0).
 
         Raises:
-            UsageError: that turn was taken at the same time as the one before it.
+            UsageError: that turn was taken at the same time as the one before it, or nothing was seen before it.
         """
         steps = self.steps
+        if num_turns >= len(self.views):
+            raise UsageError(
+                f"continuing {self.trajectory.task.id}: got turn {num_turns} of {len(self.views)}; continue where the "
+                "task goes on, with one seat that acts at a time"
+            )
         if steps is not None and num_turns and steps[num_turns] == steps[num_turns - 1]:
             raise UsageError(
                 f"continuing {self.trajectory.task.id}: got turn {num_turns}, which was taken at the same time as the "
@@ -123,19 +128,32 @@ def carried_out(looks: Looks, environment: Environment, trajectory: Trajectory) 
 def walk(looks: Looks, environment: Environment, trajectory: Trajectory) -> Walk:
     """Carry out the actions of `trajectory` in `environment`, up to the last turn, and return what was seen.
 
+    The last turn is carried out, too, where the task would go on after it and one seat acts at a time.
+
     Raises:
         EnvironmentFault: it does not repeat; see `replayed`.
     """
     moments: list[Moment] = []
+    views: list[View] = []
     states: list[Any] = []
-    for moment in replayed(looks, environment, trajectory):
-        moments.append(moment)
+
+    def see(view: View) -> None:
+        views.append(view)
         if isinstance(environment, Snapshot):
             states.append(environment.snapshot())
+
+    for moment in replayed(looks, environment, trajectory):
+        moments.append(moment)
+        see(moment.view)
     is_shared = any(moment.is_shared for moment in moments)
+    if trajectory.stop is Stop.CUT and not is_shared and not trajectory.turns[-1].is_internal:
+        after = looks.act(environment, {views[-1].seat: trajectory.turns[-1].action}).views
+        if not after:
+            raise diverged(trajectory, len(moments) - 1, "the end of the episode", "another turn")
+        see(after[0])
     return Walk(
         trajectory=trajectory,
-        views=tuple(moment.view for moment in moments),
+        views=tuple(views),
         states=tuple(states) if isinstance(environment, Snapshot) else None,
         steps=tuple(moment.num_steps for moment in moments) if is_shared else None,
     )

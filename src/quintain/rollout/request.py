@@ -66,15 +66,18 @@ class Cast:
     agents: Mapping[str, Agent]
     """Harnesses by policy."""
     seats: Mapping[str, str] = NOTHING
-    """Seat → the policy that plays it; empty: `policy` plays every seat."""
+    """Seat, or role of a seat (``agent/plan``) → the policy that plays it; empty: `policy` plays every seat."""
 
     def policy(self, seat: str) -> str:
-        """Return the name of the policy that plays `seat`.
+        """Return the name of the policy that plays `seat`, or a role of it: ``agent/plan``.
+
+        A role that has no policy of its own is played by that of its seat.
 
         Raises:
             UsageError: there is none.
         """
-        name = self.seats.get(seat) if self.seats else POLICY
+        speaker = seat.partition("/")[0]
+        name = self.seats.get(seat, self.seats.get(speaker)) if self.seats else POLICY
         if name is None or name not in self.agents:
             self.check((seat,))
         return str(name)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from random import Random
 from typing import Protocol, runtime_checkable
 
-from quintain.agents.protocol import Brief
+from quintain.agents.protocol import Brief, Foresees
 from quintain.engines.protocol import Engine, Request
 from quintain.environments.protocol import Environment
 from quintain.errors import EngineFault
@@ -242,11 +242,14 @@ class DemonstratorSampler:
         assert environment is not None, "an episode that is played has an environment"
         voice, demonstrator = episode.voices[seat], self.demonstrator
         turns, view = [turn for turn in (*episode.turns, *voice.thoughts) if turn.speaker == seat], voice.view
+        session = voice.session
         if isinstance(demonstrator, Conversant):
             assert episode.brief is not None, "an episode is opened before it is asked"
             brief = replace(episode.brief, legal_actions=view.legal_actions)
             return lambda: demonstrator.answer(brief, turns, view.observation)
         seen = (*(turn.observation for turn in turns if not turn.is_internal), view.observation)
+        if isinstance(session, Foresees):
+            return lambda: session.foresee(environment) or demonstrator(environment, rng, seen)
         return lambda: demonstrator(environment, rng, seen)
 
     def _written(self, episode: LiveEpisode, seat: str, action: Action | Failure) -> Completion | Failure:

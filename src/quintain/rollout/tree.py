@@ -1,8 +1,10 @@
-"""Tree search under a value model, and what a tree says of its states: MCTS* and process values (arXiv 2406.03816).
+"""Tree search, and what a tree says of its states.
 
 A search holds states and asks for ways on from one of them at a time; who goes on, a policy or a list of legal moves,
-is not its affair. Values of states are those of a model, mixed with the best that a roll-out saw. Afterwards the
-paths of a tree tell how far each state is from a solution, which is what the model learns for the next search.
+is not its affair. In `Tree`, MCTS* (arXiv 2406.03816), values of states are those of a model, mixed with the best that
+a roll-out saw. Afterwards the paths of a tree tell how far each state is from a solution (`process_values`), which is
+what the model learns for the next search. In `GuidedTree` (Agent Q, 2408.07199) they are the mean outcome of the
+episodes that went through a state, mixed with how a critic ranks it among its siblings.
 """
 
 from __future__ import annotations
@@ -43,6 +45,8 @@ class Node:
     parent: Node | None = None
     value: float = 0.0
     visits: int = 0
+    rank: float = 0.0
+    """a critic's rank among its siblings, 0 to 1, where a critic ranks"""
     children: dict[Hashable, Node] = field(default_factory=dict[Hashable, "Node"])
 
     @property
@@ -99,6 +103,81 @@ class Tree:
     def _of(self, seen: Seen) -> float:
         """Return the value of a state; where it is over, whether it is solved."""
         return (SOLVED if seen.is_solved else LOST) if seen.is_over else self.value(seen.text)
+
+
+class GuidedTree:
+    """MCTS by outcomes and a critic's ranks: `select` → `expand` → `choose` → play to the end → `tell`, again.
+
+    Q(h, a) = α·Q̃(h, a) + (1-α)·Q̂(h, a): Q̃ is the mean outcome of the episodes through the state that a leads to, 0
+    before the first, and Q̂ the critic's rank of a.
+
+    Args:
+        root: where it begins.
+        exploration: c of Q + c·√(ln N(h) / (1 + N(h'))).
+        mixing: α.
+    """
+
+    def __init__(self, root: Seen, *, exploration: float = 1.0, mixing: float = 0.5) -> None:
+        self.root = Node(seen=root)
+        self.exploration, self.mixing = exploration, mixing
+
+    def select(self) -> Node:
+        """Return the state that the next episode goes on from: it is over, or nothing is known of its ways on."""
+        node = self.root
+        while node.children:
+            node = self.choose(node)
+        return node
+
+    def expand(self, node: Node, ways: Sequence[Seen], scores: Sequence[float]) -> None:
+        """Let `ways` lead on from `node`, of which a critic says `scores`; of equal ways the first counts."""
+        found: dict[Hashable, tuple[Seen, float]] = {}
+        for way, score in zip(ways, scores, strict=True):
+            found.setdefault(way.key, (way, score))
+        placed = ranks([score for _, score in found.values()])
+        for (way, _), rank in zip(found.values(), placed, strict=True):
+            node.children[way.key] = Node(seen=way, parent=node, rank=rank)
+
+    def choose(self, node: Node) -> Node:
+        """Return the child of `node` with the best bound; of equal ones the first."""
+
+        def bound(child: Node) -> float:
+            return self.worth(child) + self.exploration * sqrt(log(max(node.visits, 1)) / (1 + child.visits))
+
+        return max(node.children.values(), key=bound)
+
+    def worth(self, node: Node) -> float:
+        """Return Q of the way to `node`. Example: α .5, Q̃ 2/3, Q̂ .9: .7833."""
+        return self.mixing * node.value + (1 - self.mixing) * node.rank
+
+    def tell(self, node: Node, outcome: float) -> None:
+        """Take in the outcome of an episode through `node`, for it and all above. Example: 1, 0, 1: 2/3."""
+        above: Node | None = node
+        while above is not None:
+            above.value = (above.value * above.visits + outcome) / (above.visits + 1)
+            above.visits += 1
+            above = above.parent
+
+    def families(self) -> list[list[Node]]:
+        """Return the visited children of each state that has two or more, from the root down."""
+        found, waiting = list[list[Node]](), [self.root]
+        for node in waiting:
+            waiting += node.children.values()
+            visited = [child for child in node.children.values() if child.visits]
+            found += [visited] if len(visited) > 1 else []
+        return found
+
+
+def ranks(scores: Sequence[float]) -> list[float]:
+    """Return the rank of each of `scores`: 1 for who is picked as the best first, evenly down to 0 for who is left.
+
+    Equal ones share the mean of their places, so that a critic who cannot tell changes no order; one alone has .5.
+    Example: 3, 9, 3: .25, 1, .25.
+    """
+    last = len(scores) - 1
+    return [
+        (sum(other < score for other in scores) + (scores.count(score) - 1) / 2) / last if last else 0.5
+        for score in scores
+    ]
 
 
 def is_closed(node: Node) -> bool:

@@ -27,7 +27,7 @@ from quintain.types.forest import find_parents
 from quintain.types.rows import noun_reader, noun_writer, plain
 
 CODEC = 2
-_COMPRESS_ABOVE = 1024
+_COMPRESS_ABOVE = 2048
 _MAX_RECORD = 1 << 29
 _BROKEN = (
     KeyError,

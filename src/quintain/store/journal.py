@@ -40,6 +40,8 @@ SUPERSEDED, UNDECIDED = 1, 2
 """What a row says that a resumed run has left behind, for good or until it says which episodes it takes back."""
 MAX_PARENTS = 64
 """Episodes that are kept while reading, because branches may follow that begin with their turns."""
+PAGE = 2048
+"""Bytes of a page of the file: what an episode leaves of its last one is empty."""
 FETCHED = 32
 """Rows that are fetched at once."""
 NOTHING_FETCHED: Mapping[int, tuple[Any, ...]] = {}
@@ -51,6 +53,7 @@ def create_journal(file: Path, meta: Mapping[str, str]) -> None:
         faults.point("create", file)
         connection = sqlite3.connect(file, isolation_level=None)
         try:
+            connection.execute(f"PRAGMA page_size={PAGE}")
             connection.execute("PRAGMA journal_mode=WAL")
             for statement in TABLES:
                 connection.execute(statement)

@@ -5,14 +5,17 @@ first.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from quintain.agents.catalog import AUTO, is_outside
 from quintain.agents.protocol import Agent
+from quintain.credit.layout import TokenArrays
 from quintain.curriculum.contamination import HeldOutTasks
 from quintain.curriculum.streams import TaskStream
 from quintain.environments.noisy import NoisyExpert
+from quintain.environments.protocol import Environment, Privileged, begin
 from quintain.errors import UsageError
 from quintain.rollout.collect import Rollout
 from quintain.rollout.hindsight import hindsight
@@ -59,7 +62,9 @@ class Collector:
         seed: int,
         teach: Callable[..., list[Trajectory]],
         prefer: Callable[[], list[Pair]] = list,
+        corpus: Callable[[], list[Trajectory]] = list,
         show: Callable[[Sequence[Task]], list[Trajectory]] = lambda _: [],
+        score: Callable[[str, Sequence[Trajectory]], TokenArrays] = lambda _, __: [],
         ahead: Ahead | None = None,
         is_lockstep: bool = True,
     ) -> None:
@@ -69,7 +74,7 @@ class Collector:
         self.recorded: list[Trajectory] = []
         """Episodes of the step so far, as the journal has them: a method may turn them into others to learn from."""
         self._tokenizer, self._seed, self._teach, self._prefer = tokenizer, seed, teach, prefer
-        self._show = show
+        self._show, self._score, self._corpus = show, score, corpus
         self._ahead, self._is_lockstep = ahead, is_lockstep
 
     def seed(self, *parts: int | str) -> int:
@@ -171,9 +176,26 @@ class Collector:
         self.apart.check(tasks)
         return self._show(tasks)
 
+    def hidden(self, tasks: Sequence[Task]) -> list[str]:
+        """Return what the environment hides from agents at the beginning of each of `tasks`."""
+        with closing(self.rollout.make_environment()) as environment:
+            return [told_apart(environment, task) for task in tasks]
+
+    def logprobs(self, trajectories: Sequence[Trajectory], *, by: str) -> TokenArrays:
+        """Return the log-probs of the sampled tokens by the policy `by`: [trajectory][turn] → [tokens]."""
+        return self._score(by, trajectories)
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Return the tokens of `text`."""
+        return tuple(self._tokenizer.encode(text, add_special_tokens=False))
+
     def preferences(self) -> list[Pair]:
         """Return the preferences that the job names; a resumed run repeats them exactly."""
         return self._prefer()
+
+    def corpus(self) -> list[Trajectory]:
+        """Return the conversations that the job names as its corpus; a resumed run repeats them exactly."""
+        return self._corpus()
 
     def starting_groups(self, *, tasks: int, size: int) -> list[Group]:
         """Return `size` episodes of each of `tasks` tasks by the starting policy; a resumed run reads its journal."""
@@ -247,6 +269,13 @@ class Collector:
         ]
         self.recorded += [t for group in named for t in group.trajectories]
         return named
+
+
+def told_apart(environment: Environment, task: Task) -> str:
+    """Return what `environment` hides from agents at the beginning of `task`."""
+    assert isinstance(environment, Privileged), "the method has asked for that"
+    begin(environment, task)
+    return environment.privileged()
 
 
 def _apart(groups: Sequence[Group], again: int) -> list[Group]:

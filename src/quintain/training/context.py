@@ -31,6 +31,7 @@ from quintain.environments.protocol import Factory
 from quintain.errors import ConfigError, InvariantError, StoreError
 from quintain.models.adapters import read_lora, save_adapter
 from quintain.models.device import find_device
+from quintain.models.families import longest_stream
 from quintain.models.fingerprint import fingerprint
 from quintain.models.save import save
 from quintain.rollout.collect import Rollout
@@ -42,7 +43,7 @@ from quintain.text.chat import Chat
 from quintain.training.ahead import Ahead
 from quintain.training.canary import Canary
 from quintain.training.collector import Collector
-from quintain.training.demonstrations import check_digest, load_data, named_data, texts_of
+from quintain.training.demonstrations import MODEL, check_digest, load_data, named_data, texts_of
 from quintain.training.evaluator import checked_evaluation, make_evaluator
 from quintain.training.interrupt import Interruption
 from quintain.training.job import MAIN, ColdStart, Job, PolicySpec
@@ -55,7 +56,6 @@ from quintain.training.policies import Policy, build_policies, plan_policies
 from quintain.training.progress import Display
 from quintain.training.report import evaluation_metrics, report_metrics, rollout_metrics
 from quintain.training.start import (
-    LONGEST,
     demonstrate_on,
     harness,
     held_out_tasks,
@@ -72,11 +72,13 @@ from quintain.types import NOTHING, Group, Pair, Task, Trajectory, Use
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-START, MODEL, ADAPTER, ENGINES = "start", "model", "adapter", "engines"
-"""Folders of a run: the policy it starts from (after the warm start), the one it ends with, its LoRA layers alone, and
-weights on their way to engines in other processes."""
+START, ADAPTER, ENGINES = "start", "adapter", "engines"
+"""Folders of a run: the policy it starts from (after the warm start), the LoRA layers alone of the one it ends with
+(`MODEL`), and weights on their way to engines in other processes."""
 COLD_START = "cold start"
 """The event of a run that says what was imitated of what a method's teachers showed."""
+QUIET_STEPS = 25
+"""Steps for which an alarm that comes and goes is not said on the terminal again; the journal has it each time."""
 MAX_NAMED = 50_000_000
 """Parameters up to which the journal names the weights of every step; of larger models those of checkpoints."""
 
@@ -139,7 +141,8 @@ class TrainingContext:
             run, self.rollout, TaskStream(tasks_of(self.make_environment), first=job.first_task),
             HeldOutTasks(self.held_out), self.tokenizer, display,
             environment=job.environment, seed=job.seed, teach=lambda *by, agent="": me._teach(*by, agent=agent),
-            prefer=lambda: me._preferences(), show=lambda tasks: me._show(tasks),
+            prefer=lambda: me._preferences(), corpus=lambda: me._corpus(), show=lambda tasks: me._show(tasks),
+            score=lambda name, episodes: me.policies[name].token_logprobs(episodes),
             ahead=self.ahead, is_lockstep=not job.plays_apart,
         )  # fmt: skip
         self.canaries = {
@@ -155,8 +158,12 @@ class TrainingContext:
         self.collector.spent.tokens = int(last.get("total/tokens", 0))
         self.num_parameters = sum(p.numel() for p in self.model.parameters())
         self.trackers: Trackers | None = None
+        self._said: dict[tuple[str, str], int] = {}
+        """the step at which each alarm was last said on the terminal"""
         self.beside: list[Callable[[], Mapping[str, float]]] = []
         """what evaluations measure besides, such as the loss of data that is held out"""
+        self.plays = job.environment != NO_ENVIRONMENT
+        """whether evaluations play held-out tasks"""
         self.started = self._step_started = time.monotonic()
         self._seconds_before = float(last.get("time/seconds", 0.0))
         self._num_tokens = 0
@@ -182,7 +189,7 @@ class TrainingContext:
         for step in range(self.run.next_step, self.job.steps + 1):
             if self.is_spent:
                 break
-            self._stop_if_asked(step - 1)
+            self.stop_if_asked(step - 1)
             self._step_started = time.monotonic()
             self._num_tokens = self._num_computed()
             self.rollout.retries.clear()
@@ -192,7 +199,7 @@ class TrainingContext:
             if name in self.policies.acting:
                 policy.activate()
                 place = MODEL if name == MAIN else f"{MODEL}-{name}"
-                save(policy.model, policy.tokenizer, self.run.folder / place)
+                save(policy.model, policy.tokenizer, self.run.folder / place, policy.value_head)
                 lora = read_lora(self.job.lora)
                 if name == MAIN and lora is not None and lora.is_kept:
                     save_adapter(policy.model, MAIN, str(self.run.folder / START), self.run.folder / ADAPTER)
@@ -245,7 +252,7 @@ class TrainingContext:
         They are the same tasks and seeds at every step.
         """
         beside = {name: value for measure in self.beside for name, value in measure().items()}
-        if self.job.environment == NO_ENVIRONMENT:
+        if not self.plays:
             return beside
         self.display.phase("evaluation", len(self.held_out))
         groups = self.evaluator.groups(
@@ -284,7 +291,10 @@ class TrainingContext:
         self._note_finished(step)
         for alarm in self.monitors.new:
             self.run.event(alarm.kind, str(alarm), step=step, **self.monitors.evidence(alarm))
-            self.display.say(f"{alarm.kind} at step {step} ({alarm.name}): {alarm}")
+            last = self._said.setdefault((alarm.name, alarm.subject), step)
+            if last == step or step - last >= QUIET_STEPS:
+                self._said[alarm.name, alarm.subject] = step
+                self.display.say(f"{alarm.kind} at step {step} ({alarm.name}): {alarm}")
 
     def save(self, step: int) -> None:
         """Save a checkpoint of the state after `step`."""
@@ -371,23 +381,29 @@ class TrainingContext:
 
     def _preferences(self) -> list[Pair]:
         """Return the preferences that the job names."""
-        source = Path(str(getattr(self.job, "preferences", "")))
-        agent = None if self.job.environment == NO_ENVIRONMENT else self.agent
-        found = load_data(
-            source,
-            self.tokenizer,
-            self.job,
-            agent=agent,
-            max_length=longest_stream(self.model),
-            as_pairs=True,
-        )
-        if check_digest(self.run, "preferences", found):
-            self.display.say(f"preferences: {found.summary}")
-        pairs = [each for each in found.data if isinstance(each, Pair)]
+        pairs = [each for each in self._load("preferences", as_pairs=True) if isinstance(each, Pair)]
         if self.run.next_step == 0:
             sides = [side for pair in pairs for side in (pair.chosen, pair.rejected)]
             self.run.append(sides, step=0, phase="demonstrations")
         return pairs
+
+    def _corpus(self) -> list[Trajectory]:
+        """Return the conversations that the job names as its corpus."""
+        return [each for each in self._load("corpus") if isinstance(each, Trajectory)]
+
+    def _load(self, option: str, *, as_pairs: bool = False) -> Sequence[Trajectory] | Sequence[Pair]:
+        """Return the data that `option` of the job names; a run that goes on refuses what has changed."""
+        found = load_data(
+            Path(str(getattr(self.job, option, ""))),
+            self.tokenizer,
+            self.job,
+            agent=None if self.job.environment == NO_ENVIRONMENT else self.agent,
+            max_length=longest_stream(self.model),
+            as_pairs=as_pairs,
+        )
+        if check_digest(self.run, option, found):
+            self.display.say(f"{option}: {found.summary}")
+        return found.data
 
     def _note_finished(self, step: int) -> None:
         """Note that the weights are those after `step`."""
@@ -398,18 +414,13 @@ class TrainingContext:
         stats = [engine.stats() for engine in self.policies.engines.values()]
         return sum(each.num_prefilled + each.num_sampled for each in stats)
 
-    def _stop_if_asked(self, step: int) -> None:
+    def stop_if_asked(self, step: int) -> None:
         """Save what was done up to `step` and stop, if the user asked to."""
         if not self.interruption.is_asked:
             return
         if self.run.next_step <= step:
             self.save(step)
         raise KeyboardInterrupt
-
-
-def longest_stream(model: PreTrainedModel) -> int:
-    """Return the tokens of the longest stream that `model` takes."""
-    return int(getattr(model.config, "max_position_embeddings", LONGEST))
 
 
 def make_engine(name: str, policy: Policy) -> Engine:
@@ -431,12 +442,12 @@ def find_seats(job: Job, make_environment: Factory) -> dict[str, str]:
     if not job.seats:
         return {}
     seats = ask(make_environment, seats_of)
-    unknown = [seat for seat in job.seats if seat not in seats]
+    unknown = [seat for seat in job.seats if seat.partition("/")[0] not in seats]
     if unknown:
         raise ConfigError(
             f"seats: got {unknown[0]!r} in environment {job.environment}; its seats are {', '.join(seats)}"
         )
-    return {seat: job.seats.get(seat, MAIN) for seat in seats}
+    return {**dict.fromkeys(seats, MAIN), **job.seats}
 
 
 def check_run(job: Job, policies: Mapping[str, PolicySpec]) -> None:

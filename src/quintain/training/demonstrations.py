@@ -29,7 +29,7 @@ from quintain.environments.catalog import find
 from quintain.environments.mixture import MixedEnvironment
 from quintain.environments.nothing import NO_ENVIRONMENT, NONE
 from quintain.environments.protocol import Environment
-from quintain.errors import DataError, suggestion
+from quintain.errors import DataError, ModelError, suggestion
 from quintain.eval.evaluate import evaluate
 from quintain.models.load import load_tokenizer
 from quintain.store.creation import JOURNAL
@@ -43,7 +43,9 @@ from quintain.types import Pair, Score, Trajectory, as_text
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-TOKENIZERS = ("tokenizer", "model", "start")
+MODEL = "model"
+"""Folder of a run that holds the policy it ended with."""
+TOKENIZERS = ("tokenizer", MODEL, "start")
 """Folders of a run that may hold its tokenizer, first to last."""
 PATTERNS = ("*.jsonl", "*.json", "*.ndjson", "*.parquet")
 EVENT = "data"
@@ -109,9 +111,31 @@ def find_source(name: str, root: Path | None = None) -> Source:
     return Source(name=name, path=Path(folder))
 
 
+def find_model(name: str, root: Path | None = None) -> str:
+    """Return the folder of the model that `name` is: a run's, by its folder or its name under `root`, or a folder.
+
+    Raises:
+        ModelError: it is a run whose training is not finished.
+    """
+    for place in (Path(name).expanduser(), *([root / name] if root is not None else [])):
+        if (place / JOURNAL).is_file():
+            if not (place / MODEL).is_dir():
+                raise ModelError(
+                    f"model of the run {place}: got one that is not finished; quintain resume {place}"
+                )
+            return str((place / MODEL).absolute())
+        if place.is_dir():
+            return str(place.absolute())
+    return name
+
+
 def named_data(job: Job) -> dict[str, str]:
     """Return the files, folders and runs that `job` names as data, by the option that names them."""
-    named = {"demonstrations": job.demonstrations, "preferences": getattr(job, "preferences", "")}
+    named = {
+        "demonstrations": job.demonstrations,
+        "preferences": getattr(job, "preferences", ""),
+        "corpus": getattr(job, "corpus", ""),
+    }
     return {key: name for key, name in named.items() if isinstance(name, str) and name}
 
 
@@ -126,6 +150,8 @@ def place_data(job: Job, root: Path | None = None) -> Job:
     """
     found = {key: find_source(name, root) for key, name in named_data(job).items()}
     changes: dict[str, Any] = {key: str(source.path.absolute()) for key, source in found.items()}
+    if model := getattr(job, "reward_model", ""):
+        changes["reward_model"] = find_model(model, root)
     environment = job.environment
     if environment == NONE or (not environment and found):
         environment = NO_ENVIRONMENT

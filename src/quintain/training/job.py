@@ -49,8 +49,12 @@ class PolicySpec:
 
     copies: str = MAIN
     """whose starting weights it begins with, where its configuration names no model of its own"""
+    model: str = ""
+    """folder or run whose model it begins with, where its configuration names none; empty: it copies"""
     head: Literal["tokens", "value"] = "tokens"
     """what it says of a position: a distribution over tokens, or a value as well"""
+    head_seed: int = 0
+    """of a fresh value head: members of an ensemble differ by it"""
     is_trained: bool = False
     follows: str = ""
     """a target network: after each update of this policy its weights move towards those of it"""
@@ -222,7 +226,8 @@ class Job:
     policies: Mapping[str, PolicySettings] = field(default_factory=dict[str, PolicySettings])
     """Policies beside the main one, by name: those that the method asks for, and those of other seats."""
     seats: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Seat of the environment → policy that plays it; seats that are not named are played by ``policy``."""
+    """Seat of the environment, or role of a seat in its harness (agent/plan) → policy that plays it; seats that are not
+    named are played by ``policy``."""
 
     @property
     def plays_apart(self) -> bool:

@@ -7,7 +7,9 @@ add up to the same. Weights only change when loss and gradient are finite.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -241,6 +243,7 @@ class Learner:
         rate_scale: float = 1.0,
         is_on_policy: bool = False,
         observe: Callable[[Batch, Outputs], None] | None = None,
+        beside: tuple[Sequence[Batch], Loss] | None = None,
     ) -> StepReport:
         """Take one optimizer step on the micro-batches of one batch.
 
@@ -251,6 +254,7 @@ class Learner:
             is_on_policy: the batch was sampled with the current weights, so that the log-probs must agree; of a batch
                 that says which weights its tokens were sampled with, those of the current ones.
             observe: is called with each batch and what the learner says of it.
+            beside: micro-batches of another batch, whose loss is added: both have a part in the gradient.
 
         Raises:
             InvariantError: loss or gradient was not finite for the third time in a row, or the log-probs of a
@@ -261,16 +265,23 @@ class Learner:
         total = 0.0
         metrics: dict[str, float] = {}
         gaps: list[gap.Gap] = []
-        for batch, outputs in self._passes(batches):
+
+        def watch(batch: Batch, outputs: Outputs) -> None:
             if is_on_policy:
                 gaps.append(gap.gap(outputs, batch, self.version))
             if observe is not None:
                 observe(batch, outputs)
-            report = loss(outputs, batch)
-            report.loss.backward()
-            total += float(report.loss.detach())
-            for name, value in report.metrics.items():
-                metrics[name] = metrics.get(name, 0.0) + float(value)
+
+        parts = [(batches, loss, watch), *([(*beside, None)] if beside is not None else [])]
+        for own, measure, seen in parts:
+            for batch, outputs in self._passes(own):
+                if seen is not None:
+                    seen(batch, outputs)
+                report = measure(outputs, batch)
+                report.loss.backward()
+                total += float(report.loss.detach())
+                for name, value in report.metrics.items():
+                    metrics[name] = metrics.get(name, 0.0) + float(value)
         if gaps:
             num_stale, num = sum(part.num_stale for part in gaps), batches[0].extra.num_trained
             if batches[0].extra.versions is not None:
@@ -298,6 +309,25 @@ class Learner:
             is_skipped=not is_finite,
             metrics=metrics,
         )
+
+    @contextmanager
+    def tried(self) -> Generator[None]:
+        """Let what is learned meanwhile be forgotten: weights, optimizer, counts and chance are as before, bit for bit.
+
+        Where the weights are in ranks, the optimizer is, too, and cannot be kept here.
+        """
+        weights = [parameter.detach().clone() for parameter in self.parameters]
+        optimizer, numbers = deepcopy(self.optimizer.state_dict()), self._numbers
+        chance = torch.get_rng_state()
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for parameter, before in zip(self.parameters, weights, strict=True):
+                    parameter.copy_(before)
+            self.optimizer.load_state_dict(optimizer)
+            self._numbers = numbers
+            torch.set_rng_state(chance)
 
     def restart(self) -> None:
         """Forget what the optimizer knows."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,20 +22,22 @@ from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
 
 from quintain.credit.layout import Critic
+from quintain.data.comparisons import score_samples
 from quintain.data.pack import micro_batches
 from quintain.data.samples import imitation_samples, in_streams
 from quintain.engines.protocol import Engine, Reply
 from quintain.errors import ConfigError, UsageError, suggestion
 from quintain.models.adapters import add_lora, read_lora
 from quintain.models.device import find_device
+from quintain.models.families import longest_stream
 from quintain.models.heads import ValueHead
-from quintain.models.load import load
+from quintain.models.load import find_folder, load
 from quintain.training.job import MAIN, Job, PolicySettings, PolicySpec
 from quintain.training.learner import Forward, Learner, Optimization
 from quintain.training.sharding.learner import ShardedLearner
 from quintain.training.sharding.ranks import Ranks
 from quintain.training.sharding.shard import Lora
-from quintain.types import Action, Batch, Completion, Group, Outputs, Trajectory, Turn
+from quintain.types import Action, Batch, Completion, Group, Outputs, Sample, Trajectory, Turn
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -131,10 +134,11 @@ class Policy:
         start: str = "",
         follows: str = "",
         rate: float = 1.0,
+        head_seed: int = 0,
     ) -> None:
         self.name, self.shared, self.adapter, self.tokenizer = name, shared, adapter, tokenizer
         self.settings, self.forward, self.learner = settings, forward, learner
-        self.start, self.follows, self.rate = start, follows, rate
+        self.start, self.follows, self.rate, self.head_seed = start, follows, rate, head_seed
         self.engine: Engine | None = None
 
     @property
@@ -146,6 +150,11 @@ class Policy:
     def version(self) -> int:
         """Number of optimizer steps taken."""
         return 0 if self.learner is None else self.learner.version
+
+    @property
+    def value_head(self) -> ValueHead | None:
+        """Its value head, where it has one."""
+        return cast("ValueHead | None", self.forward.value_head)
 
     def activate(self) -> None:
         """Switch the policy's adapter on."""
@@ -181,11 +190,52 @@ class Policy:
             final=[float(np.concatenate(own)[-1]) for own in values],
         )
 
+    def episode_scores(self, trajectories: Sequence[Trajectory]) -> list[float]:
+        """Return what the policy as a reward model says of each episode: its value after the last sampled token.
+
+        Raises:
+            UsageError: the policy has no value head.
+        """
+        return self._scores(score_samples(trajectories, max_length=longest_stream(self.model)))
+
+    def turn_scores(self, trajectories: Sequence[Trajectory]) -> list[list[float]]:
+        """Return what it says of each turn, [trajectory][turn]: its value after the last token sampled in the turn.
+
+        Raises:
+            UsageError: the policy has no value head.
+        """
+        samples = score_samples(trajectories, by="turn", max_length=longest_stream(self.model))
+        found = iter(self._scores(samples))
+        return [list(islice(found, len(trajectory.turns))) for trajectory in trajectories]
+
+    def _scores(self, samples: Sequence[Sample]) -> list[float]:
+        """Return the values at the trained tokens of `samples`, in order."""
+        if self.forward.value_head is None:
+            raise UsageError(f"scores by the policy {self.name}: got one without a value head; give it one")
+        if not samples:
+            return []
+        self.activate()
+        batches = micro_batches(samples, max_tokens=self.settings.micro_tokens)
+        parts = [
+            cast(Tensor, outputs.values)[batch.turn_id >= 0].cpu()
+            for batch, outputs in self.infer_each(batches)
+        ]
+        return torch.cat(parts).tolist()
+
+    def shift_values(self, by: float) -> None:
+        """Add `by` to all values: what comparisons of them do not see."""
+        head = self.value_head
+        assert head is not None, "asked only of a policy with a value head"
+        with torch.no_grad():
+            head.linear.bias.add_(by)
+        if self.learner is not None:
+            self.learner.restored()
+
     def _continued(self, trajectory: Trajectory) -> Trajectory:
         """Return `trajectory` with a turn of one token after its last, where it was cut and the model has room."""
         if not trajectory.stop.is_cut:
             return trajectory
-        room = int(getattr(self.model.config, "max_position_embeddings", 1 << 20))
+        room = longest_stream(self.model)
         streams = in_streams(trajectory)
         begins = [place for place in streams if trajectory.turns[place].starts_segment]
         stream = streams[streams.index(begins[-1]) if begins else 0 :]
@@ -226,7 +276,8 @@ class Policy:
             )
         self.model.load_state_dict(load(self.start).model.state_dict())
         if (head := self.forward.value_head) is not None:
-            head.load_state_dict(ValueHead(self.model.config.hidden_size).state_dict())
+            fresh = ValueHead.of(self.model.config.hidden_size, find_folder(self.start), seed=self.head_seed)
+            head.load_state_dict(fresh.state_dict())
         self.learner.restored()
         self.learner.restart()
 
@@ -451,7 +502,8 @@ def _build(
 ) -> Policy:
     """Return the policy `name`, which computes in `ranks` where it is trained and there are some."""
     source = MAIN if spec is None else spec.copies
-    place = settings.model or (known[source].start if source in known else str(start))
+    given = settings.model or ("" if spec is None else spec.model)
+    place = given or (known[source].start if source in known else str(start))
     shares = settings.shares or (
         source if not is_trained and _is_adapted(known.get(source), settings) else ""
     )
@@ -459,8 +511,8 @@ def _build(
         shared, tokenizer = known[shares].shared, known[shares].tokenizer
     else:
         loaded = load(place)
-        if spec is not None and spec.head == "tokens" and settings.model and MAIN in known:
-            _refuse_other_tokens(name, settings.model, loaded.tokenizer, known[MAIN].tokenizer)
+        if given and spec is not None and MAIN in known and (spec.head == "tokens" or not is_trained):
+            _refuse_other_tokens(name, given, loaded.tokenizer, known[MAIN].tokenizer)
         device = find_device(settings.device)
         shared, tokenizer = SharedModel(cast(Any, loaded.model).to(device)), loaded.tokenizer
     adapter = name if settings.lora_rank and (is_trained or settings.shares) else None
@@ -468,7 +520,11 @@ def _build(
         adapter, settings = name, known[spec.follows].settings
     if adapter is not None:
         shared.add(adapter, settings)
-    head = ValueHead(shared.model.config.hidden_size).to(shared.model.device) if has_head else None
+    head = None
+    if has_head:
+        head = ValueHead.of(
+            shared.model.config.hidden_size, find_folder(place), seed=0 if spec is None else spec.head_seed
+        ).to(shared.model.device)
     if not is_trained and adapter is None and not shared.adapters:
         shared.model.requires_grad_(False).eval()
     activate = partial(shared.activate, adapter)  # also without adapters: another policy may add one later
@@ -509,6 +565,7 @@ def _build(
         name, shared, adapter, tokenizer, settings,
         forward=forward, learner=learner, start=place,
         follows="" if spec is None else spec.follows, rate=1.0 if spec is None else spec.rate,
+        head_seed=0 if spec is None else spec.head_seed,
     )  # fmt: skip
     if policy.follows:
         policy.follow(known[policy.follows], rate=1.0)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from quintain.data.pipeline import name_of
 from quintain.errors import DataError
 from quintain.store.run import Run
-from quintain.types import Batch, Credit, Example, Outputs, Pair, Sample, Signals, Trajectory, Use
+from quintain.types import Batch, Comparison, Credit, Example, Outputs, Pair, Sample, Signals, Trajectory, Use
 
 Place = tuple[int, int]
 """(identity of the trajectory, number of its turn)"""
@@ -134,13 +134,15 @@ class Imitated:
 
     def __init__(self, run: Run, *, is_on: bool) -> None:
         self._run, self._is_on = run, is_on
-        self._trainings: list[tuple[SignalRecorder, Sequence[Example] | Sequence[Pair], dict[int, None]]] = []
+        self._trainings: list[
+            tuple[SignalRecorder, Sequence[Example | Pair | Comparison], dict[int, None]]
+        ] = []
         self._known: dict[str, Trajectory | None] = {}
         self._has_shown = False
         """whether the demonstrations were read"""
 
     def watch(
-        self, data: Sequence[Example | Pair]
+        self, data: Sequence[Example | Pair | Comparison]
     ) -> Callable[[Sequence[Sample], Batch, Outputs], None] | None:
         """Begin a training on `data`, and return what takes in what the learner says; None where that is off."""
         if not self._is_on:
@@ -153,13 +155,15 @@ class Imitated:
             for each in data
             if isinstance(each, Pair)
         ]
-        self._trainings.append((recorder, pairs or examples, seen))
+        comparisons = [each for each in data if isinstance(each, Comparison)]
+        self._trainings.append((recorder, pairs or comparisons or examples, seen))
         trajectories = [side for pair in pairs for side in (pair.chosen, pair.rejected)]
         trajectories = trajectories or [example.trajectory for example in examples]
 
         def observe(samples: Sequence[Sample], batch: Batch, outputs: Outputs) -> None:
-            seen.update(dict.fromkeys(s.pair if pairs else s.trajectory for s in samples))
-            recorder.observe(trajectories, samples, batch, outputs)
+            seen.update(dict.fromkeys(s.trajectory if s.pair < 0 else s.pair for s in samples))
+            if not comparisons:  # what is trained of these is a score, and no token that was sampled
+                recorder.observe(trajectories, samples, batch, outputs)
 
         return observe
 
@@ -176,9 +180,19 @@ class Imitated:
         for recorder, data, seen in trainings:
             chosen = [data[place] for place in seen]
             compared += recorder.preferred([each for each in chosen if isinstance(each, Pair)], self.find)
+            compared += [use for each in chosen if isinstance(each, Comparison) for use in self._ranked(each)]
             own = recorder.imitated([each for each in chosen if isinstance(each, Example)], self.find)
             found |= {use.episode: use for use in own}
         return [*found.values(), *compared]
+
+    def _ranked(self, comparison: Comparison) -> list[Use]:
+        """Return the use of every answer of `comparison`, best first, which is said to be chosen over the worst."""
+        order = sorted(range(len(comparison.ranks)), key=lambda place: -comparison.ranks[place])
+        found = [self.find(name_of(comparison.answers[place])) for place in order]
+        known = [episode.id for episode in found if episode is not None]
+        if len(known) < len(order):
+            return []
+        return [Use(episode=known[0], rejected=known[-1]), *(Use(episode=name) for name in known[1:])]
 
     def find(self, name: str) -> Trajectory | None:
         """Return the episode that examples call `name`; None where the journal has none.

@@ -34,6 +34,7 @@ from quintain.environments.protocol import Environment, Expert, Factory
 from quintain.errors import ConfigError, UsageError, suggestion
 from quintain.losses.imitation import imitation
 from quintain.models.device import find_device
+from quintain.models.families import NO_LIMIT
 from quintain.models.load import load
 from quintain.models.tiny import COPIES, SIZES, build_tiny
 from quintain.rollout.collect import Limits, OnEpisode, Rollout
@@ -56,8 +57,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 
-LONGEST = 1 << 20
-"""Tokens of a stream of a model that sets no limit."""
 FUMBLES = 0.15
 """Share of a form teacher's tool calls that cannot be read."""
 DEMONSTRATIONS_PER_UPDATE = 8
@@ -290,7 +289,7 @@ def load_demonstrations(
     run: Run,
     display: Display,
     *,
-    max_length: int = LONGEST,
+    max_length: int = NO_LIMIT,
     teachers: Sequence[Demonstrator] = (),
     is_recorded: bool = True,
 ) -> list[Trajectory]:

@@ -42,6 +42,8 @@ class Thresholds:
     """share of one reward term in the size of all, where there are several"""
     hacking: float = 0.25
     """rise of the training reward between evaluations, as a part of its size, while held-out success does not rise"""
+    overoptimised: float = 0.1
+    """fall of the true reward from its highest, as a part of it, while the reward model's score is above what it was"""
     judge: float = 0.1
     """fall of the agreement of a policy's judgements of its own answers with the truth, since the first round"""
     failures: float = 0.02

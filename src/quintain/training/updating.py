@@ -22,6 +22,7 @@ from quintain.curriculum.schedules import linear
 from quintain.data.leaves import keep_leaves
 from quintain.data.pack import micro_batches
 from quintain.data.samples import samples_from, unrelated
+from quintain.losses.imitation import imitation
 from quintain.models.families import trunk
 from quintain.training.job import MAIN, Job, OnPolicyJob
 from quintain.training.learner import Learner, StepReport
@@ -29,7 +30,7 @@ from quintain.training.optimizers import scale_at
 from quintain.training.policies import Policies, Policy
 from quintain.training.signals import SignalRecorder
 from quintain.training.update import Update
-from quintain.types import Batch, Credit, Outputs, Sample, derive_seed
+from quintain.types import Batch, Credit, LossReport, Outputs, Sample, derive_seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,32 @@ class Prepared:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Conversations that updates imitate besides, in the same gradient: ``Corpus(samples, 16, weight=1.0)``."""
+
+    samples: Sequence[Sample]
+    batch_size: int
+    """conversations beside each update"""
+    weight: float
+    """of the mean negative log-likelihood of their own trained tokens"""
+
+    def draw(self, seed: int, max_tokens: int) -> list[Batch]:
+        """Return the micro-batches that stand beside the update of `seed`."""
+        num = len(self.samples)
+        chosen = np.random.default_rng(seed).choice(num, min(self.batch_size, num), replace=False)
+        return micro_batches(
+            [self.samples[place] for place in sorted(chosen.tolist())], max_tokens=max_tokens
+        )
+
+    def loss(self, outputs: Outputs, batch: Batch) -> LossReport:
+        """Return `weight` times the negative log-likelihood, which is measured as ``mixing/nll`` (nats per token)."""
+        report = imitation()(outputs, batch)
+        return LossReport(
+            loss=self.weight * report.loss, metrics={"mixing/nll": report.metrics["imitation/nll"]}
+        )
+
+
 def learn_all(
     policies: Policies,
     credit: Credit,
@@ -74,14 +101,24 @@ def learn_all(
     step: int,
     seed: int,
     signals: SignalRecorder | None = None,
+    corpus: Corpus | None = None,
 ) -> StepReport | None:
     """Update every trained policy that acts, each by the credit of the episodes that it sampled.
 
-    The report is that of the main policy; metrics of the others stand in it under their names.
+    The main one imitates the `corpus` besides. The report is that of the main policy; metrics of the others stand in it
+    under their names.
     """
     reports = {
         name: learn(
-            policies, part, update, job, step=step, seed=derive_seed(seed, name), policy=name, signals=signals
+            policies,
+            part,
+            update,
+            job,
+            step=step,
+            seed=derive_seed(seed, name),
+            policy=name,
+            signals=signals,
+            corpus=corpus if name == MAIN else None,
         )
         for name, part in by_policy(credit).items()
         if name in policies.trained
@@ -132,10 +169,11 @@ def learn(
     seed: int,
     policy: str = MAIN,
     signals: SignalRecorder | None = None,
+    corpus: Corpus | None = None,
 ) -> StepReport | None:
     """Update `policy` by `credit`; return what was done, None where nothing can be learned.
 
-    `signals` takes in what the tokens are trained with.
+    Each update imitates some of the `corpus` besides. `signals` takes in what the tokens are trained with.
     """
     keeps = update.keeps_zeros or step <= update.critic_steps
     samples = samples_from(credit, has_versions=job.max_staleness > 0)
@@ -145,7 +183,7 @@ def learn(
     samples = [sample for sample in samples if keeps or sample.advantages.any()]
     observe = None if signals is None else partial(signals.observe, credit.trajectories)
     report = learn_in_epochs(
-        policies, samples, update, job, step=step, seed=seed, policy=policy, observe=observe
+        policies, samples, update, job, step=step, seed=seed, policy=policy, observe=observe, corpus=corpus
     )
     if report is None or not left_out:
         return report
@@ -163,6 +201,7 @@ def learn_in_epochs(
     policy: str = MAIN,
     observe: Callable[[Sequence[Sample], Batch, Outputs], None] | None = None,
     rate: float = 1.0,
+    corpus: Corpus | None = None,
 ) -> StepReport | None:
     """Update `policy` in epochs of minibatches of `samples`; return the mean over the steps of the last epoch.
 
@@ -207,6 +246,12 @@ def learn_in_epochs(
                         warmup=job.lr_warmup,
                     ),
                     is_on_policy=update.is_on_policy and epoch == number == 0,
+                    beside=None
+                    if corpus is None
+                    else (
+                        corpus.draw(derive_seed(seed, "corpus", epoch, number), own.settings.micro_tokens),
+                        corpus.loss,
+                    ),
                 )
             policies.follow(policy)
             reports.append(report)

@@ -42,6 +42,7 @@ from quintain.types.episodes import (
 from quintain.types.learning import (
     Batch,
     BatchExtra,
+    Comparison,
     Credit,
     Example,
     Loss,
@@ -62,6 +63,7 @@ __all__ = [
     "Batch",
     "BatchExtra",
     "Branch",
+    "Comparison",
     "Completion",
     "Content",
     "Credit",

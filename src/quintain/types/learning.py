@@ -80,6 +80,8 @@ class Sample:
     pair: int = -1
     """Index of the preference pair; -1 outside of pairs."""
     is_chosen: bool = False
+    rank: float = 0.0
+    """Where its answer stands in a `Comparison`, whose number `pair` then is; higher is better."""
     versions: NDArray[np.int64] | None = None
     """Version of the weights that each token was sampled with; None where that is the same for all that is trained."""
 
@@ -128,7 +130,9 @@ class BatchExtra:
     is_chosen: Tensor
     """bool [B]"""
     num_pairs: int = 0
-    """pairs in the *whole* step"""
+    """pairs, or comparisons, in the *whole* step"""
+    rank: Tensor | None = None
+    """float [B], of the answer in its comparison, whose number `pair` is; None outside of comparisons"""
     reference_logprobs: Tensor | None = None
     """float [N], under the frozen reference policy"""
     values: Tensor | None = None
@@ -173,6 +177,17 @@ class Pair:
     rejected: Trajectory
     level: Literal["trajectory", "turn"] = "trajectory"
     margin: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Answers to one task as somebody ranked them: ``Comparison(answers=(a, b, c), ranks=(1, 0, 2))`` likes c best.
+
+    Higher is better, equal ranks are a tie. A preference is a comparison of two: ``ranks=(1, 0)``.
+    """
+
+    answers: tuple[Trajectory, ...]
+    ranks: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -15,7 +15,11 @@ from quintain.benchmarks.experiments.preference import (
     eto,
     ipr,
     m_dpo,
+    mpo,
     nat,
+    optima,
+    owl,
+    pgpo,
     rro,
     step_agent,
 )
@@ -99,6 +103,100 @@ def test_twins_have_the_same_task_and_length() -> None:
     for pair, twin in zip(pairs, twins, strict=True):
         assert twin.chosen is pair.chosen and twin.rejected.task.id == pair.rejected.task.id
         assert len(twin.rejected.turns) == len(pair.rejected.turns)
+
+
+def test_plans_help_who_listens() -> None:
+    assert len(set(mpo.PLANS)) == 22 and ("find", "heat", "put") in mpo.PLANS
+    made = mpo.houses(2, 6, 3)
+    listening, deaf = made.runs[mpo.LISTENING].mean(-1), made.runs[mpo.DEAF].mean(-1)
+    heat = made.kinds == mpo.KINDS.index("heat")
+    right, cold = mpo.PLANS.index(("find", "heat", "put")), mpo.PLANS.index(("find", "cool", "heat", "put"))
+    assert listening[heat, right].mean() > 0.5 > listening[heat, cold].mean()
+    assert np.ptp(deaf[heat].mean(0)) < np.ptp(listening[heat].mean(0))
+    table = mpo.planner_world(made)
+    assert table.num_cells == 4 * 22 and (table.cells[0] == table.cells[1]).all()
+    start = mpo.beginner(table, 9.0, 1)
+    best = int(listening[heat].mean(0).argmax())
+    assert table.policy(start).probabilities()[int(np.flatnonzero(heat)[0]), best] > 0.9
+    row = mpo.replication(made, 1, {"tries": 3}, 4)
+    assert row["method"] > row["extra.start"] and row["extra.upside_down"] <= 0.5
+
+
+def test_a_plan_is_the_only_channel_of_a_form() -> None:
+    made, blind = pgpo.form(sees_task=False), pgpo.form(sees_task=True)
+    assert (
+        pgpo.is_planning(made).sum() == 2 * 4 * 8
+        and made.num_cells == 2 * 4 * 8 + 2 * 4 * 4 == blind.num_cells
+    )
+    sure = pgpo.beginner(made, 0.999, 1)
+    assert pgpo.followed(made, sure, range(16)) > 0.99
+    assert pgpo.followed(blind, pgpo.beginner(blind, 0.999, 1), range(16)) < 0.01
+    rows = [
+        row for row, key in enumerate(made.world.keys) if key == "fill (1, 6)" and made.world.task_of[row] < 2
+    ]
+    assert (made.cells[rows[0]] == made.cells[rows[1]]).all(), "tasks do not matter to who fills it in"
+    expert = made.policy(torch.where(pgpo.is_planning(made), 0.0, sure))
+    assert 0 < expert.objective() < 0.1
+    assert pgpo.expert_of(made).objective() == pytest.approx(1.0)
+
+
+def test_values_of_plans_point_at_wrong_ones() -> None:
+    options = {"margin": 0.5, "updates": 5}
+    found = [pgpo.replication(options, seed) for seed in (1, 2)]
+    assert sum(row["method"] - row["control"] for row in found) > 0.1
+    assert all(row["extra.pairs"] > 5 and row["extra.nll_to_pair"] > 1 for row in found)
+    made = pgpo.form(sees_task=False)
+    deviations = pgpo.parted(made, pgpo.beginner(made, 0.8, 3), range(8), options, 3)
+    moved = pgpo.of_others(deviations, 1)
+    assert sorted(each.agent_value.mean for each in moved) == sorted(
+        each.agent_value.mean for each in deviations
+    )
+    assert [each.expert_value for each in moved] == [each.expert_value for each in deviations]
+    assert pgpo.undoubted(deviations[0]).agent_value.mean == float(deviations[0].agent.is_success)
+    nothing = pgpo.direction(made, pgpo.beginner(made, 0.8, 3), pgpo.Pairs(()), pgpo.dpo(0.1))
+    assert not nothing.any()
+
+
+def test_prices_make_dialogues_short_and_keep_them_plain() -> None:
+    start = optima.beginner(3)
+    assert optima.expected(start, (1, 1, 1)) == pytest.approx(3)
+    assert optima.expected(start, optima.TOKENS) == pytest.approx(3 * (0.35 * 2 + 0.45 * 6 + 0.2), rel=0.2)
+    assert start.objective() == pytest.approx(0.8**3, abs=0.1)
+    sure = optima.TablePolicy(start.world, torch.log_softmax(30 * torch.eye(9)[0].repeat(6, 1), -1))
+    assert sure.objective() == pytest.approx(1.0) and optima.expected(sure, optima.TOKENS) == pytest.approx(6)
+    row = optima.replication({"rate": 0.25, "rounds": 2, "tasks": 12}, 5)
+    assert row["method"] < row["control"] and row["null_method"] == row["null_control"] == pytest.approx(
+        np.log(9)
+    )
+    assert row["extra.kept"] > 1 and row["extra.cryptic"] < row["extra.cryptic_unpriced"]
+
+
+def test_a_planner_helps_workers_that_were_not_there() -> None:
+    made, rows = owl.workforce(7)
+    due = owl.orders(7)
+    assert due.shape == (6, 3) and all(len(set(order)) == 3 for order in due.tolist())
+    sure = owl.perfect(made)
+    assert all(owl.success(made, sure, crew) == pytest.approx(1.0) for crew in owl.CREWS)
+    start = owl.beginner(made, rows, {}, 1)
+    chances = made.policy(start).probabilities()
+    place = {row: number for number, row in enumerate(rows)}
+    first, second, third = (float(chances[place[crew, 0, 0, ("", -1), 0], 0]) for crew in owl.CREWS)
+    assert (first, second) == (pytest.approx(0.95), pytest.approx(0.75)) and second == third
+    assert owl.is_exchanged("B", 2) and not owl.is_exchanged("B", 3) and owl.is_exchanged("C", 3)
+    assert chances[place["A", 0, 0, ("failed", 4), -1], 4] > chances[place["A", 0, 0, ("not due", 4), -1], 4]
+    played = owl.as_played(made.policy(start).sample(size=2, seed=0, tasks=owl.tasks_of("A")))
+    turns = played[0].trajectories[0].turns
+    assert [turn.seat for turn in turns[:2]] == ["agent/plan", "agent"]
+    row = owl.replication({"skill": 1.5, "rate": 0.05, "groups": 4}, 3)
+    assert row["method"] > row["control"] and row["null_method"] == row["null_control"] == 0.0
+    assert row["extra.told"] > 0.02 < row["method"]
+
+
+def test_permuted_worth_stays_in_its_family() -> None:
+    families = [[(ipr.episode([k], 0.0, k), float(10 * f + k)) for k in range(5)] for f in range(2)]
+    moved = mpo.mixed(families, 3)
+    assert [sorted(v for _, v in family) for family in moved] == [[0, 1, 2, 3, 4], [10, 11, 12, 13, 14]]
+    assert moved != families and [[t for t, _ in f] for f in moved] == [[t for t, _ in f] for f in families]
 
 
 def test_values_find_the_turn_that_decided() -> None:

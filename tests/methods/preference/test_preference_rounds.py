@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,11 +11,13 @@ import torch
 from tests.methods.test_training import Coin, interrupting, resume, rows, train, weights
 
 from quintain.agents.labelled import SENTENCES
-from quintain.data.pairs import Estimate
+from quintain.data.pairs import Deviation, Estimate, best_and_worst, step_pairs
+from quintain.data.samples import pair_samples
+from quintain.data.seats import separated
 from quintain.environments.catalog import find
 from quintain.errors import ConfigError, DataError, UsageError
 from quintain.losses.preference import dpo
-from quintain.methods.preference import dmpo, eto, ipr, m_dpo, nat
+from quintain.methods.preference import dmpo, eto, ipr, m_dpo, mpo, nat, owl, pgpo
 from quintain.methods.preference.exploring import Experts, Later, contrasted
 from quintain.store.run import Run
 from quintain.training.collector import Collector
@@ -95,6 +98,183 @@ def test_it_trains(recipe: str, tmp_path: Path) -> None:
             }
             whole = [len(t.turns) for t in run.trajectories(step=1, phase="explored")]
         assert by >= {"reference"} and whole
+
+
+PLANNED: dict[str, Any] = {
+    "environment": WALK, "demonstrations": 12, "mistakes": 0.3, "imitation_epochs": 4, "max_turn_tokens": 6,
+    "num_minibatches": 1,
+}  # fmt: skip
+
+
+def test_a_planner_learns_for_an_actor_that_rests(tmp_path: Path) -> None:
+    folder = train(
+        "mpo",
+        tmp_path / "mpo",
+        tasks=8,
+        margin=0.2,
+        executions=3,
+        agent="plan?demonstrates=verbs&max_tokens=8",
+        **PLANNED,
+    )
+    assert weights(folder / "start") != weights(folder / "model")
+    row = rows(folder)[1]
+    assert row["data/pairs"] > 0 and row["data/chosen_turns"] == row["data/rejected_turns"] == 1
+    assert 0 < row["mpo/worth"] < 1 and row["mpo/spread"] > 0.2
+    with Run.open(folder, writable=False) as run:
+        own = list(run.trajectories(step=2, phase="train"))
+        judged = list(run.trajectories(step=2, phase="plan_values"))
+    assert len(own) == 8 * 5 and len(judged) == 2 * len(own), "an episode of its own and two beside it"
+    assert rows(folder)[2]["mpo/value_turns"] == sum(len(t.turns) - 1 for t in judged)
+    for trajectory in (*own, *judged):
+        said = {(turn.seat, turn.completion.policy) for turn in trajectory.turns}
+        assert said == {("agent/plan", "policy"), ("agent", "reference")}
+        versions = {turn.completion.policy_version for turn in trajectory.turns[1:]}
+        assert versions == {0}, "who acts is never trained"
+
+
+def test_plans_are_valued_and_preferred(tmp_path: Path) -> None:
+    fields = {
+        "agent": "plan?demonstrates=calls&max_tokens=8",
+        "tasks": 8,
+        "tries": 2,
+        "margin": 0.2,
+        "rollouts": 3,
+    }
+    folder = train("pgpo", tmp_path / "pgpo", **PLANNED, **fields)
+    assert weights(folder / "start") != weights(folder / "model")
+    row = rows(folder)[1]
+    assert row["data/pairs"] > 0 and row["pgpo/deviations"] >= row["data/pairs"]
+    assert 0 < row["pgpo/calls"] < 1 and 0 <= row["pgpo/adherence"] <= 1
+    with Run.open(folder, writable=False) as run:
+        own = list(run.trajectories(step=1, phase="train"))
+        valued = list(run.trajectories(step=1, phase="step_values"))
+    assert len(own) == 16 and len(valued) % 3 == 0
+    for trajectory in valued:
+        assert trajectory.turns[0].is_internal
+        assert {turn.completion.policy for turn in trajectory.turns[1:]} == {"reference"}
+
+
+def test_the_planner_of_a_workforce_learns_and_workers_rest(tmp_path: Path) -> None:
+    agent = "plan?demonstrates=calls&replan_every=1&max_replans=1&max_tokens=8"
+    folder = train("owl", tmp_path / "owl", agent=agent, tasks=8, **PLANNED)
+    assert weights(folder / "start") != weights(folder / "model")
+    row = rows(folder)[1]
+    assert row["data/pairs"] > 0 and row["data/chosen_turns"] <= 2 and 1 < row["owl/plans"] <= 2
+    assert 0 < row["owl/worker_errors"] < 1
+    with Run.open(folder, writable=False) as run:
+        own = list(run.trajectories(step=2, phase="train"))
+    by = {(turn.seat, turn.completion.policy) for t in own for turn in t.turns}
+    assert by == {("agent/plan", "policy"), ("agent", "worker")}
+    assert max(sum(turn.is_internal for turn in t.turns) for t in own) == 2, "a plan, revised once at most"
+
+
+def test_what_workers_say_is_not_trained_and_not_paid(trajectory: Make) -> None:
+    def said(value: float, index: int, error: bool = False) -> Trajectory:
+        made = trajectory([((k,), (10 * index + k,)) for k in range(4)], value=value, index=index)
+        seats = ["agent/plan", "agent"] * 2
+        turns = tuple(
+            replace(
+                turn,
+                seat=seat,
+                is_valid=not (error and seat == "agent"),
+                starts_segment=True,
+                completion=replace(turn.completion, policy="policy" if seat != "agent" else "worker"),
+            )
+            for turn, seat in zip(made.turns, seats, strict=True)
+        )
+        return replace(made, turns=turns)
+
+    groups = separated(grouped(said(1.0, 1, error=True), said(0.0, 2)))
+    (pair,) = best_and_worst(owl.lived_by(groups, "policy"))
+    assert (pair.chosen.index, pair.rejected.index) == (1, 2), "errors of tools are nobody's reward"
+    trained = [int(i) for s in pair_samples([pair]) for i in s.token_ids[s.loss_weight > 0]]
+    assert trained == [10, 12, 20, 22]
+    (workers,) = best_and_worst(owl.lived_by(groups, "worker"))
+    assert [t.seat for t in workers.chosen.turns] == ["agent", "agent"]
+    assert owl.measured(grouped(said(1.0, 1, error=True)), str) == {
+        "owl/plans": 2.0,
+        "owl/worker_errors": 1.0,
+    }
+    assert owl.measured([], str) == {}
+
+
+def test_plans_of_calls_and_who_adheres_to_them(trajectory: Make) -> None:
+    def said(plan: str, *actions: str) -> Trajectory:
+        made = trajectory([((k,), (k + 1,)) for k in range(1 + len(actions))], value=1.0)
+        texts, seats = [plan, *actions], ["agent/plan", *["agent"] * len(actions)]
+        turns = zip(made.turns, texts, seats, strict=True)
+        return replace(made, turns=tuple(replace(t, action=Action(text=x), seat=s) for t, x, s in turns))
+
+    found = pgpo.measured(
+        grouped(said("1. go(home)\n2. wait()", "go home", "wait"), said("1. go home", "go home", "put", "up"))
+    )
+    assert found == {"pgpo/calls": 0.5, "pgpo/adherence": pytest.approx(3 / 5)}
+    assert pgpo.measured([]) == {}
+    with pytest.raises(ConfigError, match="give plan\\?demonstrates=calls"):
+        pgpo.Config(agent="plan").check()
+
+
+def test_equal_values_are_no_pair_even_without_a_margin(trajectory: Make) -> None:
+    one = trajectory([((1,), (1,)), ((2,), (3,))], value=1.0, index=0)
+    other = trajectory([((1,), (2,)), ((2,), (4,))], value=0.0, index=1)
+    same = {"expert_value": Estimate((1.0, 0.0)), "agent_value": Estimate((0.0, 1.0))}
+    found = step_pairs([Deviation(expert=one, agent=other, turn=0, **same)], margin=0.0)
+    assert not found and found.refused == {"margin": 1}
+    (pair,) = step_pairs(
+        [Deviation(expert=one, agent=other, turn=0, **{**same, "agent_value": Estimate((0.0, 0.0))})],
+        margin=0.0,
+    )
+    assert pair.chosen is one and len(pair.chosen.turns) == 2, "from the plan to the end"
+
+
+def test_a_plan_is_worth_what_the_actor_makes_of_it(trajectory: Make) -> None:
+    def of(value: float, index: int) -> Trajectory:
+        return trajectory([((1,), (index,)), ((2,), (9,))], value=value, index=index)
+
+    own = [of(1.0, 0), of(0.0, 1), of(0.0, 2)]
+    after = [(1.0, 0.0), (1.0, 1.0), (0.0, 0.0)]
+    collector: Any = Judging([grouped(*(of(v, k) for k, v in enumerate(values)))[0] for values in after])
+    judged = mpo.Judged(3)
+    judged.judge(collector, 1, grouped(*own))
+    assert [value for _, value in judged.plans[0]] == pytest.approx([2 / 3, 2 / 3, 0.0])
+    assert all(len(plan.turns) == 1 for plan, _ in judged.plans[0])
+    assert collector.asked == {"size": 2, "phase": "plan_values"} and collector.prefixes == [1, 1, 1]
+    once = mpo.Judged(1)
+    once.judge(collector, 1, grouped(*own))
+    assert [value for _, value in once.plans[0]] == [1.0, 0.0, 0.0] and once.num_turns == 0
+
+
+class Judging:
+    """Continues each prefix by a group that is given."""
+
+    def __init__(self, after: list[Group]) -> None:
+        self.after, self.asked, self.prefixes = after, dict[str, Any](), list[int]()
+
+    def seed(self, *_: object) -> int:
+        return 0
+
+    def walks(self, trajectories: list[Trajectory]) -> list[Any]:
+        return [SimpleNamespace(prefix=lambda turn: turn) for _ in trajectories]
+
+    def continue_from(self, _: int, prefixes: list[int], *, size: int, seed: int, phase: str) -> list[Group]:
+        assert seed == 0
+        self.prefixes, self.asked = prefixes, {"size": size, "phase": phase}
+        return self.after
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"plans": 1}, "a plan alone is not better"),
+        ({"agent": "react"}, "nobody writes plans"),
+        ({"agent": "plan?actor=scripted"}, "nobody writes plans"),
+        ({"seats": {}}, "another policy act"),
+        ({"seats": {"agent": "reference"}}, "let 'policy' write plans"),
+    ],
+)
+def test_mpo_needs_two_roles(fields: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        mpo.Config(**fields).check()
 
 
 def test_m_kto_takes_the_same_episodes_one_by_one(tmp_path: Path) -> None:

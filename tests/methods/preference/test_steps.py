@@ -243,8 +243,6 @@ def test_drawing_stops_at_the_first_rise() -> None:
 
 def test_a_pair_is_the_best_and_the_worst_of_a_state() -> None:
     drawn = [(acted((k,), 0.0, k), value) for k, value in enumerate([0.3, 0.4, 0.55, 0.3])]
-    assert [t.index for t, _ in rro.extremes(drawn)] == [2, 0]
-    assert rro.extremes(drawn[:1]) == [] == rro.extremes([drawn[0], drawn[3]])
     rising = rro.Rising(rro.Config(), families=[drawn, drawn[:1], [drawn[0], drawn[3]]])
     (pair,) = rising.pairs
     assert (pair.chosen.index, pair.rejected.index) == (2, 0) and pair.margin == pytest.approx(0.25)

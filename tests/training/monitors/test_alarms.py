@@ -38,6 +38,8 @@ def clean(step: int, rng: random.Random) -> dict[str, Any]:
         "monitor/share/format": 0.2,
         "tools/guess/calls": 100.0,
         "tools/guess/invalid_call": 4.0,
+        "reward_model/score": 3 * learned + rng.uniform(-0.1, 0.1),
+        "reward_model/gold": learned + rng.uniform(-0.02, 0.02),
     }
     if step % 2 == 0:
         row |= {"eval/success": learned, "canary/empty": 0.0, "canary/injection": 0.0}
@@ -103,6 +105,7 @@ LEVELS: dict[str, Bend] = {
 }
 CHANGES: dict[str, Bend] = {
     "tool_coverage": lambda since: {"monitor/tool_coverage": 0.2},
+    "overoptimised": lambda since: {"reward_model/score": 2.0 + since, "reward_model/gold": 0.1},
     "judge": lambda since: {"judge/agreement": 1 - 0.1 * since},
     "boundary": lambda since: {"monitor/beyond": 0.6},
     "entropy": lambda since: {"monitor/entropy": 0.02},

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, sqrt
 from types import ModuleType
 from typing import Any
 
@@ -571,7 +571,78 @@ def made(
     )
 
 
+def played(rng: Rng) -> tuple[list[str], list[tuple[str, float]], tuple[float, float], int]:
+    """Return how up to five tasks begin, how up to six that were played did and went, a band, how many are asked."""
+    names = ["open red lamp", "open blue lamp", "close red door", "find a cup", "open red door", ""]
+    begins = [names[int(k)] for k in rng.integers(0, len(names), int(rng.integers(1, 6)))]
+    known = [
+        (names[int(k)], float(rng.integers(0, 5)) / 4) for k in rng.integers(0, 6, int(rng.integers(1, 7)))
+    ]
+    return begins, known, (0.05, 0.75), int(rng.integers(1, 5))
+
+
+def ordered(
+    module: ModuleType, case: tuple[list[str], list[tuple[str, float]], tuple[float, float], int]
+) -> list[float]:
+    """Return the order of tasks, and what success is expected of each."""
+    begins, known, _, num = case
+    near = [[(module.likeness(text, other), success) for other, success in known] for text in begins]
+    return flatten([module.in_order(*case), [module.expected(each, num) for each in near]])
+
+
+def ordered_plainly(case: tuple[list[str], list[tuple[str, float]], tuple[float, float], int]) -> list[float]:
+    """Return the same: inside the band by likeness to a failure, highest first; then the rest in order."""
+    begins, known, (low, high), num = case
+
+    def cosine(one: str, other: str) -> float:
+        a, b = one.split(), other.split()
+        return len(set(a) & set(b)) / sqrt(len(a) * len(b)) if a and b else 0.0
+
+    means, drawn_to = list[float](), list[float]()
+    for text in begins:
+        far = [(-cosine(text, other), k) for k, (other, _) in enumerate(known)]
+        asked = [known[k][1] for _, k in sorted(far)][:num]
+        means.append(sum(asked) / len(asked))
+        drawn_to.append(max(-alike * (1 - known[k][1]) for alike, k in far))
+    inside = [k for k, mean in enumerate(means) if low <= mean <= high]
+    inside.sort(key=lambda k: -drawn_to[k])
+    return [*map(float, [*inside, *(k for k in range(len(begins)) if k not in inside)]), *means]
+
+
+def failures_to_blame(rng: Rng) -> tuple[list[bool], list[bool], list[bool]]:
+    """Return of up to twelve tasks whether they were solved, plainly and with each of two experts."""
+    num = int(rng.integers(1, 13))
+    return (
+        (rng.random(num) < 0.4).tolist(),
+        (rng.random(num) < 0.5).tolist(),
+        (rng.random(num) < 0.5).tolist(),
+    )
+
+
+def blamed_plainly(case: tuple[list[bool], list[bool], list[bool]]) -> list[float]:
+    """Return the failures that the first expert alone mends, that the second alone does, and all others."""
+    first = sum(b and not c and not a for a, b, c in zip(*case, strict=True))
+    second = sum(c and not b and not a for a, b, c in zip(*case, strict=True))
+    return [float(first), float(second), float(case[0].count(False) - first - second)]
+
+
 FORMULAS: tuple[Formula, ...] = (
+    made(
+        "imitation.in_order",
+        "methods.imitation.autoglm",
+        ["in_order", "expected"],
+        played,
+        ordered,
+        ordered_plainly,
+    ),
+    made(
+        "imitation.blamed",
+        "methods.imitation.autoglm",
+        ["blamed"],
+        failures_to_blame,
+        lambda m, case: list(map(float, m.blamed(*case).values())),
+        blamed_plainly,
+    ),
     made(
         "data.weigh_turns",
         "data.pipeline",

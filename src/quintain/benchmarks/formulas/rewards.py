@@ -215,6 +215,50 @@ def each(
     )
 
 
+Dialogues = tuple[list[list[float]], float, float, float]
+
+
+def dialogues(rng: Rng) -> list[Dialogues]:
+    """Return outcomes, tokens and nats of some dialogues, with two prices and the least nats."""
+    num = int(rng.integers(1, 8))
+    paid, tokens = rng.integers(0, 3, num) / 2, rng.integers(1, 60, num)
+    nats = rng.uniform(0.1, 6.0, num)
+    told = [paid.tolist(), tokens.tolist(), nats.tolist()]
+    return [(told, float(rng.uniform(0, 2)), float(rng.uniform(0, 2)), float(rng.uniform(0.2, 2)))]
+
+
+def ranked(cases: Sequence[Dialogues]) -> list[float]:
+    """Return Optima's worth of dialogues."""
+    ((paid, tokens, nats), price, plain, least) = cases[0]
+    longest = sorted(tokens)[-1]
+    found: list[float] = []
+    for k in range(len(paid)):
+        surprise = nats[k] if nats[k] > least else least
+        found.append(paid[k] - tokens[k] / longest * price + plain / surprise)
+    return found
+
+
+def messages(rng: Rng) -> list[tuple[list[int], ...]]:
+    """Return pairs of messages of up to six tokens out of three."""
+    return [tuple(rng.integers(0, 3, int(rng.integers(0, 7))).tolist() for _ in range(2)) for _ in range(4)]
+
+
+def edits(cases: Sequence[tuple[list[int], ...]]) -> list[float]:
+    """Return the least numbers of edits by trying all first steps, over the longer length."""
+
+    def fewest(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+        if not one or not other:
+            return len(one) + len(other)
+        if one[0] == other[0]:
+            return fewest(one[1:], other[1:])
+        return 1 + min(fewest(one[1:], other), fewest(one, other[1:]), fewest(one[1:], other[1:]))
+
+    return [
+        fewest(tuple(one), tuple(other)) / max(len(one), len(other)) if one or other else 0.0
+        for one, other in cases
+    ]
+
+
 FORMULAS: tuple[Formula, ...] = (
     each("tool_economy", "efficiency", "tool_economy", lambda f, c: f(*c), calls, economy),
     each("repetition", "search", "repetition", lambda f, c: f(c, 3), texts, repeated),
@@ -260,4 +304,13 @@ FORMULAS: tuple[Formula, ...] = (
         lambda case: [float(now == goal and now != start) for now, goal, start in case],
     ),
     each("match_score", "tool_match", "match_score", lambda f, c: f(*c), requests, matched),
+    each(
+        "dialogue",
+        "dialogue",
+        "dialogue_rewards",
+        lambda f, c: f(*c[0], token_weight=c[1], loss_weight=c[2], least_loss=c[3]),
+        dialogues,
+        ranked,
+    ),
+    each("edit_distance", "dialogue", "edit_distance", lambda f, c: f(*c), messages, edits),
 )

@@ -115,7 +115,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def _rising() -> Formula:
-    """Return RRO's stops, what it follows and the ends of what it drew."""
+    """Return RRO's stops and what it follows."""
 
     def draws(rng: Rng) -> Drawn:
         return [
@@ -132,8 +132,6 @@ def _rising() -> Formula:
             for is_strict in (True, False):
                 num = module.num_drawn(values, before, is_strict=is_strict)
                 found += [num, module.followed(values[:num], before, is_strict=is_strict)]
-            family = [(acted((k,), 0.0, k), value) for k, value in enumerate(values)]
-            found += [-1, *(float(t.index) for t, _ in module.extremes(family))]
         return found
 
     def reference(case: Drawn) -> list[float]:
@@ -147,14 +145,12 @@ def _rising() -> Formula:
                         break
                 drawn = values[:num]
                 found += [num, num - 1 if drawn[-1] > least else drawn.index(max(drawn))]
-            low, high = values.index(min(values)), values.index(max(values))
-            found += [-1] if values[low] == values[high] else [-1, high, low]
         return found
 
     return Formula(
         name="rro.rising",
         module="quintain.methods.preference.rro",
-        functions=("num_drawn", "followed", "has_risen", "extremes"),
+        functions=("num_drawn", "followed", "has_risen"),
         draw=draws,
         ours=ours,
         reference=reference,

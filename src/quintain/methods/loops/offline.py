@@ -7,12 +7,14 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from quintain.data.comparisons import Comparisons, comparison_samples
 from quintain.data.pairs import Pairs
 from quintain.data.pipeline import Chosen, as_example, example_samples, num_trained
 from quintain.data.samples import pair_samples
 from quintain.errors import DataError
 from quintain.methods.loops.requirements import begun
-from quintain.methods.method import Offline
+from quintain.methods.method import Data, Offline
+from quintain.models.families import longest_stream
 from quintain.store.run import Run
 from quintain.training.job import Job
 from quintain.training.optimizers import scale_at
@@ -20,7 +22,7 @@ from quintain.training.policies import Policies
 from quintain.training.signals import Imitated
 from quintain.training.update import Update
 from quintain.training.updating import epoch_batch, estimated_kl, learn_from, prepare
-from quintain.types import Example, Pair, Sample, Trajectory
+from quintain.types import Comparison, Example, Pair, Sample, Trajectory
 
 
 def train_offline(method: Offline, job: Job, run: Run) -> None:
@@ -28,14 +30,16 @@ def train_offline(method: Offline, job: Job, run: Run) -> None:
     with begun(method.needs, job, run, has_warm_start=method.has_warm_start) as context:
         made = method.data(context.collector)
         funnel = made.funnel.metrics if isinstance(made, Chosen) else {}
-        funnel = made.metrics if isinstance(made, Pairs) else funnel
+        funnel = made.metrics if isinstance(made, Pairs | Comparisons) else funnel
         data, held_out = split(examples_of(made), method.held_out)
-        samples = make_samples(data)
+        longest, context.plays = longest_stream(context.model), context.plays and method.plays
+        samples = make_samples(data, longest)
         odds = odds_of(method, data)
         of_data = {**funnel, **method.metrics(data)}
         if held_out:
-            beside = [sample for streams in make_samples(held_out) for sample in streams]
+            beside = [sample for streams in make_samples(held_out, longest) for sample in streams]
             context.beside.append(lambda: held_out_loss(context.policies, beside, method.update))
+        context.beside.append(lambda: method.examine(context.policies, held_out))
         imitated = Imitated(run, is_on=job.records_signals)
         for step in context.steps():
             chosen = choose(
@@ -65,17 +69,16 @@ def train_offline(method: Offline, job: Job, run: Run) -> None:
             context.show(step, row)
 
 
-def examples_of(made: Chosen | Sequence[Trajectory] | Sequence[Pair]) -> Sequence[Example] | Sequence[Pair]:
-    """Return what a method's data set holds: pairs as they are, whole episodes as examples of them."""
+def examples_of(made: Chosen | Sequence[Trajectory] | Sequence[Pair] | Sequence[Comparison]) -> Data:
+    """Return what a method's data set holds: pairs and comparisons as they are, whole episodes as examples of them."""
     if isinstance(made, Chosen):
         return made.examples
     pairs = [each for each in made if isinstance(each, Pair)]
-    return pairs or [as_example(each) for each in made if isinstance(each, Trajectory)]
+    comparisons = [each for each in made if isinstance(each, Comparison)]
+    return pairs or comparisons or [as_example(each) for each in made if isinstance(each, Trajectory)]
 
 
-def split(
-    data: Sequence[Example] | Sequence[Pair], share: float
-) -> tuple[Sequence[Example] | Sequence[Pair], Sequence[Example] | Sequence[Pair]]:
+def split(data: Data, share: float) -> tuple[Data, Data]:
     """Return what of `data` is learned from, and the `share` of it that is held out, at least one conversation.
 
     Which ones is a matter of what they say: the same conversation, or the same prompt of preferences, is on one side
@@ -100,14 +103,20 @@ def split(
     )
 
 
-def beginning(each: Example | Pair) -> str:
-    """Return a digest of a conversation's tokens; of a pair's, up to the first trained one."""
-    if isinstance(each, Pair):
-        ids = each.chosen.turns[0].prompt_ids
+def beginning(each: Example | Pair | Comparison) -> str:
+    """Return a digest of a conversation's tokens; of answers that are compared, up to the first trained one.
+
+    Ranked episodes of an environment are told apart by their tasks as well, whose openings may all be the same.
+    """
+    task = b""
+    if not isinstance(each, Example):
+        ids = (each.chosen if isinstance(each, Pair) else each.answers[0]).turns[0].prompt_ids
     else:
         turns = each.trajectory.turns
         ids = tuple(i for turn in turns for i in (*turn.prompt_ids, *turn.completion.token_ids))
-    return hashlib.sha256(np.array(ids, np.int64).tobytes()).hexdigest()
+    if isinstance(each, Comparison) and not each.answers[0].task.data.get("file"):
+        task = each.answers[0].task.id.encode()
+    return hashlib.sha256(np.array(ids, np.int64).tobytes() + task).hexdigest()
 
 
 def held_out_loss(policies: Policies, samples: Sequence[Sample], update: Update) -> dict[str, float]:
@@ -125,17 +134,26 @@ def held_out_loss(policies: Policies, samples: Sequence[Sample], update: Update)
     return found
 
 
-def make_samples(data: Sequence[Example] | Sequence[Pair]) -> list[list[Sample]]:
-    """Return the token streams of each trajectory, or of both sides of each pair, numbered over all of `data`."""
+def make_samples(data: Data, max_length: int | None = None) -> list[list[Sample]]:
+    """Return the token streams of each trajectory, or of all sides of each pair or comparison, numbered over `data`.
+
+    Answers that are compared are scored after their end, where `max_length` leaves room.
+    """
     pairs = [each for each in data if isinstance(each, Pair)]
-    samples = pair_samples(pairs) if pairs else example_samples([e for e in data if isinstance(e, Example)])
+    comparisons = [each for each in data if isinstance(each, Comparison)]
+    if comparisons:
+        samples = comparison_samples(comparisons, max_length=max_length)
+    else:
+        samples = (
+            pair_samples(pairs) if pairs else example_samples([e for e in data if isinstance(e, Example)])
+        )
     found: list[list[Sample]] = [[] for _ in data]
     for sample in samples:
-        found[sample.pair if pairs else sample.trajectory].append(sample)
+        found[sample.trajectory if sample.pair < 0 else sample.pair].append(sample)
     return [streams for streams in found if streams]
 
 
-def odds_of(method: Offline, data: Sequence[Example] | Sequence[Pair]) -> NDArray[np.float64] | None:
+def odds_of(method: Offline, data: Data) -> NDArray[np.float64] | None:
     """Return how likely each of `data` is to be drawn, None where they come in turn.
 
     Raises:

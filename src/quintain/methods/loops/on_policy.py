@@ -5,7 +5,12 @@ What is a method's own is in its file, as the fields of `OnPolicy`. Nothing here
 
 from collections.abc import Sequence
 
+from quintain.data.pairs import all_ids
+from quintain.data.samples import imitation_samples
 from quintain.data.seats import separated
+from quintain.errors import DataError
+from quintain.eval.reward_model import refuse_constant
+from quintain.methods.loops.comparing import ComparedReward
 from quintain.methods.loops.recall import remember, tell
 from quintain.methods.loops.rehearsal import Rehearsed
 from quintain.methods.loops.requirements import (
@@ -14,13 +19,14 @@ from quintain.methods.loops.requirements import (
     refuse_without_turn_rewards,
 )
 from quintain.methods.loops.statistics import measure_rewards, measure_task_kinds
-from quintain.methods.method import Branches, Estimates, Folds, Needs, OnPolicy
+from quintain.methods.method import Branches, Collector, Estimates, Folds, Needs, OnPolicy
 from quintain.store.run import Run
+from quintain.training.context import TrainingContext
 from quintain.training.job import Job
 from quintain.training.policies import Policies, scored
 from quintain.training.signals import SignalRecorder
-from quintain.training.updating import learn_all
-from quintain.types import Group
+from quintain.training.updating import Corpus, learn, learn_all
+from quintain.types import Credit, Group
 
 
 def train_on_policy(method: OnPolicy, job: Job, run: Run) -> None:
@@ -31,13 +37,16 @@ def train_on_policy(method: OnPolicy, job: Job, run: Run) -> None:
         method.prepare(context.collector)
         refuse_credit_without_critic(method)
         rehearsed = Rehearsed(method.rehearsal, context) if method.rehearsal is not None else None
-        state = method.state if rehearsed is None else Folds(method.state, rehearsed)
+        corpus = corpus_of(method, context.collector)
+        compared = ComparedReward(method.compared, context) if method.compared is not None else None
+        state = method.state if rehearsed is compared is None else Folds(method.state, rehearsed, compared)
         remember(run, state)
         for step in context.steps():
             groups = method.collect(context.collector, step)
             state.update(groups)
             played = separated(groups)
-            rewarded = method.reward(played)
+            paid, labelled = (played, {}) if compared is None else compared.pay(step, played)
+            rewarded = method.reward(paid)
             kept = method.keep(rewarded)
             branches = method.branch(context.collector, step, kept)
             credit = method.credit(kept, estimate(context.policies, kept, needs, branches))
@@ -50,14 +59,18 @@ def train_on_policy(method: OnPolicy, job: Job, run: Run) -> None:
                 step=step,
                 seed=context.seed("update", step),
                 signals=signals,
+                corpus=corpus,
             )
+            critic = learn_critic(method, context, credit, step)
             rehearsal = rehearsed.learn(step) if rehearsed is not None else {}
             row = context.measure(
                 groups,
                 report,
                 {
                     **credit.metrics,
+                    **critic,
                     **rehearsal,
+                    **labelled,
                     **measure_rewards(played, rewarded, most=context.rollout.limits.max_failure_share),
                     **measure_task_kinds(kept, credit),
                     **method.measure(groups, context.collector.decode),
@@ -76,10 +89,50 @@ def train_on_policy(method: OnPolicy, job: Job, run: Run) -> None:
 
 
 def estimate(policies: Policies, groups: Sequence[Group], needs: Needs, branches: Branches) -> Estimates:
-    """Return what the policies say of the scored episodes of `groups`, as far as the method reads it."""
+    """Return what the policies say of the scored episodes of `groups`, as far as the method reads it.
+
+    Raises:
+        ModelError: the reward model gives different episodes one and the same score.
+    """
     trajectories = scored(groups)
+    scores = None
+    if needs.reward_model is not None:
+        scores = policies["reward_model"].episode_scores(trajectories)
+        if len(set(map(all_ids, trajectories))) == len(trajectories):
+            refuse_constant(scores, of="reward model of this run")
     return Estimates(
-        values=policies.main.token_values(trajectories) if needs.critic else None,
+        values=policies[needs.critic_policy].token_values(trajectories) if needs.critic else None,
         reference=policies["reference"].token_logprobs(trajectories) if needs.reference_logprobs else None,
+        scores=scores,
         branches=branches,
     )
+
+
+def corpus_of(method: OnPolicy, collector: Collector) -> Corpus | None:
+    """Return what every update of `method` imitates besides, where there is something.
+
+    Raises:
+        DataError: there is to be, and there is nothing.
+    """
+    if method.mixing is None or not method.mixing.weight:
+        return None
+    base = method.mixing.base(collector)
+    if not base:
+        raise DataError(
+            "corpus that updates are mixed with: got nothing; name a file or run, or give the environment an expert"
+        )
+    return Corpus(imitation_samples(base), method.mixing.batch_size, method.mixing.weight)
+
+
+def learn_critic(method: OnPolicy, context: TrainingContext, credit: Credit, step: int) -> dict[str, float]:
+    """Let the critic that is a policy of its own learn from the returns of a step; return what that did."""
+    if method.critic is None:
+        return {}
+    name = method.needs.critic_policy
+    report = learn(
+        context.policies, credit, method.critic, context.job,
+        step=step, seed=context.seed("critic", step), policy=name,
+    )  # fmt: skip
+    if report is None:
+        return {}
+    return {f"{name}/{key}": number for key, number in {**report.metrics, "loss": report.loss}.items()}

@@ -6,13 +6,13 @@ from contextlib import AbstractContextManager
 from quintain.credit.layout import Critic
 from quintain.environments.boundary import call_within, spec_of
 from quintain.environments.catalog import find
-from quintain.environments.protocol import Expert, Legal, Snapshot, StateKey
+from quintain.environments.protocol import Expert, Legal, Privileged, Snapshot, StateKey
 from quintain.errors import ConfigError
 from quintain.methods.method import Estimates, Needs, OnPolicy
 from quintain.rollout.collect import Limits
 from quintain.store.run import Run
 from quintain.training.context import TrainingContext, opened
-from quintain.training.job import ColdStart, Job
+from quintain.training.job import MAIN, ColdStart, Job
 from quintain.training.start import demonstrate
 from quintain.types import Group
 
@@ -40,7 +40,7 @@ def begun(
         run,
         has_warm_start=has_warm_start,
         cold_start=cold_start,
-        has_critic=needs.critic,
+        has_critic=needs.critic and needs.critic_policy == MAIN,
         policies=needs.policies,
         limits=limits,
     )
@@ -70,6 +70,11 @@ def refuse_environment(job: Job, needs: Needs) -> None:
             raise ConfigError(
                 f"environment {job.environment}: got one that does not list its legal actions, among which exploration "
                 "chooses; give it legal_actions(), or leave tries_all and epsilon out"
+            )
+        if needs.privileged and not isinstance(environment, Privileged):
+            raise ConfigError(
+                f"environment {job.environment}: got one that does not say what it hides, which the critic of this "
+                "method is told; give it privileged(), or say is_told=false"
             )
         if needs.snapshots and not isinstance(environment, Snapshot):
             raise ConfigError(
@@ -119,5 +124,6 @@ def refuse_credit_without_critic(method: OnPolicy) -> None:
         Estimates(
             values=Critic(values=[], final=[]) if needs.critic else None,
             reference=[] if needs.reference_logprobs else None,
+            scores=[] if needs.reward_model is not None else None,
         ),
     )

@@ -13,10 +13,11 @@ from quintain.data.samples import pair_samples
 from quintain.data.seats import separated
 from quintain.methods.loops.recall import recall, remember, tell
 from quintain.methods.loops.requirements import begun
-from quintain.methods.method import Improve, OptimizerSteps, Rounds
+from quintain.methods.loops.trials import Trials
+from quintain.methods.method import Choose, Improve, OptimizerSteps, Rounds
 from quintain.store.run import Run
 from quintain.training.context import TrainingContext
-from quintain.training.job import Job
+from quintain.training.job import MAIN, Job
 from quintain.training.learner import StepReport
 from quintain.training.optimizers import scale_at
 from quintain.training.signals import Imitated
@@ -78,19 +79,30 @@ def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
             groups = method.collect(context.collector, step)
             method.state.update(groups)
             parts = material.take(groups)
+            if method.choose is not None:
+                parts = chosen_of(context, method, method.choose, step, parts)
             if method.needs.renews_reference:
                 context.policies["reference"].follow(context.policies.main, rate=1.0)
             if method.starts_over and any(data for _, data in parts):
                 context.policies.main.start_over()
             reports = [
-                _learn(context, data, method, improve, step=step, number=number, imitated=imitated)
+                (
+                    improve.policy,
+                    _learn(context, data, method, improve, step=step, number=number, imitated=imitated),
+                )
                 for number, (improve, (_, data)) in enumerate(zip(method.improves, parts, strict=True))
                 if data
             ]
             row = context.measure(
                 groups,
-                reports[-1] if reports else None,
+                next((report for policy, report in reversed(reports) if policy == MAIN), None),
                 {
+                    **{
+                        f"{policy}/{key}": value
+                        for policy, report in reports
+                        if policy != MAIN and report is not None
+                        for key, value in {**report.metrics, "train/loss": report.loss}.items()
+                    },
                     **funnels([made for made, _ in parts]),
                     **method.measure(groups, context.collector.decode),
                 },
@@ -104,6 +116,18 @@ def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
             if context.is_due(step):
                 context.save(step)
             context.show(step, row)
+
+
+def chosen_of(
+    context: TrainingContext, method: Rounds, choose: Choose, step: int, parts: Sequence[tuple[Built, Data]]
+) -> list[tuple[Built, Data]]:
+    """Return `parts` with those pairs of the first training that `choose` picks."""
+    (made, data), *rest = parts
+    pairs = [each for each in data if isinstance(each, Pair)]
+    if not pairs:
+        return list(parts)
+    trials = Trials(context, method.improves[0].update or method.update)
+    return [(made, choose(trials.influence, context.collector, step, pairs)), *rest]
 
 
 def funnels(made: Sequence[Built]) -> dict[str, float]:
@@ -134,15 +158,19 @@ def _learn(
     number: int,
     imitated: Imitated | None = None,
 ) -> StepReport | None:
-    """Train on `data`; `number` says which training of the round it is, and `imitated` takes in what is used."""
-    observe = None if imitated is None else imitated.watch(data)
+    """Train on `data`; `number` says which training of the round it is, and `imitated` takes in what is used.
+
+    What other policies than the main one learn from is not recorded: they may have been shown something else.
+    """
+    observe = None if imitated is None or improve.policy != MAIN else imitated.watch(data)
     update, rate = improve.update or method.update, improve.rate
     samples, seed = samples_of(data), context.seed("round", step, *([number] if number else []))
     if method.steps is None:
         return learn_in_epochs(
             context.policies, samples, update, context.job,
-            step=step, seed=seed, rate=rate, observe=observe,
+            step=step, seed=seed, rate=rate, observe=observe, policy=improve.policy,
         )  # fmt: skip
+    assert improve.policy == MAIN, "other policies learn in epochs"
     job = context.job
     scale = rate * scale_at(step, job.steps, schedule=job.lr_schedule, by_method=1.0, warmup=job.lr_warmup)
     return mean_report(

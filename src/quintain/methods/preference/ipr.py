@@ -103,12 +103,12 @@ class Steps:
                 for (walk, turn), group in zip(places, ways, strict=True)
                 if group.scored and parts_at(walk.trajectory, group.scored[0], turn)
             ]
-            self._value(collector, step, parted)
+            self.value(collector, step, parted)
             return groups
 
         return collect
 
-    def _value(self, collector: Collector, step: int, parted: Sequence[tuple[Walk, int, Trajectory]]) -> None:
+    def value(self, collector: Collector, step: int, parted: Sequence[tuple[Walk, int, Trajectory]]) -> None:
         """Value both turns of each deviation by the starting policy."""
         own = collector.walks([agent for _, _, agent in parted])
         after: dict[tuple[int, bool], Prefix] = {}
@@ -142,15 +142,18 @@ class Steps:
             if all(found[key].scored for key in ((number, True), (number, False)) if key in found)
         ]
 
-    def metrics(self) -> Mapping[str, float]:
-        """Return how many deviations there were, the mean variance of a step's value, and what values cost."""
+    def metrics(self, method: str = "ipr") -> Mapping[str, float]:
+        """Return how many deviations there were, the mean variance of a step's value, and what values cost.
+
+        They stand under the name of the `method`.
+        """
         variances = [
             value.variance for each in self.deviations for value in (each.expert_value, each.agent_value)
         ]
         return {
-            "ipr/deviations": float(len(self.deviations)),
-            "ipr/value_turns": float(self.num_turns),
-            **({"ipr/value_variance": fmean(variances)} if variances else {}),
+            f"{method}/deviations": float(len(self.deviations)),
+            f"{method}/value_turns": float(self.num_turns),
+            **({f"{method}/value_variance": fmean(variances)} if variances else {}),
         }
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
-from quintain.data.pairs import Pairs, siblings
+from quintain.data.pairs import Pairs, extremes
 from quintain.data.stages import outcome
 from quintain.losses.preference import dpo, rpo
 from quintain.methods.method import Collector, Needs, Rounds, Update
@@ -103,7 +103,7 @@ class Rising:
     @property
     def pairs(self) -> Pairs:
         """The best against the worst step of each state."""
-        return siblings([ends for family in self.families if (ends := extremes(family))])
+        return extremes(self.families)
 
     def collect(self, collector: Collector, step: int) -> list[Group]:
         """Return the episodes that value the starts, and draw steps from each of these to an end."""
@@ -221,11 +221,3 @@ def followed(values: Sequence[float], before: float, *, is_strict: bool = True) 
         if has_risen(values, before, is_strict=is_strict)
         else max(range(last + 1), key=lambda k: values[k])
     )
-
-
-def extremes(family: Sequence[tuple[Trajectory, float]]) -> list[tuple[Trajectory, float]]:
-    """Return the first best and the first worst of the steps drawn in a state; none where all are worth the same."""
-    if len(family) < 2:
-        return []
-    best, worst = max(family, key=lambda each: each[1]), min(family, key=lambda each: each[1])
-    return [best, worst] if best[1] > worst[1] else []

@@ -84,6 +84,18 @@ def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     return cast(Tensor, cast(Any, _Linear).apply(inputs, weight, bias))
 
 
+def multiplied(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return what `linear` does, without a gradient."""
+    flat = inputs.detach().reshape(-1, inputs.shape[-1])
+    if unavailable():
+        out = F.linear(flat.bfloat16(), weight.bfloat16()).float()
+        out = out if bias is None else out + bias
+    else:
+        added = None if bias is None else bias.detach().contiguous()
+        out = product(flat.contiguous(), pairs_of(weight), len(weight), bias=added)
+    return out.view(*inputs.shape[:-1], len(weight))
+
+
 def pairs_of(weight: Tensor) -> Tensor:
     """Return `weight` [N, K] rounded, in blocks [N / 16, K / 2, 16] of pairs (int32), filled up with zeros."""
     num, width = weight.shape
@@ -115,14 +127,7 @@ class _Linear(Function):
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(inputs, weight)
-        flat = inputs.reshape(-1, inputs.shape[-1])
-        if unavailable():
-            out = F.linear(flat.bfloat16(), weight.bfloat16()).float()
-            out = out if bias is None else out + bias
-        else:
-            added = None if bias is None else bias.detach().contiguous()
-            out = product(flat.detach().contiguous(), pairs_of(weight), len(weight), bias=added)
-        return out.view(*inputs.shape[:-1], len(weight))
+        return multiplied(inputs, weight, bias)
 
     @staticmethod
     @once_differentiable

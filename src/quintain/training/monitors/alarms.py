@@ -37,6 +37,8 @@ CURES: Mapping[str, str] = {
     "length_advantage": "normalise by length (dr_grpo, dapo), or price what is long",
     "reward_share": "scale that term down, or the others up",
     "hacking": "read the transcripts kept with this alarm and close the gap in the reward",
+    "overoptimised": "stop at the checkpoint before, raise --kl-coef, or rank answers of this policy and train the "
+    "reward model on them as well",
     "judge": "stop at the round before, judge with another model, or mix demonstrations of judging in",
     "failures": "look at what failed: quintain view RUN, quintain check ENVIRONMENT --load",
     "stop_failures": "look at what failed: quintain view RUN, quintain check ENVIRONMENT --load",
@@ -85,7 +87,7 @@ def alarms(rows: Sequence[Row], bounds: Thresholds) -> list[Alarm]:
     unlikely = list(chosen(rows, bounds))
     if not rows or "monitor/failures" not in rows[-1]:
         return unlikely
-    drifted = [*unlikely, *judge(training, bounds)]
+    drifted = [*unlikely, *judge(training, bounds), *overoptimised(training, bounds)]
     if len(training) < window:
         return drifted
     spans = Spans(training[:window], training[-window:])
@@ -339,9 +341,36 @@ def judge(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:
         )
 
 
-def noise(rows: Sequence[Row]) -> float:
+def overoptimised(rows: Sequence[Row], bounds: Thresholds) -> Iterator[Alarm]:
+    """A reward model's score that is above what it was where the true reward was highest, while that has fallen."""
+    told = [
+        (proxy, gold)
+        for row in rows
+        if (proxy := row.get("reward_model/score")) is not None
+        and (gold := row.get("reward_model/gold")) is not None
+    ]
+    window = int(bounds.window)
+    means = [
+        tuple(sum(values) / window for values in zip(*told[end - window : end], strict=True))
+        for end in range(window, len(told) + 1)
+    ]
+    if len(told) < 2 * window:
+        return
+    best, now = max(means, key=lambda mean: mean[1]), means[-1]
+    fall = bounds.overoptimised * abs(best[1])
+    if now[0] > best[0] and now[1] < best[1] - max(
+        fall, 4 * noise(rows, "reward_model/gold") * sqrt(2 / window)
+    ):
+        yield Alarm(
+            name="overoptimised",
+            message=f"the reward model's score rose from {best[0]:.2f} to {now[0]:.2f} while the true reward fell from "
+            f"{best[1]:.2f} to {now[1]:.2f}",
+        )
+
+
+def noise(rows: Sequence[Row], name: str = "train/reward") -> float:
     """Return the deviation of the reward of single steps around its trend, from second differences."""
-    values = [value for row in rows[-NOISE_ROWS:] if (value := row.get("train/reward")) is not None]
+    values = [value for row in rows[-NOISE_ROWS:] if (value := row.get(name)) is not None]
     bends = [a - 2 * b + c for a, b, c in zip(values, values[1:], values[2:], strict=False)]
     return sqrt(sum(bend * bend for bend in bends) / (6 * len(bends))) if bends else 0.0
 

@@ -89,7 +89,7 @@ class Collab(Environment):
         Raises:
             UsageError: one is out of its range.
         """
-        self._shape = self._checked_shape()
+        self.shape = self._checked_shape()
         self._patience = self.patience or 2 * self.slots + 2
         is_negative = min(self.patience, self.noise) < 0
         if is_negative or self.tries < 1 or not 0 <= self.cost * self._patience < 1:
@@ -99,9 +99,9 @@ class Collab(Environment):
             )
         self.max_turns = self._patience + self.tries + 2
         self.return_range = (-self.cost * (self._patience + 1), 1.0)
-        options = [self._shape.options(slot) for slot in range(self.slots)]
+        options = [self.shape.options(slot) for slot in range(self.slots)]
         self._legal = (
-            *(f"ask {name}" for name in self._shape.names),
+            *(f"ask {name}" for name in self.shape.names),
             *(f"submit {', '.join(combination)}" for combination in product(*options)),
         )
         wish = Wish(thing=THINGS[0], values=("",) * self.slots, told=(), vague=())
@@ -130,7 +130,7 @@ class Collab(Environment):
 
     def instructions(self) -> str:
         """Return what to do, with the slots and their values."""
-        shape = self._shape
+        shape = self.shape
         options = "; ".join(
             f"{name}: {', '.join(shape.options(slot))}" for slot, name in enumerate(shape.names)
         )
@@ -139,9 +139,9 @@ class Collab(Environment):
 
     def reset(self, task: Task) -> str:
         """Meet the user of the task and hear what it says first."""
-        wish = split_draw(task, lambda rng: draw_wish(rng, self._shape))
+        wish = split_draw(task, lambda rng: draw_wish(rng, self.shape))
         self._state = State(wish=wish, known=frozenset(wish.told))
-        return opening(wish, self._shape, self.noise)
+        return opening(wish, self.shape, self.noise)
 
     def step(self, action: Action) -> StepResult:
         """Hand in a submission; anything else is said to the user."""
@@ -158,15 +158,15 @@ class Collab(Environment):
     def expert_action(self) -> Action:
         """Ask for the first slot that is not known, else hand in what is."""
         now = self._state
-        for slot, name in enumerate(self._shape.names):
+        for slot, name in enumerate(self.shape.names):
             if slot not in now.known:
                 return Action(text=f"ask {name}")
-        chosen = (value or self._shape.options(slot)[0] for slot, value in enumerate(now.values))
+        chosen = (value or self.shape.options(slot)[0] for slot, value in enumerate(now.values))
         return Action(text=f"submit {', '.join(chosen)}")
 
     def mistaken_action(self, rng: Random) -> Action:
         """Hand in a guess, or ask for what may be known; see `noisy.Fallible`."""
-        now, shape = self._state, self._shape
+        now, shape = self._state, self.shape
         if rng.random() < 0.5:
             return Action(text=f"ask {rng.choice(shape.names)}")
         chosen = (
@@ -205,12 +205,12 @@ class Collab(Environment):
         if is_over:
             said = f"I have no more time. {STOP}"
         else:
-            slot = named_slot(text, self._shape.names)
+            slot = named_slot(text, self.shape.names)
             said = "Sorry?" if slot is None else self._detail(slot)
             said += self._correction(before) + chatter(
                 self.noise, "collab", repr(before.wish), before.num_questions
             )
-            hidden = self._shape.slots - len(before.wish.told)
+            hidden = self.shape.slots - len(before.wish.told)
             if self.graded == "process" and self._state.known != before.known:
                 terms["found"] = PROCESS_SHARE / hidden
         return StepResult(
@@ -226,9 +226,9 @@ class Collab(Environment):
         now = self._state
         if slot in now.wish.vague and slot not in now.hesitated:
             self._state = replace(now, hesitated=now.hesitated | {slot})
-            return f"{self._shape.names[slot]}: not sure."
+            return f"{self.shape.names[slot]}: not sure."
         self._state = replace(now, known=now.known | {slot})
-        return detail(self._shape, slot, now.values[slot])
+        return detail(self.shape, slot, now.values[slot])
 
     def _correction(self, before: State) -> str:
         """Change the user's mind about a slot that was known before the question, once."""
@@ -236,11 +236,11 @@ class Collab(Environment):
         if before.has_changed or wish.changed not in before.known:
             return ""
         self._state = replace(self._state, has_changed=True)
-        return f" No, {detail(self._shape, wish.changed, wish.changed_to)}"
+        return f" No, {detail(self.shape, wish.changed, wish.changed_to)}"
 
     def _submit(self, text: str) -> StepResult:
         """Grade what is handed in; with tries left, say how much of it is right."""
-        now, shape = self._state, self._shape
+        now, shape = self._state, self.shape
         values = tuple(text.lower().replace(",", " ").rstrip(" .!").split())
         fits = [value in shape.options(slot) for slot, value in enumerate(values[: shape.slots])]
         if len(values) != shape.slots or not all(fits):

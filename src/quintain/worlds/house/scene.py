@@ -85,12 +85,12 @@ def expert_words(house: HousePlan, scene: Scene, *, is_irreversible: bool) -> st
     if held.name != chore.name:
         return _put_down(house, scene)
     if chore.kind == "look":
-        return _at(house, scene, LAMP) or "light"
+        return at_place(house, scene, LAMP) or "light"
     if not chore.is_ready(held):
         if is_irreversible and held.temperature and chore.kind != "clean":
             return "look"
-        return _at(house, scene, TREATMENTS[chore.kind][0]) or chore.kind
-    return _at(house, scene, chore.target) or _open(scene) or "put"
+        return at_place(house, scene, TREATMENTS[chore.kind][0]) or chore.kind
+    return at_place(house, scene, chore.target) or to_open(scene) or "put"
 
 
 def _fetch(house: HousePlan, scene: Scene) -> str:
@@ -99,11 +99,11 @@ def _fetch(house: HousePlan, scene: Scene) -> str:
     for place in scene.contents:
         is_there = any(_is_wanted(chore, thing, place) for thing in scene.contents[place])
         if place in scene.seen and is_there:
-            return _at(house, scene, place) or _open(scene) or f"take {chore.name}"
+            return at_place(house, scene, place) or to_open(scene) or f"take {chore.name}"
     rooms = sorted(house.rooms, key=lambda room: room != scene.room)
     for place in (place for room in rooms for place in house.places(room)):
         if place not in scene.seen and place != LAMP:
-            return _at(house, scene, place) or _open(scene) or "look"
+            return at_place(house, scene, place) or to_open(scene) or "look"
     return "look"
 
 
@@ -119,10 +119,10 @@ def _put_down(house: HousePlan, scene: Scene) -> str:
     assert scene.held is not None
     if scene.place in ("", LAMP):
         return f"go to {house.places(scene.room)[0]}"
-    return _open(scene) or "put"
+    return to_open(scene) or "put"
 
 
-def _at(house: HousePlan, scene: Scene, place: str) -> str:
+def at_place(house: HousePlan, scene: Scene, place: str) -> str:
     """Return the next step to `place`, empty when the agent is there."""
     room = house.room_of(place)
     if room != scene.room:
@@ -130,7 +130,7 @@ def _at(house: HousePlan, scene: Scene, place: str) -> str:
     return "" if place == scene.place else f"go to {place}"
 
 
-def _open(scene: Scene) -> str:
+def to_open(scene: Scene) -> str:
     """Return the step that opens the agent's place, empty when it is open."""
     return "open" if scene.is_closed(scene.place) else ""
 

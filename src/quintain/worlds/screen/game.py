@@ -1,8 +1,9 @@
 """A screen of labelled boxes: click at coordinates, open the menu, type into fields.
 
 Families it stands for: GUI grounding and computer use (ScreenSpot, MiniWoB by coordinates, AndroidControl), with the
-boxes described in text. Tools may be written as short commands, ``click 12 40`` and ``type oslo``. Clicks can be paid
-by how near they come; one without effect says "Nothing happens." and counts as a miss.
+boxes described in text. Tools may be written as short commands, ``click 12 40`` and ``type oslo``, or with names of
+boxes in the place of coordinates. Clicks can be paid by how near they come; one without effect says "Nothing happens."
+and counts as a miss.
 """
 
 import re
@@ -33,8 +34,10 @@ from quintain.worlds.screen.layout import (
 )
 
 COMMANDS_INSTRUCTION = "\n\nAct: click X Y, or type TEXT."
+NAMES_INSTRUCTION = "\n\nAct: click NAME, or type TEXT."
 CLICK = re.compile(r"\s*click\s+(-?\d{1,9})[\s,]+(-?\d{1,9})\s*", re.IGNORECASE)
 TYPE = re.compile(r"\s*type\s+(\S.*?)\s*", re.IGNORECASE)
+NAMED = re.compile(r"\s*click\s+([a-z]+)\s*", re.IGNORECASE)
 NEAR = 0.5
 """What a click that just misses is worth of a click that hits."""
 LONGEST_SHOWN = 40
@@ -66,7 +69,7 @@ class Screen(Environment):
         misses: int = 0,
         reward: Literal["sparse", "parts", "distance"] = "sparse",
         noise: int = 0,
-        interface: Literal["tools", "text"] = "tools",
+        interface: Literal["tools", "text", "labels"] = "tools",
     ) -> None:
         """Show screens of `width` by `height` points with buttons, fields and a menu of `items` items.
 
@@ -75,7 +78,8 @@ class Screen(Environment):
         clicks or texts in vain (0: never). `reward=parts` pays an equal share for each subgoal when it is first
         reached; `reward=distance` also pays a click that misses the next box to click, the more the nearer it
         comes. `noise` sentences that mean nothing follow every observation. `interface=text` takes the same actions
-        as words instead of tools: ``click 12 40``.
+        as words instead of tools, ``click 12 40``, and `interface=labels` with the name of a box for its point,
+        ``click save``.
 
         Raises:
             UsageError: there are no such screens.
@@ -90,7 +94,7 @@ class Screen(Environment):
         self._shape = LayoutShape(width, height, buttons, fields, items, goal)
         self._shape.check()
         self._has_corners, self._misses, self._noise = places == "corners", misses, noise
-        self._reward, self._scale, self._has_tools = reward, scale, interface == "tools"
+        self._reward, self._scale, self._interface = reward, scale, interface
         self.max_turns = 3 * (2 * fields + 2)
         self._layout = Layout(goal=Goal(kind="click", target=""), width=1, height=1, boxes=(), items=())
         self._seed, self._turn, self._num_missed = 0, 0, 0
@@ -105,11 +109,12 @@ class Screen(Environment):
 
     def instructions(self) -> str:
         """Return what to do, and how it is written where there are no tools."""
-        return super().instructions() + ("" if self._has_tools else COMMANDS_INSTRUCTION)
+        told = {"text": COMMANDS_INSTRUCTION, "labels": NAMES_INSTRUCTION}
+        return super().instructions() + told.get(self._interface, "")
 
     def tools(self) -> tuple[ToolSpec, ...]:
         """Return the tools; none where actions are words."""
-        return super().tools() if self._has_tools else ()
+        return super().tools() if self._interface == "tools" else ()
 
     def reset(self, task: Task) -> str:
         """Show the screen of the task."""
@@ -123,7 +128,7 @@ class Screen(Environment):
         """Take a click or a text as a tool call, or written out when no tool was called."""
         self._turn += 1
         self._was_vain = False
-        result = super().step(read_command(action))
+        result = super().step(read_command(self._placed(action)))
         is_valid = result.is_valid and not self._was_vain
         if not result.is_terminated and 0 < self._misses <= self._num_missed:
             return replace(
@@ -179,16 +184,27 @@ class Screen(Environment):
     def expert_action(self) -> Action:
         """Return a click into the middle of the next box, or the text for the field that has the focus."""
         wanted = self._wanted_text()
+        if wanted is None and self._interface == "labels":
+            return Action(text=f"click {self._next_target().label}")
         if wanted is not None:
             action = tool_action("type", text=wanted)
         else:
             x, y = self._next_target().center
             action = tool_action("click", x=x, y=y)
-        return action if self._has_tools else write_command(action)
+        return action if self._interface == "tools" else write_command(action)
 
     def expert_box(self) -> tuple[float, float, float, float] | None:
         """Return the box that the expert clicks next, with its edges; None where it types."""
         return None if self._wanted_text() is not None else self._next_target()[1:]
+
+    def screen(self) -> str:
+        """Return the boxes that are visible, without the task; see `Described`."""
+        return self._view()
+
+    def elements(self) -> Mapping[str, str]:
+        """Return of each visible box by its label what a click on it is followed by: its middle, or the label."""
+        is_named = self._interface == "labels"
+        return {box.label: box.label if is_named else "{} {}".format(*box.center) for box in self._visible()}
 
     def snapshot(self) -> State:
         """Return the screen as it is."""
@@ -207,6 +223,12 @@ class Screen(Environment):
         missed = self._num_missed if self._misses else 0
         paid = sorted(self._best.items()) if self._reward != "sparse" else []
         return repr((sorted(self._texts.items()), self._focus, self._is_open, paid, missed))
+
+    def _placed(self, action: Action) -> Action:
+        """Return `action` with the middle of the visible box that it names, where boxes are clicked by name."""
+        named = NAMED.fullmatch(action.text) if self._interface == "labels" else None
+        box = next((b for b in self._visible() if named and b.label == named[1].lower()), None)
+        return replace(action, text="click {} {}".format(*box.center)) if box else action
 
     def _after_click(self, label: str, *, is_item: bool) -> str:
         """Return what comes of a click on the box `label`."""

@@ -62,6 +62,19 @@ class KLController:
 
         return weighted
 
+    def token_rewards(
+        self, groups: Sequence[Group], estimates: Estimates
+    ) -> tuple[list[list[NDArray[np.floating]]] | None, dict[str, float]]:
+        """Return -coefficient·(log π - log π_ref) per token, None for a coefficient of 0, and what the KL comes to."""
+        if not self.is_active:
+            return None, {}
+        divergence = kl_rewards(groups, reference_of(estimates), coefficient=-1.0)
+        sums = [sum(float(array.sum()) for array in turns) for turns in divergence]
+        rewards: list[list[NDArray[np.floating]]] = [
+            [-self.coefficient * array for array in turns] for turns in divergence
+        ]
+        return rewards, {EPISODE: sum(sums) / max(len(sums), 1), WEIGHT: self.coefficient}
+
     def price(self, assign: Assign) -> Assign:
         """Return `assign` on rewards less the KL, where it stands there; what the KL comes to is measured."""
         if not self.is_in_credit:

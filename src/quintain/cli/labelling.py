@@ -1,0 +1,323 @@
+"""``quintain label RUN|FILE``: people compare two episodes, or two steps, of the same task, side by side.
+
+What is asked and what was answered stands in one file, to which lines are only added. The page listens on this machine
+only, at an address that nobody can guess.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quintain.cli.arguments import Parser, named_folder, one_of, whole_number
+from quintain.cli.playing import QUIT, ask
+from quintain.errors import DataError, UsageError, suggestion
+
+if TYPE_CHECKING:
+    from quintain.data.labels import Labels, Query
+    from quintain.store import Run
+    from quintain.training.labelling import Session
+    from quintain.types import Content, Trajectory
+
+PORT = 8200
+USUAL_COUNT = 50
+LEVELS = ("episode", "step")
+FILE_NAME = "labels.jsonl"
+
+
+def label(argv: Sequence[str]) -> int:
+    """Ask a person which of two sides is better, or export what people said."""
+    parser = Parser("label", "Compare two episodes, or two steps, of the same task, side by side.")
+    parser.add_argument(
+        "source", metavar="RUN|FILE", help="a run, a file of conversations with tasks, or a file of labels"
+    )
+    parser.flag("--labeller", "who answers; stands beside every answer", "NAME")
+    parser.flag(
+        "--labels",
+        "file of questions and answers, .jsonl (default labels.jsonl in the run, beside a file)",
+        "FILE",
+    )
+    parser.flag(
+        "--count", f"questions that the file shall ask (default: those it asks, or {USUAL_COUNT})", "N"
+    )
+    parser.flag(
+        "--level", "episode (default), or step: the turn in which two episodes part", "LEVEL", "episode"
+    )
+    parser.flag("--seed", "number that draws the pairs (default 0)", "N", "0")
+    parser.switch("--terminal", "ask in the terminal instead of the browser")
+    parser.flag("--port", f"port of the page on this machine (default {PORT}; 0: any)", "PORT", str(PORT))
+    parser.switch("--open", "open the page in the browser")
+    parser.flag("--export", "new file of preferences, .jsonl, for quintain train dpo --preferences", "FILE")
+    parser.flag("--runs", "folder that holds the runs (default runs)", "ROOT", "runs")
+    arguments = parser.read(argv)
+    level = one_of(arguments.level, "--level", LEVELS)
+    seed = whole_number(arguments.seed, "--seed")
+    port = whole_number(arguments.port, "--port")
+    count = None if arguments.count is None else whole_number(arguments.count, "--count", least=1)
+    source = named_folder(arguments.source, arguments.runs)
+    file = labels_file(source) if arguments.labels is None else Path(arguments.labels)
+
+    from quintain.data.labels import read_labels
+
+    if arguments.export is not None:
+        return export(read_labels(file), file, Path(arguments.export))
+    if not arguments.labeller:
+        raise UsageError(
+            "quintain label needs --labeller: got nothing; say who answers, such as --labeller ann"
+        )
+
+    from quintain.training.labelling import Session
+
+    session = Session(file, arguments.labeller)
+    known = session.labels.queries
+    wanted = count if count is not None else (0 if known else USUAL_COUNT)
+    fresh: dict[str, Query] = {}
+    for query in questions(source, level, seed) if wanted > len(known) else ():
+        if query.id not in known:
+            fresh.setdefault(query.id, query)
+        if len(known) + len(fresh) == wanted:
+            break
+    session.ask(list(fresh.values()))
+    if not session.labels.queries:
+        raise DataError(
+            f"pairs of {source}: got none, because no two {level}s of the same task differ; collect several episodes "
+            "of a task"
+        )
+    if arguments.terminal:
+        in_terminal(session, ask)
+    else:
+        in_browser(session, port, opens=arguments.open)
+    for line in summary(session.labels):
+        print(line)
+    return 0
+
+
+def labels_file(source: Path) -> Path:
+    """Return the file of labels that belongs to `source`: itself, one in the run, or one beside the conversations."""
+    if source.is_dir():
+        return source / FILE_NAME
+    return source if is_labels_file(source) else source.with_name(f"{source.stem}.{FILE_NAME}")
+
+
+def is_labels_file(source: Path) -> bool:
+    """Whether `source` is a file of labels."""
+    from quintain.data.files import read_objects
+    from quintain.data.labels import is_labels
+
+    return is_labels(next(read_objects(source)))
+
+
+def questions(source: Path, level: str, seed: int) -> Iterator[Query]:
+    """Yield the questions that can be asked about the run or the conversations `source`, drawn by `seed`."""
+    if source.is_dir():
+        from quintain.store import Run
+
+        with Run.open(source, writable=False) as run:
+            yield from of_run(run, level, seed)
+    elif is_labels_file(source):
+        return
+    elif level == "step":
+        raise UsageError(f"--level: got step for the file {source}; steps are of a run, give episode")
+    else:
+        yield from of_file(source, seed)
+
+
+def of_run(run: Run, level: str, seed: int) -> Iterator[Query]:
+    """Yield questions about the scored episodes of training tasks of `run`."""
+    from quintain.cli.episodes import chat_writer
+    from quintain.data.labels import Query, draw_pairs
+    from quintain.data.seats import speakers
+    from quintain.types import Score, as_text
+
+    tasks: dict[tuple[str, str], list[str]] = {}
+    for trajectory in run.trajectories():
+        if trajectory.task.split == "train" and isinstance(trajectory.outcome, Score) and trajectory.turns:
+            if len(speakers(trajectory)) != 1:
+                raise DataError(
+                    f"episodes of {run.folder}: got {trajectory.id} with several seats; compare runs of one seat"
+                )
+            tasks.setdefault((trajectory.task.environment, trajectory.task.id), []).append(trajectory.id)
+    write = chat_writer(run, is_compared=True)
+    for names in draw_pairs(list(tasks.values()), seed=seed):
+        sides = [run.episode(name) for name in names]
+        if level == "step":
+            sides = until_parted(*sides)
+        records = [unjudged(write(side), as_text(side.final_observation)) for side in sides]
+        if records and records[0]["messages"] != records[1]["messages"]:
+            yield Query.of(records[0], records[1], names)
+
+
+def until_parted(one: Trajectory, other: Trajectory) -> list[Trajectory]:
+    """Return both episodes up to the turn in which they part; none where they were shown different things there."""
+    from quintain.data.samples import num_shared
+    from quintain.types import Pair
+
+    turn = num_shared(Pair(chosen=one, rejected=other, level="turn"))
+    sides = [
+        replace(side, turns=side.turns[: turn + 1], final_observation=seen_after(side, turn))
+        for side in (one, other)
+    ]
+    shown = [side.turns[turn].prompt_ids if turn < len(side.turns) else None for side in sides]
+    return sides if shown[0] is not None and shown[0] == shown[1] else []
+
+
+def seen_after(side: Trajectory, turn: int) -> tuple[Content, ...]:
+    """Return what was seen after `turn` of `side`."""
+    return side.turns[turn + 1].observation if turn + 1 < len(side.turns) else side.final_observation
+
+
+def unjudged(record: Mapping[str, Any], end: str = "") -> dict[str, Any]:
+    """Return a conversation with its `end`, without what it was worth, which whoever compares is not to know.
+
+    Raises:
+        DataError: the run has no tokenizer, so that its episodes cannot be read.
+    """
+    if not record:
+        raise DataError(
+            "episodes to compare: got a run without a tokenizer; give one that was trained or collected"
+        )
+    found = {key: record[key] for key in ("messages", "tools", "task") if key in record}
+    return {**found, **({"end": end} if end else {})}
+
+
+def of_file(source: Path, seed: int) -> Iterator[Query]:
+    """Yield questions about the conversations of `source` that name the same task."""
+    from quintain.data.files import read_objects
+    from quintain.data.labels import Query, draw_pairs
+    from quintain.data.records import as_object, read_record
+
+    records: dict[str, dict[str, Any]] = {}
+    tasks: dict[str, list[str]] = {}
+    for found in read_objects(source):
+        value = as_object(found.value, found.place)
+        read_record(value, found)
+        if not isinstance(value.get("messages"), list) or not isinstance(value.get("task"), str):
+            raise DataError(
+                f"{found.place}: got the keys {sorted(value)}; give messages and the task, by which two are compared"
+            )
+        records[found.place] = unjudged(value)
+        tasks.setdefault(value["task"], []).append(found.place)
+    for one, other in draw_pairs(list(tasks.values()), seed=seed):
+        if records[one]["messages"] != records[other]["messages"]:
+            yield Query.of(records[one], records[other], (one, other))
+
+
+def in_browser(session: Session, port: int, *, opens: bool) -> None:
+    """Show the questions in a page until interrupted."""
+    from quintain.environments.extras import extra_module
+
+    for package in ("starlette", "uvicorn"):
+        extra_module(
+            package, package=package, extra="serve", feature="quintain label in the browser (or --terminal)"
+        )
+    from quintain.dashboard.label_server import label_app
+    from quintain.serve.listener import Listener
+
+    key = secrets.token_urlsafe(24)
+    listener = Listener(label_app(session, key), port=port).start()
+    address = f"{listener.url}/{key}/"
+    print(f"{session.progress}: {address}\n(this machine only; Ctrl-C stops it)", flush=True)
+    try:
+        if opens:
+            import webbrowser
+
+            webbrowser.open(address)
+        with suppress(KeyboardInterrupt):
+            listener.run_until_closed()
+    finally:
+        listener.close()
+
+
+def in_terminal(session: Session, read: Callable[[], str | None]) -> None:
+    """Ask in the terminal until nothing is left or the person leaves."""
+    from quintain.dashboard.labelling import KEYS, MEANINGS, UNDO_KEY
+
+    offer = " · ".join(f"{key} {meaning}" for key, meaning in MEANINGS.items())
+    while (query := session.next()) is not None:
+        print_query(query)
+        print(f"{session.progress}\n({offer} · q leaves)")
+        while True:
+            line = read()
+            if line is None or line.lower() in QUIT:
+                return
+            if line in KEYS:
+                session.answer(query.id, KEYS[line])
+                break
+            if line == UNDO_KEY:
+                taken = session.undo()
+                print("nothing to undo" if taken is None else f"taken back: the answer to {taken.id}")
+                break
+            print(f"answer: got {line!r}; {suggestion(line, MEANINGS)}")
+
+
+def print_query(query: Query) -> None:
+    """Print both sides of `query` beside each other."""
+    from rich.console import Console, Group
+    from rich.table import Table
+    from rich.text import Text
+
+    from quintain.dashboard.labelling import words
+    from quintain.dashboard.page import visible
+    from quintain.types import Message
+
+    def written(messages: Sequence[Message]) -> Group:
+        parts: list[Text] = []
+        for message in messages:
+            parts.append(Text(f"[{message.role}]", style="dim"))
+            parts.append(Text(visible(words(message)), style="bold" if message.role == "assistant" else ""))
+        return Group(*parts)
+
+    shared, first, second = query.parts
+    console = Console(file=sys.stdout, width=shutil.get_terminal_size().columns, highlight=False)
+    if shared:
+        console.print(Text("both begin with", style="underline"), written(shared))
+    table = Table(show_lines=False, expand=True)
+    table.add_column("1: first", ratio=1, overflow="fold")
+    table.add_column("2: second", ratio=1, overflow="fold")
+    table.add_row(written(first), written(second))
+    console.print(table)
+
+
+def summary(labels: Labels) -> list[str]:
+    """Return who answered how many questions, how far they agree, and which answers contradict each other."""
+    from quintain.data.labels import agreements
+
+    names = dict.fromkeys(each.labeller for each in labels.given)
+    lines = [f"{name}: {len(labels.of(name))} of {len(labels.queries)} answered" for name in names]
+    for each in agreements(labels):
+        one, other = each.labellers
+        lines.append(
+            f"{one} and {other} agree on {each.share:.1%} of {each.num} questions, Cohen's kappa {each.kappa:.2f}"
+        )
+    if labels.contradicting:
+        lines.append(
+            f"opposite answers to {', '.join(labels.contradicting[:3])} ({len(labels.contradicting)} in all)"
+        )
+    return lines
+
+
+def export(labels: Labels, file: Path, out: Path) -> int:
+    """Write the preferences that `labels` say to `out`."""
+    import json
+
+    from quintain.cli.episodes import write_lines
+    from quintain.data.labels import export_preferences
+
+    if out.suffix != ".jsonl" or out.exists():
+        state = "which exists" if out.exists() else "which is no .jsonl"
+        raise UsageError(f"--export: got {str(out)!r}, {state}; give a new file that ends in .jsonl")
+    found = export_preferences(labels)
+    lines = (json.dumps(line, ensure_ascii=False) + "\n" for line in found.lines)
+    if not found.lines:
+        raise DataError(f"preferences of {file}: got {found}; label more")
+    write_lines(lines, out, nothing=f"preferences of {file}: got none")
+    for line in summary(labels):
+        print(line)
+    print(f"{out}: {found}")
+    return 0

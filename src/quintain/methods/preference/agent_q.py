@@ -1,0 +1,118 @@
+"""L = -log σ(β [log π/π_logged (better) - log π/π_logged (worse)]), children of one node of a tree: Agent Q
+(arXiv 2408.07199).
+
+For each task of a round a tree is grown by guided MCTS (`quintain.rollout.tree.GuidedTree`). At a new state the policy
+says `branches` ways on, a critic ranks them, and the best by Q + c·√(ln N(h) / (1 + N(h'))) is played to the end;
+whether that solved the task is told to all states on the way. Q = α·Q̃ + (1-α)·Q̂ mixes the mean outcome through a child
+with the critic's rank. Two visited children of a node whose Q differ by more than `margin` are a pair of turns. The
+reference is the log-probs at sampling, so no other policy is kept.
+
+Differences to the paper: its critic is the base language model, which picks the best way, then the best of the rest,
+and so on; ours scores each way by itself, and equal scores share their rank. With `judge` that is a model behind a chat
+endpoint; without it the value model of ReST-MCTS*, which learned from the trees of earlier rounds and cannot tell ways
+apart in the first. A state that is over may be selected again, and its outcome counts again. There is no search at
+test time. All that a turn says is trained, where the paper trains its action and the thought before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
+from quintain.data.pairs import siblings
+from quintain.engines.judge import Judge, needed
+from quintain.errors import ConfigError, UsageError
+from quintain.losses.preference import dpo, logged
+from quintain.methods.method import Folds, Rounds, Update
+from quintain.methods.preference.searching import Critic, Search
+from quintain.methods.selftraining.rest_mcts import TextValue
+from quintain.training.job import OnPolicyJob
+from quintain.types import Trajectory, as_text
+
+RUBRIC = (
+    "The last turn is one of several that were considered. How much nearer does it bring the task to being solved, "
+    "for one who acts well from there on?"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(OnPolicyJob):
+    """Configuration of Agent Q."""
+
+    steps: int = 3
+    """Rounds."""
+    learning_rate: float = 1e-4
+    eval_every: int = 1
+    num_epochs: PositiveInt = 3
+    num_minibatches: PositiveInt = 4
+    tasks: PositiveInt = 32
+    """Tasks of a round, a tree each."""
+    branches: PositiveInt = 4
+    """Ways on that the policy says at a new state."""
+    episodes: PositiveInt = 16
+    """Episodes of a tree."""
+    exploration: NonNegativeFloat = 1.0
+    """c of Q + c·√(ln N(h) / (1 + N(h')))."""
+    mixing: Share = 0.5
+    """α: share of the mean outcome in Q; the rest is the critic's rank."""
+    margin: NonNegativeFloat = 0.2
+    """θ: difference of Q above which two children are a pair."""
+    beta: PositiveFloat = 0.1
+    """Strength of the pull towards the policy that sampled."""
+    judge: str = ""
+    """The critic, a model behind a chat endpoint: http://127.0.0.1:8000/v1?model=NAME, and rubric=FILE where it is to
+    have another rubric; empty: the value model that learns from the trees."""
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for values that no run can have."""
+        OnPolicyJob.check(self)
+        if self.branches < 2:
+            raise ConfigError(
+                f"branches: got {self.branches}, of which no two could be compared; give 2 or more"
+            )
+        asked(self.judge)
+
+
+def method(config: Config) -> Rounds:
+    """Return Agent Q as `config` describes it."""
+    model = TextValue()
+    search = Search(
+        tasks=config.tasks,
+        branches=config.branches,
+        episodes=config.episodes,
+        exploration=config.exploration,
+        mixing=config.mixing,
+        critic=critic_of(model, asked(config.judge)),
+    )
+    return Rounds(
+        collect=search.collect,
+        build=lambda _: siblings(search.families, margin=config.margin),
+        update=Update(loss=logged(dpo(config.beta)), is_on_policy=False, lr_warmup=0),
+        state=Folds(None if config.judge else model),
+        measure=search.measure,
+    )
+
+
+def asked(spec: str) -> Judge | None:
+    """Return the judge that `spec` names; None where it names none.
+
+    Raises:
+        ConfigError: there is no such judge.
+    """
+    try:
+        return Judge(spec, usual=RUBRIC) if spec else None
+    except UsageError as error:
+        raise ConfigError(str(error)) from error
+
+
+def critic_of(model: TextValue, judge: Judge | None) -> Critic:
+    """Return who scores ways on: the judge, else `model` by what they led to."""
+
+    def scores(ways: Sequence[Trajectory]) -> list[float]:
+        if judge is None:
+            return [model(as_text(way.final_observation)) for way in ways]
+        judge.prepare(ways)
+        return [needed(judge.measure(way)) for way in ways]
+
+    return scores

@@ -1,0 +1,152 @@
+"""L = -log σ(β [log π/π_ref (best plan) - log π/π_ref (worst plan)]), judged by an actor: MPO (arXiv 2503.02682).
+
+Meta plan optimization: a planner writes how to go about a task, without names, and an actor that rests carries it out.
+Of each task `plans` plans are sampled, and each is worth the mean outcome of `executions` episodes that the actor plays
+with it; the best is preferred to the worst where they differ by more than `margin`. Tokens of plans alone are trained.
+Plans are judged by who acts on them, so that what is learned is what helps that actor.
+
+Planner and actor are the two roles of the harness `plan`: the policy writes the plan, the policy ``reference``, which
+is the starting policy and never trained, does the rest, in evaluations too (`seats`). Both imitated the expert.
+
+Differences to the paper: the actor begins as the planner does, not as a larger model (another is named by
+``policies.reference.model``); plans that are shown are the verbs of the expert's own way, not a teacher's text; the
+code knows no margin, and of equal plans takes the first: of five equally good plans with five runs each it makes pairs
+in 99 of 100 tasks, with a margin of .5 in half of them. More than one round is possible, each with plans of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+
+from quintain.agents.catalog import check as parts_of
+from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
+from quintain.data.pairs import Estimate, extremes
+from quintain.errors import ConfigError
+from quintain.losses.preference import dpo
+from quintain.methods.method import Collector, Needs, Rounds, Update
+from quintain.training.job import MAIN, OnPolicyJob
+from quintain.types import Group, Score, Trajectory
+
+ACTOR, PLANNER = "agent", "agent/plan"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(OnPolicyJob):
+    """Configuration of MPO."""
+
+    agent: str = "plan?demonstrates=verbs"
+    """Harness with a planner in front: plan, and options of it."""
+    seats: Mapping[str, str] = field(default_factory=lambda: {ACTOR: "reference", PLANNER: MAIN})
+    """Who writes plans, agent/plan, and who acts on them, agent: a policy that rests."""
+    steps: int = 1
+    """Rounds."""
+    learning_rate: float = 1e-4
+    eval_every: int = 1
+    num_epochs: PositiveInt = 3
+    num_minibatches: PositiveInt = 4
+    tasks: PositiveInt = 64
+    """Tasks of a round."""
+    plans: int = 5
+    """Plans of a task."""
+    executions: PositiveInt = 5
+    """Episodes that the actor plays with each plan."""
+    margin: NonNegativeFloat = 0.5
+    """Difference of worth above which two plans are a pair."""
+    beta: PositiveFloat = 0.1
+    """Strength of the pull towards the starting planner."""
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for values that no run can have."""
+        OnPolicyJob.check(self)
+        if self.plans < 2:
+            raise ConfigError(
+                f"plans: got {self.plans}, and a plan alone is not better than another; give 2 or more"
+            )
+        check_roles(self.agent, self.seats)
+
+
+def check_roles(agent: str, seats: Mapping[str, str]) -> None:
+    """Raise a `ConfigError` where nobody plans, or where planner and actor are the same policy."""
+    if not any(
+        part.name == "plan" and part.options.get("actor", "policy") == "policy" for part in parts_of(agent)
+    ):
+        raise ConfigError(
+            f"agent: got {agent!r}, in which nobody writes plans for a policy; give plan, or plan+react"
+        )
+    actor, planner = seats.get(ACTOR, MAIN), seats.get(PLANNER, seats.get(ACTOR, MAIN))
+    if planner != MAIN or actor == MAIN:
+        raise ConfigError(
+            f"seats: got {planner!r} for plans and {actor!r} for actions; let {MAIN!r} write plans ({PLANNER}) and "
+            f"another policy act ({ACTOR}), such as 'reference'"
+        )
+
+
+def method(config: Config) -> Rounds:
+    """Return MPO as `config` describes it."""
+    judged = Judged(config.executions)
+
+    def collect(collector: Collector, step: int) -> list[Group]:
+        groups = collector.sample(step, collector.tasks(step, config.tasks), size=config.plans)
+        judged.judge(collector, step, groups)
+        return groups
+
+    return Rounds(
+        collect=collect,
+        build=lambda _: extremes(judged.plans, margin=config.margin),
+        update=Update(loss=dpo(config.beta), has_reference=True, is_on_policy=False, lr_warmup=0),
+        needs=Needs(reference=True),
+        measure=lambda _groups, _decode: judged.metrics(),
+    )
+
+
+@dataclass(slots=True)
+class Judged:
+    """The plans of a round, task by task, each with what it is worth to the actor, and what that cost."""
+
+    executions: int
+    plans: list[list[tuple[Trajectory, float]]] = field(default_factory=list[list[tuple[Trajectory, float]]])
+    num_turns: int = 0
+    """turns that were played to judge plans, beyond their own episodes"""
+
+    def judge(self, collector: Collector, step: int, groups: Sequence[Group]) -> None:
+        """Let the actor play on from each plan of `groups` until it has been carried out `executions` times."""
+        own = [trajectory for group in groups for trajectory in group.scored]
+        played: dict[int, Group] = {}
+        longer = [each for each in own if len(each.turns) > 1]
+        self.num_turns = 0
+        if self.executions > 1 and longer:
+            after = collector.continue_from(
+                step,
+                [walk.prefix(1) for walk in collector.walks(longer)],
+                size=self.executions - 1,
+                seed=collector.seed("plan values", step),
+                phase="plan_values",
+            )
+            played = {id(each): group for each, group in zip(longer, after, strict=True)}
+            self.num_turns = sum(len(t.turns) - 1 for group in after for t in group.trajectories)
+        self.plans = [
+            [(plan_of(each), worth(each, played.get(id(each))).mean) for each in group.scored]
+            for group in groups
+        ]
+
+    def metrics(self) -> Mapping[str, float]:
+        """Return the mean worth of a plan, of the best less the worst of a task, and what judging cost."""
+        values = [[value for _, value in family] for family in self.plans if family]
+        return {
+            "mpo/value_turns": float(self.num_turns),
+            **({"mpo/worth": fmean(value for own in values for value in own)} if values else {}),
+            **({"mpo/spread": fmean(max(own) - min(own) for own in values)} if values else {}),
+        }
+
+
+def plan_of(trajectory: Trajectory) -> Trajectory:
+    """Return `trajectory` with its first turn alone, which is the plan."""
+    return replace(trajectory, turns=trajectory.turns[:1])
+
+
+def worth(trajectory: Trajectory, group: Group | None) -> Estimate:
+    """Return what a plan is worth: the outcome of its own episode, and of those that were played on from it."""
+    assert isinstance(trajectory.outcome, Score), "only scored episodes are judged"
+    return Estimate((trajectory.outcome.value, *([] if group is None else group.returns)))

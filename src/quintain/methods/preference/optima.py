@@ -1,0 +1,296 @@
+"""R = R_task - λ_token · tokens/most + λ_loss/loss: seats learn to say less, and readably: Optima (arXiv 2410.08115).
+
+Generate, rank, select, train. Dialogues of a task are ranked by what they solve, by their tokens against those of the
+longest, and by how plain their most surprising message is to the *starting* policy (`quintain.rewards.dialogue`). With
+``learn=sft`` the best dialogue of each task is imitated where it is worth more than `threshold` and among the best
+`share` of tasks; with ``dpo`` messages are preferred; ``hybrid`` takes turns, imitation first. All seats are played and
+learned by one policy, or by those that `seats` name.
+
+Preferences are of a tree of messages: from a message that is drawn by its worth, the conversation is continued three
+times, and again. What a message is worth is the mean of all conversations through it. The best child of a message
+against the worst is a pair where the best is worth more than `least_value` and they differ by more than `least_gap`;
+the half with the largest differences is kept. A message that says nearly what an expanded one said is not expanded, and
+children that say nearly the same are one.
+
+Differences to the paper: no pool of prompts for other formats in the first round, temperature does it; losses below
+`least_loss` count as that, for a tiny model finds much of what it says certain; a message is compared with others of
+its own depth alone, and in tokens; the half that is kept is that of all pairs, where the code halves those of a task;
+the code hands the two bounds of a pair over in each other's place. An environment's own price of messages is a second
+one: `twocards?cost=0` has none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
+from quintain.credit.layout import outcome_of
+from quintain.data.pairs import Pairs, extremes, top_share
+from quintain.data.pipeline import Chosen, Pipeline, judged
+from quintain.errors import ConfigError
+from quintain.losses.imitation import imitation
+from quintain.losses.preference import dpo
+from quintain.methods.method import Collector, Needs, Rounds, Update
+from quintain.rewards.dialogue import dialogue_rewards, edit_distance
+from quintain.rewards.efficiency import Count, num_tokens
+from quintain.training.job import OnPolicyJob
+from quintain.types import Batch, Example, Group, LossReport, Outputs, Trajectory
+
+Surprise = Callable[[Collector, Sequence[Trajectory]], list[float]]
+"""(collector, dialogues) → nats of the most surprising message of each"""
+Said = tuple[tuple[int, ...], ...]
+"""the tokens of each message from the first on"""
+WAYS, CANDIDATES = 3, 10
+"""Ways on from a message that is expanded, and messages of which it is drawn."""
+TWIN, SAME = 0.25, 0.1
+"""Edits over length below which a message is not expanded beside its twin, and below which two children are one."""
+KEPT = 0.5
+"""Share of pairs that are learned from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(OnPolicyJob):
+    """Configuration of Optima."""
+
+    environment: str = "twocards?cost=0"
+    """Name of the environment; several seats make it a dialogue."""
+    steps: int = 6
+    """Rounds."""
+    learning_rate: float = 1e-4
+    eval_every: int = 1
+    num_epochs: PositiveInt = 2
+    num_minibatches: PositiveInt = 4
+    tasks: PositiveInt = 64
+    """Tasks of a round."""
+    group_size: PositiveInt = 8
+    """Dialogues of a task; in rounds of dpo the messages that are expanded, the beginning among them."""
+    learn: Literal["sft", "dpo", "hybrid"] = "hybrid"
+    """Imitate the best dialogues, prefer the better messages, or both in turn."""
+    token_weight: NonNegativeFloat = 0.6
+    """λ_token: what the longest dialogue of a task pays for its tokens."""
+    loss_weight: NonNegativeFloat = 1.0
+    """λ_loss: what a dialogue is paid for messages that are plain to the starting policy."""
+    least_loss: PositiveFloat = 1.0
+    """Nats a token below which no message is plainer."""
+    threshold: float = 0.5
+    """Worth above which a dialogue is imitated."""
+    share: Share = 0.7
+    """Share of the best dialogues of all tasks that are imitated."""
+    least_value: float = 0.4
+    """Worth that the better message of a pair has to be above."""
+    least_gap: NonNegativeFloat = 0.2
+    """Difference of worth above which two messages are a pair."""
+    beta: PositiveFloat = 0.1
+    """Strength of the pull towards the policy that began the round."""
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for values that no run can have."""
+        OnPolicyJob.check(self)
+        if not self.share:
+            raise ConfigError(
+                f"share: got {self.share}, with which nothing is imitated; give a number above 0"
+            )
+
+
+def method(config: Config) -> Rounds:
+    """Return Optima as `config` describes it."""
+    return rounds_of(config, Dialogues(config))
+
+
+def rounds_of(config: Config, dialogues: Dialogues) -> Rounds:
+    """Return the rounds in which `dialogues` are ranked and learned from."""
+    likelihood, preference = imitation(), dpo(config.beta)
+
+    def loss(outputs: Outputs, batch: Batch) -> LossReport:
+        return (preference if batch.extra.num_pairs else likelihood)(outputs, batch)
+
+    return Rounds(
+        collect=dialogues.collect,
+        build=dialogues.build,
+        update=Update(loss=loss, has_reference=True, is_own_reference=True, is_on_policy=False, lr_warmup=0),
+        needs=Needs(reference=True),
+        measure=lambda _groups, _decode: dialogues.metrics(),
+    )
+
+
+def most_surprising(collector: Collector, dialogues: Sequence[Trajectory]) -> list[float]:
+    """Return the nats a token of the most surprising message of each dialogue, under the starting policy."""
+    said = collector.logprobs(dialogues, by="reference")
+    return [max((-float(turn.mean()) for turn in turns if len(turn)), default=0.0) for turns in said]
+
+
+@dataclass(slots=True)
+class Dialogues:
+    """The dialogues of a round, task by task, with what each is worth, and which messages were expanded."""
+
+    config: Config
+    count: Count = num_tokens
+    surprise: Surprise = most_surprising
+    families: list[Family] = field(default_factory=list["Family"])
+    is_preferring: bool = False
+    """whether messages are preferred in this round, not dialogues imitated"""
+
+    def collect(self, collector: Collector, step: int) -> list[Group]:
+        """Return dialogues of each task; where messages are preferred, the first of its tree."""
+        learn, tasks = self.config.learn, collector.tasks(step, self.config.tasks)
+        self.is_preferring = learn == "dpo" or (learn == "hybrid" and step % 2 == 0)
+        size = WAYS if self.is_preferring else self.config.group_size
+        groups = collector.sample(step, tasks, size=size)
+        self.families = [Family(list(group.scored), [()]) for group in groups]
+        self._rank(collector)
+        for number in range(1, self.config.group_size if self.is_preferring else 1):
+            self._expand(collector, step, number)
+            self._rank(collector)
+        return groups
+
+    def build(self, groups: Sequence[Group]) -> Chosen | Pairs:
+        """Return the dialogues that are imitated, or the pairs of messages."""
+        config = self.config
+        if self.is_preferring:
+            found = [each for family in self.families for each in family.children(config.least_value)]
+            return top_share(extremes(found, margin=config.least_gap), KEPT)
+        places = selected([family.worth for family in self.families], config.threshold, config.share)
+        best = [family.dialogues[k] for family, k in zip(self.families, places, strict=True) if k is not None]
+        kept = {(each.group, each.index) for each in best}
+
+        def is_kept(example: Example) -> bool:
+            own = example.trajectory  # of one seat, whose group is named after that of the dialogue
+            return any((name, own.index) in kept for name in (own.group, own.group.rpartition("/")[0]))
+
+        ranked = judged("ranked", "is not the best dialogue of its task, or not worth imitating", is_kept)
+        return Pipeline(ranked)(groups)
+
+    def metrics(self) -> Mapping[str, float]:
+        """Return tokens and worth of a dialogue and nats of its most surprising message, as means of the round."""
+        told = {
+            "optima/tokens": [
+                float(self.count(each)) for family in self.families for each in family.dialogues
+            ],
+            "optima/worth": [worth for family in self.families for worth in family.worth],
+            "optima/surprise": [loss for family in self.families for loss in family.losses],
+        }
+        return {name: fmean(values) for name, values in told.items() if values}
+
+    def _rank(self, collector: Collector) -> None:
+        """Say what the dialogues of each task are worth; those that are known keep the nats of their messages."""
+        fresh = [each for family in self.families for each in family.dialogues[len(family.losses) :]]
+        found = iter(self.surprise(collector, fresh))
+        config = self.config
+        for family in self.families:
+            family.losses += [next(found) for _ in family.dialogues[len(family.losses) :]]
+            family.worth = dialogue_rewards(
+                [outcome_of(each) for each in family.dialogues],
+                [self.count(each) for each in family.dialogues],
+                family.losses,
+                token_weight=config.token_weight,
+                loss_weight=config.loss_weight,
+                least_loss=config.least_loss,
+            )
+
+    def _expand(self, collector: Collector, step: int, number: int) -> None:
+        """Continue a message of each task in further ways."""
+        rng = np.random.default_rng(collector.seed("messages", step, number))
+        places = [(family, family.draw(rng)) for family in self.families if family.dialogues]
+        walks = collector.walks([place.dialogue for _, place in places])
+        ways = collector.continue_from(
+            step,
+            [walk.prefix(place.depth) for walk, (_, place) in zip(walks, places, strict=True)],
+            size=WAYS,
+            seed=collector.seed("ways on", step, number),
+            again=number,
+        )
+        for (family, place), group in zip(places, ways, strict=True):
+            family.expanded.append(said_in(place.dialogue)[: place.depth])
+            family.dialogues += group.scored
+
+
+class Place(NamedTuple):
+    """A message of a dialogue: ``Place(dialogue, 2)`` is what was said up to and with the second."""
+
+    dialogue: Trajectory
+    depth: int
+
+
+@dataclass(slots=True)
+class Family:
+    """The dialogues of one task, and the messages after which several ways were tried; () is the beginning."""
+
+    dialogues: list[Trajectory]
+    expanded: list[Said]
+    worth: list[float] = field(default_factory=list[float])
+    losses: list[float] = field(default_factory=list[float])
+
+    def draw(self, rng: np.random.Generator) -> Place:
+        """Return a message to expand, drawn by worth among the best; the beginning where there is none left."""
+        through: dict[Said, tuple[Place, list[float]]] = {}
+        for each, worth in zip(self.dialogues, self.worth, strict=True):
+            said = said_in(each)
+            for depth in range(1, len(said)):
+                through.setdefault(said[:depth], (Place(each, depth), []))[1].append(worth)
+        open_ones = [
+            (fmean(values), place) for said, (place, values) in through.items() if not self._is_twin(said)
+        ]
+        ranked = sorted(open_ones, key=lambda each: -each[0])[:CANDIDATES]
+        if not ranked:
+            return Place(self.dialogues[0], 0)
+        weights = np.exp(np.array([value - ranked[0][0] for value, _ in ranked]))
+        return ranked[int(rng.choice(len(ranked), p=weights / weights.sum()))][1]
+
+    def children(self, least: float) -> list[list[tuple[Trajectory, float]]]:
+        """Return the ways on from each expanded message whose best is worth more than `least`, each up to its message.
+
+        Ways on that say nearly the same are one, which is worth the mean of all.
+        """
+        found: list[list[tuple[Trajectory, float]]] = []
+        for said in dict.fromkeys(self.expanded):
+            depth = len(said)
+            ways: list[tuple[Trajectory, list[float]]] = []
+            for each, worth in zip(self.dialogues, self.worth, strict=True):
+                own = said_in(each)
+                if own[:depth] != said or len(own) == depth:
+                    continue
+                same = next((w for t, w in ways if edit_distance(said_in(t)[depth], own[depth]) < SAME), None)
+                if same is None:
+                    ways.append((replace(each, turns=each.turns[: depth + 1]), [worth]))
+                else:
+                    same.append(worth)
+            valued = [(trajectory, fmean(values)) for trajectory, values in ways]
+            if valued and max(value for _, value in valued) > least:
+                found.append(valued)
+        return found
+
+    def _is_twin(self, said: Said) -> bool:
+        """Return whether `said` was expanded, or ends nearly as an expanded one of its depth does."""
+        return any(
+            len(other) == len(said) and edit_distance(other[-1], said[-1]) < TWIN
+            for other in self.expanded
+            if other
+        )
+
+
+def said_in(dialogue: Trajectory) -> Said:
+    """Return the tokens of each message."""
+    return tuple(turn.completion.token_ids for turn in dialogue.turns)
+
+
+def selected(worth: Sequence[Sequence[float]], threshold: float, share: float) -> list[int | None]:
+    """Return the place of the best of each group; None where that is not above `threshold`, or below the best `share`.
+
+    Of several groups above the threshold the best `share` stay, at least one, and who ties with the last of them.
+    Example: worth (1, 2), (3, 0), (.1,), threshold .5 and share .5 → None, 0, None.
+    """
+    best = [max(range(len(own)), key=lambda k: (own[k], -k)) if own else None for own in worth]
+    values = [own[k] for own, k in zip(worth, best, strict=True) if k is not None and own[k] > threshold]
+    if not values:
+        return [None] * len(worth)
+    cut = sorted(values, reverse=True)[max(1, math.floor(share * len(values) + 1e-9)) - 1]
+    return [
+        k if k is not None and own[k] > threshold and own[k] >= cut else None
+        for own, k in zip(worth, best, strict=True)
+    ]

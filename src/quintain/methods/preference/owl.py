@@ -1,0 +1,93 @@
+"""L = -log σ(β [log π/π_ref (plans that led to success) - log π/π_ref (that did not)]): OWL (arXiv 2505.23885).
+
+Workforce: a planner takes a task apart, workers do the parts, and when one fails the planner is told and plans again.
+The planner alone is trained, first by imitation of episodes that solved their task, then by preferences: of `tries`
+episodes of a task the best against the worst. Its tokens alone have a gradient, whatever the workers say; so workers
+can be exchanged, for a tool or a model that the planner has never seen.
+
+The planner is the role ``agent/plan`` of the harness `plan`, who does the parts plays ``agent``: by default the policy
+``worker``, a copy of the start that rests (``policies.worker.model`` names another). After `replan_every` actions of
+theirs the planner sees what came of them, errors of tools among it, and revises what is left of the plan, at most
+`max_replans` times. What a tool refuses a worker is nobody's reward: episodes are compared by their outcomes.
+
+Differences to the paper: one worker at a time and no coordinator who gives out parts by the cards of workers; the plan
+is revised after a number of actions, not when a worker says that it failed; outcomes are the environment's, not a
+judge's; episodes that are imitated are the expert's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+
+from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
+from quintain.data.pairs import best_and_worst
+from quintain.losses.preference import dpo
+from quintain.methods.method import Needs, Rounds, Update, grouped
+from quintain.methods.preference.mpo import ACTOR, PLANNER, check_roles
+from quintain.training.job import MAIN, OnPolicyJob, PolicySpec
+from quintain.types import Group, scored
+
+WORKER = "worker"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(OnPolicyJob):
+    """Configuration of OWL."""
+
+    agent: str = "plan?demonstrates=calls&replan_every=4&max_replans=3"
+    """Harness with a planner in front: plan, and options of it."""
+    seats: Mapping[str, str] = field(default_factory=lambda: {ACTOR: WORKER, PLANNER: MAIN})
+    """Who plans, agent/plan, and who does the parts, agent: a policy that rests."""
+    steps: int = 1
+    """Rounds."""
+    learning_rate: float = 1e-4
+    eval_every: int = 1
+    num_epochs: PositiveInt = 3
+    num_minibatches: PositiveInt = 4
+    tasks: PositiveInt = 128
+    """Tasks of a round."""
+    tries: PositiveInt = 4
+    """Episodes of a task, of which the best and the worst are compared."""
+    margin: NonNegativeFloat = 0.0
+    """Difference of outcomes above which two episodes are a pair."""
+    beta: PositiveFloat = 0.1
+    """Strength of the pull towards the starting planner."""
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for values that no run can have."""
+        OnPolicyJob.check(self)
+        check_roles(self.agent, self.seats)
+
+
+def method(config: Config) -> Rounds:
+    """Return OWL as `config` describes it."""
+    return Rounds(
+        collect=grouped(config.tasks, config.tries),
+        build=lambda groups: best_and_worst(lived_by(groups, MAIN), margin=config.margin),
+        update=Update(loss=dpo(config.beta), has_reference=True, is_on_policy=False, lr_warmup=0),
+        needs=Needs(reference=True, others={WORKER: PolicySpec()}),
+        measure=measured,
+    )
+
+
+def lived_by(groups: Sequence[Group], policy: str) -> list[Group]:
+    """Return the groups of `separated` episodes in which `policy` sampled everything."""
+    return [
+        group
+        for group in groups
+        if group.trajectories
+        and all(turn.completion.policy == policy for t in group.trajectories for turn in t.turns)
+    ]
+
+
+def measured(groups: Sequence[Group], _: Callable[[Sequence[int]], str]) -> Mapping[str, float]:
+    """Return the plans of an episode, and the share of the workers' actions that could not be carried out."""
+    played = scored(groups)
+    plans = [float(sum(turn.is_internal for turn in t.turns)) for t in played]
+    acted = [float(not turn.is_valid) for t in played for turn in t.turns if not turn.is_internal]
+    return {
+        **({"owl/plans": fmean(plans)} if plans else {}),
+        **({"owl/worker_errors": fmean(acted)} if acted else {}),
+    }

@@ -1,0 +1,131 @@
+"""L = -log σ(β [log π/π_ref (better plan and way) - log π/π_ref (worse)]) + NLL of the better: PGPO (arXiv 2506.01475).
+
+Planning-guided preference optimization: an agent writes a plan in pseudo-code before it acts, ``go(to fridge)``, and
+learns which plans are better than others. Two rewards say so: planning-driven, the outcome of the whole episode that
+began with the plan; and planning-following, the mean outcome of `rollouts` episodes that the *starting* policy plays
+from there on, which tells a bad plan from bad luck. The expert's episode and one of the agent's are a pair where both
+rewards differ by more than `margin` and agree; its sides begin with the plan. Scorer and reference are the starting
+policy in all rounds.
+
+Differences to the paper: the plan is a turn of its own before the first action (harness `plan`), and following is
+measured after it, where the paper measures it after the first turn, which holds both; plans that are imitated are the
+expert's own way, call by call, where the paper lets a teacher sum them up; the better side's likelihood is its mean per
+token (``likelihood="sum"`` is the code's, as in IPR); ties are no pairs, where the code says "at least" and thresholds
+of 0 make wins of them; each round trains on its own pairs, where the code takes those of the first iteration alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from quintain.agents.catalog import check as parts_of
+from quintain.agents.plan import Plan, are_calls, edit, verbs, whole_plan
+from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
+from quintain.data.pairs import step_pairs
+from quintain.errors import ConfigError
+from quintain.losses.preference import dpo, rpo
+from quintain.methods.method import Collector, Needs, Rounds, Update
+from quintain.methods.preference.ipr import Steps, parts_at
+from quintain.training.job import OnPolicyJob
+from quintain.types import Group, Trajectory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(OnPolicyJob):
+    """Configuration of PGPO."""
+
+    agent: str = "plan?demonstrates=calls"
+    """Harness with a planner in front: plan, and options of it."""
+    steps: int = 3
+    """Rounds."""
+    learning_rate: float = 1e-4
+    eval_every: int = 1
+    num_epochs: PositiveInt = 3
+    num_minibatches: PositiveInt = 4
+    tasks: PositiveInt = 64
+    """Tasks of a round."""
+    tries: PositiveInt = 1
+    """Episodes that the policy makes of each task."""
+    rollouts: PositiveInt = 5
+    """Episodes of the starting policy that say how well a plan can be followed."""
+    margin: NonNegativeFloat = 0.5
+    """Difference of both rewards above which two plans are a pair."""
+    beta: PositiveFloat = 0.1
+    """Strength of the pull towards the starting policy."""
+    likelihood: Literal["mean", "sum", "none"] = "mean"
+    """The better side's likelihood in the loss: its mean per token, its sum (as the code has it), or none."""
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for values that no run can have."""
+        OnPolicyJob.check(self)
+        plans = [part.options for part in parts_of(self.agent) if part.name == "plan"]
+        if (
+            not plans
+            or plans[0].get("actor", "policy") != "policy"
+            or plans[0].get("demonstrates") != "calls"
+        ):
+            raise ConfigError(
+                f"agent: got {self.agent!r}; PGPO learns from plans in calls: give plan?demonstrates=calls, with a "
+                "harness after it if need be"
+            )
+
+
+def method(config: Config) -> Rounds:
+    """Return PGPO as `config` describes it."""
+    steps = Steps(rollouts=config.rollouts)
+    loss = (
+        dpo(config.beta)
+        if config.likelihood == "none"
+        else rpo(config.beta, is_summed=config.likelihood == "sum")
+    )
+    return Rounds(
+        collect=explore(steps, config.tasks, config.tries),
+        build=lambda _: step_pairs(steps.deviations, margin=config.margin),
+        update=Update(loss=loss, has_reference=True, is_on_policy=False, lr_warmup=0),
+        needs=Needs(expert=True, reference=True, reference_acts=True),
+        measure=lambda groups, _: {**measured(groups), **steps.metrics("pgpo")},
+    )
+
+
+def explore(steps: Steps, tasks: int, tries: int) -> Callable[[Collector, int], list[Group]]:
+    """Return the collection of a round: episodes of each task beside the expert's, whose plans are valued."""
+
+    def collect(collector: Collector, step: int) -> list[Group]:
+        groups = steps.experts.explore(tasks, tries)(collector, step)
+        walks = {
+            walk.trajectory.task.id: walk for walk in collector.walks(list(steps.experts.by_task.values()))
+        }
+        parted = [
+            (walks[group.task.id], 0, agent)
+            for group in groups
+            if group.task.id in walks
+            for agent in group.scored
+            if parts_at(walks[group.task.id].trajectory, agent, 0)
+        ]
+        steps.value(collector, step, parted)
+        return groups
+
+    return collect
+
+
+def measured(groups: Sequence[Group]) -> Mapping[str, float]:
+    """Return the share of plans that are calls, and that of actions whose verb the plan calls (adherence)."""
+    plans, actions = list[bool](), list[bool]()
+    for group in groups:
+        for trajectory in group.scored:
+            plan = plan_of(trajectory)
+            plans.append(are_calls(plan))
+            said = verbs(plan)
+            acted = [turn.action for turn in trajectory.turns if not turn.is_internal]
+            actions += [verbs(whole_plan([action], names=False)) <= said for action in acted]
+    return {
+        **({"pgpo/calls": sum(plans) / len(plans)} if plans else {}),
+        **({"pgpo/adherence": sum(actions) / len(actions)} if actions else {}),
+    }
+
+
+def plan_of(trajectory: Trajectory) -> Plan:
+    """Return the plan that an episode began with."""
+    return edit(Plan(), trajectory.turns[0].action.text) if trajectory.turns else Plan()

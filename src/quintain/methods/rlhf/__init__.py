@@ -1,0 +1,1 @@
+"""Methods that learn from a reward model of what people prefer."""

@@ -1,0 +1,91 @@
+"""r_t = -β (log π - log π_ref) at every token, + r_φ(episode) at the last one: PPO against a reward model.
+
+What `instruct_gpt` and `learning_to_summarize` share. The reward model is the policy ``reward_model``, a run of its
+own; the reference is the policy that the run starts from. The critic is a policy of its own and begins as the reward
+model (arXiv 2009.01325, section 3.4; 2203.02155, appendix C.4): it knows what the end is worth before the first step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
+from quintain.credit.gae import gae_tokens
+from quintain.credit.scores import pay_scores, score_metrics
+from quintain.credit.whiten import whiten
+from quintain.errors import ConfigError
+from quintain.losses.policy import clipped
+from quintain.losses.value import value
+from quintain.methods.method import Estimates, Folds, Mixing, Needs, OnPolicy, Update, grouped
+from quintain.methods.rl.parts.kl import KLController
+from quintain.training.job import OnPolicyJob, PolicySpec
+from quintain.types import Credit, Group
+
+CRITIC, REWARD_MODEL = "critic", "reward_model"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredJob(OnPolicyJob):
+    """A job whose episodes are paid by a reward model."""
+
+    reward_model: str = ""
+    """Run or folder of the reward model (train reward_model)."""
+    demonstrations: int | str | None = 0
+    """What is imitated before training, as for all methods; 0 by default, for --model is one that was taught."""
+    learning_rate: float = 1e-4
+    episodes: PositiveInt = 64
+    """Episodes of a step, each of another task."""
+    num_epochs: int = 4
+    kl_coef: NonNegativeFloat = 0.05
+    """β, the price of a nat between the policy and the one that it began as."""
+    kl_target: PositiveFloat | None = None
+    """KL of an episode, in nats, that β is adapted to (1909.08593); none leaves it fixed."""
+    gae_lambda: Share = 0.95
+    """λ of generalised advantage estimation; nothing is discounted."""
+    clip: PositiveFloat = 0.2
+    """The ratio is clipped to 1 ± this."""
+    value_clip: PositiveFloat = 0.2
+    """A value moves by no more than this in a step."""
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for values that no run can have."""
+        OnPolicyJob.check(self)
+        given = self.policies.get(REWARD_MODEL)
+        if not self.reward_model and (given is None or not given.model):
+            raise ConfigError(
+                "reward_model: got none, and nothing else pays; train one (quintain train reward_model --model …) and "
+                "give its run"
+            )
+        if self.kl_target is not None and not self.kl_coef:
+            raise ConfigError(f"kl_target: got {self.kl_target} with kl_coef 0; give both, or leave it out")
+
+
+def against_reward_model(config: ScoredJob, *, mixing: Mixing | None = None) -> OnPolicy:
+    """Return PPO on the reward model of `config`, with a likelihood mixed in where `mixing` says so."""
+    anchor = KLController(config.kl_coef, "reward", config.kl_target)
+
+    def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
+        scores = estimates.judged
+        prices, metrics = anchor.token_rewards(groups, estimates)
+        values = replace(estimates.critic, token_rewards=prices)
+        found = whiten(gae_tokens(pay_scores(groups, scores), values, gae_lambda=config.gae_lambda))
+        return replace(found, metrics={**found.metrics, **metrics, **score_metrics(groups, scores)})
+
+    return OnPolicy(
+        collect=grouped(config.episodes, 1),
+        credit=credit,
+        update=Update(loss=clipped(config.clip, config.clip), keeps_zeros=True),
+        critic=Update(
+            loss=value(clip=config.value_clip), keeps_zeros=True, has_values=True, is_on_policy=False
+        ),
+        mixing=mixing,
+        needs=Needs(
+            critic=True,
+            critic_policy=CRITIC,
+            reference_logprobs=config.kl_coef > 0,
+            reward_model=PolicySpec(head="value", model=config.reward_model),
+            others={CRITIC: PolicySpec(copies=REWARD_MODEL, head="value", is_trained=True)},
+        ),
+        state=Folds(anchor),
+    )

@@ -1,0 +1,100 @@
+"""Asking people, and writing down what they answer.
+
+Whoever shows the questions, a browser or a terminal, asks a `Session` for the next one and gives it the answer, which
+is on the disk before the next one is shown. A run that needs answers adds its questions and waits for them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from quintain.data.labels import Choice, Label, Labels, Query, read_labels
+from quintain.errors import DataError
+from quintain.store import files
+
+FILE = "labels.jsonl"
+"""What the labels of a run are called in its folder."""
+
+
+def now() -> str:
+    """Return the time, in seconds, with its offset."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+class Session:
+    """The labels file `file` as `labeller` answers it: ``Session(file, "ann").answer(query.id, "first")``.
+
+    The file is read anew when it has changed, so that others can add to it meanwhile.
+    """
+
+    def __init__(self, file: Path, labeller: str, *, clock: Callable[[], str] = now) -> None:
+        self.file, self.labeller, self._clock = file, labeller, clock
+        self._lock = threading.Lock()
+        self._read: tuple[tuple[int, int], Labels] | None = None
+
+    @property
+    def labels(self) -> Labels:
+        """What the file says now."""
+        state = self.file.stat() if self.file.exists() else None
+        key = (0, 0) if state is None else (state.st_size, state.st_mtime_ns)
+        if self._read is None or self._read[0] != key:
+            self._read = key, read_labels(self.file)
+        return self._read[1]
+
+    @property
+    def progress(self) -> str:
+        """How far the labeller has come: ``7 of 50 answered by ann``."""
+        labels = self.labels
+        return f"{len(labels.of(self.labeller))} of {len(labels.queries)} answered by {self.labeller}"
+
+    def ask(self, queries: Sequence[Query]) -> None:
+        """Add those of `queries` to the file that it does not ask yet."""
+        with self._lock:
+            known = self.labels.queries
+            self._append([query.line() for query in queries if query.id not in known])
+
+    def next(self) -> Query | None:
+        """Return the first question that the labeller has not answered."""
+        return next(iter(self.labels.left(self.labeller)), None)
+
+    def answer(self, id: str, choice: Choice) -> bool:
+        """Write down the answer to the question `id`; return False where it has one already, which stays.
+
+        Raises:
+            DataError: nobody asks that.
+        """
+        with self._lock:
+            if id not in self.labels.queries:
+                raise DataError(
+                    f"answer to the query {id}: got a name that {self.file} does not ask; reload it"
+                )
+            if id in self.labels.of(self.labeller):
+                return False
+            self._append([Label(query=id, choice=choice, labeller=self.labeller, time=self._clock()).line()])
+            return True
+
+    def undo(self) -> Query | None:
+        """Take the labeller's last answer back, and return its question; None where there is none."""
+        with self._lock:
+            last = next(reversed(self.labels.of(self.labeller).values()), None)
+            if last is None:
+                return None
+            back = Label(query=last.query, choice=last.choice, labeller=self.labeller, time=self._clock())
+            self._append([back.line(is_undone=True)])
+            return self.labels.queries[last.query]
+
+    def _append(self, lines: Sequence[str]) -> None:
+        """Add `lines` to the file, and force them to the disk."""
+        if not lines:
+            return
+        try:
+            if self.file.exists() and self.file.stat().st_size and self.file.read_bytes()[-1:] != b"\n":
+                files.append_line(self.file, "")  # ends the last line, which an editor may have left open
+            for line in lines:
+                files.append_line(self.file, line)
+            files.sync_file(self.file)
+        except OSError as error:
+            raise files.disk_error("adding a label", self.file, error, then="label on") from error
