@@ -113,8 +113,22 @@ class Garden(Coin):
 
 
 @pytest.mark.parametrize("recipe", FIELDS)
-def test_it_trains(recipe: str, tmp_path: Path) -> None:
-    folder = train(recipe, tmp_path / recipe, **{**START, **FIELDS[recipe]})
+def test_it_trains_and_a_broken_off_run_resumes_bit_for_bit(
+    recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = {**START, **FIELDS[recipe]}
+    folder, stopped = train(recipe, tmp_path / recipe, **fields), tmp_path / "stopped"
+    learns(recipe, folder)
+    with monkeypatch.context() as patch:
+        interrupting(patch, 1)
+        with pytest.raises(KeyboardInterrupt):
+            train(recipe, stopped, **fields)
+    resume(stopped)
+    assert weights(stopped / "model") == weights(folder / "model") and rows(stopped) == rows(folder)
+
+
+def learns(recipe: str, folder: Path) -> None:
+    """See that the run in `folder` learned from what its method is about."""
     found = rows(folder)
     assert len(found) == 3 and weights(folder / "start") != weights(folder / "model")
     if recipe == "agent_r":
@@ -135,20 +149,6 @@ def test_it_trains(recipe: str, tmp_path: Path) -> None:
             phases = [list(run.trajectories(step=1, phase=phase)) for phase in ("train", "drawn", "valued")]
         assert sum(map(len, phases)) == first["rro/rollouts"] and len(phases[0]) == 9
         assert len(phases[1]) == round(first["rro/drawn"] * first["rro/states"])
-
-
-@pytest.mark.parametrize("recipe", FIELDS)
-def test_a_broken_off_run_resumes_bit_for_bit(
-    recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fields = {**START, **FIELDS[recipe]}
-    whole, stopped = train(recipe, tmp_path / "whole", **fields), tmp_path / "stopped"
-    with monkeypatch.context() as patch:
-        interrupting(patch, 1)
-        with pytest.raises(KeyboardInterrupt):
-            train(recipe, stopped, **fields)
-    resume(stopped)
-    assert weights(stopped / "model") == weights(whole / "model") and rows(stopped) == rows(whole)
 
 
 def tree_of(world: str, rate: float, tasks: int, tries: int) -> tuple[Pupil, list[Group]]:
