@@ -401,7 +401,7 @@ TABLE: tuple[Entry, ...] = (
         page="E2CL",
         section="Imitation, self-training, preferences",
         about="what would come of a draft is foretold, and errors are mended before they are made",
-        against="`sft`",
+        against="`rft`",
     ),
     Entry(
         "DMPO",
@@ -456,7 +456,7 @@ TABLE: tuple[Entry, ...] = (
         page="StepAgent",
         section="Imitation, self-training, preferences",
         about="the expert's step against one's own in the same state, as a preference or paid by a discriminator",
-        against="`sft`, `eto`",
+        against="`eto`",
     ),
     Entry(
         "DPO",
