@@ -176,7 +176,7 @@ def _discriminator() -> Formula:
         rows = [(row, 1.0, 1 / len(experts)) for row in experts] + [(row, 0.0, 1 / len(own)) for row in own]
         width, penalty = len(experts[0]), 0.7 * 2 / len(rows)
         weights = [0.0] * width
-        for _ in range(400):
+        for _ in range(150):
             for k in range(width):
                 slope, curve = penalty * weights[k], penalty
                 for row, label, share in rows:
