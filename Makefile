@@ -32,7 +32,7 @@ INSTALL := -m pip --disable-pip-version-check install
 BFCL := --no-deps bfcl-eval==2026.3.23
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-real flagship-fireact flagship-rest test coverage test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick test-clients test-cluster test-wheel test-trackers check format bench docs clean
+.PHONY: help quickstart quickstart-real flagship-fireact flagship-rest test test-slow coverage test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick test-clients test-cluster test-wheel test-trackers check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -50,13 +50,17 @@ flagship-fireact: $(VENV)/.flagship  ## the real model taught by 200 episodes of
 flagship-rest: $(VENV)/.quickstart-real  ## the real model in three rounds on its own successes (docs/real-model-imitation.md)
 	$(BIN)/quintain train rest --config examples/flagship_rest.toml --run flagship-rest --replace
 
-test: $(VENV)/.dev  ## the whole suite
+test: $(VENV)/.dev  ## the whole suite but for what takes seconds each
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
+test-slow: $(VENV)/.dev  ## the tests of the suite that take seconds each (3 minutes)
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -q -m slow
+
+TRACED := not faults and not attacks and not clients and not cluster
 # A test that fails is `make test`'s affair: here only what the suite ran of every room counts.
 coverage: $(VENV)/.dev  ## the whole suite again, traced: the coverage that each room must have
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 COVERAGE_CORE=$$($(BIN)/python -c '$(CORE)') \
-	  $(BIN)/python -m pytest -n auto -q --cov --cov-report= || echo "some tests failed: make test says which must be mended"
+	  $(BIN)/python -m pytest -n auto -q --cov --cov-report= -m "$(TRACED)" || echo "some tests failed: make test says which must be mended"
 	$(BIN)/python tests/coverage_gate.py
 
 test-faults: $(VENV)/.dev  ## kills, signals, errors of the disk and damaged files (KILLS=100 SIGNALS=50 for more)

@@ -17,6 +17,7 @@ def test_importing_loads_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_worlds_run_and_training_imports_without_gymnasium() -> None:
     code = (
         "import sys; sys.modules['gymnasium'] = None; import quintain.api\n"

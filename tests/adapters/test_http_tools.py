@@ -565,6 +565,7 @@ def test_an_episode_without_an_answer_is_graded_where_that_is_asked_for(office: 
     assert failure(world, Action(error="unreadable")).owner == "judge"
 
 
+@pytest.mark.slow
 def test_a_moment_of_training_leaves_no_key_behind(
     office: Office, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,6 +65,7 @@ def test_another_version_is_named(monkeypatch: pytest.MonkeyPatch, found: str) -
         Verifiers("x.py")
 
 
+@pytest.mark.slow
 def test_an_answer_that_comes_at_once_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one who is asked may answer before the one who asks waits."""
 

@@ -98,6 +98,7 @@ def can_mount(folder: Path) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_small_disk_is_filled_and_emptied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not can_mount(tmp_path):
         pytest.skip("this system lets nobody mount a disk of their own")

@@ -81,6 +81,7 @@ def test_it_passes_what_every_engine_must(start: Start, tmp_path: Path) -> None:
     assert skipped == {"grammars of text", "new weights are served", *UPDATED}
 
 
+@pytest.mark.slow
 def test_after_its_end_sessions_and_version_are_restored(start: Start, tmp_path: Path) -> None:
     engine, here = start(), scripted(tokens_per_round=1)
     for each in (engine, here):
@@ -129,6 +130,7 @@ def test_a_paused_engine_is_started_again_paused(start: Start) -> None:
         ("raises", "crash", "ended with exit status 1; it said last: "),
     ],
 )
+@pytest.mark.slow
 def test_a_process_that_goes_wrong_is_a_failure(start: Start, wrong: str, kind: str, message: str) -> None:
     engine = start(wrong, reply_timeout=0.3 if wrong == "freezes" else 60.0)
     ask(engine, "a", "b")

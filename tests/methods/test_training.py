@@ -199,6 +199,7 @@ def test_other_seeds_make_other_runs(tmp_path: Path) -> None:
     assert weights(first / "start") != weights(second / "start")
 
 
+@pytest.mark.slow
 def test_a_signal_ends_a_process_between_two_steps(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[2]);"

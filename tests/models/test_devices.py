@@ -25,6 +25,7 @@ def test_names_of_devices() -> None:
     not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
     reason="this torch makes no devices in Python",
 )
+@pytest.mark.slow
 def test_nothing_of_the_processor_gets_into_what_a_device_computes() -> None:
     start = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'src')!r}]"
     program = f"{start}; from tests.models.other_device_program import main; main()"

@@ -446,6 +446,7 @@ def test_one_failure_is_borne_unless_it_is_all(
             collecting.groups(wanted, size=1, seed=0)
 
 
+@pytest.mark.slow
 def test_of_a_thousand_episodes_none_is_lost(chat: Chat) -> None:
     texts = [chat.write(text) for text in ("left", "on", "right")]
     script = Scripted(lambda request, stream: texts[request.seed % 3])

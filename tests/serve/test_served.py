@@ -69,6 +69,7 @@ def test_an_episode_is_the_same_near_and_far(protocol: str, spec: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.slow
 def test_a_served_world_keeps_the_contract(protocol: str) -> None:
     with serving(protocol, find("keydoor")) as server:
         report = check(f"{protocol}/{server.url}", episodes=3)

@@ -178,6 +178,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("most", "count"), KILLS)
+@pytest.mark.slow
 def test_a_kill_between_two_episodes_loses_none_of_those_that_ended(
     killed: Path, monkeypatch: pytest.MonkeyPatch, most: int, count: int
 ) -> None:

@@ -198,6 +198,7 @@ def test_a_model_with_dropout_is_not_computed_again() -> None:
 
 
 @pytest.mark.skipif(not CLEAR.exists(), reason="the peak of memory is read from /proc")
+@pytest.mark.slow
 def test_a_stream_of_32k_tokens_trains_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "quintain.training.learner.MOST_LOGITS", 1 << 24

@@ -105,6 +105,7 @@ def test_a_run_and_its_evaluation(tmp_path: Path) -> None:
     assert found.num == 2 and all(turn.facts for t in trajectories for turn in t.turns)
 
 
+@pytest.mark.slow
 def test_demonstrations_are_played_by_the_agent_with_its_expert(tmp_path: Path) -> None:
     folder = api.train("grpo", run="taught", root=tmp_path, config=TAUGHT)
     with Run.open(folder, writable=False) as run:
@@ -140,6 +141,7 @@ def test_what_is_imitated_where_nobody_says_how_much(
     assert ("3 episodes of the environment's expert are imitated, through" in said) is not has_expert
 
 
+@pytest.mark.slow
 def test_an_expert_that_errs_by_itself_or_breaks(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"mistakes: got 0\.5 with the expert expert of an agent outside"):
         api.train("grpo", run="errs", root=tmp_path, config=TAUGHT | {"mistakes": 0.5})

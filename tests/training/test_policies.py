@@ -360,6 +360,7 @@ def test_weights_of_a_checkpoint_are_put_into_the_model_of_the_start(
     assert torch.equal(found, said(policies.main)) and not torch.equal(found, begun)
 
 
+@pytest.mark.slow
 def test_a_policy_with_an_adapter_is_served_by_a_process(make: Make, tmp_path: Path) -> None:
     policies = make(Job(learning_rate=1e-2, lora_rank=4, engine="process"))
     main = policies.main
@@ -440,6 +441,7 @@ def test_a_seat_of_a_policy_of_its_own_has_its_own_model(make: Make, other: Path
     assert changed(before, state(policies.main)) == set()
 
 
+@pytest.mark.slow
 def test_a_run_with_lora_in_one_line_keeps_its_adapter(tmp_path: Path) -> None:
     folder = quintain.train(
         "grpo", run="a", root=tmp_path, model="micro", environment="guess?high=4", steps=1, demonstrations=4,

@@ -42,6 +42,7 @@ def rewarded(group: Group, rng: Random) -> Group:
     )
 
 
+@pytest.mark.slow
 def test_grpo_through_a_process(tmp_path: Path) -> None:
     make = find("guess?high=4&max_turns=2")
     model, tokenizer = make_start("micro", make, seed=0)

@@ -114,10 +114,10 @@ def ensemble_rewards(scores: Sequence[Sequence[float]], compared: Sequence[Seque
     if known.ndim != 2 or not known.size:
         raise DataError(f"scores of compared turns: got the shape {known.shape}; give [members, turns]")
     middle, spread = known.mean(1, keepdims=True), known.std(1, keepdims=True)
-    scale = np.where(spread > 0, spread, np.inf)
+    scale = np.where(spread > SAME * np.maximum(1.0, np.abs(middle)), spread, np.inf)
     whole = float(((known - middle) / scale).mean(0).std())
     found = ((np.asarray(scores, np.float64) - middle) / scale).mean(0)
-    return (found / whole if whole > 0 else found).tolist()
+    return (found / whole if whole > SAME else found).tolist()
 
 
 def _some(

@@ -261,6 +261,16 @@ class Folds:
                 part.observe(metrics)
 
 
+class Influence(Protocol):
+    """What training on data alone would change: each time one update is made, measured and undone."""
+
+    def __call__(self, blocks: Sequence[Sequence[Pair]], tasks: Sequence[Task]) -> list[float]:
+        """Return for each of `blocks` by how much one update on it raises the share of `tasks` that is solved."""
+        ...
+
+
+Choose = Callable[[Influence, Collector, int, Sequence[Pair]], Sequence[Pair]]
+"""(influence, collector, round, pairs) → those that are trained on"""
 Collect = Callable[[Collector, int], list[Group]]
 """(collector, step) → the episodes of the step"""
 Change = Callable[[Sequence[Group]], Sequence[Group]]
@@ -467,6 +477,8 @@ class Rounds:
     build: Callable[[Sequence[Group]], Chosen | Sequence[Pair]]
     """episodes of the round → what is imitated (a `Pipeline`), or pairs of which one side is preferred"""
     update: Update
+    choose: Choose | None = None
+    """picks of the pairs that were built those that are trained on, by what they would change; None: all of them"""
     steps: OptimizerSteps | None = None
     """optimizer steps of each training; None: epochs and minibatches of `update`, or of the configuration"""
     later: Sequence[Improve] = ()

@@ -451,6 +451,17 @@ TABLE: tuple[Entry, ...] = (
         against="`m_dpo`, `rft`",
     ),
     Entry(
+        "DITS",
+        "preference",
+        "written",
+        name="dits",
+        module="preference.dits",
+        page="DITS",
+        section="Imitation, self-training, preferences",
+        about="pairs of a search chosen by what one update on them changes",
+        against="all pairs, by value alone",
+    ),
+    Entry(
         "OWL",
         "preference",
         "written",
@@ -472,7 +483,6 @@ TABLE: tuple[Entry, ...] = (
         about="several seats that solve a task in fewer tokens, and stay readable",
         against="`rft`",
     ),
-    Entry("DITS", "preference", "planned"),
     Entry(
         "MPO (meta plans)",
         "preference",
@@ -485,7 +495,17 @@ TABLE: tuple[Entry, ...] = (
         against="`sft`",
     ),
     # rlhf
-    Entry("Deep RL from Human Preferences", "rlhf", "planned"),
+    Entry(
+        "Deep RL from Human Preferences",
+        "rlhf",
+        "written",
+        name="human_preferences",
+        module="rlhf.human_preferences",
+        page="Deep RL from Human Preferences",
+        section="Imitation, self-training, preferences",
+        about="segments are compared, rewards learned of it, PPO on these, again",
+        against="`ppo`",
+    ),
     Entry(
         "Learning to Summarize",
         "rlhf",
@@ -508,19 +528,6 @@ TABLE: tuple[Entry, ...] = (
         about="PPO on a reward model of rankings, with a likelihood of other data in every gradient",
         against="PPO, the supervised policy",
     ),
-    Entry(
-        "Deep RL from Human Preferences",
-        "rlhf",
-        "written",
-        name="human_preferences",
-        module="rlhf.human_preferences",
-        page="Deep RL from Human Preferences",
-        section="Imitation, self-training, preferences",
-        about="segments are compared, rewards learned of it, PPO on these, again",
-        against="`ppo`",
-    ),
-    Entry("Learning to Summarize", "rlhf", "planned"),
-    Entry("InstructGPT", "rlhf", "planned"),
     Entry("WebGPT", "rlhf", "planned"),
     # rl
     Entry(

@@ -7,7 +7,9 @@ add up to the same. Weights only change when loss and gradient are finite.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -307,6 +309,25 @@ class Learner:
             is_skipped=not is_finite,
             metrics=metrics,
         )
+
+    @contextmanager
+    def tried(self) -> Generator[None]:
+        """Let what is learned meanwhile be forgotten: weights, optimizer, counts and chance are as before, bit for bit.
+
+        Where the weights are in ranks, the optimizer is, too, and cannot be kept here.
+        """
+        weights = [parameter.detach().clone() for parameter in self.parameters]
+        optimizer, numbers = deepcopy(self.optimizer.state_dict()), self._numbers
+        chance = torch.get_rng_state()
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for parameter, before in zip(self.parameters, weights, strict=True):
+                    parameter.copy_(before)
+            self.optimizer.load_state_dict(optimizer)
+            self._numbers = numbers
+            torch.set_rng_state(chance)
 
     def restart(self) -> None:
         """Forget what the optimizer knows."""

@@ -180,6 +180,7 @@ def test_a_seed_has_tasks_of_its_own_and_a_repeat_has_them_too() -> None:
     assert again.config.seed != base.config.seed and again.name != base.name
 
 
+@pytest.mark.slow
 def test_the_season_runs_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

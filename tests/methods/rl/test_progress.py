@@ -71,6 +71,7 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 @pytest.mark.parametrize(("spec", "num"), [("keydoor", 300), ("house?kind=put&things=1", 520)])
+@pytest.mark.slow
 def test_contributions_follow_the_true_progress(spec: str, num: int) -> None:
     episodes = played(spec, num)
     seen, unseen = episodes[40:], episodes[:40]

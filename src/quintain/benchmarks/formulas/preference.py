@@ -511,6 +511,64 @@ def by_hand(case: tuple[list[list[float]], list[list[float]]]) -> list[float]:
     return found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Pairs among which a search and single updates choose, in plain numbers."""
+
+    values: list[float]
+    size: int
+    influences: list[float]
+    weight: float
+    share: float
+
+
+def draw_chosen(rng: Rng) -> Chosen:
+    """Return 1 to 20 pairs in blocks; all influences are equal now and then."""
+    num, size = int(rng.integers(1, 21)), int(rng.integers(1, 7))
+    num_blocks = -(-num // size)
+    influences = (rng.integers(-3, 4, num_blocks) / 8).tolist()
+    return Chosen(
+        values=rng.uniform(size=num).tolist(),
+        size=size,
+        influences=influences if rng.random() < 0.8 else [0.25] * num_blocks,
+        weight=float(rng.choice([0.0, 0.5, 1.0, 2.0])),
+        share=float(rng.uniform(0.05, 1.0)),
+    )
+
+
+def chosen(module: ModuleType, case: Chosen) -> list[float]:
+    """Return the sizes of blocks, whether all pairs are in one, Q + γI of each pair, and the places that are chosen."""
+    blocks = module.blocks_of(len(case.values), case.size, 3)
+    whole = sorted(place for block in blocks for place in block) == list(range(len(case.values)))
+    even = [
+        list(range(k, min(k + case.size, len(case.values)))) for k in range(0, len(case.values), case.size)
+    ]
+    scores = module.mixed(case.values, even, case.influences, case.weight)
+    return [
+        *(float(len(b)) for b in blocks),
+        float(whole),
+        *scores,
+        *map(float, module.best_of(scores, case.share)),
+    ]
+
+
+def chosen_plainly(case: Chosen) -> list[float]:
+    """Return the same by hand."""
+    num, size = len(case.values), case.size
+    sizes = [float(size)] * (num // size) + ([float(num % size)] if num % size else [])
+    low, high = min(case.influences), max(case.influences)
+    scores = [
+        value + case.weight * ((case.influences[place // size] - low) / (high - low) if high != low else 0)
+        for place, value in enumerate(case.values)
+    ]
+    left, kept = list(range(num)), list[int]()
+    while not kept or len(kept) + 1 <= case.share * num + 1e-9:
+        best = next(place for place in left if scores[place] == max(scores[k] for k in left))
+        left.remove(best)
+        kept.append(best)
+    return [*sizes, 1.0, *scores, *(float(place) for place in sorted(kept))]
+
+
 def _rule(
     name: str,
     draws: Callable[[Rng], Any],
@@ -536,6 +594,8 @@ FORMULAS: tuple[Formula, ...] = (
           over_pairs(lambda d: soft(0.7 * d), shared_by_turn)),
     _lower(),
     _across(),
+    Formula(name="dits.chosen", module="quintain.methods.preference.dits",
+            functions=("blocks_of", "mixed", "best_of"), draw=draw_chosen, ours=chosen, reference=chosen_plainly),
     Formula(name="sweet.advantages", module="quintain.methods.preference.sweet_rl", functions=("advantages",),
             draw=draw_ratios, reference=by_hand,
             ours=lambda m, case: m.advantages(*([np.array(turn) for turn in by] for by in case))),

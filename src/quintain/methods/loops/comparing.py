@@ -7,6 +7,7 @@ seed, its episodes and its members alone, so that a resumed run asks the same an
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ import numpy as np
 from quintain.data.comparisons import comparison_samples
 from quintain.data.labels import Choice, Query
 from quintain.data.messages import to_record
-from quintain.data.seats import separated, speakers
+from quintain.data.seats import speakers
 from quintain.errors import ConfigError, DataError
 from quintain.eval.reward_model import agreement, by_dispute, ensemble_rewards, refuse_constant
 from quintain.methods.method import Compared
@@ -36,22 +37,25 @@ from quintain.types import Comparison, Group, Sample, Score, Trajectory, as_text
 SYNTHETIC, ASK = "synthetic", "ask"
 TERM = "learned"
 """Reward term of what the members pay."""
+SOURCE = re.compile(r"(\d+)/(\d+)/(\d+)-(\d+)/(.*)", re.DOTALL)
+"""How `Segment.source` names a segment."""
 TICK = 0.5
 """Seconds between two looks at the answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Some turns of an episode: ``Segment(trajectory, 4, 8)`` are the fifth to the eighth."""
+    """Some turns of an episode: ``Segment(trajectory, 4, 8, step=3)`` are the fifth to the eighth of one of step 3."""
 
     trajectory: Trajectory
     start: int
     end: int
+    step: int
 
     @property
     def source(self) -> str:
-        """Where it comes from, as a question says it: the name of the episode and the turns."""
-        return f"{self.trajectory.id}:{self.start}-{self.end}"
+        """Where it comes from, as a question says it, the same in every run: step, index, turns and group."""
+        return f"{self.step}/{self.trajectory.index}/{self.start}-{self.end}/{self.trajectory.group}"
 
     @property
     def turns(self) -> Trajectory:
@@ -72,23 +76,26 @@ def apart(trajectory: Trajectory) -> Trajectory:
 
 
 def draw_segments(
-    trajectories: Sequence[Trajectory], *, size: int, count: int, rng: np.random.Generator
+    episodes: Sequence[tuple[int, Trajectory]], *, size: int, count: int, rng: np.random.Generator
 ) -> list[tuple[Segment, Segment]]:
-    """Return `count` pairs of segments of exactly `size` turns, drawn with equal chances from all there are.
+    """Return `count` pairs of segments of exactly `size` turns, drawn with equal chances from all of `episodes`.
+
+    These are (step, episode).
 
     Raises:
         DataError: no episode is so long.
     """
-    places = [(k, start) for k, t in enumerate(trajectories) for start in range(len(t.turns) - size + 1)]
+    places = [(k, start) for k, (_, t) in enumerate(episodes) for start in range(len(t.turns) - size + 1)]
     if len(places) < 2:
-        longest = max((len(t.turns) for t in trajectories), default=0)
+        longest = max((len(t.turns) for _, t in episodes), default=0)
         raise DataError(
-            f"segments of {size} turns: got {len(trajectories)} episodes of at most {longest}; lower segment"
+            f"segments of {size} turns: got {len(episodes)} episodes of at most {longest}; lower segment"
         )
 
     def drawn() -> Segment:
         k, start = places[int(rng.integers(len(places)))]
-        return Segment(trajectories[k], start, start + size)
+        step, trajectory = episodes[k]
+        return Segment(trajectory, start, start + size, step)
 
     return [(drawn(), drawn()) for _ in range(count)]
 
@@ -211,8 +218,10 @@ class ComparedReward:
         self.members = Members(context.policies, plan, context.job)
         is_ours = plan.labels in (SYNTHETIC, ASK)
         self.session = Session(context.run.folder / FILE if is_ours else Path(plan.labels), SYNTHETIC)
-        self.recent: list[Trajectory] = []
-        self._known: dict[str, Trajectory] = {}
+        self.recent: list[tuple[int, Trajectory]] = []
+        """(step, episode)"""
+        self._step = 0
+        self._known: dict[int, dict[tuple[int, str], Trajectory]] = {}
         chat, told = Chat(context.tokenizer), teller(context.job.environment)
 
         def write(segment: Segment) -> Mapping[str, object]:
@@ -225,8 +234,9 @@ class ComparedReward:
 
     def update(self, groups: Sequence[Group]) -> None:
         """Take in the recorded groups of the next step."""
-        fresh = [t for group in separated(groups) for t in group.scored]
-        if any(len(speakers(t)) > 1 for t in fresh):
+        self._step += 1
+        fresh = [(self._step, t) for group in groups for t in group.scored]
+        if any(len(speakers(t)) > 1 for _, t in fresh):
             raise ConfigError(
                 f"environment {self.context.job.environment}: got one of several seats, whose turns cannot be "
                 "compared; use one of one seat"
@@ -339,21 +349,18 @@ class ComparedReward:
 
     def _segment(self, source: str) -> Segment:
         """Return the segment that `source` names."""
-        name, _, turns = source.partition(":")
-        start, _, end = turns.partition("-")
-        if not (start.isdecimal() and end.isdecimal()):
+        found = SOURCE.fullmatch(source)
+        step, index, start, end = (int(part) for part in found.groups()[:4]) if found else (0, 0, 0, 0)
+        if step not in self._known:
+            played = self.context.run.trajectories(step=step, phase="train")
+            self._known[step] = {(t.index, t.group): t for t in played}
+        trajectory = self._known[step].get((index, found[5])) if found else None
+        if trajectory is None or not start < end <= len(trajectory.turns):
             raise DataError(
-                f"source {source!r} of a question in {self.session.file}: got no turns of an episode; bring the file "
-                "back as it was"
+                f"source {source!r} of a question in {self.session.file}: got no turns of an episode of this run; give "
+                "the labels of a run with the same seed and settings, or leave --labels out"
             )
-        if name not in self._known:
-            (group,) = separated([_alone(self.context.run.episode(name))])
-            self._known[name] = group.trajectories[0]
-        return Segment(self._known[name], int(start), int(end))
-
-
-def _alone(trajectory: Trajectory) -> Group:
-    return Group(task=trajectory.task, trajectories=(trajectory,))
+        return Segment(trajectory, start, end, step)
 
 
 def correlation(before: Sequence[Group], after: Sequence[Group]) -> dict[str, float]:

@@ -13,7 +13,8 @@ from quintain.data.samples import pair_samples
 from quintain.data.seats import separated
 from quintain.methods.loops.recall import recall, remember, tell
 from quintain.methods.loops.requirements import begun
-from quintain.methods.method import Improve, OptimizerSteps, Rounds
+from quintain.methods.loops.trials import Trials
+from quintain.methods.method import Choose, Improve, OptimizerSteps, Rounds
 from quintain.store.run import Run
 from quintain.training.context import TrainingContext
 from quintain.training.job import MAIN, Job
@@ -78,6 +79,8 @@ def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
             groups = method.collect(context.collector, step)
             method.state.update(groups)
             parts = material.take(groups)
+            if method.choose is not None:
+                parts = chosen_of(context, method, method.choose, step, parts)
             if method.needs.renews_reference:
                 context.policies["reference"].follow(context.policies.main, rate=1.0)
             if method.starts_over and any(data for _, data in parts):
@@ -113,6 +116,18 @@ def train_in_rounds(method: Rounds, job: Job, run: Run) -> None:
             if context.is_due(step):
                 context.save(step)
             context.show(step, row)
+
+
+def chosen_of(
+    context: TrainingContext, method: Rounds, choose: Choose, step: int, parts: Sequence[tuple[Built, Data]]
+) -> list[tuple[Built, Data]]:
+    """Return `parts` with those pairs of the first training that `choose` picks."""
+    (made, data), *rest = parts
+    pairs = [each for each in data if isinstance(each, Pair)]
+    if not pairs:
+        return list(parts)
+    trials = Trials(context, method.improves[0].update or method.update)
+    return [(made, choose(trials.influence, context.collector, step, pairs)), *rest]
 
 
 def funnels(made: Sequence[Built]) -> dict[str, float]:

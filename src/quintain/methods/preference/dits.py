@@ -1,0 +1,180 @@
+"""Train on the pairs of a search with the best Q + γ·I: I(z) = success after one update on z - success before: DITS
+(arXiv 2502.00955).
+
+For each task of a round a tree is grown by MCTS on outcomes (`quintain.rollout.tree.GuidedTree` without a critic); two
+visited children of a node whose mean outcomes differ by more than `margin` are a pair of turns. The pairs are shuffled
+and cut into blocks of `block`. For each block the policy takes one update on it, plays the validation tasks, and is put
+back; by how much more of them it solves is the influence of all pairs of the block. Influences are laid out from 0 to 1
+over the blocks, times γ are added to the chosen side's mean outcome, and the best `share` of pairs is trained on. Seats
+of an environment share the policy, and a pair trains the turn of one of them.
+
+Differences to the paper: no imitation before the pairs of a round (`--demonstrations` comes once, before the first);
+the reference is the start in all rounds; influence chooses pairs and does not steer the search as well. Validation
+tasks are training tasks that no round comes to, played from the same seeds before and after, where the code asks 100
+questions once more. The influence of a block is a difference, as in the paper's formula; the code leaves out what was
+before, which changes no order. Equal influences count 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from statistics import fmean
+
+from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
+from quintain.data.pairs import siblings
+from quintain.errors import ConfigError
+from quintain.losses.preference import dpo, rpo
+from quintain.methods.method import Collector, Influence, Needs, Rounds, Update
+from quintain.methods.preference.searching import Search
+from quintain.methods.rl.parts.measures import Decode
+from quintain.training.job import OnPolicyJob
+from quintain.types import Group, Pair
+
+UNREACHED = 1_000_000
+"""A round that no run comes to: its tasks are those of validation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(OnPolicyJob):
+    """Configuration of DITS."""
+
+    environment: str = "twocards?facts=1"
+    steps: int = 3
+    """Rounds."""
+    learning_rate: float = 1e-4
+    eval_every: int = 1
+    num_epochs: PositiveInt = 3
+    num_minibatches: PositiveInt = 4
+    tasks: PositiveInt = 32
+    """Tasks of a round, a tree each."""
+    branches: PositiveInt = 4
+    """Ways on that the policy says at a new state."""
+    episodes: PositiveInt = 8
+    """Episodes of a tree."""
+    exploration: NonNegativeFloat = 1.0
+    """c of Q + c·√(ln N(h) / (1 + N(h')))."""
+    margin: NonNegativeFloat = 0.2
+    """Difference of mean outcomes above which two children are a pair."""
+    block: PositiveInt = 5
+    """Pairs of which the influence is measured together."""
+    validation: PositiveInt = 32
+    """Tasks by which influence is measured."""
+    influence: NonNegativeFloat = 1.0
+    """γ: weight of influence beside the value of the chosen side; 0 measures none."""
+    share: Share = 0.5
+    """Share of the pairs that is trained on."""
+    beta: PositiveFloat = 0.1
+    """Strength of the pull towards the start."""
+    imitation_weight: NonNegativeFloat = 1.0
+    """Weight of imitating the chosen side as well (RPO)."""
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for values that no run can have."""
+        OnPolicyJob.check(self)
+        if self.branches < 2:
+            raise ConfigError(
+                f"branches: got {self.branches}, of which no two could be compared; give 2 or more"
+            )
+        if not self.share:
+            raise ConfigError(
+                "share: got 0, with which nothing is trained on; give a number above 0, up to 1"
+            )
+        if self.influence and self.learner_ranks:
+            raise ConfigError(
+                f"learner_ranks: got {self.learner_ranks}, where an update cannot be undone; give 0, or influence=0"
+            )
+
+
+def method(config: Config) -> Rounds:
+    """Return DITS as `config` describes it."""
+    search = Search(
+        tasks=config.tasks,
+        branches=config.branches,
+        episodes=config.episodes,
+        exploration=config.exploration,
+        mixing=1.0,
+        critic=lambda ways: [0.0] * len(ways),
+    )
+    selection = Selection(config, search)
+    return Rounds(
+        collect=search.collect,
+        build=lambda _: siblings(search.families, margin=config.margin),
+        choose=selection.choose,
+        update=Update(
+            loss=rpo(config.beta, alpha=config.imitation_weight)
+            if config.imitation_weight
+            else dpo(config.beta),
+            has_reference=True,
+            is_on_policy=False,
+            lr_warmup=0,
+        ),
+        needs=Needs(reference=True),
+        measure=selection.measure,
+    )
+
+
+@dataclass(slots=True)
+class Selection:
+    """Chooses the pairs of a round, and remembers what they were found to change."""
+
+    config: Config
+    search: Search
+    found: list[float] = field(default_factory=list[float])
+    """influence of each block"""
+    num_chosen: int = 0
+    """pairs that were trained on"""
+
+    def choose(
+        self, influence: Influence, collector: Collector, step: int, pairs: Sequence[Pair]
+    ) -> Sequence[Pair]:
+        """See `Choose`."""
+        config = self.config
+        blocks = blocks_of(len(pairs), config.block, collector.seed("blocks", step))
+        if config.influence:
+            tasks = collector.tasks(UNREACHED, config.validation)
+            self.found = influence([[pairs[place] for place in block] for block in blocks], tasks)
+        worth = {id(way): value for family in self.search.families for way, value in family}
+        values = [worth[id(pair.chosen)] for pair in pairs]
+        scores = mixed(values, blocks, self.found or [0.0] * len(blocks), config.influence)
+        chosen = best_of(scores, config.share)
+        self.num_chosen = len(chosen)
+        return [pairs[place] for place in chosen]
+
+    def measure(self, groups: Sequence[Group], decode: Decode) -> Mapping[str, float]:
+        """Return what the search says of itself, and the mean and the spread of the influences."""
+        told = {**self.search.measure(groups, decode), "dits/chosen": float(self.num_chosen)}
+        self.num_chosen = 0
+        if not self.found:
+            return told
+        found, self.found = self.found, []
+        return {**told, "dits/influence": fmean(found), "dits/spread": max(found) - min(found)}
+
+
+def blocks_of(num: int, size: int, seed: int) -> list[list[int]]:
+    """Return the places 0 … `num` - 1 in blocks of `size`, drawn by `seed`; the last may be smaller."""
+    places = Random(seed).sample(range(num), num)
+    return [places[begin : begin + size] for begin in range(0, num, size)]
+
+
+def mixed(
+    values: Sequence[float], blocks: Sequence[Sequence[int]], influences: Sequence[float], weight: float
+) -> list[float]:
+    """Return Q + γ·I of each pair: its value, and the influence of its block from 0 to 1 over all blocks.
+
+    Example: values .5 and .4 in blocks of their own with influences -.1 and .3, γ 1: .5 and 1.4.
+    """
+    low, high = min(influences, default=0.0), max(influences, default=0.0)
+    found = list(values)
+    for block, influence in zip(blocks, influences, strict=True):
+        for place in block:
+            found[place] += weight * (influence - low) / (high - low) if high > low else 0.0
+    return found
+
+
+def best_of(scores: Sequence[float], share: float) -> list[int]:
+    """Return the places of the `share` with the highest `scores`, at least one, in order; of equal ones the first."""
+    count = max(1, math.floor(share * len(scores) + 1e-9))
+    return sorted(sorted(range(len(scores)), key=lambda place: -scores[place])[:count])
