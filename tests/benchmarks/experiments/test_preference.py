@@ -108,7 +108,7 @@ def test_twins_have_the_same_task_and_length() -> None:
 
 def test_plans_help_who_listens() -> None:
     assert len(set(mpo.PLANS)) == 22 and ("find", "heat", "put") in mpo.PLANS
-    made = mpo.houses(2, 6, 3)
+    made = mpo.houses(2, 4, 3)
     listening, deaf = made.runs[mpo.LISTENING].mean(-1), made.runs[mpo.DEAF].mean(-1)
     heat = made.kinds == mpo.KINDS.index("heat")
     right, cold = mpo.PLANS.index(("find", "heat", "put")), mpo.PLANS.index(("find", "cool", "heat", "put"))
