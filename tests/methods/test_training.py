@@ -100,6 +100,7 @@ def train(recipe: str, folder: Path, **fields: Any) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_run_that_ended_keeps_no_model_in_memory(tmp_path: Path) -> None:
     def models() -> int:
         return sum(issubclass(type(thing), PreTrainedModel) for thing in gc.get_objects())

@@ -55,6 +55,7 @@ def test_a_batch_says_of_each_side_what_the_table_says() -> None:
     assert at_start.loss.item() == pytest.approx(np.log(2)) and at_start.metrics["preference/accuracy"] == 0
 
 
+@pytest.mark.slow
 def test_the_reference_is_what_is_tilted_and_an_even_one_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dpo, "BETAS", (1.0,))
     monkeypatch.setattr(dpo, "SEEN", 10)
