@@ -349,5 +349,9 @@ def test_the_expert_quotes_before_it_answers_and_only_where_quotes_are_asked_for
     world = HopQA(quotes=1)
     for index in range(60):
         assert play(world, world.task("train", index), expert).is_success
+    strayed = world_at_start(quotes=1)
+    act(strayed, "search mayor rome", "search seat orbit")
+    said = [advance(strayed, expert(strayed, "")).observation for _ in range(3)]
+    assert said == ["The mayor of Rome is Ben.", "quoted", "correct"]  # it looks for the page again
     with pytest.raises(UsageError, match="hopqa: got quotes=-1"):
         HopQA(quotes=-1)
