@@ -85,6 +85,31 @@ def test_what_has_no_effect_changes_nothing_and_says_so(word: str) -> None:
     assert not result.is_valid and world.state_key() == key and world.snapshot()[1].minutes == 0
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("take mug",), "Not here"),
+        (("go to fridge", "take egg"), "Closed"),
+        (("go to fridge", "go to fridge"), "No use"),
+        (("go to bed",), "No such place"),
+        (("walk to bedroom",), "No such place"),
+        (("put",), "Nothing in hand"),
+        (("clean",), "Nothing in hand"),
+        (("open",), "No use"),
+        (("light",), "Not here"),
+        (("fly",), "No such action"),
+        (("go to counter", "take pen", "take mug"), "Hands full"),
+        (("go to counter", "take pen", "go to fridge", "put"), "Closed"),
+        (("go to counter", "take pen", "go to sink", "clean"), "No use"),
+        (("go to counter", "take pen", "heat"), "Not here"),
+    ],
+)
+def test_typed_errors_say_why(words: tuple[str, ...], told: str) -> None:
+    world = world_with(COOL, errors="typed")
+    result = act(world, *words)[-1]
+    assert str(result.observation).startswith(f"{told}. ") and not result.is_valid
+
+
 def test_closed_places_hide_and_keep_their_contents() -> None:
     world = world_with(COOL)
     act(world, "go to fridge")

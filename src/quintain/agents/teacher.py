@@ -104,7 +104,7 @@ class Teacher:
         system = system_text(brief, *told)
         found: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
         names: list[str] = []
-        for number, turn in enumerate(turns):
+        for number, turn in enumerate(turn for turn in turns if not turn.is_internal):
             found += shown(as_text(turn.observation), names)
             calls = () if self.writes_tools or turn.action.error else turn.action.tool_calls
             names = [f"call_{number}_{place}" for place in range(len(calls))]

@@ -33,7 +33,7 @@ class Conversant(Protocol):
     """A demonstrator that is told what an agent is told, and nothing else: a model that plays by reading."""
 
     def answer(self, brief: Brief, turns: Sequence[Turn], observation: Observation) -> Action:
-        """Return the action after the `turns` of its seat, when it is shown `observation`.
+        """Return the action after the `turns` of its seat, internal ones too, when it is shown `observation`.
 
         Raises:
             EnvironmentFault: there is none.
@@ -240,13 +240,14 @@ class DemonstratorSampler:
         """Return the call that asks for the action of `seat`."""
         rng, environment = Random(episode.seed(seat)), episode.environment
         assert environment is not None, "an episode that is played has an environment"
-        turns, view = [turn for turn in episode.turns if turn.seat == seat], episode.voices[seat].view
-        demonstrator, session = self.demonstrator, episode.voices[seat].session
+        voice, demonstrator = episode.voices[seat], self.demonstrator
+        turns, view = [turn for turn in (*episode.turns, *voice.thoughts) if turn.speaker == seat], voice.view
+        session = voice.session
         if isinstance(demonstrator, Conversant):
             assert episode.brief is not None, "an episode is opened before it is asked"
             brief = replace(episode.brief, legal_actions=view.legal_actions)
             return lambda: demonstrator.answer(brief, turns, view.observation)
-        seen = (*(turn.observation for turn in turns), view.observation)
+        seen = (*(turn.observation for turn in turns if not turn.is_internal), view.observation)
         if isinstance(session, Foresees):
             return lambda: session.foresee(environment) or demonstrator(environment, rng, seen)
         return lambda: demonstrator(environment, rng, seen)

@@ -7,7 +7,7 @@ same there, so every splice is carried out from its first turn on, and one that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -17,6 +17,7 @@ from quintain.data.pipeline import Stage, name_of, remade
 from quintain.data.stages import verified
 from quintain.environments.protocol import (
     Environment,
+    Expert,
     Legal,
     Snapshot,
     StateKey,
@@ -26,7 +27,7 @@ from quintain.environments.protocol import (
 from quintain.errors import DataError, EnvironmentFault, UsageError
 from quintain.rollout.replay import carried_out, replayed
 from quintain.rollout.views import Looks
-from quintain.types import Action, Branch, Example, Trajectory
+from quintain.types import Action, Branch, Example, StepResult, Trajectory
 
 UNREPEATABLE = "cannot be carried out again"
 
@@ -173,6 +174,51 @@ def way_back(
                         further.append((way, environment.snapshot()))
             level = further
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What an action would have led to: ``Tried(result, Action(text="open"))``."""
+
+    result: StepResult
+    right: Action | None
+    """what the expert does there; None where it gives up, or where that is not carried out"""
+
+
+def tried(
+    make: Callable[[], Environment], trajectory: Trajectory, proposals: Mapping[int, Action]
+) -> dict[int, Tried]:
+    """Return what each of `proposals`, by the turn of an episode that it would stand for, would have led to.
+
+    Raises:
+        UsageError: the environment has no snapshots or no expert.
+        EnvironmentFault: the episode does not repeat.
+    """
+    found: dict[int, Tried] = {}
+    with closing(make()) as environment:
+        if not (isinstance(environment, Snapshot) and isinstance(environment, Expert)):
+            raise UsageError(
+                f"actions to try in {environment_name(environment)}: got an environment without snapshots or an "
+                "expert; define them"
+            )
+        for moment in replayed(Looks(has_state_keys=False), environment, trajectory, checks_rewards=False):
+            if moment.number in proposals:
+                saved = environment.snapshot()
+                right = _sound(environment)
+                environment.restore(saved)
+                found[moment.number] = Tried(advance(environment, proposals[moment.number]), right)
+                environment.restore(saved)
+    return found
+
+
+def _sound(environment: Environment) -> Action | None:
+    """Return the expert's action, which is carried out; None where there is none, or where it has no effect."""
+    assert isinstance(environment, Expert), "asked before"
+    try:
+        right = environment.expert_action()
+    except EnvironmentFault:
+        return None
+    return right if advance(environment, right).is_valid else None
 
 
 def executable(make: Callable[[], Environment], *, name: str = "executable") -> Stage:

@@ -11,6 +11,7 @@ from quintain.benchmarks.experiments.preference import (
     blocks,
     dmpo,
     dpo,
+    e2cl,
     eto,
     ipr,
     m_dpo,
@@ -19,6 +20,8 @@ from quintain.benchmarks.experiments.preference import (
     optima,
     owl,
     pgpo,
+    rro,
+    step_agent,
 )
 from quintain.data.pack import pack
 from quintain.data.pairs import Deviation, Estimate, expert_and_agent, step_pairs
@@ -105,7 +108,7 @@ def test_twins_have_the_same_task_and_length() -> None:
 
 def test_plans_help_who_listens() -> None:
     assert len(set(mpo.PLANS)) == 22 and ("find", "heat", "put") in mpo.PLANS
-    made = mpo.houses(2, 6, 3)
+    made = mpo.houses(2, 4, 3)
     listening, deaf = made.runs[mpo.LISTENING].mean(-1), made.runs[mpo.DEAF].mean(-1)
     heat = made.kinds == mpo.KINDS.index("heat")
     right, cold = mpo.PLANS.index(("find", "heat", "put")), mpo.PLANS.index(("find", "cool", "heat", "put"))
@@ -294,3 +297,52 @@ def test_a_failure_cut_late_teaches_less_and_a_way_of_one_step_is_cut_once() -> 
     assert row["null_method"] == row["null_control"] > row["extra.start"]
     assert row["extra.start"] < row["extra.good"] < row["method"] and row["control"] < row["method"]
     assert row["extra.revised"] > 10 and row["extra.way"] > 1
+
+
+def test_what_rises_is_better_and_where_all_is_alike_nothing_is() -> None:
+    (row,) = rro.measure({"seeds": 1, "tasks": 8, "states": 200}, 3)
+    assert row["control"] < row["method"] <= row["extra.five"] + 0.02
+    assert abs(row["null_method"]) < 1e-9 and abs(row["null_control"]) < 1e-9
+    assert row["extra.stakes"] > 0.1 and 1 < row["extra.drawn"] < 4
+    world = rro.alike(rro.irreversible(2, 5, rro.SPEC))
+    first = int(world.start[0])
+    assert len(set(world.next[first].tolist())) == 1
+
+
+def test_the_same_steps_are_followed_by_other_stops() -> None:
+    values = np.array([0.2, 0.8, 0.4, 0.6, 0.0])
+    assert rro.rule(list(values), 0.5) == (2, True) and rro.rule(list(values), 0.9) == (5, False)
+    assert (
+        rro.kept(values, 2, True) == 1 and rro.kept(values, 4, True) == 3 and rro.kept(values, 5, False) == 1
+    )
+    assert rro.ends(np.array([0.0, 1.0, 2.0, 3.0, 4.0]), values, 3) == 1.0
+
+
+def test_other_agents_steps_in_the_same_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    (row,) = step_agent.measure({"seeds": 1, "tasks": 12}, 4)
+    assert row["null_method"] == row["null_control"] == 0 and row["extra.auc_same"] == pytest.approx(0.5)
+    assert row["extra.gain"] > 0 and row["extra.pairs"] > 0 and row["extra.auc"] > 0.5
+    made = blocks.blocks(2, 30)
+    goals = [step_agent.goal_of(blocks.SPEC, task) for task in made.world.tasks]
+    sure = blocks.table_of(made.world, blocks.expert_policy(made.world))
+    states = step_agent.visited(made, sure, range(2))
+    assert step_agent.disagreement(made, sure, states) == pytest.approx(0.0, abs=1e-6)
+    (group, *_) = step_agent.acted(made, sure, states, 1, 0)
+    seen, done = step_agent.told(made, goals, group.trajectories[0])
+    assert done.endswith(("x", "y", "z", "table")) and "onz" in seen.replace("ony", "onz")
+
+
+def test_foretold_words_can_be_put_in_the_place_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    options = {"episodes": 1, "first": 1, "updates": 1, "held_out": 1, "model": "micro?tokens=words"}
+    world = "house?kind=put&errors=typed&things=0"
+    pupil = e2cl.taught(world, options, 3)
+    monkeypatch.setattr(e2cl, "taught", lambda *_: pupil)
+    (row,) = e2cl.measure({"world": world, **options}, 3)
+    assert set(row) > {"method", "control", "extra.kinds", "null_method", "extra.foretold"}
+    shown = pupil.show(world, e2cl.tasks_from(world, 1, split="eval"), e2cl.expert_action, seed=0)
+    states = e2cl.foreseen(pupil, world, shown, 0, drafts_expert=True)
+    assert [each.truth for each in states] == [e2cl.FINE] * len(states)
+    assert e2cl.carried_out(pupil, world, states, [e2cl.FINE] * len(states), 0) == [True] * len(states)
+    tried = e2cl.carried_out(pupil, world, states, ["closed"] * len(states), 0)
+    assert not all(tried), "who knows nothing says nothing that is carried out"

@@ -4,22 +4,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 from tests.methods.test_training import Coin, interrupting, resume, rows, train, weights
 
+from quintain.agents.foresight import FINE
 from quintain.benchmarks.formulas.steps import acted
 from quintain.benchmarks.labs.pupil import Pupil, RolloutCollector, new_pupil, tasks_from
 from quintain.data.pipeline import example_samples
 from quintain.environments.catalog import find
 from quintain.environments.noisy import noisy
+from quintain.errors import ConfigError, UsageError
 from quintain.methods.method import Collector
-from quintain.methods.preference import agent_r
+from quintain.methods.preference import agent_r, e2cl, rro, step_agent
 from quintain.methods.preference.agent_r import Revision, Revisions
-from quintain.rollout.splices import can_be_carried_out, states_in
+from quintain.rollout.splices import Tried, can_be_carried_out, states_in, tried
 from quintain.rollout.tree import upper_bound
 from quintain.store.run import Run
-from quintain.types import Action, Group, StepResult, Task
+from quintain.training.start import expert_action
+from quintain.types import Action, Group, StepResult, Stop, Task
 
 GARDEN = f"{__file__}:Garden"
 BLOCKS = "plan?blocks=3&irreversible=true"
@@ -32,6 +36,31 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 FIELDS: dict[str, dict[str, Any]] = {
+    "step_agent": {
+        "demonstrations": 24,
+        "imitation_epochs": 6,
+        "mistakes": 0.4,
+        "tasks": 12,
+        "num_epochs": 1,
+        "num_minibatches": 1,
+    },
+    "e2cl": {
+        "agent": "foresight+text",
+        "demonstrations": 6,
+        "imitation_epochs": 4,
+        "tasks": 4,
+        "updates": 2,
+        "batch_size": 4,
+        "steps": 2,
+    },
+    "rro": {
+        "demonstrations": 24,
+        "imitation_epochs": 3,
+        "mistakes": 0.4,
+        "tasks": 3,
+        "rollouts": 3,
+        "cap": 3,
+    },
     "agent_r": {
         "demonstrations": 24,
         "imitation_epochs": 12,
@@ -49,6 +78,9 @@ class Garden(Coin):
 
     max_turns = 5
 
+    def __init__(self, *, pays: float = 1.0) -> None:
+        self.pays = pays
+
     def reset(self, task: Task) -> str:
         self.place, self.is_aside = 0, False
         return f"Garden {task.seed % 5}."
@@ -61,7 +93,7 @@ class Garden(Coin):
         done = self.place == 2
         seen = "Done." if done else "Aside." if self.is_aside else f"At {self.place}."
         return StepResult(
-            observation=seen, reward=float(done), is_terminated=done, is_success=done, is_valid=is_valid
+            observation=seen, reward=self.pays * done, is_terminated=done, is_success=done, is_valid=is_valid
         )
 
     def legal_actions(self) -> tuple[str, ...]:
@@ -81,8 +113,22 @@ class Garden(Coin):
 
 
 @pytest.mark.parametrize("recipe", FIELDS)
-def test_it_trains(recipe: str, tmp_path: Path) -> None:
-    folder = train(recipe, tmp_path / recipe, **{**START, **FIELDS[recipe]})
+def test_it_trains_and_a_broken_off_run_resumes_bit_for_bit(
+    recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = {**START, **FIELDS[recipe]}
+    folder, stopped = train(recipe, tmp_path / recipe, **fields), tmp_path / "stopped"
+    learns(recipe, folder)
+    with monkeypatch.context() as patch:
+        interrupting(patch, 1)
+        with pytest.raises(KeyboardInterrupt):
+            train(recipe, stopped, **fields)
+    resume(stopped)
+    assert weights(stopped / "model") == weights(folder / "model") and rows(stopped) == rows(folder)
+
+
+def learns(recipe: str, folder: Path) -> None:
+    """See that the run in `folder` learned from what its method is about."""
     found = rows(folder)
     assert len(found) == 3 and weights(folder / "start") != weights(folder / "model")
     if recipe == "agent_r":
@@ -92,20 +138,17 @@ def test_it_trains(recipe: str, tmp_path: Path) -> None:
         with Run.open(folder, writable=False) as run:
             made = list(run.trajectories(step=1, phase="revised"))
         assert len(made) == first["agent_r/revised"] + first["agent_r/shows_other"]
-
-
-@pytest.mark.parametrize("recipe", FIELDS)
-def test_a_broken_off_run_resumes_bit_for_bit(
-    recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fields = {**START, **FIELDS[recipe]}
-    whole, stopped = train(recipe, tmp_path / "whole", **fields), tmp_path / "stopped"
-    with monkeypatch.context() as patch:
-        interrupting(patch, 1)
-        with pytest.raises(KeyboardInterrupt):
-            train(recipe, stopped, **fields)
-    resume(stopped)
-    assert weights(stopped / "model") == weights(whole / "model") and rows(stopped) == rows(whole)
+    if recipe == "e2cl":
+        assert found[1]["data/lessons"] == found[1]["e2cl/lessons"] >= found[1]["e2cl/errors"] > 0
+    if recipe == "step_agent":
+        assert found[1]["data/pairs"] > 0 and 0 < found[1]["step_agent/other"] < 1
+    if recipe == "rro":
+        first = found[1]
+        assert first["data/pairs"] > 0 and 1 <= first["rro/drawn"] <= 3 <= first["rro/states"]
+        with Run.open(folder, writable=False) as run:
+            phases = [list(run.trajectories(step=1, phase=phase)) for phase in ("train", "drawn", "valued")]
+        assert sum(map(len, phases)) == first["rro/rollouts"] and len(phases[0]) == 9
+        assert len(phases[1]) == round(first["rro/drawn"] * first["rro/states"])
 
 
 def tree_of(world: str, rate: float, tasks: int, tries: int) -> tuple[Pupil, list[Group]]:
@@ -183,3 +226,122 @@ def test_rounds_ask_for_better_and_better_episodes() -> None:
     assert agent_r.Config().good == (0.5, 0.7, 0.9)
     made = agent_r.method(agent_r.Config(undo_turns=0))
     assert not made.needs.snapshots and agent_r.method(agent_r.Config()).needs.legal_actions
+
+
+def test_drawing_stops_at_the_first_rise() -> None:
+    values = [0.3, 0.4, 0.55]
+    assert rro.num_drawn(values, 0.4) == 3 and rro.num_drawn(values, 0.4, is_strict=False) == 2
+    assert rro.num_drawn(values, 0.9) == 3, "the cap"
+    assert rro.followed(values, 0.4) == 2 and rro.followed([0.1, 0.3, 0.2], 0.4) == 1
+    climb = rro.Climb(prefix=cast(Any, None), before=0.4, drawn=[(acted((0,), 0.0, 0), 0.4)])
+    assert not rro.has_stopped(climb, rro.Config(cap=2))
+    assert rro.has_stopped(climb, rro.Config(cap=2, is_strict=False)) and rro.has_stopped(
+        climb, rro.Config(cap=1)
+    )
+    assert rro.followed_of(climb, rro.Config()) == 0
+
+
+def test_a_pair_is_the_best_and_the_worst_of_a_state() -> None:
+    drawn = [(acted((k,), 0.0, k), value) for k, value in enumerate([0.3, 0.4, 0.55, 0.3])]
+    rising = rro.Rising(rro.Config(), families=[drawn, drawn[:1], [drawn[0], drawn[3]]])
+    (pair,) = rising.pairs
+    assert (pair.chosen.index, pair.rejected.index) == (2, 0) and pair.margin == pytest.approx(0.25)
+    assert pair.level == "turn"
+
+
+def test_as_published_nothing_is_imitated_beside() -> None:
+    made = [rro.method(rro.Config(imitation_weight=weight)) for weight in (0.0, 1.0)]
+    assert [each.needs.reference for each in made] == [True, True]
+    assert made[0].update.loss is not made[1].update.loss
+
+
+def test_what_a_draft_teaches() -> None:
+    shown = acted((0, 0), 1.0, 0)
+    result = StepResult(observation="Hands full. Table: mug.", is_valid=False)
+    on, off = Action(text="on"), Action(text="off")
+    lesson = e2cl.lesson_of(shown, 1, off, Tried(result, on))
+    assert lesson is not None and lesson.feedback == "hands full" and lesson.right == on
+    assert [each.text for each in lesson.said] == ["off", "hands full", "on"]
+    assert lesson.place == (shown.task.id, ("0",))
+    fine = e2cl.lesson_of(shown, 1, off, Tried(replace(result, is_valid=True), None))
+    assert fine is not None and fine.said == (off, off) and fine.feedback == FINE
+    assert e2cl.lesson_of(shown, 1, off, Tried(result, None)) is None, "nothing is known that is right"
+    assert e2cl.lesson_of(shown, 1, on, Tried(result, on)) is None, "and it is not the draft itself"
+    assert e2cl.lesson_of(shown, 1, Action(error="?"), Tried(result, on)) is None
+
+
+def test_lessons_are_written_and_only_what_came_of_a_draft_counts() -> None:
+    world = "house?kind=put&errors=typed&things=2"
+    pupil = new_pupil([world], seed=0, model="micro?tokens=words", agent="foresight+text", texts=["fly fine"])
+    shown = pupil.show(world, tasks_from(world, 3), expert_action, seed=0)
+    assert [turn.seat for turn in shown[0].turns[:2]] == ["agent/draft", "agent"]
+    places = [(t, turn) for t in shown for turn in e2cl.drafts_of(t)]
+    fly = Action(text="fly")
+    explored = e2cl.Explored(e2cl.Config(environment=world))
+    explored.lessons = [
+        lesson
+        for t, turn in places
+        if (lesson := e2cl.lesson_of(t, turn, fly, tried(find(world), t, {turn: fly})[turn])) is not None
+    ]
+    with pupil.acting(world) as rollout:
+        collector = cast(Collector, RolloutCollector(rollout=rollout, seed_of_run=0))
+        found = explored._written(collector, 1)  # pyright: ignore[reportPrivateUsage]
+    assert len(found) == len(explored.lessons) == len(places)
+    for example, (t, turn) in zip(found, sorted(places, key=lambda one: one[1]), strict=True):
+        whole = example.trajectory
+        said = [pupil.decode(each.completion.token_ids[:-1]) for each in whole.turns[turn:]]
+        assert said == ["fly", "no such action", t.turns[turn].action.text] and example.weights is not None
+        assert [float(own.sum()) > 0 for own in example.weights] == [False] * (turn + 1) + [True] * 2
+        assert whole.turns[-1].is_valid and whole.task == t.task
+    with pytest.raises(UsageError, match="actions to try in garden: got an environment without"):
+        tried(Bare, shown[0], {})
+
+
+class Bare(Coin):
+    """Without snapshots."""
+
+    name = "garden"
+
+
+def test_e2cl_needs_its_harness_and_an_expert() -> None:
+    with pytest.raises(ConfigError, match=r"agent: got text, which foretells nothing; put foresight\+"):
+        e2cl.Config(agent="text").check()
+    with pytest.raises(ConfigError, match="demonstrations: got 'x', and the expert's episodes"):
+        e2cl.Config(demonstrations="x").check()
+    e2cl.Config(agent="foresight?max_tokens=8+text").check()
+
+
+def test_the_inverse_variant_pays_by_the_discriminator_alone(tmp_path: Path) -> None:
+    fields = {**START, **FIELDS["step_agent"], "reward": "inverse"}
+    one = train("step_agent", tmp_path / "one", **fields)
+    other = train("step_agent", tmp_path / "other", **{**fields, "environment": f"{GARDEN}?pays=0.25"})
+    found = [rows(folder)[1] for folder in (one, other)]
+    assert 0 < found[0]["step_agent/expert_like"] < 0.5 and found[0]["step_agent/other"] > 0
+    assert found[0]["train/reward"] != found[1]["train/reward"], "what the environment pays is another thing"
+    assert weights(one / "model") == weights(other / "model") != weights(one / "start")
+
+
+def test_the_same_step_however_written_drops_out_and_so_does_a_cut_one() -> None:
+    expert = acted((1,), 1.0, 9)
+    own = [acted((done,), 0.0, k) for k, done in enumerate((1, 2, 2, 3))]
+    cut = replace(
+        own[3],
+        turns=(replace(own[3].turns[0], completion=replace(own[3].turns[0].completion, stop="length")),),
+    )
+    group = Group(task=expert.task, trajectories=(*own[:3], cut))
+    (pair,) = step_agent.preferred([group], {expert.task.id: expert})
+    assert pair.chosen.index == 9 and pair.rejected.index == 1
+    limited = replace(own[1], stop=Stop.CUT)
+    assert len(step_agent.preferred([replace(group, trajectories=(limited,))], {expert.task.id: expert})) == 1
+    assert not step_agent.preferred([group], {})
+    assert not step_agent.preferred([replace(group, trajectories=(own[0],))], {expert.task.id: expert})
+
+
+def test_a_reward_is_the_logit_of_the_discriminator() -> None:
+    assert step_agent.probability(1.3862944) == pytest.approx(0.8)
+    experts = np.array([[1.0, 0.0]] * 4)
+    own = np.array([[0.0, 1.0]] * 4)
+    weights_of = step_agent.fitted(experts, own, ridge=0.1)
+    assert weights_of[0] > 0 > weights_of[1] and weights_of[0] == pytest.approx(-weights_of[1])
+    assert step_agent.fitted(own, own) == pytest.approx([0.0, 0.0]), "D is .5 where nothing is to tell"
+    assert step_agent.features("A door.", "open").sum() == 4.0

@@ -230,14 +230,18 @@ class RolloutCollector:
         *,
         size: int,
         seed: int | None = None,
+        max_turns: int | None = None,
         phase: str = "branch",
         teacher: Demonstrator | Conversant | None = None,
+        again: int = 0,
     ) -> list[Group]:
         """Return `size` ways on from each of `prefixes`, of the `teacher` where there is one."""
+        limits = None if max_turns is None else replace(self.rollout.limits, max_turns=max_turns)
         return self.rollout.continuations(
             prefixes,
             size=size,
             seed=self.seed("step", step) if seed is None else seed,
+            options=Options(limits=limits),
             demonstrator=teacher or self.player,
         )
 

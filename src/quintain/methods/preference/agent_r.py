@@ -103,7 +103,7 @@ def method(config: Config) -> Rounds:
         collect=revisions.collect,
         build=revisions.build,
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
-        needs=Needs(snapshots=has_way_back, state_keys=True, legal_actions=has_way_back),
+        needs=Needs(snapshots=has_way_back, state_keys=has_way_back, legal_actions=has_way_back),
         measure=revisions.measure,
     )
 

@@ -23,7 +23,7 @@ from quintain.worlds.house.plan import (
     Kind,
     draw_house,
 )
-from quintain.worlds.house.scene import Scene, expert_words, num_placed, progress
+from quintain.worlds.house.scene import Scene, expert_words, num_placed, progress, wrong_with
 
 MINUTES = {"walk": 4, "go": 2, "clean": 3, "heat": 5, "cool": 5}
 """Minutes that a verb takes; the others take 1."""
@@ -55,6 +55,7 @@ class House(Environment):
         things: int = 5,
         kind: Literal["any", "put", "clean", "heat", "cool", "two", "look"] = "any",
         irreversible: bool = False,
+        errors: Literal["silent", "typed"] = "silent",
         reward: Literal["sparse", "dense"] = "sparse",
         deadline: int = 0,
         noise: int = 0,
@@ -62,7 +63,8 @@ class House(Environment):
         """Furnish `rooms` rooms with `things` things beside those of the chore, which is of `kind`.
 
         With `irreversible`, what was put down stays there and a temperature is for good, so that a wrong step is
-        a dead end. `reward=dense` pays the change of `progress`. A `deadline` of so many minutes ends the
+        a dead end. With `errors=typed` an action without effect says why. `reward=dense` pays the change of
+        `progress`. A `deadline` of so many minutes ends the
         episode (0: none). `noise` sentences that mean nothing follow every observation.
 
         Raises:
@@ -74,7 +76,7 @@ class House(Environment):
                 f"{len(ROOMS)} rooms, 0 to {len(THINGS) - 1} things and no negative number"
             )
         self._shape: tuple[int, int, Kind | Literal["any"]] = (rooms, things, kind)
-        self._is_irreversible = irreversible
+        self._is_irreversible, self._says_why = irreversible, errors == "typed"
         self._is_dense = reward == "dense"
         self._deadline, self._noise = deadline, noise
         num_places = sum(len(places) for places in list(ROOMS.values())[:rooms])
@@ -101,7 +103,8 @@ class House(Environment):
         after = None if action.error is not None else self._result_of(words)
         if after is None:
             self._scene = scene
-            said = f"Error: {action.error}" if action.error is not None else "Nothing happens."
+            said = f"{wrong_with(words, self._house, scene)}." if self._says_why else "Nothing happens."
+            said = said if action.error is None else f"Error: {action.error}"
             return StepResult(observation=f"{said} {self._view()}", is_success=False, is_valid=False)
         before, self._scene = (
             self._scene,

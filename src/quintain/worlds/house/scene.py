@@ -133,3 +133,24 @@ def at_place(house: HousePlan, scene: Scene, place: str) -> str:
 def to_open(scene: Scene) -> str:
     """Return the step that opens the agent's place, empty when it is open."""
     return "open" if scene.is_closed(scene.place) else ""
+
+
+def wrong_with(words: str, house: HousePlan, scene: Scene) -> str:
+    """Return why the action `words` has no effect: Closed, Not here, Hands full, Nothing in hand, No such place, …"""
+    verb, _, rest = words.partition(" ")
+    name = rest.removeprefix("to ")
+    is_closed = scene.is_closed(scene.place)
+    if verb in ("go", "walk"):
+        places = house.places(scene.room) if verb == "go" else house.rooms
+        return "No use" if name in places else "No such place"
+    if verb == "take":
+        return "Hands full" if scene.held is not None else "Closed" if is_closed else "Not here"
+    if verb == "put" or verb in TREATMENTS:
+        if scene.held is None:
+            return "Nothing in hand"
+        if verb == "put":
+            return "Closed" if is_closed else "No use"
+        return "Not here" if scene.place != TREATMENTS[verb][0] else "No use"
+    if verb == "light":
+        return "Not here"
+    return "No use" if verb in ("open", "close") else "No such action"

@@ -1,0 +1,223 @@
+"""L = -log σ(β [log π/π_ref (best) - log π/π_ref (worst)]), ways on drawn until one is worth more: RRO
+(arXiv 2505.20737).
+
+A step is worth the mean outcome of `rollouts` episodes that begin with it. In every state the policy draws next steps
+one at a time, until one is worth more than the step before it, or `cap` are drawn. It goes on along the one that rose,
+or along the best where none did. Of the steps that were drawn in a state the best and the worst are a pair, unless
+they are worth the same; a state in which the first one rose has none. The reference is the starting policy.
+
+Differences to the paper: what the first step has to rise above is the mean outcome of `rollouts` episodes from the
+start; the episode that follows a drawn step is one of those that value it, so that a step costs `rollouts` episodes in
+all; the preferred side is imitated as well (RPO, 2404.19733), unless `imitation_weight` is 0 as published, since both
+sides tend to become unlikely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+
+from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
+from quintain.data.pairs import Pairs, extremes
+from quintain.data.stages import outcome
+from quintain.losses.preference import dpo, rpo
+from quintain.methods.method import Collector, Needs, Rounds, Update
+from quintain.methods.rl.parts.measures import Decode
+from quintain.rollout.views import Prefix
+from quintain.training.job import OnPolicyJob
+from quintain.types import Group, Trajectory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(OnPolicyJob):
+    """Configuration of RRO."""
+
+    steps: int = 3
+    """Rounds."""
+    learning_rate: float = 1e-4
+    eval_every: int = 1
+    num_epochs: PositiveInt = 3
+    num_minibatches: PositiveInt = 4
+    tasks: PositiveInt = 32
+    """Tasks of a round."""
+    rollouts: PositiveInt = 5
+    """Episodes that a step's worth is the mean of."""
+    cap: PositiveInt = 5
+    """Most steps that are drawn in a state."""
+    is_strict: bool = True
+    """Whether a step rises only where it is worth more than the one before it, not as much."""
+    beta: PositiveFloat = 0.1
+    """Strength of the pull towards the starting policy."""
+    imitation_weight: NonNegativeFloat = 1.0
+    """Weight of imitating the better side as well; 0 is as published."""
+
+
+@dataclass(slots=True)
+class Climb:
+    """A task, where the policy has come in it, and what it drew there: ``Climb(prefix=p, before=0.4)``."""
+
+    prefix: Prefix
+    before: float
+    """what the step that led here was worth"""
+    drawn: list[tuple[Trajectory, float]] = field(default_factory=list[tuple[Trajectory, float]])
+    """episodes that begin with the steps that were drawn here, and what the steps are worth"""
+
+    @property
+    def values(self) -> list[float]:
+        """What the steps that were drawn are worth."""
+        return [value for _, value in self.drawn]
+
+
+def method(config: Config) -> Rounds:
+    """Return RRO as `config` describes it."""
+    rising = Rising(config)
+    beta, weight = config.beta, config.imitation_weight
+    return Rounds(
+        collect=rising.collect,
+        build=lambda _: rising.pairs,
+        update=Update(
+            loss=rpo(beta, alpha=weight) if weight else dpo(beta),
+            has_reference=True,
+            is_on_policy=False,
+            lr_warmup=0,
+        ),
+        needs=Needs(reference=True),
+        measure=rising.measure,
+    )
+
+
+@dataclass(slots=True)
+class Rising:
+    """The steps that were drawn in a round: ``Rising(config).collect(collector, step)``."""
+
+    config: Config
+    families: list[list[tuple[Trajectory, float]]] = field(
+        default_factory=list["list[tuple[Trajectory, float]]"]
+    )
+    """steps drawn in one state, each as an episode up to its own turn"""
+    num_states: int = 0
+    num_rollouts: int = 0
+    """episodes that were played to value steps, those from the starts as well"""
+
+    @property
+    def pairs(self) -> Pairs:
+        """The best against the worst step of each state."""
+        return extremes(self.families)
+
+    def collect(self, collector: Collector, step: int) -> list[Group]:
+        """Return the episodes that value the starts, and draw steps from each of these to an end."""
+        config = self.config
+        groups = collector.sample(step, collector.tasks(step, config.tasks), size=config.rollouts)
+        begun = [group.scored[0] for group in groups if group.scored]
+        climbs = [
+            Climb(prefix=walk.prefix(0), before=fmean(group.returns))
+            for walk, group in zip(collector.walks(begun), [g for g in groups if g.scored], strict=True)
+        ]
+        self.families, self.num_states = [], 0
+        self.num_rollouts = sum(len(group.trajectories) for group in groups)
+        turn = 0
+        while climbs:
+            for place in range(config.cap):
+                drawing = [each for each in climbs if not has_stopped(each, config)]
+                if drawing:
+                    self._draw(collector, step, drawing, turn, turn * config.cap + place)
+            self.num_states += len(climbs)
+            self.families += [
+                [(replace(t, turns=t.turns[: turn + 1]), value) for t, value in each.drawn] for each in climbs
+            ]
+            climbs = self._further(collector, climbs, turn)
+            turn += 1
+        return groups
+
+    def _draw(self, collector: Collector, step: int, climbs: Sequence[Climb], turn: int, again: int) -> None:
+        """Draw one more step from where each of `climbs` is, and value it; `again` counts the times."""
+        first = collector.continue_from(
+            step,
+            [each.prefix for each in climbs],
+            size=1,
+            seed=collector.seed("drawn", step, again),
+            phase="drawn",
+            again=again,
+        )
+        self.num_rollouts += len(first)
+        drawn = [
+            (each, group.scored[0])
+            for each, group in zip(climbs, first, strict=True)
+            if group.scored and len(group.scored[0].turns) > turn
+        ]
+        ahead = [(each, t) for each, t in drawn if len(t.turns) > turn + 1]
+        rest: dict[int, list[float]] = {}
+        if ahead and self.config.rollouts > 1:
+            walks = collector.walks([t for _, t in ahead])
+            played = collector.continue_from(
+                step,
+                [walk.prefix(turn + 1) for walk in walks],
+                size=self.config.rollouts - 1,
+                seed=collector.seed("valued", step, again),
+                phase="valued",
+                again=again,
+            )
+            self.num_rollouts += sum(len(group.trajectories) for group in played)
+            rest = {id(each): list(group.returns) for (each, _), group in zip(ahead, played, strict=True)}
+        for each, t in drawn:
+            each.drawn.append((t, fmean([outcome(t), *rest.get(id(each), [])])))
+
+    def _further(self, collector: Collector, climbs: Sequence[Climb], turn: int) -> list[Climb]:
+        """Return where `climbs` come to by the steps that they follow, those that go on."""
+        followed = [each.drawn[followed_of(each, self.config)] for each in climbs if each.drawn]
+        going = [(t, value) for t, value in followed if len(t.turns) > turn + 1]
+        walks = collector.walks([t for t, _ in going])
+        return [
+            Climb(prefix=walk.prefix(turn + 1), before=value)
+            for walk, (_, value) in zip(walks, going, strict=True)
+        ]
+
+    def measure(self, _: Sequence[Group], __: Decode) -> Mapping[str, float]:
+        """Return how many states there were, how many steps were drawn in one, and what valuing them cost."""
+        drawn = sum(map(len, self.families))
+        return {
+            "rro/states": float(self.num_states),
+            "rro/drawn": drawn / max(self.num_states, 1),
+            "rro/rollouts": float(self.num_rollouts),
+        }
+
+
+def has_stopped(climb: Climb, config: Config) -> bool:
+    """Return whether nothing more is drawn from where `climb` is."""
+    return len(climb.drawn) >= config.cap or has_risen(climb.values, climb.before, is_strict=config.is_strict)
+
+
+def followed_of(climb: Climb, config: Config) -> int:
+    """Return the place of the drawn step that `climb` goes on along."""
+    return followed(climb.values, climb.before, is_strict=config.is_strict)
+
+
+def has_risen(values: Sequence[float], before: float, *, is_strict: bool = True) -> bool:
+    """Return whether the last of `values` is more than `before`, or as much where that is not `is_strict`."""
+    return bool(values) and (values[-1] > before or (values[-1] == before and not is_strict))
+
+
+def num_drawn(values: Sequence[float], before: float, *, is_strict: bool = True) -> int:
+    """Return after how many of `values` drawing ends: with the first that rises, or with the last.
+
+    Example: .3, .4, .55 after .4: 3; where it need not be strict, 2.
+    """
+    return next(
+        (
+            num
+            for num in range(1, len(values) + 1)
+            if has_risen(values[:num], before, is_strict=is_strict)
+        ),
+        len(values),
+    )  # fmt: skip
+
+
+def followed(values: Sequence[float], before: float, *, is_strict: bool = True) -> int:
+    """Return the place of what is followed of the drawn `values`: the last where it rises, else the first best."""
+    last = len(values) - 1
+    return (
+        last
+        if has_risen(values, before, is_strict=is_strict)
+        else max(range(last + 1), key=lambda k: values[k])
+    )
