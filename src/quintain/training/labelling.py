@@ -80,7 +80,7 @@ class Session:
                 raise DataError(
                     f"answer to the query {unknown[0]}: got a name that {self.file} does not ask; reload it"
                 )
-            fresh = {id: choice for id, choice in choices.items() if id not in known}
+            fresh: dict[str, Choice] = {id: choice for id, choice in choices.items() if id not in known}
             time = self._clock() if fresh else ""
             self._append(
                 [

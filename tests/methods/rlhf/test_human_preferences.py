@@ -14,7 +14,7 @@ import torch
 
 import quintain
 from quintain.api import resume
-from quintain.data.labels import read_labels
+from quintain.data.labels import Choice, read_labels
 from quintain.errors import ConfigError, DataError
 from quintain.methods.loops.comparing import TERM, Segment, apart, correlation, draw_segments, paid_by_turn
 from quintain.methods.rlhf.human_preferences import Config, decaying, method
@@ -93,7 +93,7 @@ def test_a_run_waits_for_people_and_goes_on_where_it_was(answered: Path, tmp_pat
             **again_from(answered),
         )  # fmt: skip
     known = read_labels(answered / FILE)
-    choices = {label.query: label.choice for label in known.given}
+    choices: dict[str, Choice] = {label.query: label.choice for label in known.given}
     person = Session(run / FILE, "ann")
     asked = person.labels.left("ann")
     assert [query.id for query in asked] == list(known.queries)[:6]
