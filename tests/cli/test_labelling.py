@@ -14,11 +14,18 @@ import pytest
 from quintain.data.labels import read_labels
 from quintain.data.samples import num_shared
 from quintain.environments.catalog import find
+from quintain.eval.reward_model import by_dispute
+from quintain.models.heads import ValueHead
+from quintain.models.save import save
+from quintain.models.tiny import build_tiny
 from quintain.serve.listener import Listener
 from quintain.store.run import Run
 from quintain.text.chat import Chat
+from quintain.text.tokenizer import train_tokenizer
+from quintain.training.context import make_engine
 from quintain.training.demonstrations import load_data, tokenizer_of, write_run
-from quintain.training.job import Job
+from quintain.training.job import Job, PolicySpec
+from quintain.training.policies import build_policies
 from quintain.training.start import build_agent
 from quintain.types import Action, Pair, Trajectory
 
@@ -160,6 +167,36 @@ def test_conversations_of_a_file(typed: Callable[..., Any]) -> None:
         in typed("bare.jsonl", "--labeller", "a").line
     )
     assert "needs --labeller" in typed("chats.jsonl").line
+
+
+def test_reward_models_name_what_they_differ_on(typed: Callable[..., Any], run: Path) -> None:
+    tokenizer = tokenizer_of(run)
+    for seed, name in enumerate(("one", "other")):
+        model = build_tiny(tokenizer, size="micro", seed=seed)
+        save(model, tokenizer, Path("runs") / name, ValueHead(32, seed=seed))
+    named = ("--reward-models", "one, other", "--terminal", "--labeller", "ann")
+    assert typed("both", *named, "--labels", "all.jsonl").status == 0
+    typed("both", *named, "--labels", "first.jsonl", "--count", "1")
+    ordered = read_labels(Path("all.jsonl")).queries
+    assert list(read_labels(Path("first.jsonl")).queries) == list(ordered)[:1] and len(ordered) == 3
+    specs = {
+        name: PolicySpec(head="value", model=str(Path("runs", name).absolute())) for name in ("one", "other")
+    }
+    policies = build_policies(Job(), Path("runs/one"), specs, has_critic=False, make_engine=make_engine)
+    with Run.open(run, writable=False) as made:
+        sides = [[made.episode(name) for name in query.sources] for query in ordered.values()]
+    gaps = [[a - b for a, b in map(policies[name].episode_scores, sides)] for name in specs]
+    assert by_dispute(gaps) == [0, 1, 2]
+    assert (
+        "name 2 runs of reward_model or more"
+        in typed("both", "--labeller", "a", "--reward-models", "one").line
+    )
+    other = train_tokenizer(["other words"])
+    save(build_tiny(other, size="micro"), other, Path("runs/strange"))
+    refused = typed(
+        "both", "--labeller", "a", "--reward-models", "one,strange", "--labels", "n.jsonl", "--terminal"
+    )
+    assert "whose tokenizer is not that of runs/both" in refused.line
 
 
 def test_a_page_of_this_machine(

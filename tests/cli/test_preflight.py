@@ -143,6 +143,7 @@ def test_data_without_an_environment_is_not_played(cli: Cli) -> None:
     assert found.status == 2 and "look at the data: quintain check FILE" in found.line
 
 
+@pytest.mark.slow
 def test_what_a_method_of_imitation_makes_of_demonstrations_is_shown(cli: Cli) -> None:
     small = ["--environment", "guess?high=8", "--model", "micro", "--demonstrations", "6"]
     out = cli("check", "xlam", *small).out

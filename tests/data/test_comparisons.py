@@ -68,7 +68,7 @@ def test_episodes_of_a_group_are_ranked_once_each_in_parts_of_one_size(
     assert [each.ranks for each in found] == [(0.0, 1.0), (1.0, 0.0)]
     assert found.metrics == {"data/comparisons": 2.0, "data/ties": 0.0}
     whole = labelled([group_of(*made)], Labeller(), size=5)
-    assert whole[0].ranks == (0.0, 4.0, 2.0, 1.0, 3.0) and len(whole[0:1]) == 1
+    assert whole[0].ranks == (0.0, 4.0, 2.0, 1.0, 3.0) and len(whole[0:1]) == len(whole) == 1
     with pytest.raises(UsageError, match="answers of a comparison: got 1"):
         labelled([group_of(*made)], Labeller(), size=1)
 

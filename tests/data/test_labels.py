@@ -112,6 +112,15 @@ def test_broken_lines_are_named(tmp_path: Path, line: str, message: str) -> None
         read_labels(file)
 
 
+def test_a_line_that_is_being_written_is_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "labels.jsonl"
+    line = label(QUERIES[0], "tie").line()
+    file.write_text(f"{QUERIES[0].line()}\n{line[:20]}")
+    assert read_labels(file).given == ()
+    file.write_text(f"{QUERIES[0].line()}\n{line}")
+    assert len(read_labels(file).given) == 1
+
+
 def test_a_question_that_was_changed_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "labels.jsonl"
     file.write_text(QUERIES[0].line().replace("north", "south"))

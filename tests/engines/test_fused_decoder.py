@@ -243,6 +243,7 @@ def bf16_logits(model: PreTrainedModel) -> Tensor:
     return torch.cat([*steps, decoder.branch([0, 0], [[1, 2, 3], [4]])])
 
 
+@pytest.mark.slow
 def test_in_bf16_a_processor_without_the_instructions_says_the_same(
     qwen: PreTrainedModel, tmp_path: Path
 ) -> None:

@@ -71,6 +71,7 @@ def kill(engine: ProcessEngine) -> None:
 UPDATED = {"new weights drop caches", "an update under way is told"}
 
 
+@pytest.mark.slow
 def test_it_passes_what_every_engine_must(start: Start, tmp_path: Path) -> None:
     engine = start()
     updated = {str(found) for found in check_engine(engine, only=UPDATED, update=lambda: tmp_path)}

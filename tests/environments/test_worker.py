@@ -313,6 +313,7 @@ def test_values_without_a_json_form_are_the_environments_fault(odd: str) -> None
             world.legal_actions()
 
 
+@pytest.mark.slow
 def test_it_begins_anew_after_it_was_killed_and_ends_when_it_is_closed_or_forgotten(odd: str) -> None:
     gc.collect()
     before, handles = set(children()), len(os.listdir("/proc/self/fd"))

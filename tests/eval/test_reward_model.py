@@ -7,6 +7,7 @@ import pytest
 from quintain.errors import DataError, ModelError
 from quintain.eval.reward_model import (
     agreement,
+    best_of,
     by_dispute,
     calibration_error,
     disagreement,
@@ -55,6 +56,15 @@ def test_members_disagree_by_their_variance_and_are_normalised_before_their_mean
         ensemble_rewards([[1.0]], [[]])
     with pytest.raises(DataError, match="cannot disagree"):
         disagreement([[1.0]])
+
+
+def test_the_first_of_the_highest_scores_is_picked() -> None:
+    picks = best_of([[0.0, 1.0, 0.5], [2.0, 0.0]], [[0.1, 0.7, 0.7], [0.0, 0.0]])
+    assert (picks.picked, picks.mean, picks.oracle) == (1.5, 0.75, 1.5) and picks.share == 1.0
+    alone = best_of([[0.0], [1.0]], [[9.0], [-9.0]])
+    assert alone.picked == alone.mean == alone.oracle == 0.5 and alone.share == 0.0
+    with pytest.raises(DataError, match="answers to pick from: got 1 tasks"):
+        best_of([[]], [[]])
 
 
 def test_a_constant_reward_model_is_refused() -> None:

@@ -75,13 +75,17 @@ def described(found: FoundMethod) -> tuple[str, str, str]:
     return found.label, found.config_class.__name__, found.summary
 
 
+PAID_BY_A_MODEL = ("instruct_gpt", "learning_to_summarize", "web_gpt")
+"""Methods that cannot begin without the run of a reward model."""
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_every_method_of_the_table_is_found_and_makes_a_value(name: str) -> None:
     found = find_method(name)
     module = importlib.import_module(MODULES[name])
     assert (found.spec, found.label, found.config_class) == (name, name, module.Config)
     assert found.summary == (module.__doc__ or "").partition("\n")[0] != ""
-    config = found.config_class()
+    config = found.config_class(**({"reward_model": "rm"} if name in PAID_BY_A_MODEL else {}))
     config.check()
     assert type(found.make(config)) in KINDS
 

@@ -25,6 +25,7 @@ from quintain.training.learner import Learner
 from quintain.types import Action, Score, Trajectory
 from quintain.worlds.guess.game import Guess
 from quintain.worlds.keydoor.game import KeyDoor
+from quintain.worlds.screen.game import Screen
 
 MORE = (
     "endpoint?command=true",
@@ -51,9 +52,11 @@ def expert(environment: Environment, rng: Random, seen: Sequence[Any]) -> Action
 
 
 def world_of(spec: str, chat: Chat) -> type[Environment]:
-    """Return the first of two worlds that the harness fits; plain text has no words for a tool call."""
+    """Return the first of three worlds that the harness fits; plain text has no words for a tool call."""
     if spec == "text":
         return KeyDoor
+    if spec == "grounded":
+        return Screen
     try:
         build(spec, chat, Guess())
     except UsageError:

@@ -30,6 +30,7 @@ def ran(command: list[str], *lines: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("scenario", "num_points"), [("train", 25), ("again", 20), ("resume", 7)])
+@pytest.mark.slow
 def test_a_run_that_is_killed_anywhere_opens_to_the_old_or_the_new_state(
     tmp_path: Path, scenario: str, num_points: int
 ) -> None:

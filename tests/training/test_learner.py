@@ -282,6 +282,30 @@ def test_saved_and_loaded_it_continues_bit_for_bit(tmp_path: Path) -> None:
         assert torch.equal(got, want)
 
 
+@pytest.mark.parametrize("known", [0, 2])
+def test_what_is_tried_is_forgotten_bit_for_bit(known: int) -> None:
+    def fresh() -> Learner:
+        learner = Learner(qwen(), Optimization(learning_rate=1e-2), value_head=ValueHead(16))
+        for seed in range(known):
+            learner.step([pack(streams(seed))], nll)
+        return learner
+
+    plain, trying = fresh(), fresh()
+    with trying.tried():
+        trying.step([pack(streams(9))], nll, rate_scale=3.0)
+        torch.rand(3)
+        assert trying.version == known + 1
+    with pytest.raises(UsageError), trying.tried():
+        trying.step([pack(streams(8))], nll)
+        raise UsageError("broken off")
+    assert trying.version == known
+    for learner in (plain, trying):
+        torch.manual_seed(0)
+        learner.step([pack(streams(5))], nll)
+    for got, want in zip(trying.parameters, plain.parameters, strict=True):
+        assert torch.equal(got, want)
+
+
 @pytest.mark.parametrize("spoil", ["missing", "cut", "other"])
 def test_a_broken_checkpoint_is_an_error(tmp_path: Path, spoil: str) -> None:
     learner = Learner(qwen(), Optimization())

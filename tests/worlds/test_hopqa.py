@@ -39,7 +39,7 @@ QUESTION = Question(
 def world_at_start(**options: Any) -> HopQA:
     world = HopQA(**options)
     begin(world, world.task("train", 0))
-    world.restore((QUESTION, frozenset(), (), 0))
+    world.restore((QUESTION, frozenset(), (), 0, (), ()))
     return world
 
 
@@ -70,7 +70,7 @@ def test_the_expert_takes_one_search_per_fact() -> None:
     advance(world, world.expert_action())
     assert world.expert_action() == tool_action("answer", text="Ben")
     lost = world_at_start()
-    lost.restore((QUESTION, frozenset(), ("seat Orbit",), 0))
+    lost.restore((QUESTION, frozenset(), ("seat Orbit",), 0, (), ()))
     assert lost.expert_action() == tool_action("search", query="Orbit"), "asked in vain: look for the thing"
 
 
@@ -319,3 +319,39 @@ def test_what_is_told_with_a_question_goes_along_with_its_rounds() -> None:
     assert lengths == {1, 2, 3} and world.max_turns == 8
     with pytest.raises(UsageError, match="rounds=4"):
         HopQA(rounds=4)
+
+
+def test_with_quotes_an_answer_pays_fully_only_with_one_out_of_what_was_open() -> None:
+    bare = act(world_at_start(quotes=1), "search mayor rome", "answer Ben")
+    assert (bare[-1].observation, bare[-1].reward, bare[-1].is_success) == (
+        "correct, but not quoted",
+        0.5,
+        False,
+    )
+    world = world_at_start(quotes=1)
+    said = act(
+        world, "quote Ben", "search mayor rome", "search seat orbit", "quote the mayor of rome is ben",
+        "search mayor rome", "quote The mayor of  Rome is Ben", "quote Rome", "answer Ben",
+    )  # fmt: skip
+    assert [result.observation for result in said] == [
+        "That is not what was found.", "The mayor of Rome is Ben.", "The seat of Orbit is Rome.",
+        "That is not what was found.", "The mayor of Rome is Ben.", "quoted", "There are no quotes left.", "correct",
+    ]  # fmt: skip
+    assert said[-1].reward == 1 and said[-1].is_success
+    other = world_at_start(quotes=2)
+    act(other, "search mayor rome", "quote the seat of orbit", "quote Rome")
+    assert act(other, "answer Ben")[-1].reward == 0.5  # what was quoted does not hold the answer
+
+
+def test_the_expert_quotes_before_it_answers_and_only_where_quotes_are_asked_for() -> None:
+    assert {each.name for each in HopQA().tools()} == {"search", "answer"}
+    assert {each.name for each in HopQA(quotes=1).tools()} == {"search", "quote", "answer"}
+    world = HopQA(quotes=1)
+    for index in range(60):
+        assert play(world, world.task("train", index), expert).is_success
+    strayed = world_at_start(quotes=1)
+    act(strayed, "search mayor rome", "search seat orbit")
+    said = [advance(strayed, expert(strayed, "")).observation for _ in range(3)]
+    assert said == ["The mayor of Rome is Ben.", "quoted", "correct"]  # it looks for the page again
+    with pytest.raises(UsageError, match="hopqa: got quotes=-1"):
+        HopQA(quotes=-1)

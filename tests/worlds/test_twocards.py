@@ -4,10 +4,18 @@ import pytest
 
 from quintain.environments.baselines import expert, noop, play, random_policy
 from quintain.environments.noisy import noisy_policy
-from quintain.environments.protocol import Seats, advance, begin
+from quintain.environments.protocol import Environment, Seats, advance, begin
 from quintain.errors import UsageError
 from quintain.types import Action, StepResult, as_text
-from quintain.worlds.twocards.deal import Deal, answer_from, claims, expert_talk, progress, resolve
+from quintain.worlds.twocards.deal import (
+    PADDING,
+    Deal,
+    answer_from,
+    claims,
+    expert_talk,
+    progress,
+    resolve,
+)
 from quintain.worlds.twocards.game import State, TwoCards
 
 DEAL = Deal(
@@ -265,3 +273,30 @@ def test_thousands_of_tasks_and_no_content_in_both_splits() -> None:
 def test_options_out_of_range(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         TwoCards(**options)
+
+
+def test_an_expert_of_mixed_style_is_understood_and_says_more() -> None:
+    plain, mixed = TwoCards(), TwoCards(style="mixed")
+    tasks = [plain.task("train", number) for number in range(40)]
+    told: list[str] = []
+
+    def watch(environment: Environment, observation: str) -> Action:
+        action = expert(environment, observation)
+        told.append(action.text)
+        assert isinstance(environment, TwoCards) and action.text in environment.legal_actions()
+        return action
+
+    assert all(play(mixed, task, watch).is_success for task in tasks)
+    facts = [text for text in told if not text.startswith(("ask", "answer", "pass"))]
+    forms = [text.startswith("say ") + 2 * text.endswith(PADDING) for text in facts]
+    assert all(8 < forms.count(form) < 0.6 * len(facts) for form in (0, 1, 3)) and 2 not in forms
+    begin(mixed, tasks[0])
+    key, value = mixed.snapshot().deal.cards[0][0]
+    for said in (f"say {key} {value}", f"say {key} {value}{PADDING}", f"{key} {value}"):
+        assert claims([(0, said)], 1) == {key: value}
+        begin(mixed, tasks[0])
+        assert advance(mixed, Action(text=said)).is_valid
+    for said in ("say hello", f"ask {key}", "hello there", f"{key} {value} and more"):
+        assert key not in claims([(0, said)], 1) and "say" not in claims([(0, said)], 1)
+    begin(plain, tasks[0])
+    assert not advance(plain, Action(text=f"{key} {value}")).is_valid, "only where the style is mixed"

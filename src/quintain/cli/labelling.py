@@ -12,10 +12,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quintain.cli.arguments import Parser, named_folder, one_of, whole_number
+from quintain.cli.arguments import Parser, named_folder, named_model, one_of, whole_number
 from quintain.cli.playing import QUIT, ask
 from quintain.errors import DataError, UsageError, suggestion
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 PORT = 8200
 USUAL_COUNT = 50
+CANDIDATES = 400
+"""Pairs among which reward models name those on which they differ most."""
 LEVELS = ("episode", "step")
 FILE_NAME = "labels.jsonl"
 
@@ -49,6 +52,11 @@ def label(argv: Sequence[str]) -> int:
     parser.flag(
         "--level", "episode (default), or step: the turn in which two episodes part", "LEVEL", "episode"
     )
+    parser.flag(
+        "--reward-models",
+        "runs of reward_model, by commas, 2 or more: ask first on which pairs they differ most (of a run)",
+        "RUNS",
+    )
     parser.flag("--seed", "number that draws the pairs (default 0)", "N", "0")
     parser.switch("--terminal", "ask in the terminal instead of the browser")
     parser.flag("--port", f"port of the page on this machine (default {PORT}; 0: any)", "PORT", str(PORT))
@@ -60,7 +68,13 @@ def label(argv: Sequence[str]) -> int:
     seed = whole_number(arguments.seed, "--seed")
     port = whole_number(arguments.port, "--port")
     count = None if arguments.count is None else whole_number(arguments.count, "--count", least=1)
+    models = [name.strip() for name in (arguments.reward_models or "").split(",") if name.strip()]
     source = named_folder(arguments.source, arguments.runs)
+    if arguments.reward_models is not None and (len(models) < 2 or not source.is_dir()):
+        raise UsageError(
+            f"--reward-models: got {arguments.reward_models!r} for {source}; name 2 runs of reward_model or more, "
+            "which can differ, and compare the episodes of a run"
+        )
     file = labels_file(source) if arguments.labels is None else Path(arguments.labels)
 
     from quintain.data.labels import read_labels
@@ -78,7 +92,11 @@ def label(argv: Sequence[str]) -> int:
     known = session.labels.queries
     wanted = count if count is not None else (0 if known else USUAL_COUNT)
     fresh: dict[str, Query] = {}
-    for query in questions(source, level, seed) if wanted > len(known) else ():
+    for query in (
+        questions(source, level, seed, [named_model(name, arguments.runs) for name in models])
+        if wanted > len(known)
+        else ()
+    ):
         if query.id not in known:
             fresh.setdefault(query.id, query)
         if len(known) + len(fresh) == wanted:
@@ -113,13 +131,16 @@ def is_labels_file(source: Path) -> bool:
     return is_labels(next(read_objects(source)))
 
 
-def questions(source: Path, level: str, seed: int) -> Iterator[Query]:
-    """Yield the questions that can be asked about the run or the conversations `source`, drawn by `seed`."""
+def questions(source: Path, level: str, seed: int, models: Sequence[str]) -> Iterator[Query]:
+    """Yield the questions that can be asked about the run or the conversations `source`, drawn by `seed`.
+
+    Of a run those come first on which the reward models in the folders `models` differ most.
+    """
     if source.is_dir():
         from quintain.store import Run
 
         with Run.open(source, writable=False) as run:
-            yield from of_run(run, level, seed)
+            yield from of_run(run, level, seed, models)
     elif is_labels_file(source):
         return
     elif level == "step":
@@ -128,7 +149,7 @@ def questions(source: Path, level: str, seed: int) -> Iterator[Query]:
         yield from of_file(source, seed)
 
 
-def of_run(run: Run, level: str, seed: int) -> Iterator[Query]:
+def of_run(run: Run, level: str, seed: int, models: Sequence[str]) -> Iterator[Query]:
     """Yield questions about the scored episodes of training tasks of `run`."""
     from quintain.cli.episodes import chat_writer
     from quintain.data.labels import Query, draw_pairs
@@ -144,13 +165,51 @@ def of_run(run: Run, level: str, seed: int) -> Iterator[Query]:
                 )
             tasks.setdefault((trajectory.task.environment, trajectory.task.id), []).append(trajectory.id)
     write = chat_writer(run, is_compared=True)
-    for names in draw_pairs(list(tasks.values()), seed=seed):
+    pairs = draw_pairs(list(tasks.values()), seed=seed)
+
+    def sides_of(names: tuple[str, str]) -> list[Trajectory]:
         sides = [run.episode(name) for name in names]
-        if level == "step":
-            sides = until_parted(*sides)
+        return until_parted(*sides) if level == "step" else sides
+
+    for names in disputed(run, pairs, sides_of, models) if models else pairs:
+        sides = sides_of(names)
         records = [unjudged(write(side), as_text(side.final_observation)) for side in sides]
         if records and records[0]["messages"] != records[1]["messages"]:
             yield Query.of(records[0], records[1], names)
+
+
+def disputed(
+    run: Run,
+    pairs: Iterator[tuple[str, str]],
+    sides_of: Callable[[tuple[str, str]], list[Trajectory]],
+    models: Sequence[str],
+) -> Iterator[tuple[str, str]]:
+    """Yield the first `CANDIDATES` of `pairs`, those first on which the reward models in `models` differ most.
+
+    Raises:
+        UsageError: a model reads other tokens than those of the run.
+    """
+    from quintain.eval.reward_model import by_dispute
+    from quintain.models.load import load_tokenizer
+    from quintain.training.context import make_engine
+    from quintain.training.demonstrations import find_model, tokenizer_of
+    from quintain.training.job import Job, PolicySpec
+    from quintain.training.policies import build_policies
+
+    folders = [find_model(name) for name in models]
+    for name, folder in zip(models, folders, strict=True):
+        if load_tokenizer(Path(folder)).get_vocab() != tokenizer_of(run.folder).get_vocab():
+            raise UsageError(
+                f"--reward-models: got {name}, whose tokenizer is not that of {run.folder}; train it on the same model"
+            )
+    specs = {f"reward_{k}": PolicySpec(head="value", model=folder) for k, folder in enumerate(folders, 1)}
+    policies = build_policies(Job(), Path(folders[0]), specs, has_critic=False, make_engine=make_engine)
+    chosen = [(names, sides) for names in islice(pairs, CANDIDATES) if (sides := sides_of(names))]
+    scores = [
+        policies[name].episode_scores([side for _, sides in chosen for side in sides]) for name in specs
+    ]
+    differences = [[one - other for one, other in zip(own[::2], own[1::2], strict=True)] for own in scores]
+    yield from (chosen[place][0] for place in (by_dispute(differences) if chosen else []))
 
 
 def until_parted(one: Trajectory, other: Trajectory) -> list[Trajectory]:
@@ -286,6 +345,7 @@ def print_query(query: Query) -> None:
 
 def summary(labels: Labels) -> list[str]:
     """Return who answered how many questions, how far they agree, and which answers contradict each other."""
+    from quintain.dashboard.page import visible
     from quintain.data.labels import agreements
 
     names = dict.fromkeys(each.labeller for each in labels.given)
@@ -299,7 +359,7 @@ def summary(labels: Labels) -> list[str]:
         lines.append(
             f"opposite answers to {', '.join(labels.contradicting[:3])} ({len(labels.contradicting)} in all)"
         )
-    return lines
+    return [visible(line) for line in lines]
 
 
 def export(labels: Labels, file: Path, out: Path) -> int:

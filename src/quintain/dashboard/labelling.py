@@ -39,7 +39,9 @@ def question_page(session: Session) -> str:
         keys = [UNDO_KEY]
     else:
         shared, first, second = query.parts
-        before = f"<details><summary>Both begin with</summary>{_html(shared)}</details>" if shared else ""
+        before = (
+            f"<details open><summary>Both begin with</summary>{_html(shared)}</details>" if shared else ""
+        )
         cells = "".join(
             f"<td><h2><kbd>{key}</kbd>{name}</h2>{_html(side)}</td>"
             for key, name, side in (("1", "first", first), ("2", "second", second))

@@ -161,12 +161,18 @@ def _messages(side: Mapping[str, Any]) -> tuple[Message, ...]:
 def read_labels(file: Path) -> Labels:
     """Return what the labels file `file` says; one that is not there says nothing.
 
+    A last line without its end, which is no JSON, is just being written by somebody, and not read.
+
     Raises:
         DataError: a line that is neither a question nor an answer, or an answer to what nobody asks: with the line.
     """
     if not file.exists():
         return Labels(queries={}, given=())
-    return parse_labels(read_lines(decode(file.read_bytes(), file.name).split("\n"), file.name))
+    *lines, last = decode(file.read_bytes(), file.name).split("\n")
+    found = list(read_lines([*lines, last], file.name))
+    if last.strip() and isinstance(found[-1].value, DataError):
+        del found[-1]
+    return parse_labels(found)
 
 
 def parse_labels(lines: Iterable[Found]) -> Labels:

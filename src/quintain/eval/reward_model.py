@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -66,6 +67,43 @@ def calibration_error(scores: Scores, comparisons: Sequence[Comparison]) -> floa
     bins = np.minimum(((sure - 0.5) * 2 * NUM_BINS).astype(int), NUM_BINS - 1)
     gaps = [abs(float((sure[bins == each] - right[bins == each]).sum())) for each in range(NUM_BINS)]
     return sum(gaps) / len(sure)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picks:
+    """What is picked of several answers to each task: ``best_of(rewards, scores)``."""
+
+    picked: float
+    """mean reward of the answers that the scores put first"""
+    mean: float
+    """mean reward of all"""
+    oracle: float
+    """mean reward of the best ones"""
+
+    @property
+    def share(self) -> float:
+        """The share of what could be gained that is: (picked - mean)/(oracle - mean); 0 where nothing could."""
+        gain = self.oracle - self.mean
+        return (self.picked - self.mean) / gain if gain > 0 else 0.0
+
+
+def best_of(rewards: Scores, scores: Scores) -> Picks:
+    """Return what the answer of the highest score of each task is worth, of equal ones the first (best-of-n).
+
+    `rewards` and `scores` are [task][answer]. Example: rewards (0, 1), scores (.3, .9) → picked 1, mean .5, share 1. Of
+    one answer a task all three are the same.
+
+    Raises:
+        DataError: there is no task, or one without answers.
+    """
+    if not rewards or not all(rewards):
+        raise DataError(f"answers to pick from: got {len(rewards)} tasks, some without any; sample answers")
+    picked = [own[int(np.argmax(said))] for own, said in zip(rewards, scores, strict=True)]
+    return Picks(
+        picked=float(np.mean(picked)),
+        mean=float(np.mean([np.mean(own) for own in rewards])),
+        oracle=float(np.mean([max(own) for own in rewards])),
+    )
 
 
 def length_correlation(scores: Sequence[float], lengths: Sequence[int]) -> float:

@@ -9,10 +9,15 @@ read.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from quintain.errors import DataError, InvariantError, UsageError
 from quintain.losses.measure import is_trained, numbers
 from quintain.losses.preference import log_sigmoid
 from quintain.types import Batch, Loss, LossReport, Outputs
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def bradley_terry(*, error_rate: float = 0.0) -> Loss:
@@ -55,16 +60,14 @@ def bradley_terry(*, error_rate: float = 0.0) -> Loss:
         else:
             likely, unlikely = log_sigmoid(delta), log_sigmoid(-delta)
         loss = -(share * (wanted * likely + (1 - wanted) * unlikely)).sum() / batch.extra.num_pairs
-        agrees = (delta.sign() == 2 * wanted - 1).to(share.dtype).where(wanted != 0.5, 0.5)
-        sums = [(share * agrees).sum(), (share * (2 * wanted - 1) * delta).sum()]
-        told = numbers(sums, batch.extra.num_pairs)
-        return LossReport(
-            loss=loss,
-            metrics={
-                "reward_model/loss": float(loss.detach()),
-                "reward_model/accuracy": told[0],
-                "reward_model/margin": told[1],
-            },
-        )
+        told = _told(share, wanted, delta, batch.extra.num_pairs)
+        return LossReport(loss=loss, metrics={"reward_model/loss": float(loss.detach()), **told})
 
     return loss
+
+
+def _told(share: Tensor, wanted: Tensor, delta: Tensor, num: int) -> dict[str, float]:
+    """Return how far scores agree with the preferences, and by how much on average."""
+    agrees = (delta.sign() == 2 * wanted - 1).to(share.dtype).where(wanted != 0.5, 0.5)
+    sums = [(share * agrees).sum(), (share * (2 * wanted - 1) * delta).sum()]
+    return dict(zip(("reward_model/accuracy", "reward_model/margin"), numbers(sums, num), strict=True))

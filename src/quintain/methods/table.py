@@ -558,7 +558,17 @@ TABLE: tuple[Entry, ...] = (
         about="PPO on a reward model of rankings, with a likelihood of other data in every gradient",
         against="PPO, the supervised policy",
     ),
-    Entry("WebGPT", "rlhf", "planned"),
+    Entry(
+        "WebGPT",
+        "rlhf",
+        "written",
+        name="web_gpt",
+        module="rlhf.web_gpt",
+        page="WebGPT",
+        section="Imitation, self-training, preferences",
+        about="browsing with quotes: a reward model with ties, the best of n by it, and PPO on it",
+        against="the cloned policy, the best of n",
+    ),
     # rl
     Entry(
         "PG, PPO, GRPO, REINFORCE++",

@@ -7,7 +7,7 @@ is on the disk before the next one is shown. A run that needs answers adds its q
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -66,15 +66,29 @@ class Session:
         Raises:
             DataError: nobody asks that.
         """
+        return self.answer_all({id: choice}) == 1
+
+    def answer_all(self, choices: Mapping[str, Choice]) -> int:
+        """Write down answers by their questions, at once; return how many there were that had none before.
+
+        Raises:
+            DataError: nobody asks one of them.
+        """
         with self._lock:
-            if id not in self.labels.queries:
+            labels, known = self.labels, self.labels.of(self.labeller)
+            if unknown := [id for id in choices if id not in labels.queries]:
                 raise DataError(
-                    f"answer to the query {id}: got a name that {self.file} does not ask; reload it"
+                    f"answer to the query {unknown[0]}: got a name that {self.file} does not ask; reload it"
                 )
-            if id in self.labels.of(self.labeller):
-                return False
-            self._append([Label(query=id, choice=choice, labeller=self.labeller, time=self._clock()).line()])
-            return True
+            fresh: dict[str, Choice] = {id: choice for id, choice in choices.items() if id not in known}
+            time = self._clock() if fresh else ""
+            self._append(
+                [
+                    Label(query=id, choice=choice, labeller=self.labeller, time=time).line()
+                    for id, choice in fresh.items()
+                ]
+            )
+            return len(fresh)
 
     def undo(self) -> Query | None:
         """Take the labeller's last answer back, and return its question; None where there is none."""

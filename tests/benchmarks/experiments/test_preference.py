@@ -58,6 +58,7 @@ def test_a_batch_says_of_each_side_what_the_table_says() -> None:
     assert at_start.loss.item() == pytest.approx(np.log(2)) and at_start.metrics["preference/accuracy"] == 0
 
 
+@pytest.mark.slow
 def test_the_reference_is_what_is_tilted_and_an_even_one_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dpo, "BETAS", (1.0,))
     monkeypatch.setattr(dpo, "SEEN", 10)
@@ -107,7 +108,7 @@ def test_twins_have_the_same_task_and_length() -> None:
 
 def test_plans_help_who_listens() -> None:
     assert len(set(mpo.PLANS)) == 22 and ("find", "heat", "put") in mpo.PLANS
-    made = mpo.houses(2, 6, 3)
+    made = mpo.houses(2, 4, 3)
     listening, deaf = made.runs[mpo.LISTENING].mean(-1), made.runs[mpo.DEAF].mean(-1)
     heat = made.kinds == mpo.KINDS.index("heat")
     right, cold = mpo.PLANS.index(("find", "heat", "put")), mpo.PLANS.index(("find", "cool", "heat", "put"))

@@ -83,6 +83,7 @@ def test_deviations_go_to_other_groups() -> None:
     assert alone[0][0][0] == group_relative(groups[:1], std="none").advantages[0][0][0]
 
 
+@pytest.mark.slow
 def test_estimates_are_unbiased_and_a_wrong_baseline_is_found_out() -> None:
     (row,) = policy_gradient.measure({"estimates": 200, "directions": 30}, 3)
     assert row["violations"] == 0 and row["extra.z"] < 3.9 < row["extra.control_z"]

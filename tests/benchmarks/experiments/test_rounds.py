@@ -42,12 +42,14 @@ def test_the_shortest_teach_shorter_ways_and_ties_are_all_kept() -> None:
     assert all(row["extra.pooled"] < row["method"] for row in rows)
 
 
+@pytest.mark.slow
 def test_a_successs_own_decay_teaches_to_go_straight() -> None:
     rows = measured(world_of_bits, "world_of_bits", batches=15, rate=0.3)
     assert effects(rows)[0] < 0 and nulls(rows) == [0.0]
     assert rows[0]["method"] < rows[0]["extra.start"]
 
 
+@pytest.mark.slow
 def test_the_base_keeps_what_exploring_far_levels_forgets() -> None:
     rows = measured(agent_evol, "agent_evol", rounds=2, epochs=10, null_tasks=256)
     assert effects(rows)[0] > 2 * abs(nulls(rows)[0])
@@ -68,12 +70,14 @@ def test_a_rule_has_spurious_steps() -> None:
     assert len(star.trained_questions()) == 16 * 6 + 16 * 3
 
 
+@pytest.mark.slow
 def test_uncertainty_keeps_proposals_medium() -> None:
     rows = measured(agent0, "agent0", steps=4)
     assert effects(rows)[0] > 0 and nulls(rows) == [0.0]
     assert rows[0]["extra.rise"] > 0.3
 
 
+@pytest.mark.slow
 def test_what_is_learnable_is_sought() -> None:
     rows = measured(paprika, "paprika", updates=12)
     assert rows[0]["extra.share"] > 0.5 > rows[0]["extra.control_share"]

@@ -12,7 +12,7 @@ def test_a_critic_that_is_told_orders_guesses_better() -> None:
     torch.set_num_threads(1)
     (row,) = sweet_rl.measure({"seeds": 1, "tasks": 24, "held_out": 8, "updates": 60, "rate": 0.1}, 3)
     assert row["method"] > row["control"] and 0.4 < row["extra.success"] < 0.75
-    assert row["extra.asking_gap"] == pytest.approx(row["extra.asking"] - row["extra.asking"], abs=0.3)
+    assert abs(row["extra.asking_gap"]) < 0.3 and row["extra.absent"] < row["method"]
     assert min(row[f"extra.{name}"] for name in ("pairs", "submissions", "questions", "open")) > 10
 
 

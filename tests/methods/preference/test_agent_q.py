@@ -10,7 +10,7 @@ from tests.engines.chat_model import KEY, ChatModel
 from tests.methods.preference.test_preference_rounds import WALK
 from tests.methods.test_training import interrupting, resume, rows, train, weights
 
-from quintain.errors import ConfigError
+from quintain.errors import ConfigError, UsageError
 from quintain.methods.preference import agent_q
 from quintain.store.run import Run
 from quintain.types import Pair
@@ -58,6 +58,7 @@ def test_siblings_are_compared_and_the_reference_is_who_sampled(tmp_path: Path, 
     assert lengths[:12] == [1] * 12, "first all ways on from the roots"
 
 
+@pytest.mark.slow
 def test_a_broken_off_run_resumes_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, stopped = train("agent_q", tmp_path / "whole", **FIELDS), tmp_path / "stopped"
     with monkeypatch.context() as patch:
@@ -81,6 +82,13 @@ def test_a_judge_ranks_the_ways_on(tmp_path: Path, made: list[Pair]) -> None:
     finally:
         model.listener.close()
     assert made and rows(folder)[1]["mcts/agreement"] > 0.5 and model.seen
+
+
+def test_an_agent_that_speaks_to_itself_has_no_tree(tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match="a tree of what an agent does: got turns in which it speaks to itself"
+    ):
+        train("agent_q", tmp_path / "run", agent="plan", **FIELDS)
 
 
 def test_what_cannot_be_compared_is_refused() -> None:

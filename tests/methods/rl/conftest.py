@@ -78,7 +78,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 
 def weights(folder: Path) -> str:
     digest = hashlib.sha256()
-    for file in sorted(folder.glob("*.safetensors")):
+    for file in sorted(folder.glob("model*.safetensors")):
         digest.update(file.read_bytes())
     return digest.hexdigest()
 

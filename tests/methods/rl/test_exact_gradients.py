@@ -79,6 +79,7 @@ def episodes(probabilities: Tensor) -> Group:
         ("glam", "glam"),
     ],
 )
+@pytest.mark.slow
 def test_what_is_trained_is_what_is_drawn_from(method: str, agent: str) -> None:
     found = find_method(method)
     config: Any = found.config_class(environment="w", agent=agent)

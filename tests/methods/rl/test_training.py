@@ -133,6 +133,7 @@ def test_the_critic_learns_first_and_the_policy_waits(runner: Any, weights: Call
     assert weights(folder / START) == weights(folder / "model")
 
 
+@pytest.mark.slow
 def test_a_critic_does_not_believe_in_what_time_ran_out_on(runner: Any, rows: Rows) -> None:
     lottery = str(Path(__file__).with_name("corridor.py")) + ":Lottery"
     found = rows(
@@ -151,6 +152,7 @@ def test_a_critic_does_not_believe_in_what_time_ran_out_on(runner: Any, rows: Ro
     assert sum(row["value/explained_variance"] for row in found) / 3 > -0.5
 
 
+@pytest.mark.slow
 def test_epo_trains_a_strategist_for_a_frozen_actor(
     runner_in: Callable[[Path], Any], tmp_path: Path, rows: Rows
 ) -> None:

@@ -50,6 +50,7 @@ def train(reward_model: Path) -> Train:
     return run
 
 
+@pytest.mark.slow
 def test_without_its_corpus_instruct_gpt_is_ppo_bit_for_bit_and_with_it_another(train: Train) -> None:
     alike = {"kl_coef": 0.05, "num_epochs": 1, "num_minibatches": 2, "lr_schedule": "constant"}
     plain = train("learning_to_summarize", "plain", **alike)

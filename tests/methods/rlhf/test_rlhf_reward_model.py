@@ -64,6 +64,7 @@ def test_other_runs_score_by_it_whoever_sampled(reward_model: Path) -> None:
         ({"answers": 1}, "answers: got 1"),
         ({"answers": 3, "tie_band": 0.1}, "tie_band: got 0.1 with 3 answers"),
         ({"tasks": 1, "group_size": 2}, "comparisons: got [01] comparisons"),
+        ({"labeller_temperature": 0.0, "demonstrations": 1}, "and 0 that prefer something"),
     ],
 )
 def test_what_cannot_be_ranked_is_refused(tmp_path: Path, wrong: dict[str, Any], said: str) -> None:

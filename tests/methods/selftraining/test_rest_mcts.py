@@ -98,6 +98,7 @@ def test_it_is_told_the_same_by_the_groups_of_a_journal() -> None:
 
 
 @pytest.mark.parametrize("has_values", [True, False])
+@pytest.mark.slow
 def test_each_task_of_a_round_has_a_tree_that_grows(
     has_values: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ def test_only_floats_in_the_processors_memory_fit(monkeypatch: pytest.MonkeyPatc
     assert not native.fits(torch.zeros(2, device="meta"))
 
 
+@pytest.mark.slow
 def test_it_compiles_once_for_a_processor(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "FLAGS", ("-O0", "-fPIC"))  # it is compiled and loaded, and never called
     if native.unavailable() is not None:

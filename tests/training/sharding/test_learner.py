@@ -43,6 +43,7 @@ def _start(tmp_path_factory: pytest.TempPathFactory) -> Path:  # pyright: ignore
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.slow
 def test_a_step_in_ranks_is_that_of_one_process(ranks: Ranks, start: Path, name: str) -> None:
     check_case(ranks, start, name)
 
@@ -149,6 +150,7 @@ def test_what_cannot_be_is_refused(ranks: Ranks, start: Path, tmp_path: Path) ->
         many.load(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_model_that_ranks_cannot_load_ends_them(tmp_path: Path) -> None:
     ranks = Ranks(1)
     with pytest.raises(ModelError, match="asked to build: a rank of 1 said: model"):

@@ -20,11 +20,12 @@ import numpy as np
 from quintain.data.comparisons import comparison_samples
 from quintain.data.labels import Choice, Query
 from quintain.data.messages import to_record
-from quintain.data.seats import speakers
+from quintain.environments.boundary import ask
 from quintain.errors import ConfigError, DataError
 from quintain.eval.reward_model import agreement, by_dispute, ensemble_rewards, refuse_constant
 from quintain.methods.method import Compared
 from quintain.models.families import longest_stream
+from quintain.rollout.views import seats_of
 from quintain.text.chat import Chat
 from quintain.training.context import TrainingContext
 from quintain.training.demonstrations import teller
@@ -215,6 +216,11 @@ class ComparedReward:
 
     def __init__(self, plan: Compared, context: TrainingContext) -> None:
         self.plan, self.context = plan, context
+        if len(seats := ask(context.make_environment, seats_of)) > 1:
+            raise ConfigError(
+                f"environment {context.job.environment}: got the seats {', '.join(seats)}, whose turns cannot be "
+                "compared; use one of one seat"
+            )
         self.members = Members(context.policies, plan, context.job)
         is_ours = plan.labels in (SYNTHETIC, ASK)
         self.session = Session(context.run.folder / FILE if is_ours else Path(plan.labels), SYNTHETIC)
@@ -236,11 +242,6 @@ class ComparedReward:
         """Take in the recorded groups of the next step."""
         self._step += 1
         fresh = [(self._step, t) for group in groups for t in group.scored]
-        if any(len(speakers(t)) > 1 for _, t in fresh):
-            raise ConfigError(
-                f"environment {self.context.job.environment}: got one of several seats, whose turns cannot be "
-                "compared; use one of one seat"
-            )
         self.recent = [*self.recent, *fresh][-self.plan.memory :]
 
     def pay(self, step: int, groups: Sequence[Group]) -> tuple[list[Group], dict[str, float]]:
@@ -295,11 +296,14 @@ class ComparedReward:
 
     def _answer(self, queries: Sequence[Query]) -> None:
         """Let the synthetic labeller answer `queries` by what the environment paid."""
+        choices: dict[str, Choice] = {}
         for query in queries:
             one, other = (self._segment(source) for source in query.sources)
             ranks = self.plan.labeller.rank((one.reward, other.reward), self.context.job.seed, query.id)
-            choice: Choice = "tie" if ranks[0] == ranks[1] else "first" if ranks[0] > ranks[1] else "second"
-            self.session.answer(query.id, choice)
+            choices[query.id] = (
+                "tie" if ranks[0] == ranks[1] else "first" if ranks[0] > ranks[1] else "second"
+            )
+        self.session.answer_all(choices)
 
     def _wait(self, step: int, queries: Sequence[Query]) -> None:
         """Return when somebody has answered each of `queries`.
@@ -330,8 +334,7 @@ class ComparedReward:
                     context.save(step - 1)
                 raise DataError(
                     f"labels of step {step} in {self.session.file}: got {answered} of {len(wanted)} within "
-                    f"{self.plan.patience:g} hours; answer the others by quintain label, then quintain resume "
-                    f"{context.run.folder}"
+                    f"{self.plan.patience:g} hours; answer the others by quintain label"
                 )
             time.sleep(TICK)
 

@@ -14,26 +14,26 @@ class Trials:
     """Tries updates by `update` on the main policy of a run: ``Trials(context, update).influence(blocks, tasks)``."""
 
     def __init__(self, context: TrainingContext, update: Update) -> None:
-        self._context, self._update = context, update
+        self.context, self.update = context, update
 
     def influence(self, blocks: Sequence[Sequence[Pair]], tasks: Sequence[Task]) -> list[float]:
         """See `Influence`. All are measured by the same episodes: what differs is the policy.
 
         The policy that is trained is as before afterwards, and so is what its engine serves.
         """
-        learner = self._context.policies.main.learner
+        learner = self.context.policies.main.learner
         assert learner is not None, "the main policy is trained"
         before = self._success(tasks)
         found: list[float] = []
         for block in blocks:
             with learner.tried():
-                learn_from(self._context.policies, pair_samples(block), self._update, rate_scale=1.0)
+                learn_from(self.context.policies, pair_samples(block), self.update, rate_scale=1.0)
                 found.append(self._success(tasks) - before)
-        self._context.serve_weights()
+        self.context.serve_weights()
         return found
 
     def _success(self, tasks: Sequence[Task]) -> float:
         """Return the share of `tasks` that the policy solves as it is."""
-        self._context.serve_weights()
-        groups = self._context.evaluator.groups(tasks, size=1, seed=self._context.seed("influence"))
+        self.context.serve_weights()
+        groups = self.context.evaluator.groups(tasks, size=1, seed=self.context.seed("influence"))
         return fmean(float(t.is_success) for group in groups for t in group.trajectories)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from statistics import fmean
 
+from quintain.errors import UsageError
 from quintain.methods.method import Collector
 from quintain.methods.rl.parts.measures import Decode
 from quintain.methods.selftraining.rest_mcts import path_of, trees_of
@@ -36,7 +37,11 @@ class Search:
     """share of two children with different mean outcomes that the critic ranks as these do, equal ranks a half"""
 
     def collect(self, collector: Collector, step: int) -> list[Group]:
-        """Return all episodes of the trees of a round, a group for each tree."""
+        """Return all episodes of the trees of a round, a group for each tree.
+
+        Raises:
+            UsageError: the agent speaks to itself, so that its turns are not all ways on.
+        """
         played = list[Group]()
         tasks = collector.tasks(step, self.tasks)
         trees = [
@@ -55,6 +60,11 @@ class Search:
                 again += 1
                 for (tree, node), group in zip(same, found, strict=True):
                     ways = group.scored
+                    if any(turn.is_internal for way in ways for turn in way.turns):
+                        raise UsageError(
+                            "a tree of what an agent does: got turns in which it speaks to itself; take an agent that "
+                            "acts in every turn, such as auto or react"
+                        )
                     tree.expand(node, [path_of(way, depth)[0] for way in ways], self.critic(ways))
                 played += found
             ends = [(tree, node) for tree in trees if (node := tree.select()).parent]

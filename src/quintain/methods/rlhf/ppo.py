@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
+from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Share
 from quintain.credit.gae import gae_tokens
 from quintain.credit.scores import pay_scores, score_metrics
 from quintain.credit.whiten import whiten
@@ -31,7 +31,7 @@ class ScoredJob(OnPolicyJob):
 
     reward_model: str = ""
     """Run or folder of the reward model (train reward_model)."""
-    demonstrations: int | str | None = 0
+    demonstrations: NonNegativeInt | str | None = 0
     """What is imitated before training, as for all methods; 0 by default, for --model is one that was taught."""
     learning_rate: float = 1e-4
     episodes: PositiveInt = 64

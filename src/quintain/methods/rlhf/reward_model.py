@@ -59,8 +59,9 @@ class Config(Job):
     """Answers of a ranking (K); 2 for pairs."""
     batch_size: PositiveInt = 16
     """Rankings of a step."""
-    labeller_temperature: NonNegativeFloat = 0.1
-    """Noise of the synthetic labeller: P(one above another) = sigmoid(difference of their rewards / this)."""
+    labeller_temperature: NonNegativeFloat = 0.0
+    """Noise of the synthetic labeller: P(one above another) = sigmoid(difference of their rewards / this). 0: the
+    higher one, and equal ones tie; with noise these are a coin's."""
     labeller_errors: Share = 0.0
     """Share of the rankings that the synthetic labeller makes up."""
     tie_band: NonNegativeFloat = 0.0
@@ -99,9 +100,10 @@ class RewardModelling:
             )
             groups = collector.starting_groups(tasks=config.tasks, size=config.group_size)
             found = labelled(groups, labeller, size=config.answers, seed=config.seed)
-        if len(found) < 2:
+        if len(found) < 2 or not any(differs(each) for each in found):
             raise DataError(
-                f"comparisons: got {found}; raise tasks or group_size, or start from a policy whose answers differ"
+                f"comparisons: got {found}, and {sum(map(differs, found))} that prefer something; raise tasks or "
+                "group_size, or start from a policy whose answers differ in what they are worth"
             )
         return found
 
@@ -120,13 +122,21 @@ class RewardModelling:
         nested = [list(islice(parts, len(each.answers))) for each in comparisons]
         lengths = [answer.num_sampled for answer in answers]
         gold = [answer.outcome.value for answer in answers if isinstance(answer.outcome, Score)]
-        return {
+        known = {
             "eval/reward_model/agreement": agreement(nested, comparisons),
             "eval/reward_model/ece": calibration_error(nested, comparisons),
+        } if any(map(differs, comparisons)) else {}  # fmt: skip
+        return {
+            **known,
             "eval/reward_model/length_correlation": length_correlation(scores, lengths),
             "eval/reward_model/gold_length": length_correlation(gold, lengths),
             "eval/reward_model/shift": -fmean(shown) if shown else 0.0,
         }
+
+
+def differs(comparison: Comparison) -> bool:
+    """Return whether one answer of `comparison` is better than another."""
+    return len(set(comparison.ranks)) > 1
 
 
 def method(config: Config) -> Offline:

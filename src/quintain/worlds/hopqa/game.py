@@ -14,7 +14,7 @@ from quintain.environments.splitting import split_draw
 from quintain.environments.tools import tool
 from quintain.errors import UsageError
 from quintain.rewards.answers import exact_match, token_f1
-from quintain.types import Action, StepResult, Task, ToolCall, derive_seed
+from quintain.types import Action, StepResult, Task, ToolCall, ToolSpec, derive_seed
 from quintain.worlds.hopqa.facts import (
     MAX_DISTRACTORS,
     MAX_HOPS,
@@ -26,12 +26,14 @@ from quintain.worlds.hopqa.facts import (
 )
 from quintain.worlds.hopqa.search import index_of, package
 
-WRITTEN = re.compile(r"\s*(search|answer)\s+(\S.*?)\s*", re.IGNORECASE | re.DOTALL)
+WRITTEN = re.compile(r"\s*(search|quote|answer)\s+(\S.*?)\s*", re.IGNORECASE | re.DOTALL)
 """A call in plain text: ``search seat orbit`` or ``answer Rome``."""
-ARGUMENTS = {"search": "query", "answer": "text"}
+ARGUMENTS = {"search": "query", "quote": "text", "answer": "text"}
+UNQUOTED = 0.5
+"""What an answer is worth without a quote that holds it, where quotes are asked for."""
 NOTHING_FOUND = "Nothing found."
 FAILED = "The search failed; try again."
-State = tuple[Question, frozenset[int], tuple[str, ...], int]
+State = tuple[Question, frozenset[int], tuple[str, ...], int, tuple[str, ...], tuple[str, ...]]
 
 
 class HopQA(Environment):
@@ -57,6 +59,7 @@ class HopQA(Environment):
         paragraphs: Literal["fact", "article"] = "fact",
         names: Literal["known", "made"] = "known",
         early: float = 0.25,
+        quotes: int = 0,
         noise: int = 0,
     ) -> None:
         """Ask questions of `least_hops` to `hops` facts over a corpus with `distractors` other facts.
@@ -66,8 +69,10 @@ class HopQA(Environment):
         as many paragraphs that do not answer them. A search returns the `top` best
         paragraphs, takes `cost` off the reward, and fails with probability `failures`. The share `hits` of the
         reward is paid for needed facts when they are first found, the rest for the answer by `grading`.
-        The share `early` of typical mistakes are answers given too early, the others searches. `noise` sentences
-        that mean nothing follow every paragraph.
+        The share `early` of typical mistakes are answers given too early, the others searches. With `quotes` there is a
+        tool that quotes so many times, and an answer pays fully only with a quote that holds it, out of what the last
+        search returned when it was quoted (WebGPT, arXiv 2112.09332). `noise` sentences that mean nothing follow every
+        paragraph.
 
         Raises:
             MissingExtra: bm25s is not installed.
@@ -84,6 +89,8 @@ class HopQA(Environment):
                 f"hopqa: got closed={closed}, hits={hits}, early={early}, failures={failures}, cost={cost}, "
                 f"noise={noise}; give shares from 0 to 1, failures below 1 and no negative number"
             )
+        if quotes < 0:
+            raise UsageError(f"hopqa: got quotes={quotes}; give 0 or more")
         if decoys not in (0, 1):
             raise UsageError(f"hopqa: got decoys={decoys}; give 0 or 1")
         if not 0 <= rounds <= MAX_ROUNDS:
@@ -95,12 +102,19 @@ class HopQA(Environment):
         )
         self._top, self._failures, self._cost, self._hits = top, failures, cost, hits
         self._grading, self._noise, self._early = grading, noise, early
-        self.max_turns = (2 * (hops + rounds) + 2) * (2 if failures else 1)
+        self._quotes = quotes
+        self.max_turns = (2 * (hops + rounds) + 2) * (2 if failures else 1) + quotes
         self.return_range = (0.0 - cost * self.max_turns, 1.0)
         self._question = Question(chain=(), paragraphs=(), titles=(), sources=(), is_closed=False, told=())
         self._shown: frozenset[int] = frozenset()
         self._queries: tuple[str, ...] = ()
+        self._page: tuple[str, ...] = ()
+        self._quoted: tuple[str, ...] = ()
         self._seed = 0
+
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """Return the tools; one that quotes is there where quotes are asked for."""
+        return tuple(each for each in super().tools() if self._quotes or each.name != "quote")
 
     def reset(self, task: Task) -> str:
         """Ask the question of the task."""
@@ -109,15 +123,16 @@ class HopQA(Environment):
         )
         self._seed, self._queries = task.seed, ()
         question = self._question
-        self._shown = frozenset(question.told)
+        self._shown, self._quoted = frozenset(question.told), ()
+        self._page = tuple(question.paragraphs[number] for number in question.told)
         told = "".join(f" {question.paragraphs[number]}" for number in question.told)
         return f"{question.words()}{told}{chatter(self._noise, self._seed)}"
 
     def step(self, action: Action) -> StepResult:
         """Take a search or an answer as a tool call, or written out when no tool was called."""
         written = WRITTEN.fullmatch(action.text)
-        if action.error is None and not action.tool_calls and written:
-            name = written[1].lower()
+        name = written[1].lower() if written else ""
+        if action.error is None and not action.tool_calls and written and (self._quotes or name != "quote"):
             call = ToolCall(name=name, arguments={ARGUMENTS[name]: written[2]})
             action = Action(text=action.text, tool_calls=(call,))
         return super().step(action)
@@ -139,6 +154,7 @@ class HopQA(Environment):
         found = index_of(question.titles, question.paragraphs).best(query, self._top)
         gained = len(set(found) & set(question.sources) - self._shown)
         self._shown |= set(found)
+        self._page = tuple(question.paragraphs[place] for place in found)
         if gained and self._pays_hits:
             value = self._hits * gained / len(set(question.sources))
             self.reward(value, hit=value)
@@ -146,6 +162,21 @@ class HopQA(Environment):
             question.paragraphs[place] + chatter(self._noise, self._seed, number, place) for place in found
         ]
         return "\n".join(paragraphs) or NOTHING_FOUND
+
+    @tool
+    def quote(self, text: str) -> str:
+        """Quote what the last search returned, word for word.
+
+        Args:
+            text: the words to quote
+        """
+        if len(self._quoted) >= self._quotes:
+            return "There are no quotes left."
+        words = " ".join(text.split()).casefold()
+        if not words or not any(words in paragraph.casefold() for paragraph in self._page):
+            return "That is not what was found."
+        self._quoted = (*self._quoted, words)
+        return "quoted"
 
     @tool
     def answer(self, text: str) -> str:
@@ -158,8 +189,11 @@ class HopQA(Environment):
         is_right = exact_match(text, (wanted,)) == 1
         score = float(is_right) if self._grading == "em" else token_f1(text, (wanted,))
         value = score * (1 - self._hits if self._pays_hits else 1)
+        is_backed = not self._quotes or self._is_quoted
+        value *= 1 if is_backed else UNQUOTED
         self.reward(value, answer=value)
-        return self.finish("correct" if is_right else "wrong", reward=0.0, success=is_right)
+        said = "correct" if is_right and is_backed else "correct, but not quoted" if is_right else "wrong"
+        return self.finish(said, reward=0.0, success=is_right and is_backed)
 
     @property
     def is_closed(self) -> bool:
@@ -181,6 +215,12 @@ class HopQA(Environment):
                 patience = 3 if self._failures else 1
                 is_vain = self._queries.count(query) >= patience and self._queries[-1] == query
                 return tool_action("search", query=fact.subject if is_vain else query)
+        if self._quotes > len(self._quoted) and not self._is_quoted:
+            fact, paragraph = question.chain[-1], question.paragraphs[question.sources[-1]]
+            if paragraph in self._page:
+                return tool_action("quote", text=paragraph)
+            if self._queries[-2:] != (fact.subject,) * 2:
+                return tool_action("search", query=fact.subject if self._queries else fact.relation)
         return tool_action("answer", text=question.chain[-1].answer)
 
     def mistaken_action(self, rng: Random) -> Action:
@@ -208,15 +248,22 @@ class HopQA(Environment):
 
     def snapshot(self) -> State:
         """Return the question and what was searched for and found."""
-        return self._question, self._shown, self._queries, self._seed
+        return self._question, self._shown, self._queries, self._seed, self._page, self._quoted
 
     def restore(self, state: State) -> None:
         """Continue from a snapshot."""
-        self._question, self._shown, self._queries, self._seed = state
+        self._question, self._shown, self._queries, self._seed, self._page, self._quoted = state
 
     def state_key(self) -> str:
         """Return which paragraphs were found; how many searches that took counts only where they can fail."""
-        return repr((sorted(self._shown), len(self._queries) if self._failures else 0))
+        known = sorted(self._shown), len(self._queries) if self._failures else 0
+        return repr((*known, sorted(self._page), sorted(self._quoted)) if self._quotes else known)
+
+    @property
+    def _is_quoted(self) -> bool:
+        """Whether a quote holds the answer."""
+        wanted = self._question.chain[-1].answer.casefold()
+        return any(wanted in words for words in self._quoted)
 
     @property
     def _pays_hits(self) -> bool:

@@ -15,7 +15,9 @@ Facts = tuple[tuple[str, str], ...]
 """Pairs of a key and its value, a number, or another key."""
 Message = tuple[int, str]
 """The number of a seat and what it said."""
-CLAIM = re.compile(r"say (\w+) (\w+)\W*")
+PADDING = " as far as I can see on my card"
+CLAIM = re.compile(rf"(?:say )?(?!say |ask |answer )(\w+) (\w+)(?:{PADDING})?\W*")
+"""A fact that is told: short ``say red 4``, padded with words that say nothing, or cryptic ``red 4``."""
 REQUEST = re.compile(r"ask (\w+)\W*")
 
 
@@ -128,6 +130,13 @@ def expert_talk(deal: Deal, messages: tuple[Message, ...], seat: int, informed: 
         missing = [end for _, end in paths if not is_number(end)]
         return f"ask {missing[0]}" if missing else "pass"
     return "pass"
+
+
+def styled(said: str, style: int) -> str:
+    """Return a message that tells a fact in a style: 0 short, 1 padded, 2 cryptic; others stay as they are."""
+    if not said.startswith("say "):
+        return said
+    return (said, said + PADDING, said.removeprefix("say "))[style]
 
 
 def progress(deal: Deal, messages: tuple[Message, ...]) -> float:

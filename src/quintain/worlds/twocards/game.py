@@ -16,7 +16,16 @@ from quintain.environments.splitting import split_draw
 from quintain.environments.words import KEYS
 from quintain.errors import UsageError
 from quintain.types import Action, StepResult, Task, derive_seed
-from quintain.worlds.twocards.deal import Deal, Message, Shape, draw_deal, expert_talk, progress
+from quintain.worlds.twocards.deal import (
+    CLAIM,
+    Deal,
+    Message,
+    Shape,
+    draw_deal,
+    expert_talk,
+    progress,
+    styled,
+)
 
 SEATS = ("A", "B")
 NAMED = frozenset(KEYS)
@@ -71,6 +80,9 @@ class TwoCards(Environment):
     max_turns: int = 12
     noise: int = 0
     """sentences on a card that say nothing"""
+    style: Literal["short", "mixed"] = "short"
+    """how the expert tells facts: in few words; or of each three one in few, one in many, one without the verb, which
+    is then understood of everybody"""
     message_failures: float = 0.0
     """share of messages that get lost"""
     dense: bool = False
@@ -123,6 +135,9 @@ class TwoCards(Environment):
         """Let the seat whose turn it is speak, and a scripted partner answer."""
         text = " ".join(action.text.split())[:LONGEST_MESSAGE]
         is_message = bool(ANSWER.fullmatch(text) or SPOKEN.fullmatch(text) or text == "pass")
+        is_message |= (
+            self.style == "mixed" and text.partition(" ")[0] in NAMED and bool(CLAIM.fullmatch(text))
+        )
         if action.error is not None or not is_message:
             problem = action.error or "write say KEY VALUE, ask KEY, answer NUMBER, or pass"
             return StepResult(observation=f"Error: {problem}", is_valid=False, is_success=False)
@@ -156,7 +171,8 @@ class TwoCards(Environment):
         ]
         own = {key for key, _ in card}
         open_keys = dict.fromkeys(key for key in named if key in NAMED and key not in own)
-        said = tuple(f"say {key} {value}" for key, value in card)
+        ways = range(1 if self.style == "short" else 3)
+        said = tuple(styled(f"say {key} {value}", way) for key, value in card for way in ways)
         return (*said, *(f"ask {key}" for key in open_keys), *self._answers, "pass")
 
     def expert_action(self) -> Action:
@@ -195,7 +211,11 @@ class TwoCards(Environment):
         now = self._state
         said = expert_talk(now.deal, now.messages, now.acting, self._are_informed())
         given = self._find_answer()
-        return given[0] if given and not ANSWER.fullmatch(said) else said
+        if given and not ANSWER.fullmatch(said):
+            return given[0]
+        if self.style == "short":
+            return said
+        return styled(said, derive_seed("style", repr(now.deal), len(now.messages), now.acting) % 3)
 
     def _find_answer(self) -> re.Match[str] | None:
         """Return the answer that the other seat has just given, if it has."""

@@ -7,9 +7,9 @@ The number is the cosine of the gradient that PPO takes from episodes so paid wi
 return. The control is fitted to the same answers, permuted over the questions. In the null world all turns pay the
 same, so that answers are a coin's.
 
-Beside it: the rank correlation of what is paid with the truth on episodes that nobody compared; the cosine when whole
-episodes were compared, as often; with true rewards; and, exploratory, of fifty comparisons those on which the members
-differ most against random ones.
+Beside it: the rank correlation of what is paid with the truth on episodes that nobody compared, and the cosine with
+true rewards. With the option ``explore`` also, claiming nothing: whole episodes compared, as often; and of fifty
+comparisons those on which the members differ most against random ones.
 """
 
 from __future__ import annotations
@@ -74,7 +74,6 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
         seen = [(1, t) for t in scored(lab.start.sample(size=64, seed=derive_seed("compared", seed)))]
         rng = np.random.default_rng(seed)
         pairs = draw_segments(seen, size=SEGMENT, count=labels, rng=rng)
-        whole = draw_segments(seen, size=HORIZON, count=labels, rng=rng)
         labeller = Labeller(error_rate=2 * float(options.get("wrong", 0.1)))
         told = labelled(pairs, labeller, seed)
         coins = labelled(pairs, Labeller(error_rate=1.0), seed)
@@ -83,9 +82,10 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
             "control": dealt(told, seed),
             "null_method": coins,
             "null_control": dealt(coins, seed),
-            "extra.episodes": labelled(whole, labeller, seed),
-            "extra.random": told[:FEW],
         }
+        if explores := bool(options.get("explore", False)):
+            whole = draw_segments(seen, size=HORIZON, count=labels, rng=rng)
+            arms |= {"extra.episodes": labelled(whole, labeller, seed), "extra.random": told[:FEW]}
         found: list[dict[str, float]] = [{} for _ in batches]
 
         def note(name: str, paid: Sequence[Sequence[Group]]) -> None:
@@ -100,14 +100,12 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
             if name == "method":
                 for row, before, after in zip(found, batches, paid, strict=True):
                     row["extra.rank"] = rank_correlation(rewards(before), rewards(after))
-        lab.fit(told[: FEW // 2], seed)
-        asked = draw_segments(seen, size=SEGMENT, count=8 * FEW, rng=rng)
-        best = by_dispute(lab.members.differences(asked))[: FEW - FEW // 2]
-        lab.fit([*told[: FEW // 2], *labelled([asked[k] for k in best], labeller, seed)], seed)
-        note("extra.active", [lab.members.pay(groups) for groups in batches])
-    for row in found:
-        row["extra.over_episodes"] = row["method"] - row["extra.episodes"]
-        row["extra.over_random"] = row["extra.active"] - row["extra.random"]
+        if explores:
+            lab.fit(told[: FEW // 2], seed)
+            asked = draw_segments(seen, size=SEGMENT, count=8 * FEW, rng=rng)
+            best = by_dispute(lab.members.differences(asked))[: FEW - FEW // 2]
+            lab.fit([*told[: FEW // 2], *labelled([asked[k] for k in best], labeller, seed)], seed)
+            note("extra.active", [lab.members.pay(groups) for groups in batches])
     return found
 
 
