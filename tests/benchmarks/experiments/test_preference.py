@@ -338,7 +338,7 @@ def test_foretold_words_can_be_put_in_the_place_of_others(monkeypatch: pytest.Mo
     world = "house?kind=put&errors=typed&things=0"
     pupil = e2cl.taught(world, options, 3)
     monkeypatch.setattr(e2cl, "taught", lambda *_: pupil)
-    (row,) = e2cl.measure({"world": world, **options}, 3)
+    (row,) = e2cl.measure({"spec": world, **options}, 3)
     assert set(row) > {"method", "control", "extra.kinds", "null_method", "extra.foretold"}
     shown = pupil.show(world, e2cl.tasks_from(world, 1, split="eval"), e2cl.expert_action, seed=0)
     states = e2cl.foreseen(pupil, world, shown, 0, drafts_expert=True)

@@ -57,7 +57,7 @@ class State:
 
 def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, float]]:
     """Return what one planner comes to."""
-    world = str(options["world"])
+    world = str(options["spec"])
     pupil = taught(world, options, seed)
     shown = pupil.show(
         world, tasks_from(world, int(options.get("held_out", 60)), split="eval"), expert_action, seed=seed
