@@ -140,6 +140,7 @@ HARNESSES: tuple[World, ...] = (
     _through("simplified", "collab"),
     _through("pivotal", "collab"),
     _through("labelled", "collab"),
+    _through("foresight", "house?kind=put&things=1&errors=typed"),
     _through(
         "grounded",
         "screen?interface=text&goal=menu&fields=0&buttons=2&width=48&height=24",
