@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import which
 
 import pytest
 
@@ -319,3 +320,12 @@ def loaded_by(start: str) -> list[str]:
         env={"PYTHONPATH": str(ROOT / "src"), "PATH": ""},
     )
     return done.stdout.splitlines()[-1].split()[1:]
+
+
+@pytest.mark.skipif(which("git") is None, reason="git applies the patches")
+def test_the_bugs_of_the_mutation_gate_can_be_put_in() -> None:
+    for patch in sorted((ROOT / "tests" / "mutations").glob("*.patch")):
+        done = subprocess.run(
+            ["git", "apply", "--check", str(patch)], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{patch.name}: {done.stderr}"
