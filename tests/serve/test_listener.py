@@ -48,7 +48,10 @@ def status(server: Listener, *, body: bytes | None = None, **headers: str) -> tu
     sent = {"Authorization": "Bearer s3cret"} | {key.replace("_", "-"): text for key, text in headers.items()}
     connection.request("POST" if body is not None else "GET", "/a?b=1", body=body, headers=sent)
     answer = connection.getresponse()
-    body = answer.read()
+    try:
+        body = answer.read()
+    except ConnectionResetError:  # the server closes on what it cannot read, perhaps before all of it came
+        body = b""
     found = answer.status, json.loads(body) if body.startswith((b"{", b"[")) else body
     connection.close()
     return found

@@ -291,8 +291,7 @@ class TrainingContext:
         self._note_finished(step)
         for alarm in self.monitors.new:
             self.run.event(alarm.kind, str(alarm), step=step, **self.monitors.evidence(alarm))
-            last = self._said.setdefault((alarm.name, alarm.subject), step)
-            if last == step or step - last >= QUIET_STEPS:
+            if step - self._said.get((alarm.name, alarm.subject), -QUIET_STEPS) >= QUIET_STEPS:
                 self._said[alarm.name, alarm.subject] = step
                 self.display.say(f"{alarm.kind} at step {step} ({alarm.name}): {alarm}")
 

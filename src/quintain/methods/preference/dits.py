@@ -26,9 +26,9 @@ from statistics import fmean
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from quintain.data.pairs import siblings
 from quintain.errors import ConfigError
-from quintain.losses.preference import dpo, rpo
-from quintain.methods.method import Collector, Influence, Needs, Rounds, Update
+from quintain.methods.method import Collector, Influence, Needs, Rounds
 from quintain.methods.preference.searching import Search
+from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
 from quintain.methods.rl.parts.measures import Decode
 from quintain.training.job import OnPolicyJob
 from quintain.types import Group, Pair
@@ -103,14 +103,7 @@ def method(config: Config) -> Rounds:
         collect=search.collect,
         build=lambda _: siblings(search.families, margin=config.margin),
         choose=selection.choose,
-        update=Update(
-            loss=rpo(config.beta, alpha=config.imitation_weight)
-            if config.imitation_weight
-            else dpo(config.beta),
-            has_reference=True,
-            is_on_policy=False,
-            lr_warmup=0,
-        ),
+        update=update_on_pairs(dpo_or_rpo(config.beta, config.imitation_weight)),
         needs=Needs(reference=True),
         measure=selection.measure,
     )

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
 from quintain.data.pairs import Pairs, best_and_worst, checked
 from quintain.errors import DataError
-from quintain.losses.preference import dpo, rpo
 from quintain.methods.method import Collector, Needs, Offline, Update
+from quintain.methods.preference.updating import dpo_or_rpo
 from quintain.training.job import Job
 
 
@@ -46,7 +46,7 @@ class Config(Job):
 
 def method(config: Config) -> Offline:
     """Return direct preference optimization as `config` describes it."""
-    loss = rpo(config.beta, alpha=config.imitation_weight) if config.imitation_weight else dpo(config.beta)
+    loss = dpo_or_rpo(config.beta, config.imitation_weight)
 
     def preferences(collector: Collector) -> Pairs:
         if config.preferences:

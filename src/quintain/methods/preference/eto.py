@@ -15,9 +15,9 @@ where the code keeps the pair and trains one side. The preferred side is imitate
 from dataclasses import dataclass
 
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
-from quintain.losses.preference import dpo, rpo
-from quintain.methods.method import Folds, Needs, Rounds, Update
+from quintain.methods.method import Folds, Needs, Rounds
 from quintain.methods.preference.exploring import Experts, Later, contrasted
+from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
 from quintain.training.job import OnPolicyJob
 from quintain.types import Loss
 
@@ -63,7 +63,7 @@ def method(config: Config) -> Rounds:
             extra_turns=config.extra_turns,
             counts_turn_limit=config.counts_turn_limit,
         ),
-        update=Update(loss=later.loss, has_reference=True, is_on_policy=False, lr_warmup=0),
+        update=update_on_pairs(later.loss),
         needs=Needs(expert=True, reference=True, renews_reference=True),
         state=Folds(later),
     )
@@ -71,4 +71,4 @@ def method(config: Config) -> Rounds:
 
 def loss_of(beta: float, config: Config) -> Loss:
     """Return DPO with `beta`, with the likelihood of the better side where that is asked for."""
-    return rpo(beta, alpha=config.imitation_weight) if config.imitation_weight else dpo(beta)
+    return dpo_or_rpo(beta, config.imitation_weight)

@@ -23,8 +23,9 @@ from typing import Literal
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import Deviation, Estimate, joined, step_pairs
 from quintain.losses.preference import dpo, rpo
-from quintain.methods.method import Collector, Needs, Rounds, Update
+from quintain.methods.method import Collector, Needs, Rounds
 from quintain.methods.preference.exploring import Experts, contrasted
+from quintain.methods.preference.updating import update_on_pairs
 from quintain.rollout.replay import Walk
 from quintain.rollout.views import Prefix
 from quintain.training.job import OnPolicyJob
@@ -64,7 +65,7 @@ def method(config: Config) -> Rounds:
             contrasted(groups, steps.experts, margin=config.margin),
             step_pairs(steps.deviations, margin=config.margin, is_action_only=config.is_action_only),
         ),
-        update=Update(loss=loss_of(config), has_reference=True, is_on_policy=False, lr_warmup=0),
+        update=update_on_pairs(loss_of(config)),
         needs=Needs(expert=True, reference=True, reference_acts=True),
         measure=lambda _groups, _decode: steps.metrics(),
     )

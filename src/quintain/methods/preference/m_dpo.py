@@ -17,8 +17,9 @@ from typing import Literal
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import Pairs, won_and_lost
-from quintain.losses.preference import dpo, kto, rpo
+from quintain.losses.preference import kto
 from quintain.methods.method import Needs, Rounds, Update, grouped
+from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
 from quintain.training.job import GroupJob
 from quintain.types import Group
 
@@ -68,18 +69,9 @@ def update_of(config: Config) -> Update:
     """Return how the policy learns from a round's pairs."""
     if config.loss == "kto":
         loss = kto(config.beta, desirable=config.desirable, undesirable=config.undesirable)
-    elif config.imitation_weight:
-        loss = rpo(config.beta, alpha=config.imitation_weight)
     else:
-        loss = dpo(config.beta)
-    return Update(
-        loss=loss,
-        aggregation="sequence_mean",
-        has_reference=True,
-        has_kl=config.loss == "kto",
-        is_on_policy=False,
-        lr_warmup=0,
-    )
+        loss = dpo_or_rpo(config.beta, config.imitation_weight)
+    return replace(update_on_pairs(loss), aggregation="sequence_mean", has_kl=config.loss == "kto")
 
 
 def paired(groups: Sequence[Group], count: int, max_turns: int | None) -> Pairs:

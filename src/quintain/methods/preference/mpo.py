@@ -25,7 +25,8 @@ from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import Estimate, extremes
 from quintain.errors import ConfigError
 from quintain.losses.preference import dpo
-from quintain.methods.method import Collector, Needs, Rounds, Update
+from quintain.methods.method import Collector, Needs, Rounds
+from quintain.methods.preference.updating import update_on_pairs
 from quintain.training.job import MAIN, OnPolicyJob
 from quintain.types import Group, Score, Trajectory
 
@@ -95,7 +96,7 @@ def method(config: Config) -> Rounds:
     return Rounds(
         collect=collect,
         build=lambda _: extremes(judged.plans, margin=config.margin),
-        update=Update(loss=dpo(config.beta), has_reference=True, is_on_policy=False, lr_warmup=0),
+        update=update_on_pairs(dpo(config.beta)),
         needs=Needs(reference=True),
         measure=lambda _groups, _decode: judged.metrics(),
     )

@@ -24,8 +24,9 @@ from statistics import fmean
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import best_and_worst
 from quintain.losses.preference import dpo
-from quintain.methods.method import Needs, Rounds, Update, grouped
+from quintain.methods.method import Needs, Rounds, grouped
 from quintain.methods.preference.mpo import ACTOR, PLANNER, check_roles
+from quintain.methods.preference.updating import update_on_pairs
 from quintain.training.job import MAIN, OnPolicyJob, PolicySpec
 from quintain.types import Group, scored
 
@@ -66,7 +67,7 @@ def method(config: Config) -> Rounds:
     return Rounds(
         collect=grouped(config.tasks, config.tries),
         build=lambda groups: best_and_worst(lived_by(groups, MAIN), margin=config.margin),
-        update=Update(loss=dpo(config.beta), has_reference=True, is_on_policy=False, lr_warmup=0),
+        update=update_on_pairs(dpo(config.beta)),
         needs=Needs(reference=True, others={WORKER: PolicySpec()}),
         measure=measured,
     )

@@ -26,8 +26,9 @@ from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import step_pairs
 from quintain.errors import ConfigError
 from quintain.losses.preference import dpo, rpo
-from quintain.methods.method import Collector, Needs, Rounds, Update
+from quintain.methods.method import Collector, Needs, Rounds
 from quintain.methods.preference.ipr import Steps, parts_at
+from quintain.methods.preference.updating import update_on_pairs
 from quintain.training.job import OnPolicyJob
 from quintain.types import Group, Trajectory
 
@@ -83,7 +84,7 @@ def method(config: Config) -> Rounds:
     return Rounds(
         collect=explore(steps, config.tasks, config.tries),
         build=lambda _: step_pairs(steps.deviations, margin=config.margin),
-        update=Update(loss=loss, has_reference=True, is_on_policy=False, lr_warmup=0),
+        update=update_on_pairs(loss),
         needs=Needs(expert=True, reference=True, reference_acts=True),
         measure=lambda groups, _: {**measured(groups), **steps.metrics("pgpo")},
     )

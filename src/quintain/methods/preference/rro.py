@@ -21,8 +21,8 @@ from statistics import fmean
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import Pairs, extremes
 from quintain.data.stages import outcome
-from quintain.losses.preference import dpo, rpo
-from quintain.methods.method import Collector, Needs, Rounds, Update
+from quintain.methods.method import Collector, Needs, Rounds
+from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rollout.views import Prefix
 from quintain.training.job import OnPolicyJob
@@ -72,16 +72,10 @@ class Climb:
 def method(config: Config) -> Rounds:
     """Return RRO as `config` describes it."""
     rising = Rising(config)
-    beta, weight = config.beta, config.imitation_weight
     return Rounds(
         collect=rising.collect,
         build=lambda _: rising.pairs,
-        update=Update(
-            loss=rpo(beta, alpha=weight) if weight else dpo(beta),
-            has_reference=True,
-            is_on_policy=False,
-            lr_warmup=0,
-        ),
+        update=update_on_pairs(dpo_or_rpo(config.beta, config.imitation_weight)),
         needs=Needs(reference=True),
         measure=rising.measure,
     )

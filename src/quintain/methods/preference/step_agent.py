@@ -32,8 +32,8 @@ from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.data.pairs import Pairs, checked
 from quintain.losses.policy import clipped
-from quintain.losses.preference import dpo, rpo
 from quintain.methods.method import Collector, Folds, Needs, OnPolicy, Rounds, Update
+from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
 from quintain.methods.rl.parts.contexts import Contexts, single
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rewards.terms import Term, apply_all
@@ -76,18 +76,12 @@ def method(config: Config) -> Rounds | OnPolicy:
     inspection = Inspection()
     needs = Needs(expert=True)
     if config.reward == "implicit":
-        beta, weight = config.beta, config.imitation_weight
         return Rounds(
             collect=lambda collector, step: inspection.collect(
                 collector, step, config.tasks, config.group_size
             ),
             build=lambda groups: preferred(groups, inspection.experts),
-            update=Update(
-                loss=rpo(beta, alpha=weight) if weight else dpo(beta),
-                has_reference=True,
-                is_on_policy=False,
-                lr_warmup=0,
-            ),
+            update=update_on_pairs(dpo_or_rpo(config.beta, config.imitation_weight)),
             needs=replace(needs, reference=True),
             measure=inspection.measure,
         )

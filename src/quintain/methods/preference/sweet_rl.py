@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import Pairs, across_halves, best_and_lower
 from quintain.errors import ConfigError
-from quintain.losses.preference import dpo, rpo
-from quintain.methods.method import Collector, Improve, Needs, Rounds, Update
+from quintain.losses.preference import dpo
+from quintain.methods.method import Collector, Improve, Needs, Rounds
+from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rollout.replay import every_turn
 from quintain.training.job import OnPolicyJob, PolicySpec
@@ -88,24 +89,11 @@ class Config(OnPolicyJob):
 def method(config: Config) -> Rounds:
     """Return SWEET-RL as `config` describes it."""
     turns = Turns(config)
-    critic = Update(
-        loss=dpo(config.critic_beta, by_turn=True),
-        num_epochs=config.critic_epochs,
-        has_reference=True,
-        is_on_policy=False,
-        lr_warmup=0,
-    )
+    critic = update_on_pairs(dpo(config.critic_beta, by_turn=True), num_epochs=config.critic_epochs)
     return Rounds(
         collect=turns.collect,
         build=lambda _: across_halves(turns.families, config.pairs, margin=config.margin),
-        update=Update(
-            loss=rpo(config.beta, alpha=config.imitation_weight)
-            if config.imitation_weight
-            else dpo(config.beta),
-            has_reference=True,
-            is_on_policy=False,
-            lr_warmup=0,
-        ),
+        update=update_on_pairs(dpo_or_rpo(config.beta, config.imitation_weight)),
         later=(Improve(policy=CRITIC, build=turns.episodes, update=critic, rate=config.critic_rate),),
         needs=Needs(reference=True, privileged=config.is_told, others={CRITIC: PolicySpec(is_trained=True)}),
         measure=turns.measure,
