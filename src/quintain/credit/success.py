@@ -8,15 +8,14 @@ episode that whoever trains cut the outcome is not known: the value before its l
 comes after. Unit: none, nothing is normalised. Singleton rule: none needed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from quintain.credit.discounted import returns_to_go
-from quintain.credit.layout import credit_of, repeat_over_tokens
 from quintain.errors import DataError
-from quintain.types import Credit, Trajectory
+from quintain.types import Trajectory
 
 Numbers = Sequence[Sequence[float]]
 """[trajectory][turn]"""
@@ -37,10 +36,6 @@ class Judged:
     def gains(self) -> list[float]:
         """r_t + V(s_{t+1}) - V(s_t) of each turn; the last is paid R, and V is 0 behind it."""
         return [new - old for old, new in zip(self.values, [*self.values[1:], self.outcome], strict=True)]
-
-
-Advantage = Callable[[Judged], Sequence[float]]
-"""a judged episode → the advantage of each of its turns"""
 
 
 def chances(logits: Numbers) -> list[list[float]]:
@@ -97,8 +92,3 @@ def mixed(episode: Judged, *, mixing: float) -> list[float]:
         mixing * gain + (1 - mixing) * (episode.outcome - value)
         for gain, value in zip(episode.gains, episode.values, strict=True)
     ]
-
-
-def per_turn(trajectories: Sequence[Trajectory], advantages: Numbers, metrics: Mapping[str, float]) -> Credit:
-    """Return the credit that gives every token of a turn its advantage, with `metrics`."""
-    return credit_of(trajectories, repeat_over_tokens(trajectories, advantages), metrics=metrics)

@@ -1,10 +1,10 @@
-"""L = Σ w_t · (β·log(π(a)/π_ref(a)) - A)²: the log-ratio to a reference is fitted to the advantage of the whole turn.
+"""L = Σ w_t · (β·log(π(a)/π_ref(a)) - A)²: the log-ratio of a whole turn to a reference is fitted to its advantage.
 
-The best policy under a KL penalty has β·log π*/π_ref = A* in every state, so the fit may use turns that any policy took:
-there is no ratio to the sampler (WebRL, arXiv 2411.02337, eq. 5). log π(a) is the sum over the tokens of the turn, and
-every token of it carries the whole turn's error, so that turns weigh by their tokens, as in other losses here. With
-``huber`` the error e counts |e| - ½ beyond 1 and e²/2 below, what the code of WebRL takes. A failure pushes away by at
-most its advantage: where the ratio is A/β already, the gradient is 0.
+The best policy under a KL penalty has β·log π*/π_ref = A* in every state, so the fit may use turns that any policy
+took: there is no ratio to the sampler (WebRL, arXiv 2411.02337, eq. 5). log π(a) is the sum over the tokens of the
+turn, and every token of it carries the whole turn's error, so that turns weigh by their tokens, as in other losses
+here. With ``huber`` the error e counts |e| - ½ beyond 1 and e²/2 below, what the code of WebRL takes. A failure pushes
+away by no more than its advantage: where the ratio is A/β already, the gradient is 0.
 """
 
 from typing import Literal

@@ -46,8 +46,8 @@ def cross_entropy() -> Loss:
     """Return -Σ w_t · (G_t log σ(V_t) + (1 - G_t) log(1 - σ(V_t))): the value is the logit of a chance, the return in 0
     to 1 a case of it, as success is (DigiRL, arXiv 2406.11896, eq. 3; WebRL, 2411.02337).
 
-    Logs ``value/cross_entropy`` (nats), ``value/brier``, the mean of (σ(V) - G)², and the mean of σ(V). Example: V 0 and
-    G 1 → .6931.
+    Logs ``value/cross_entropy`` (nats), ``value/brier``, the mean of (σ(V) - G)², and the mean of σ(V). Example: V 0
+    and G 1 → .6931.
 
     Raises `UsageError` when the model has no value head, `DataError` for a return that is no chance.
     """

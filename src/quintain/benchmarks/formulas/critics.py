@@ -82,7 +82,11 @@ def halved(case: Sequence[Seen]) -> list[float]:
 def draw_scores(rng: Rng) -> list[float]:
     """Return one to twelve scores: all different, or of few values, so that many tie."""
     num = int(rng.integers(1, 13))
-    return rng.normal(size=num).tolist() if rng.random() < 0.4 else rng.integers(0, 3, num).astype(float).tolist()
+    return (
+        rng.normal(size=num).tolist()
+        if rng.random() < 0.4
+        else rng.integers(0, 3, num).astype(float).tolist()
+    )
 
 
 SHARES = (0.1, 0.3, 0.75, 1.0)
@@ -111,7 +115,10 @@ def highest(scores: Sequence[float], share: float) -> list[float]:
 def draw_tokens(rng: Rng) -> list[list[list[float]]]:
     """Return log-probs of the tokens of one to four episodes; a turn may have none."""
     return [
-        [np.log(rng.uniform(0.2, 1.0, int(rng.integers(0, 4)))).tolist() for _ in range(int(rng.integers(1, 4)))]
+        [
+            np.log(rng.uniform(0.2, 1.0, int(rng.integers(0, 4)))).tolist()
+            for _ in range(int(rng.integers(1, 4)))
+        ]
         for _ in range(int(rng.integers(1, 5)))
     ]
 
