@@ -3,6 +3,9 @@
 With `clip`, PPO's pessimistic form: the larger of that and the same with V_t kept within ±clip of the value when the
 batch was collected (arXiv 1707.06347, the implementation's). V_t is the value before token t. Targets are fixed;
 nothing here bootstraps.
+
+With `expectile` τ, the weight of implicit Q-learning for what a state is worth (IQL, arXiv 2110.06169, eq. 5): V before
+a turn regresses on targets above it with τ and on those below it with 1 - τ. Values after a turn are plain.
 """
 
 from quintain.errors import DataError, UsageError
@@ -11,9 +14,10 @@ from quintain.losses.preference import log_sigmoid
 from quintain.types import Batch, Loss, LossReport, Outputs
 
 
-def value(*, clip: float | None = None) -> Loss:
-    """Return half the weighted squared error; logs `value/squared_error`, `value/mean`,
-    `value/clip_fraction`.
+def value(*, clip: float | None = None, expectile: float | None = None) -> Loss:
+    """Return half the weighted squared error; logs `value/squared_error`, `value/mean`, `value/clip_fraction`.
+
+    With `expectile` errors of V count twice their side's share, so that ½ is the plain loss.
 
     Raises `UsageError` when the model has no value head, or with `clip` when the batch carries no values.
     """
@@ -25,6 +29,9 @@ def value(*, clip: float | None = None) -> Loss:
             )
         error = (outputs.values - batch.returns).square()
         worst = error
+        if expectile is not None:
+            side = (batch.returns > outputs.values).float() * (2 * expectile - 1) + 1 - expectile
+            worst = error * (2 * side).where(~batch.extra.turn_end, 1.0)
         if clip is not None:
             if batch.extra.values is None:
                 raise UsageError(
