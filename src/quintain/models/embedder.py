@@ -23,7 +23,9 @@ from torch import Tensor, nn
 
 from quintain.errors import ModelError
 
-WEIGHTS, SETTINGS = "embedder.safetensors", "embedder.json"
+EMBEDDER = "embedder"
+"""Folder of a run in which its embedder is kept."""
+WEIGHTS, SETTINGS = f"{EMBEDDER}.safetensors", f"{EMBEDDER}.json"
 TOKEN = re.compile(r"\d[\d,]*(?:\.\d+)?|[^\W\d_]+")
 """Numbers, and words of letters."""
 
@@ -84,7 +86,7 @@ class Embedder(nn.Module):
         Raises:
             ModelError: there is none, or its files are damaged.
         """
-        place = next((f for f in (folder, folder / "embedder") if (f / SETTINGS).is_file()), None)
+        place = next((f for f in (folder, folder / EMBEDDER) if (f / SETTINGS).is_file()), None)
         if place is None:
             raise ModelError(
                 f"embedder: got {folder}, which holds no {SETTINGS}; train one, quintain train dare"
@@ -98,3 +100,17 @@ class Embedder(nn.Module):
                 f"embedder: got {place}, which cannot be read ({error}); train it anew"
             ) from error
         return found
+
+
+class Nearest:
+    """Finds texts by the cosine of their embeddings: ``Nearest(embedder, ("The seat of Orbit",)).best("orbit", 1)``."""
+
+    def __init__(self, embedder: Embedder, texts: Sequence[str]) -> None:
+        self.embedder = embedder
+        self.embeddings = embedder.encode(texts)
+        """[texts, size]"""
+
+    def best(self, query: str, count: int) -> tuple[int, ...]:
+        """Return the numbers of the `count` texts nearest to `query`, the nearest first; of equal ones the first."""
+        (scores,) = self.embedder.encode([query]) @ self.embeddings.T
+        return tuple(np.argsort(-scores, kind="stable")[:count].tolist())
