@@ -1,5 +1,3 @@
-"""InfoNCE by hand, its masks and its gradient."""
-
 import math
 
 import pytest
@@ -9,46 +7,33 @@ from quintain.errors import UsageError
 from quintain.losses.contrastive import info_nce
 
 
-def unit(*angles: float) -> torch.Tensor:
-    return torch.tensor([[math.cos(a), math.sin(a)] for a in angles], dtype=torch.float64)
-
-
 def test_three_by_three_by_hand() -> None:
-    queries, documents = unit(0.0, 1.0, 2.0), unit(0.1, 1.3, 1.7)
-    loss = info_nce(queries, documents, torch.arange(3), temperature=0.05)
-    by_hand = 0.0
-    for q, own in ((0.0, 0.1), (1.0, 1.3), (2.0, 1.7)):
-        scores = [math.exp(math.cos(q - d) / 0.05) for d in (0.1, 1.3, 1.7)]
-        by_hand -= math.log(math.exp(math.cos(q - own) / 0.05) / sum(scores)) / 3
-    assert loss.item() == pytest.approx(by_hand, abs=1e-12)
-    assert by_hand > 0.01
+    similarities = torch.tensor([[0.9, 0.1, 0.0], [0.2, 0.8, 0.1], [0.0, 0.3, 0.7]], dtype=torch.float64)
+    found = info_nce(similarities, torch.eye(3, dtype=torch.float64), temperature=0.05)
+    by_hand = [
+        math.log(sum(math.exp(s / 0.05) for s in row)) - row[i] / 0.05
+        for i, row in enumerate(similarities.tolist())
+    ]
+    assert float(found) == pytest.approx(sum(by_hand) / 3, rel=1e-9)
+    assert float(info_nce(torch.eye(2), torch.eye(2), temperature=1.0)) == pytest.approx(0.31326, abs=1e-5)
 
 
-def test_the_example_of_two() -> None:
-    queries = torch.eye(2, dtype=torch.float64)
-    documents = torch.tensor([[0.9, 0.8], [0.8, 0.9]], dtype=torch.float64)
-    assert info_nce(queries, documents, torch.arange(2)).item() == pytest.approx(math.log1p(math.exp(-2.0)))
+def test_the_same_text_is_no_negative_of_itself() -> None:
+    queries = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    plain = info_nce(queries, queries, temperature=1.0)
+    named = info_nce(queries, queries, temperature=1.0, names=["a", "a", "b"])
+    other = math.log(1 + 1 / math.e)
+    assert float(named) == pytest.approx((2 * other + math.log(1 + 2 / math.e)) / 3, rel=1e-6)
+    assert named < plain
+    queries.requires_grad_(True)
+    [gradient] = torch.autograd.grad(info_nce(queries, queries.detach(), names=["a", "a", "b"]), queries)
+    assert torch.isfinite(gradient).all()
 
 
-def test_the_same_document_drawn_twice_is_no_negative() -> None:
-    queries, documents = unit(0.0, 0.2, 2.0), unit(0.1, 0.1, 1.7)
-    keys = torch.tensor([7, 7, 9])
-    masked = info_nce(queries, documents, keys)
-    alone = [info_nce(queries[[i, 2]], documents[[i, 2]], torch.arange(2)) for i in (0, 1)]
-    third = info_nce(queries, documents, torch.arange(3)) * 3
-    assert masked < info_nce(queries, documents, torch.arange(3))
-    # A query whose only other document is its own has nothing to tell it from.
-    assert info_nce(queries[:2], documents[:2], keys[:2]).item() == 0
-    assert alone[0].isfinite() and third.isfinite()
-
-
-def test_duplicates_get_no_gradient_from_each_other() -> None:
-    queries = unit(0.0, 0.4).requires_grad_()
-    documents = unit(0.1, 0.1)
-    (info_nce(queries, documents, torch.tensor([1, 1]))).backward()
-    assert queries.grad is not None and queries.grad.abs().max() == 0
-
-
-def test_the_temperature_is_above_zero() -> None:
-    with pytest.raises(UsageError, match=r"temperature of InfoNCE: got 0.0; give a number above 0"):
-        info_nce(torch.eye(2), torch.eye(2), torch.arange(2), temperature=0.0)
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"got \(2, 2\) and \(3, 3\)"):
+        info_nce(torch.eye(2), torch.eye(3))
+    with pytest.raises(UsageError, match="temperature of InfoNCE: got 0"):
+        info_nce(torch.eye(2), torch.eye(2), temperature=0)
+    with pytest.raises(UsageError, match="names of 2 keys: got 1"):
+        info_nce(torch.eye(2), torch.eye(2), names=["a"])

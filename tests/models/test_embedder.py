@@ -17,16 +17,16 @@ def test_numbers_count_by_magnitude_and_words_in_pairs() -> None:
 
 
 def test_embeddings_have_length_one_and_one_without_words_none() -> None:
-    found = Embedder(size=8, buckets=64).encode(["the seat of Orbit", "", "12"])
+    found = Embedder(size=8, buckets=64).embed(["the seat of Orbit", "", "12"])
     assert np.linalg.norm(found, axis=1) == pytest.approx([1, 0, 1], abs=1e-6)
 
 
 def test_untrained_it_finds_what_shares_words() -> None:
     model = Embedder(seed=1)
     texts = ["the seat of Orbit", "the mayor of Rome", "a twin of Oslo"]
-    assert (model.encode(["Orbit: seat"]) @ model.encode(texts).T).argmax() == 0
-    assert not np.allclose(model.encode(texts), Embedder(seed=2).encode(texts))
-    assert np.array_equal(model.encode(texts), Embedder(seed=1).encode(texts))
+    assert (model.embed(["Orbit: seat"]) @ model.embed(texts).T).argmax() == 0
+    assert not np.allclose(model.embed(texts), Embedder(seed=2).embed(texts))
+    assert np.array_equal(model.embed(texts), Embedder(seed=1).embed(texts))
 
 
 def test_what_is_saved_is_loaded_bit_for_bit(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_what_is_saved_is_loaded_bit_for_bit(tmp_path: Path) -> None:
     model.save(tmp_path / "embedder")
     assert sorted(f.name for f in (tmp_path / "embedder").iterdir()) == [SETTINGS, WEIGHTS]
     for folder in (tmp_path, tmp_path / "embedder"):
-        assert np.array_equal(Embedder.load(folder).encode(["a b 7"]), model.encode(["a b 7"]))
+        assert np.array_equal(Embedder.load(folder).embed(["a b 7"]), model.embed(["a b 7"]))
 
 
 def test_what_is_no_embedder_is_one_line(tmp_path: Path) -> None:

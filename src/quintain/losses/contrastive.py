@@ -1,11 +1,12 @@
-"""L = -log exp(s(q, d+)/τ) / Σ_d exp(s(q, d)/τ): InfoNCE over the documents of a batch (arXiv 1807.03748, eq. 4).
+"""L = -mean_i log(exp(s_ii/τ) / Σ_j exp(s_ij/τ)), s_ij = q_i·k_j: InfoNCE (arXiv 1807.03748) over a batch.
 
-s is the cosine of two embeddings. The documents of all queries of a batch are each other's negatives. A document that
-answers a query as well as its own does, such as the same one drawn twice, is no negative: it leaves the sum.
+Every other key of the batch is a negative of a query. Where two keys are the same text, one would be a false negative
+of the other's query: they are left out of its sum.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from quintain.errors import UsageError
@@ -14,19 +15,27 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def info_nce(queries: Tensor, documents: Tensor, keys: Tensor, *, temperature: float = 0.05) -> Tensor:
-    """Return the mean loss of `queries` [B, D] whose documents are the rows of `documents` [B, D], all of length 1.
+def info_nce(
+    queries: Tensor, keys: Tensor, *, temperature: float = 0.05, names: Sequence[Hashable] | None = None
+) -> Tensor:
+    """Return the loss of `queries` [B, D], of which number i belongs to number i of `keys` [B, D].
 
-    `keys` [B] names what each document is: rows with equal keys are the same to a query and never negatives of each
-    other. `temperature` is τ. Example: two queries with cosines .9 to their own and .8 to the other's document lose
-    log(1 + exp(-.1/.05)) = .1269 each.
+    Keys of equal `names` are the same. Example: similarities [[1, 0], [0, 1]] and τ 1 → log(1 + 1/e) = .31326.
 
     Raises:
-        UsageError: the temperature is not above 0.
+        UsageError: the shapes differ, the temperature is not positive, or there is not a name for each key.
     """
+    if queries.shape != keys.shape or queries.dim() != 2:
+        raise UsageError(f"InfoNCE: got {tuple(queries.shape)} and {tuple(keys.shape)}; give two of [B, D]")
     if temperature <= 0:
-        raise UsageError(f"temperature of InfoNCE: got {temperature}; give a number above 0")
-    scores = queries @ documents.T / temperature
-    own = scores.diagonal()
-    same = (keys[:, None] == keys[None, :]).fill_diagonal_(False)
-    return (scores.masked_fill(same, float("-inf")).logsumexp(1) - own).mean()
+        raise UsageError(f"temperature of InfoNCE: got {temperature}; give a positive number")
+    logits = queries @ keys.T / temperature
+    if names is not None:
+        if len(names) != len(keys):
+            raise UsageError(f"names of {len(keys)} keys: got {len(names)}; give one to each")
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        own = keys.new_tensor([numbers[name] for name in names])
+        same = own[:, None] == own[None, :]
+        same.fill_diagonal_(False)
+        logits = logits.masked_fill(same, float("-inf"))
+    return -logits.log_softmax(1).diagonal().mean()

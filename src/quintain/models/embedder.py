@@ -67,7 +67,7 @@ class Embedder(nn.Module):
         ids = torch.tensor([number for own in hashed for number in own], dtype=torch.int64)
         return nn.functional.normalize(self.mix(self.words(ids, torch.as_tensor(ends))), dim=-1)
 
-    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the same without gradient, float32."""
         with torch.no_grad():
             return self(texts).numpy()
@@ -100,17 +100,3 @@ class Embedder(nn.Module):
                 f"embedder: got {place}, which cannot be read ({error}); train it anew"
             ) from error
         return found
-
-
-class Nearest:
-    """Finds texts by the cosine of their embeddings: ``Nearest(embedder, ("The seat of Orbit",)).best("orbit", 1)``."""
-
-    def __init__(self, embedder: Embedder, texts: Sequence[str]) -> None:
-        self.embedder = embedder
-        self.embeddings = embedder.encode(texts)
-        """[texts, size]"""
-
-    def best(self, query: str, count: int) -> tuple[int, ...]:
-        """Return the numbers of the `count` texts nearest to `query`, the nearest first; of equal ones the first."""
-        (scores,) = self.embedder.encode([query]) @ self.embeddings.T
-        return tuple(np.argsort(-scores, kind="stable")[:count].tolist())

@@ -20,6 +20,8 @@ from quintain.methods.loops.contrastive import Contrast, inside, train_contrasti
 from quintain.methods.toolrl import dare
 from quintain.methods.toolrl.dare import Pairs
 from quintain.models.embedder import Embedder
+from quintain.retrieval.passages import Passage
+from quintain.retrieval.retriever import Indexed
 from quintain.store.run import Run
 from quintain.training.summary import summary
 from quintain.worlds.guess.game import Guess
@@ -108,7 +110,7 @@ def test_a_run_keeps_its_embedder_and_is_resumed_bit_for_bit(
         assert run.next_step == 3
         train_by(dare.method(short), short, run)
     texts = ["estimates centers: rows 40", "tests trends"]
-    assert np.array_equal(Embedder.load(whole).encode(texts), Embedder.load(broken).encode(texts))
+    assert np.array_equal(Embedder.load(whole).embed(texts), Embedder.load(broken).embed(texts))
 
 
 def _failing(checkpoint: Any, *, at: int) -> Any:
@@ -168,7 +170,7 @@ def test_a_ranker_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch, 
     def missing(*_: Any) -> Any:
         raise MissingExtra.named("bm25s", "search", "this")
 
-    monkeypatch.setattr(loop, "index_of", missing)
+    monkeypatch.setattr(loop, "BM25", missing)
     config = configured(environment="shelf?tools=40&retriever=none", ranks="bm25")
     said = "ranks: got 'bm25'; choose one of trained, untrained"
     with (
@@ -181,3 +183,12 @@ def test_a_ranker_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch, 
 def test_it_is_found_by_its_name() -> None:
     found = find_method("dare")
     assert found.config_class is dare.Config and isinstance(Shelf(tools=40), Environment)
+
+
+def test_the_retrieval_index_takes_its_embedder(tmp_path: Path) -> None:
+    Embedder(size=8, seed=1).save(tmp_path / "embedder")
+    passages = [
+        Passage(id=str(k), title="", text=text) for k, text in enumerate(("tests trends", "ranks peaks"))
+    ]
+    found = Indexed(passages, "dense", model=tmp_path).search("which trends", 1)
+    assert [each.passage.id for each in found] == ["0"]

@@ -36,7 +36,7 @@ def learned(module: ModuleType, case: Pairs) -> list[float]:
     """Return the loss of the code, and its gradients."""
     queries = torch.tensor(case.queries, dtype=torch.float64, requires_grad=True)
     documents = torch.tensor(case.documents, dtype=torch.float64, requires_grad=True)
-    loss = module.info_nce(queries, documents, torch.tensor(case.keys), temperature=TEMPERATURE)
+    loss = module.info_nce(queries, documents, names=case.keys, temperature=TEMPERATURE)
     return flatten([loss.detach(), *torch.autograd.grad(loss, (queries, documents))])
 
 

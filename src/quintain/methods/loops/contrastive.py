@@ -14,7 +14,6 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
-import torch
 from torch import nn
 
 from quintain.environments.baselines import play
@@ -25,8 +24,10 @@ from quintain.eval.ranking import Ranked, ranking_metrics
 from quintain.eval.statistics import wilson
 from quintain.losses.contrastive import info_nce
 from quintain.methods.method import Contrastive
-from quintain.models.embedder import EMBEDDER, Embedder, Nearest, features
+from quintain.models.embedder import EMBEDDER, Embedder, features
 from quintain.models.fingerprint import fingerprint
+from quintain.retrieval.bm25 import BM25
+from quintain.retrieval.dense import Dense
 from quintain.store.run import Run
 from quintain.training.checkpoint import load_state, save_state
 from quintain.training.context import START, short_name
@@ -35,7 +36,6 @@ from quintain.training.job import Job
 from quintain.training.optimizers import make_optimizer, scale_at
 from quintain.training.progress import Display
 from quintain.types import Action, derive_seed
-from quintain.worlds.hopqa.search import index_of
 
 
 class Contrast:
@@ -71,9 +71,6 @@ class Contrast:
         for place, words in enumerate(self.words):
             for word in sorted(words):
                 self.places.setdefault(word, []).append(place)
-        texts = {text: place for place, text in enumerate(dict.fromkeys(self.documents))}
-        self.keys = [texts[text] for text in self.documents]
-        """[documents] equal where documents are the same text"""
 
     def draw(self, step: int) -> tuple[list[str], list[int]]:
         """Return the queries of `step` and the numbers of their documents."""
@@ -101,8 +98,8 @@ class Contrast:
         queries, chosen = self.draw(step)
         documents = [self.documents[number] for number in chosen]
         loss = info_nce(
-            self.embedder(queries), self.embedder(documents),
-            torch.tensor([self.keys[number] for number in chosen]), temperature=self.method.temperature,
+            self.embedder(queries), self.embedder(documents), names=documents,
+            temperature=self.method.temperature,
         )  # fmt: skip
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate * scale
@@ -123,20 +120,20 @@ class Contrast:
 
     def rank(self, ranker: Ranker) -> Ranked:
         """Return the order in which `ranker` puts all documents for each of `questions`, with what answers it."""
-        answers: dict[int, list[int]] = {}
-        for number, key in enumerate(self.keys):
-            answers.setdefault(key, []).append(number)
+        answers: dict[str, list[int]] = {}
+        for number, text in enumerate(self.documents):
+            answers.setdefault(text, []).append(number)
         total = len(self.documents)
-        return [(ranker.best(query, total), answers[self.keys[number]]) for query, number in self.questions()]
+        return [(ranker.best(q, total), answers[self.documents[number]]) for q, number in self.questions()]
 
     def rankers(self) -> dict[str, Ranker]:
         """Return what is compared, by name: the embedder, as it was before, and BM25 where its package is there."""
         found: dict[str, Ranker] = {
-            "trained": Nearest(self.embedder, self.documents),
-            "untrained": Nearest(self.start, self.documents),
+            "trained": Dense(self.documents, self.embedder),
+            "untrained": Dense(self.documents, self.start),
         }
         with suppress(MissingExtra):
-            found["bm25"] = index_of(("",) * len(self.documents), self.documents)
+            found["bm25"] = BM25(self.documents)
         return found
 
 

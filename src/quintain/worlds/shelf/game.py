@@ -14,12 +14,13 @@ from typing import ClassVar
 from quintain.environments.protocol import Environment, Ranker
 from quintain.environments.splitting import is_eval, split_draw
 from quintain.errors import UsageError
-from quintain.models.embedder import Embedder, Nearest
+from quintain.models.embedder import Embedder
+from quintain.retrieval.bm25 import BM25
+from quintain.retrieval.dense import Dense
 from quintain.types import Action, StepResult, Task, derive_seed
-from quintain.worlds.hopqa.search import index_of
 from quintain.worlds.shelf.stock import GROUP, MOST_TOOLS, Tool, ask, draw_numbers, draw_tools
 
-BM25, NOBODY = "bm25", "none"
+WORDS, NOBODY = "bm25", "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Shelf(Environment):
     tags: ClassVar[frozenset[str]] = frozenset({"tools", "memory"})
 
     def __init__(
-        self, *, tools: int = 500, group: int = GROUP, shown: int = 4, retriever: str = BM25, shelf: int = 0
+        self, *, tools: int = 500, group: int = GROUP, shown: int = 4, retriever: str = WORDS, shelf: int = 0
     ) -> None:
         """Fill the shelf that `shelf` numbers with `tools` tools, of which groups of `group` do the same.
 
@@ -167,14 +168,10 @@ class Shelf(Environment):
 
 def ranker_of(retriever: str, documents: tuple[str, ...]) -> Ranker | None:
     """Return what finds `documents`: ``bm25``, the embedder in a folder, or for ``none`` nothing."""
-    if retriever == NOBODY:
-        return None
-    if retriever == BM25:
-        return index_of(("",) * len(documents), documents)
-    return nearest(retriever, documents)
+    return None if retriever == NOBODY else index_of(retriever, documents)
 
 
 @lru_cache(maxsize=8)
-def nearest(folder: str, documents: tuple[str, ...]) -> Nearest:
-    """Return the index of `documents` by the embedder in `folder`, made once."""
-    return Nearest(Embedder.load(Path(folder)), documents)
+def index_of(retriever: str, documents: tuple[str, ...]) -> Ranker:
+    """Return the index over `documents`, made once."""
+    return BM25(documents) if retriever == WORDS else Dense(documents, Embedder.load(Path(retriever)))

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from quintain.eval.ranking import ndcg
 from quintain.methods.loops.contrastive import Contrast, inside
 from quintain.methods.method import Contrastive
-from quintain.models.embedder import Nearest
+from quintain.retrieval.dense import Dense
 from quintain.types import derive_seed
 from quintain.worlds.shelf.game import Shelf
 from quintain.worlds.shelf.stock import ask, draw_numbers
@@ -93,8 +93,8 @@ def learned(asked: Asked, options: Mapping[str, Any], seed: int) -> dict[str, fl
     steps = int(options["steps"])
     for step in range(1, steps + 1):
         contrast.learn(step, scale=1 - (step - 1) / steps)
-    ranked = contrast.rank(Nearest(contrast.embedder, contrast.documents))
-    before = contrast.rank(Nearest(contrast.start, contrast.documents))
+    ranked = contrast.rank(Dense(contrast.documents, contrast.embedder))
+    before = contrast.rank(Dense(contrast.documents, contrast.start))
     # Where nothing tells the tools of a group apart, the question is which of them is the right one, by its number.
     wanted = [number for _, number in contrast.questions()]
     ranked = [(order, {number}) for (order, _), number in zip(ranked, wanted, strict=True)]
