@@ -8,6 +8,7 @@ import math
 import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from random import Random
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from quintain.environments.tools import call_tool, tool_specs
@@ -268,6 +269,43 @@ class Privileged(Protocol):
 
     def privileged(self) -> str:
         """Return what is hidden now."""
+        ...
+
+
+class Ranker(Protocol):
+    """Finds texts: BM25, an embedder, a search engine."""
+
+    def best(self, query: str, count: int) -> tuple[int, ...]:
+        """Return the numbers of the at most `count` texts that fit `query`, the best first."""
+        ...
+
+
+@runtime_checkable
+class Corpus(Protocol):
+    """Documents that are to be found, and queries that they answer: what a retriever learns from."""
+
+    def documents(self) -> Sequence[str]:
+        """Return the texts that are to be found."""
+        ...
+
+    def query(self, document: int, rng: Random) -> str:
+        """Return a text that the document of this number answers."""
+        ...
+
+    def is_held_out(self, document: int) -> bool:
+        """Whether no query of the document of this number may be learned from."""
+        ...
+
+
+@runtime_checkable
+class Shelved(Corpus, Protocol):
+    """Tools of the environment are found by a retriever, which can be exchanged."""
+
+    ranker: Ranker | None
+    """what finds the documents; None: nothing is found"""
+
+    def trusting_action(self) -> Action:
+        """Return what one does who takes the first tool that the retriever finds."""
         ...
 
 

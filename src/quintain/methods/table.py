@@ -872,7 +872,17 @@ TABLE: tuple[Entry, ...] = (
     Entry("Agent RFT", "toolrl", "planned"),
     Entry("Search-o1", "toolrl", "planned"),
     Entry("Agent model / Deep Research", "toolrl", "planned"),
-    Entry("DARE", "toolrl", "planned"),
+    Entry(
+        "DARE",
+        "toolrl",
+        "written",
+        name="dare",
+        module="toolrl.dare",
+        page="DARE",
+        section="Search, code and many tools",
+        about="an embedder that finds the tool which fits the data, not the words alone",
+        against="BM25",
+    ),
     # horizon
     Entry("MemAgent", "horizon", "written"),
     Entry("MEM1", "horizon", "written"),

@@ -1,0 +1,1 @@
+"""Learning to use tools: search, code and tools out of large collections."""
