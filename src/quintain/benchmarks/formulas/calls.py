@@ -1,11 +1,14 @@
 """Tool calls under a cap, traces rewritten to calls, and what they are paid, each beside a plain second version."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 from quintain.benchmarks.formulas.formula import Formula, Rng
 from quintain.environments.protocol import Environment
+from quintain.rewards.conduct import environment_reward
+from quintain.rewards.efficiency import num_calls
 from quintain.rewards.terms import apply
 from quintain.types import (
     Action,
@@ -224,7 +227,54 @@ def plain_rewriting(case: Sequence[tuple[list[tuple[str, int, int, int]], int]])
     return found
 
 
+# Agent RFT's penalties
+
+
+def drawn_costs(rng: Rng) -> list[tuple[float, int, float, float]]:
+    """Return scores, calls, budgets and λ."""
+    return [
+        (
+            float(rng.choice([0.0, 0.5, 1.0])),
+            int(rng.integers(0, 40)),
+            float(rng.integers(1, 8)),
+            float(rng.choice([0.02, 0.05])),
+        )
+        for _ in range(30)
+    ]
+
+
+def own_costs(module: ModuleType, case: Sequence[tuple[float, int, float, float]]) -> list[float]:
+    """Return what is left of each score."""
+    found: list[float] = []
+    for score, num, budget, weight in case:
+        right = environment_reward()
+        turn = turn_of("", Action(tool_calls=(adding(1, 2),) * num))
+        episode = episode_of([replace(turn, reward=score)], is_success=score > 0)
+        penalty = module.efficiency(right, num_calls, budget=budget, strength=weight, limit=0.25)
+        outcome = apply(episode, (right, penalty)).outcome
+        assert isinstance(outcome, Score), "terms of numbers"
+        found.append(outcome.value)
+    return found
+
+
+def plain_costs(case: Sequence[tuple[float, int, float, float]]) -> list[float]:
+    """Return the score, less at most a quarter of it, by how often the budget was gone beyond."""
+    found: list[float] = []
+    for score, num, budget, weight in case:
+        beyond = (num - budget) / budget if num > budget else 0.0
+        found.append(score - score * min(weight * beyond, 0.25))
+    return found
+
+
 FORMULAS: tuple[Formula, ...] = (
+    Formula(
+        name="calls.penalised",
+        module="quintain.rewards.efficiency",
+        functions=("efficiency", "over_budget", "scale"),
+        draw=drawn_costs,
+        ours=own_costs,
+        reference=plain_costs,
+    ),
     Formula(
         name="calls.torl_reward",
         module="quintain.rewards.conduct",
