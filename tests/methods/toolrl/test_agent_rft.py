@@ -194,7 +194,7 @@ def test_a_service_that_fails_now_and_then_punishes_calls_only_where_failures_ar
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(http_json, "PAUSE", 0.001)
-    (row,) = experiment.measure({"seeds": 1, "tasks": 4, "rate": 0.3}, 5)
+    (row,) = experiment.measure({"seeds": 1, "tasks": 4, "rate": 0.3}, 3)
     assert abs(row["method"]) < 0.1 < row["method"] - row["control"]
     assert row["null_method"] == row["null_control"] == row["extra.unjoined"] == row["extra.foreign"] == 0.0
     assert row["extra.covered_without_retry"] < row["extra.covered"]
