@@ -191,3 +191,16 @@ def test_it_goes_on_bit_for_bit(recipe: str, tmp_path: Path, monkeypatch: pytest
     resume(tmp_path / "stopped")
     assert rows(tmp_path / "stopped") == rows(whole)
     assert weights(tmp_path / "stopped" / "model") == weights(whole / "model")
+
+
+def test_the_reference_is_the_policy_as_the_phase_began(tmp_path: Path) -> None:
+    fields = {**SMALL["web_rl"], "num_minibatches": 1, "learning_rate": 1e-2}
+    folder = train("web_rl", tmp_path / "run", max_turn_tokens=6, steps=4, **fields)
+    moved = [abs(row["regression/log_ratio"]) > 1e-4 for row in rows(folder)[1:]]
+    assert moved == [False, True, False, True], "phases of two steps, whose first update begins at the reference"
+
+
+def test_failures_push_away() -> None:
+    lesson = web_rl.regressed([LOST], [[0.5, 0.9]], [[True, True]], [True], web_rl.Config(mixing=0.5))
+    (sample,) = lesson.samples
+    assert sample.advantages[sample.loss_weight > 0].tolist() == pytest.approx([-0.05, -0.05, -0.9])
