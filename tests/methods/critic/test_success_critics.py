@@ -197,7 +197,9 @@ def test_the_reference_is_the_policy_as_the_phase_began(tmp_path: Path) -> None:
     fields = {**SMALL["web_rl"], "num_minibatches": 1, "learning_rate": 1e-2}
     folder = train("web_rl", tmp_path / "run", max_turn_tokens=6, steps=4, **fields)
     moved = [abs(row["regression/log_ratio"]) > 1e-4 for row in rows(folder)[1:]]
-    assert moved == [False, True, False, True], "phases of two steps, whose first update begins at the reference"
+    assert moved == [False, True, False, True], (
+        "phases of two steps, whose first update begins at the reference"
+    )
 
 
 def test_failures_push_away() -> None:
