@@ -1,6 +1,6 @@
 """The replay loop: priorities, ways on from recorded turns, logs of other runs, and critics that are measured."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -119,7 +119,7 @@ def test_priorities_decide_what_is_drawn() -> None:
 
 
 @contextmanager
-def consulted(folder: Path, job: OnPolicyJob, needs: Needs) -> Iterator[tuple[TrainingContext, Consulted]]:
+def consulted(folder: Path, job: OnPolicyJob, needs: Needs) -> Generator[tuple[TrainingContext, Consulted]]:
     with (
         Run.create(folder, recipe="mine", config=asdict(job)) as run,
         begun(needs, job, run) as context,
