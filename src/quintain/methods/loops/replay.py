@@ -148,9 +148,8 @@ def train_by_replay(method: Replay, job: Job, run: Run) -> None:
                 next((report for policy, report, _ in reversed(reports) if policy == MAIN), None),
                 {
                     **{
-                        f"{policy}/{k}": v
+                        k if policy == MAIN else f"{policy}/{k}": v
                         for policy, _, found in reports
-                        if policy != MAIN
                         for k, v in found.items()
                     },
                     **watched,

@@ -165,7 +165,7 @@ def direction(policy: TablePolicy, samples: Sequence[Sample], update: Update) ->
 
 
 def reinforced(policy: TablePolicy, newest: Sequence[Group], buffer: Sequence[Group]) -> Tensor:
-    """Return REINFORCE's direction on the `newest` episodes, less a V that was fitted to the returns of the `buffer`."""
+    """Return REINFORCE's direction on the `newest` episodes, less a V fitted to the returns of the `buffer`."""
     fitted = scored(buffer)
     turns, states, _ = places(fitted, policy)
     shape = (policy.world.horizon, policy.world.num_states)
