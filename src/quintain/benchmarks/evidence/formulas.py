@@ -30,6 +30,7 @@ BREAKS = (
 ROOMS = (
     "credit", "losses", "rewards", "stages", "choices", "conduct", "scoring", "estimators", "data", "rounds",
     "imitation", "preference", "ensembles", "rlhf", "synthesis", "steps", "critics", "turn_critics",
+    "retrieval", "calls",
 )  # fmt: skip
 
 

@@ -119,6 +119,8 @@ def train_by_replay(method: Replay, job: Job, run: Run) -> None:
             buffer.add(past, method.reward(separated(played)))
         for step in context.steps():
             consulted.begin(step)
+            if method.needs.renews_reference and (step - 1) % method.phase == 0:
+                context.policies["reference"].follow(context.policies.main, rate=1.0)
             groups = method.collect(context.collector, step)
             method.state.update(groups)
             fresh = method.reward(separated(groups))

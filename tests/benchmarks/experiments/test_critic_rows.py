@@ -1,0 +1,51 @@
+"""Experiments about critics of success: the direction that is claimed, and null worlds."""
+
+import json
+import tomllib
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quintain.benchmarks.evidence.spec import FOLDER
+from quintain.benchmarks.experiments.critic import digi_rl, web_rl
+from quintain.benchmarks.labs.levels import open_floor, starting_at
+from quintain.environments.catalog import find
+from quintain.environments.protocol import begin
+
+
+def measured(experiment: Any, row: str, **changes: Any) -> dict[str, float]:
+    options = tomllib.loads((FOLDER / f"{row}.toml").read_text(encoding="utf-8"))["options"]
+    (found,) = json.loads(json.dumps(experiment.measure({**options, "seeds": 1, **changes}, 3)))
+    return found
+
+
+def test_values_find_the_right_moves_of_a_success_and_permuted_ones_hardly() -> None:
+    row = measured(digi_rl, "digi_rl", levels=8, size=30)
+    assert row["method"] > row["control"] + 0.02
+    assert row["null_method"] == row["null_control"] == 0.0
+
+
+def test_a_slippery_level_slips_to_either_side_as_often_as_asked() -> None:
+    floor = open_floor()
+    row = int(np.flatnonzero(floor.distance == 3)[0])
+    world = starting_at([row])
+    for luck, column in ((0.05, 2), (0.15, 3), (0.2, 0), (0.9, 0)):
+        game = digi_rl.Slippery(world=world, place=row, slip=0.2)
+        game.act(0, luck)
+        assert game.place == int(floor.next[row, column])
+
+
+def test_an_expert_errs_more_the_more_blocks_there_are() -> None:
+    shares: list[float] = []
+    for blocks in (2, 4):
+        environment = find(f"plan?blocks={blocks}")()
+        errs = 0
+        for index in range(150):
+            told = begin(environment, environment.task("train", index))
+            right: Any = environment
+            said = web_rl.erring(0.1, 0.3)(environment, Random(index), [told])
+            errs += said != right.expert_action()
+        shares.append(errs / 150)
+    assert shares == pytest.approx([0.1, 0.7], abs=0.12)
