@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from quintain.benchmarks.experiments.critic import archer
+from quintain.benchmarks.experiments.critic import archer, digi_q
 from quintain.benchmarks.labs.exact import exact_values
 from quintain.benchmarks.labs.tables import fitted_table, s3
 from quintain.types import scored
@@ -26,3 +26,10 @@ def test_the_actor_points_the_right_way_by_a_critic_that_knows() -> None:
     assert abs(row["null_method"] - row["null_control"]) < 0.6
     assert row["extra.dose16"] == pytest.approx(row["method"] - row["control"])
     assert np.isfinite(list(row.values())).all()
+
+
+def test_the_best_by_q_goes_the_right_way_and_copies_of_one_action_go_nowhere() -> None:
+    rows = digi_q.measure({"seeds": 3, "size": 12}, 3)
+    assert np.mean([row["method"] - row["control"] for row in rows]) > 0.15
+    assert all(row["null_method"] == row["null_control"] == row["extra.dose1"] == 0.0 for row in rows)
+    assert all(row["extra.optimism"] >= 0 for row in rows), "the larger of two critics promises more"

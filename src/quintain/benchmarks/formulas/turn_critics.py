@@ -112,6 +112,18 @@ def reckoned(given: Valued) -> list[float]:
     return found
 
 
+def extracted(given: Valued) -> list[float]:
+    """Return of every turn the place of its first way with the largest Q, and whether that is .3 above V."""
+    found: list[float] = []
+    for said, before in zip(given.said, given.before, strict=True):
+        for ways, v in zip(said, before, strict=True):
+            place = 0
+            for other in range(1, len(ways)):
+                place = other if ways[other] > ways[place] else place
+            found += [float(place), 1.0 if ways[place] - v > 0.3 else 0.0]
+    return found
+
+
 def spoken(rng: Rng) -> list[Trajectory]:
     """Return one to three episodes of ragged streams, some of which begin anew."""
     found: list[Trajectory] = []
@@ -250,6 +262,9 @@ FORMULAS: tuple[Formula, ...] = (
     Formula(name="credit.turn_td", module="quintain.credit.turn_td",
             functions=("q_targets", "state_targets", "way_advantages", "by_way", "monte_carlo", "critic_metrics"),
             aside=("check",), draw=valued, ours=credited, reference=reckoned, exact=actor_on_a_toy),
+    Formula(name="credit.best_ways", module="quintain.credit.turn_td", functions=("best_ways",), draw=valued,
+            ours=lambda m, given: [float(x) for row in m.best_ways(given.said, given.before, 0.3) for x in row],
+            reference=extracted),
     Formula(name="data.turn_values", module="quintain.data.turn_values",
             functions=("turn_value_samples", "last_turn_samples"), draw=spoken, ours=marked, reference=laid_out),
 )  # fmt: skip
