@@ -30,6 +30,6 @@ def test_the_actor_points_the_right_way_by_a_critic_that_knows() -> None:
 
 def test_the_best_by_q_goes_the_right_way_and_copies_of_one_action_go_nowhere() -> None:
     rows = digi_q.measure({"seeds": 3, "size": 12}, 3)
-    assert np.mean([row["method"] - row["control"] for row in rows]) > 0.15
+    assert np.mean([row["method"] - row["control"] for row in rows]) > 0.05
     assert all(row["null_method"] == row["null_control"] == row["extra.dose1"] == 0.0 for row in rows)
     assert all(row["extra.optimism"] >= 0 for row in rows), "the larger of two critics promises more"
