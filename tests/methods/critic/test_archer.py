@@ -100,7 +100,7 @@ def test_each_policy_clips_its_own_gradient_and_actions_are_fresh() -> None:
     assert isinstance(made, Replay)
     assert [update.policy for update in made.updates] == [*CRITICS, MAIN]
     critic, _, actor = made.updates
-    assert critic.rate == 3 and [actor.count(step) for step in (1, 2)] == [0, 2]
+    assert critic.rate == 10 and [actor.count(step) for step in (1, 2)] == [0, 2]
     assert actor.update.is_on_policy and (actor.update.aggregation, actor.update.constant) == (
         "constant",
         1.0,
