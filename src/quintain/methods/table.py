@@ -868,7 +868,17 @@ TABLE: tuple[Entry, ...] = (
         about="imitates the turns that raised the chance of success, offline and then online",
         against="`rft`, `archer`",
     ),
-    Entry("Digi-Q", "critic", "planned"),
+    Entry(
+        "Digi-Q",
+        "critic",
+        "written",
+        name="digi_q",
+        module="critic.digi_q",
+        page="Digi-Q",
+        section="Returns and critics",
+        about="Q on frozen features from a log, and the best of N turns by it imitated",
+        against="`rft`",
+    ),
     Entry(
         "WebRL",
         "critic",

@@ -1,1 +1,1 @@
-"""Experiments of the family `critic`."""
+"""Critics off-policy: experiments of the family."""
