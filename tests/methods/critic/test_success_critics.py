@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.methods.test_training import rows, train, weights
+from tests.methods.test_training import interrupting, resume, rows, train, weights
 
 from quintain.errors import ConfigError
 from quintain.methods.critic import digi_rl, web_rl
@@ -176,3 +176,33 @@ def test_it_trains(recipe: str, tmp_path: Path) -> None:
         assert all(0 <= row["web_rl/open"] <= 1 and row["web_rl/of_phase"] >= 4 for row in found[1:])
         assert "regression/log_ratio" in found[1]
     assert "critic/explained_variance" in found[1] and "buffer/age" in found[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", ["digi_rl", "web_rl"])
+def test_it_goes_on_bit_for_bit(recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # WebRL is stopped within its first phase: reference, failures and critic must be those of the run.
+    fields = {"max_turn_tokens": 6, "steps": 4, **SMALL[recipe]}
+    whole = train(recipe, tmp_path / "whole", **fields)
+    with monkeypatch.context() as patch:
+        interrupting(patch, 1)
+        with pytest.raises(KeyboardInterrupt):
+            train(recipe, tmp_path / "stopped", **fields)
+    resume(tmp_path / "stopped")
+    assert rows(tmp_path / "stopped") == rows(whole)
+    assert weights(tmp_path / "stopped" / "model") == weights(whole / "model")
+
+
+def test_the_reference_is_the_policy_as_the_phase_began(tmp_path: Path) -> None:
+    fields = {**SMALL["web_rl"], "num_minibatches": 1, "learning_rate": 1e-2}
+    folder = train("web_rl", tmp_path / "run", max_turn_tokens=6, steps=4, **fields)
+    moved = [abs(row["regression/log_ratio"]) > 1e-4 for row in rows(folder)[1:]]
+    assert moved == [False, True, False, True], (
+        "phases of two steps, whose first update begins at the reference"
+    )
+
+
+def test_failures_push_away() -> None:
+    lesson = web_rl.regressed([LOST], [[0.5, 0.9]], [[True, True]], [True], web_rl.Config(mixing=0.5))
+    (sample,) = lesson.samples
+    assert sample.advantages[sample.loss_weight > 0].tolist() == pytest.approx([-0.05, -0.05, -0.9])

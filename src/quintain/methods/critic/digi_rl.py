@@ -81,7 +81,7 @@ class Config(OnPolicyJob):
     """Updates of each critic in a step."""
     critic_batch: PositiveInt = 32
     """Episodes of such an update."""
-    critic_rate: PositiveFloat = 1.0
+    critic_rate: PositiveFloat = 3.0
     """Factor on the learning rate of the critics."""
     num_epochs: PositiveInt = 4
     """Times that what was kept is gone through in a step."""

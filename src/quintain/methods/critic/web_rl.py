@@ -15,7 +15,7 @@ Differences to the paper: tasks are drawn by the environment, so all are feasibl
 the environment's, where an 8B model was trained to judge. Differences to its code, which puts the final score on every
 step, makes +1 and -.6 of advantages and trains on +1 alone, divides by the tokens of all positive steps, keeps tasks
 that either of two heads finds open, and reads values at padded places: none of that here. Log-ratios are sums over a
-turn's tokens; ``shape="huber"`` is the code's. Measured on `plan` and tables of sokoban; the paper has WebArena.
+turn's tokens; ``shape="huber"`` is the code's. Measured on a mixture of sums; the paper has WebArena.
 """
 
 from collections.abc import Mapping, Sequence
@@ -86,7 +86,7 @@ class Config(OnPolicyJob):
     """Updates of the critic in a step."""
     critic_batch: PositiveInt = 32
     """Episodes of such an update, newest ones and earlier ones alike."""
-    critic_rate: PositiveFloat = 1.0
+    critic_rate: PositiveFloat = 3.0
     """Factor on the learning rate of the critic."""
     num_epochs: PositiveInt = 1
     """Times that what is learned from in a step is gone through."""

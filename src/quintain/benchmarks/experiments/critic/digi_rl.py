@@ -107,7 +107,7 @@ def play(policy: TablePolicy, size: int, seed: int, slip: float) -> list[Traject
     def game(task: Task) -> Slippery:
         return Slippery(world=world, place=task.seed, slip=slip)
 
-    return scored(play_games(policy, game, world.tasks, size=size, seed=seed))
+    return list(scored(play_games(policy, game, world.tasks, size=size, seed=seed)))
 
 
 def success(policy: TablePolicy, seed: int, slip: float) -> dict[str, float]:

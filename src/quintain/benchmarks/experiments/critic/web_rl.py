@@ -1,17 +1,18 @@
 """WebRL: does the critic's band keep tasks that are neither solved nor hopeless, by what it reads of them?
 
-The policy is an expert that errs, the more so the more blocks there are, by a level of its own in every replication. In
-a phase it plays tasks of two to five blocks, and the method's critic, a value head on a micro model, learns from the
-outcomes by the method's own updates. Then the method's curriculum orders new proposals. The number is the share, of
-those of its first proposals that it takes for open, whose true success (replays) is in the band. The control permutes
-what the critic said among the proposals. In the null world all tasks have four blocks and hardly one is not open. The
-critic reads what an agent is shown first, and not of which part of the mixture a task is. Beside it: the kinds that are
-kept, and how well V tells open tasks from others.
+The policy is a calculator that errs, the more so the longer the numbers are, by a level of its own in every
+replication. In a phase it adds numbers of one to four digits, and the method's critic, a value head on a micro model,
+learns from the outcomes by the method's own updates. Then the method's curriculum orders new proposals. The number is
+the share, of those of its first proposals that it takes for open, whose true success (replays) is in the band. The
+control permutes what the critic said among the proposals. In the null world all tasks have two digits and none is not
+open. The critic reads what an agent is shown first, and not of which part of the mixture a task is. Beside it: the
+kinds that are kept, and the share of all proposals that is open.
 """
 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -40,9 +41,10 @@ from quintain.training.start import build_agent, make_start
 from quintain.training.updating import learn_in_epochs
 from quintain.types import Action, Group, Observation, Task, Trajectory, as_text, derive_seed
 
-SIZES = (2, 3, 4, 5)
-MIXED = "mix:" + ",".join(f"plan?blocks={size}" for size in SIZES)
-ALIKE = "plan?blocks=4"
+SPEC = "sums?digits={}&revisions=0&slips=0"
+MIXED = "mix:" + ",".join(SPEC.format(digits) for digits in (1, 2, 3, 4))
+ALIKE = SPEC.format(2)
+MOST_ERRORS = 0.98
 
 
 def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, float]]:
@@ -65,18 +67,18 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
 
 
 def erring(base: float, slope: float) -> NoisyExpert:
-    """Return the expert that errs in the share `base` of its moves with two blocks, and `slope` more for each other."""
+    """Return who errs in the share `base` of its turns with numbers of one digit, and `slope` more for each other."""
 
     def act(environment: Environment, rng: random.Random, seen: Sequence[Observation]) -> Action:
-        num = as_text(seen[0]).partition(". ")[2].partition(", hand empty")[0].count(" on ")
-        return noisy(min(base + slope * (num - 2), 0.95))(environment, rng, seen)
+        longest = max(map(len, re.findall(r"\d+", as_text(seen[0]))))
+        return noisy(min(base + slope * (longest - 1), MOST_ERRORS))(environment, rng, seen)
 
     return act
 
 
 def kept(world: str, policy: NoisyExpert, options: Mapping[str, Any], seed: int) -> dict[str, float]:
     """Return how much of what is kept is open, by the critic and by its values permuted."""
-    config = Config(environment=world, reach=2)
+    config = Config(environment=world, reach=2, learning_rate=float(options["rate"]))
     band = (config.low, config.high)
     make = find(world)
     stream = TaskStream(tasks_of(make), first=derive_seed(seed, "tasks") % (1 << 40))
