@@ -38,6 +38,7 @@ HARNESSES: dict[str, str] = {
     "react": "quintain.agents.harness:ReAct",
     "roles": "quintain.agents.roles:Roles",
     "scored": "quintain.agents.scored:Scored",
+    "tags": "quintain.agents.tagged:Tagged",
     "text": "quintain.agents.harness:PlainText",
     "tools": "quintain.agents.harness:JsonTools",
 }
@@ -68,6 +69,7 @@ NEEDS: dict[str, tuple[str, str]] = {
     "choice": ("legal_actions", "text"),
     "constrained": ("tools", "react"),
     "scored": ("legal_actions", "text"),
+    "tags": ("tools", "text"),
     "tools": ("tools", "react"),
 }
 """harness → (what an environment must have for it, the harness to take where it has not)"""

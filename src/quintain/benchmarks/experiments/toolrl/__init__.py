@@ -1,0 +1,1 @@
+"""Experiments on reinforcement learning with search and code."""
