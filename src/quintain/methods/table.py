@@ -846,7 +846,17 @@ TABLE: tuple[Entry, ...] = (
         against="`scaling_inter` with single turns",
     ),
     # critic
-    Entry("ArCHer", "critic", "planned"),
+    Entry(
+        "ArCHer",
+        "critic",
+        "written",
+        name="archer",
+        module="critic.archer",
+        page="ArCHer",
+        section="Returns and critics",
+        about="a critic of whole turns from a buffer, and turns said anew at its states",
+        against="`ppo`",
+    ),
     Entry("DigiRL", "critic", "planned"),
     Entry("Digi-Q", "critic", "planned"),
     Entry("WebRL", "critic", "planned"),

@@ -55,6 +55,10 @@ class PolicySpec:
     """what it says of a position: a distribution over tokens, or a value as well"""
     head_seed: int = 0
     """of a fresh value head: members of an ensemble differ by it"""
+    head_width: int = 0
+    """units of a layer that a fresh value head has of its own; 0: it is linear"""
+    size: str = ""
+    """tiny size (micro, mini…) of a new model with the tokenizer of the one that it copies, which it then is instead"""
     is_trained: bool = False
     follows: str = ""
     """a target network: after each update of this policy its weights move towards those of it"""
