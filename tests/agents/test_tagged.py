@@ -41,7 +41,9 @@ def test_one_thought_and_one_call(text: str, call: tuple[str, str, str] | None, 
     if call is None:
         assert not found.tool_calls and said in str(found.error)
     else:
-        assert found.error is None and found.tool_calls == (ToolCall(name=call[0], arguments={call[1]: call[2]}),)
+        assert found.error is None and found.tool_calls == (
+            ToolCall(name=call[0], arguments={call[1]: call[2]}),
+        )
 
 
 def test_what_is_written_is_read_back() -> None:

@@ -20,7 +20,9 @@ from quintain.text.parse import parse_tags
 from quintain.types import Completion, Score, Stop, Task, ToolSpec, Trajectory, Turn
 
 TOOLS = tuple(
-    ToolSpec(name=name, description="", parameters={"type": "object", "properties": {key: {"type": "string"}}})
+    ToolSpec(
+        name=name, description="", parameters={"type": "object", "properties": {key: {"type": "string"}}}
+    )
     for name, key in (("search", "query"), ("answer", "text"))
 )
 
@@ -42,8 +44,8 @@ def episode(*texts: str, score: float = 0.0, stop: Stop = Stop.TERMINATED, ends:
             )
         )
     return Trajectory(
-        task=Task(id="t", environment="e", seed=0), turns=tuple(turns), outcome=Score(value=score, is_success=score == 1),
-        stop=stop, seed=0, group="g", index=0,
+        task=Task(id="t", environment="e", seed=0), turns=tuple(turns), stop=stop, seed=0, group="g", index=0,
+        outcome=Score(value=score, is_success=score == 1),
     )  # fmt: skip
 
 

@@ -51,6 +51,7 @@ WRAPPERS: dict[str, str] = {
     "pivotal": "quintain.agents.shaping:Pivotal",
     "plan": "quintain.agents.plan:PlanAndAct",
     "rci": "quintain.agents.rci:Critique",
+    "refined": "quintain.agents.refined:Refined",
     "simplified": "quintain.agents.shaping:Simplified",
     "summary": "quintain.agents.context:Summary",
     "window": "quintain.agents.context:Window",
@@ -58,7 +59,7 @@ WRAPPERS: dict[str, str] = {
 """What a harness can be wrapped in, by name."""
 REPEATERS = frozenset({"pivotal", "window"})
 """Wrappers that show an inner session the last turns again: it must not depend on those before."""
-REMEMBERERS = frozenset({"memory", "plan", "summary"})
+REMEMBERERS = frozenset({"memory", "plan", "refined", "summary"})
 """Wrappers that depend on every turn of the episode."""
 PRESETS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "glam": ("scored", {"normalization": "sum", "list_actions": True}),

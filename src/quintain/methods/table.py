@@ -28,9 +28,9 @@ class Entry(NamedTuple):
     family: str
     code: Literal["written", "planned"]
     name: str = ""
-    """what ``quintain train`` takes; empty where there is no code of its own"""
+    """what ``quintain train`` takes where there is a module; empty where there is no code of its own"""
     module: str = ""
-    """below `quintain.methods`"""
+    """below `quintain.methods`; empty for what is no training, such as a harness"""
     page: str = ""
     """what the navigation calls its page, docs/methods/NAME.md"""
     section: str = ""
@@ -900,7 +900,16 @@ TABLE: tuple[Entry, ...] = (
     Entry("ReTool", "toolrl", "planned"),
     Entry("ToRL", "toolrl", "planned"),
     Entry("Agent RFT", "toolrl", "planned"),
-    Entry("Search-o1", "toolrl", "planned"),
+    Entry(
+        "Search-o1",
+        "toolrl",
+        "written",
+        name="search_o1",
+        page="Search-o1",
+        section="Search and code",
+        about="a harness: documents are condensed before they enter the chain",
+        against="documents as they are",
+    ),
     Entry("Agent model / Deep Research", "toolrl", "planned"),
     Entry("DARE", "toolrl", "planned"),
     # horizon
@@ -1155,9 +1164,9 @@ TABLE: tuple[Entry, ...] = (
 MODULES: dict[str, str] = {
     entry.name: f"quintain.methods.{entry.module}"
     for entry in sorted(TABLE, key=lambda entry: entry.name)
-    if entry.name
+    if entry.module
 }
-"""name → module"""
+"""name → module, of those that train"""
 
 
 def method_entry_points() -> "list[EntryPoint]":

@@ -313,7 +313,49 @@ def floored(cases: Sequence[Paid]) -> list[float]:
     return found
 
 
+def asked(rng: Rng) -> list[tuple[str, list[str]]]:
+    """Return queries of one or two words and documents of up to four sentences of three words."""
+    words = ["Seat", "Orbit", "Rome", "sky"]
+
+    def some(least: int, most: int) -> str:
+        return " ".join(words[k] for k in rng.integers(0, 4, int(rng.integers(least, most))))
+
+    return [(some(1, 3), [some(3, 4) + "." for _ in range(int(rng.integers(1, 5)))]) for _ in range(12)]
+
+
+def sentences_of(module: ModuleType, cases: Sequence[tuple[str, list[str]]]) -> list[float]:
+    """Return which sentence the code says of each document, -1 for none."""
+    said = [
+        module.needed_sentence(f'search[{{"query":"{query}"}}]', " ".join(document))
+        for query, document in cases
+    ]
+    return [float(d.index(s)) if s in d else -1.0 for s, (_, d) in zip(said, cases, strict=True)]
+
+
+def sentences(cases: Sequence[tuple[str, list[str]]]) -> list[float]:
+    """Return the first sentence that every word of the query stands in, -1 for none."""
+    return [
+        next(
+            (
+                float(k)
+                for k, sentence in enumerate(document)
+                if all(word.lower() in sentence.lower().strip(".").split(" ") for word in query.split(" "))
+            ),
+            -1.0,
+        )
+        for query, document in cases
+    ]
+
+
 FORMULAS: tuple[Formula, ...] = (
+    Formula(
+        name="agents.needed_sentence",
+        module="quintain.agents.refined",
+        functions=("needed_sentence",),
+        draw=asked,
+        ours=sentences_of,
+        reference=sentences,
+    ),
     Formula(
         name="rewards.staged",
         module="quintain.rewards.retrieval",
