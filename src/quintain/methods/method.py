@@ -1,11 +1,12 @@
 """What a method is: the values that its file fills in, and the loop that they stand in.
 
-A method's file has a frozen dataclass `Config` and a function ``method(config)`` that returns one of four values:
+A method's file has a frozen dataclass `Config` and a function ``method(config)`` that returns one of five values:
 
 - `OnPolicy`: collect → reward → keep → credit → update, with the policy as it is at every step;
 - `Offline`: a data set of samples or preference pairs → update;
 - `Rounds`: collect → build data → train on it offline, again;
-- `Replay`: collect → buffer → updates of the critics → updates of the policy.
+- `Replay`: collect → buffer → updates of the critics → updates of the policy;
+- `Contrastive`: pairs of query and document → updates of an embedder, without any policy.
 
 The loops stand in `quintain.methods.loops`. A field that a method leaves out does nothing. Whatever a method remembers
 from step to step is a fold over recorded episodes and metrics (`State`), so that a resumed run knows what the first
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from quintain.credit.turn_td import TurnValues
     from quintain.data.pipeline import Chosen
     from quintain.environments.noisy import NoisyExpert
+    from quintain.environments.protocol import Corpus, Environment
     from quintain.rollout.replay import Walk
     from quintain.rollout.samplers import Conversant
     from quintain.rollout.views import Prefix
@@ -659,7 +661,31 @@ class Replay:
     measure: Measure = no_metrics
 
 
-Method = OnPolicy | Offline | Rounds | Replay
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contrastive:
+    """Train an embedder that finds the document of a query: ``Contrastive(corpus=…, batch_size=64, hard=3)`` (DARE).
+
+    There is no policy: a step is one batch of pairs, and an evaluation ranks all documents for held-out ones' queries.
+    """
+
+    corpus: Callable[[Environment], Corpus]
+    """the environment of the run → what is found in it"""
+    batch_size: int = 64
+    """pairs of a step"""
+    hard: int = 3
+    """of each document that is drawn, those most like it that stand in the batch with it"""
+    temperature: float = 0.05
+    """τ of InfoNCE"""
+    size: int = 64
+    """numbers of an embedding"""
+    queries: int = 4
+    """of each held-out document in an evaluation"""
+    ranks: str = "trained"
+    """what tools are chosen by where evaluations play: trained, untrained or bm25"""
+    needs: Needs = Needs()
+
+
+Method = OnPolicy | Offline | Rounds | Replay | Contrastive
 
 
 def grouped(

@@ -12,7 +12,7 @@ import random
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -135,10 +135,18 @@ class Embedder:
         return found
 
 
+class Embeds(Protocol):
+    """Makes points of texts: an `Embedder`, or one that `dare` trained (`quintain.models.embedder`)."""
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return the points of `texts`, [len(texts), width], of length 1; one without words is 0."""
+        ...
+
+
 class Dense:
     """The points of some texts: ``Dense(texts, Embedder()).search("seat orbit", 3)``."""
 
-    def __init__(self, texts: Sequence[str], embedder: Embedder) -> None:
+    def __init__(self, texts: Sequence[str], embedder: Embeds) -> None:
         """Embed `texts`."""
         self.embedder = embedder
         self._points = embedder.embed(texts)
@@ -149,6 +157,10 @@ class Dense:
             return []
         scores: NDArray[Any] = self._points @ self.embedder.embed([query])[0]
         return highest(scores, count)
+
+    def best(self, query: str, count: int) -> tuple[int, ...]:
+        """Return the numbers of the at most `count` texts that fit `query`, the best first."""
+        return tuple(number for number, _ in self.search(query, count))
 
 
 def cloze_pairs(texts: Sequence[str], *, words: int = 4) -> Callable[[random.Random], list[Pair]]:

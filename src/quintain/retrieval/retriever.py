@@ -95,9 +95,16 @@ class Indexed:
 
 
 def dense_index(texts: Sequence[str], model: Path | None) -> _Index:
-    """Return the dense index over `texts` by the embedder in `model`, or by one that is trained on them, and kept."""
+    """Return the dense index over `texts` by the embedder in `model`, or by one that is trained on them, and kept.
+
+    A folder is a run of `dare`, or holds its embedder; a file is what `quintain.retrieval.dense` saved.
+    """
     from quintain.retrieval.dense import Dense, Embedder, cloze_pairs  # torch is not needed for words
 
+    if model is not None and model.is_dir():
+        from quintain.models.embedder import Embedder as Trained
+
+        return Dense(texts, Trained.load(model))
     if model is not None and model.is_file():
         return Dense(texts, Embedder.load(model))
     embedder = Embedder()

@@ -1,1 +1,1 @@
-"""Reinforcement learning with search and code; docs/methods/search-and-code.md says what the methods share."""
+"""Reinforcement learning of agents whose turns call tools: search, code, endpoints of others, large collections."""

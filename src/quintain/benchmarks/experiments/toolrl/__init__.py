@@ -1,1 +1,1 @@
-"""Experiments on reinforcement learning with search and code."""
+"""Registered claims of the family `toolrl`."""
