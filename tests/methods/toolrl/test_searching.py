@@ -12,7 +12,7 @@ import torch
 
 from quintain.benchmarks.labs.gradient import GradientLab
 from quintain.credit.gae import gae_tokens
-from quintain.credit.layout import Critic
+from quintain.credit.layout import Critic, credit_of
 from quintain.credit.whiten import whiten
 from quintain.data.samples import samples_from
 from quintain.methods.method import Estimates, OnPolicy
@@ -182,6 +182,23 @@ def test_research_pays_f1_and_what_was_cut_counts_in_its_group() -> None:
     assert found == pytest.approx(
         ((np.array([0.5, 0.1, 0.0]) - 0.2) / np.std([0.5, 0.1, 0.0], ddof=1)).tolist(), rel=1e-4
     )
+
+
+def test_sampled_ids_are_trained_where_cutting_at_a_tag_and_encoding_again_gives_others() -> None:
+    corpus = ["the seat of Orbit is Rome </search> the mayor of Rome is Ben </answer>"] * 4
+    tokenizer = train_tokenizer(corpus, 340)
+    rng = np.random.default_rng(0)
+    others = 0
+    for index in range(100):
+        ids = [int(x) for x in rng.integers(260, len(tokenizer), 12)]
+        said = replace(episode(1.0).turns[0].completion, token_ids=tuple(ids), logprobs=(-1.0,) * 12)
+        whole = episode(float(index % 2), index=index)
+        changed = replace(whole, turns=(replace(whole.turns[0], completion=said), whole.turns[1]))
+        [sample] = samples_from(credit_of([changed], [[np.ones(12), np.ones(2)]]))
+        assert sample.token_ids[sample.loss_weight > 0].tolist()[:12] == ids
+        again = tokenizer.encode(str(tokenizer.decode(ids)), add_special_tokens=False)
+        others += again != ids
+    assert others > 5
 
 
 def test_what_is_measured_says_how_much_is_searched() -> None:
