@@ -1,1 +1,1 @@
-"""Experiments of the family `toolrl`."""
+"""Registered claims of the family `toolrl`."""
