@@ -24,17 +24,18 @@ def test_a_problem_is_read_as_it_is_written() -> None:
 
 def test_moves_point_at_numbers_and_what_is_told_decides() -> None:
     setting = Setting(steps=(2,), thinks=0.5)
-    for task in tasks("train", 1, 8):
+    drawn = tasks("train", 1, 8)
+    for task in drawn:
         game = Sum(setting, task)
         assert game.row() == 4
         calls = [game.act(column, 0.0).calls for column in (COMPUTE, THINK)]
         assert game.row() == 0 and [len(made) for made in calls] == [1, 0]
         assert game.act(ANSWER, 0.0).is_success
-    game = Sum(setting, task)
+    game = Sum(setting, drawn[0])
     game.act(THINK, 0.9)
     game.act(COMPUTE, 0.0)
     assert not game.act(ANSWER, 0.0).is_success, "what was done in the head came out wrong"
-    failing = Sum(Setting(steps=(2,), failures=1.0), task)
+    failing = Sum(Setting(steps=(2,), failures=1.0), drawn[0])
     assert failing.act(OTHER, 0.0).calls[0].name != failing.act(COMPUTE, 0.0).calls[0].name
     assert failing.row() == 5, "nothing is done, and the call has failed"
 

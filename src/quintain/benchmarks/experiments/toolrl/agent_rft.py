@@ -100,7 +100,7 @@ def asked(server: Service) -> HttpTools:
         endpoints = (
             {"name": "step", "description": "Count.", "parameters": STEP, "url": f"{server.url}/step"},
         )
-        grader: Mapping[str, Any] = {"url": f"{server.url}/grade"}
+        grader = f"{server.url}/grade"
 
     Asked.headers = headers
     return Asked()
