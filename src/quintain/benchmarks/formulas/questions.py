@@ -1,0 +1,153 @@
+"""How questions are made harder and paid for (ASearcher), each beside a plain second version."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import ModuleType
+
+from quintain.benchmarks.formulas.formula import Formula, Rng, flatten
+from quintain.types import Action, Completion, Score, Stop, Task, Trajectory, Turn, derive_seed
+from quintain.worlds.hopqa.facts import Fact
+
+THINGS = ("Ka", "Lo", "Mi", "To", "Vis", "Ren")
+RELATIONS = ("seat", "owner")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """Facts by numbers of things, and a way of (fact, backward) through them that begins at a thing."""
+
+    facts: list[tuple[str, str, str]]
+    way: list[tuple[int, bool]]
+
+
+def graphs(rng: Rng) -> Graph:
+    """Return four to twelve facts, and a way of one to three of them, each from where the one before it ends."""
+    while True:
+        drawn = [
+            (str(rng.choice(THINGS)), str(rng.choice(RELATIONS)), str(rng.choice(THINGS)))
+            for _ in range(int(rng.integers(4, 13)))
+        ]
+        facts = [fact for fact in dict.fromkeys(drawn) if fact[0] != fact[2]]
+        if not facts:
+            continue
+        way = [(int(rng.integers(len(facts))), bool(rng.random() < 0.5))]
+        for _ in range(int(rng.integers(0, 3))):
+            number, backward = way[-1]
+            here = facts[number][0 if backward else 2]
+            after = [
+                (k, b) for k, fact in enumerate(facts) for b in (False, True) if fact[2 if b else 0] == here
+            ]
+            if after:
+                way.append(after[int(rng.integers(len(after)))])
+        return Graph(facts=facts, way=way)
+
+
+CHECKS = ("", "valid", "findable", "unique", "harder")
+
+
+def checked(module: ModuleType, case: Graph) -> list[float]:
+    """Return which check the way fails, how many things answer it, and how often it is answered without search."""
+    facts = [Fact(*fact) for fact in case.facts]
+    way = [module.Hop(facts[number], number, is_backward=backward) for number, backward in case.way]
+    before = module.closed_book(way[1:]) if way[1:] else 1.0
+    found = module.problem(way, facts, before)
+    return [CHECKS.index(found), len(module.answers(way, facts)), 8 * module.closed_book(way)]
+
+
+def checked_plainly(case: Graph) -> list[float]:
+    """Return the same by walking sets of things, and by asking each reader for each fact."""
+    things, sets = list[str](), list[set[str]]()
+    for place, (number, backward) in enumerate(case.way):
+        subject, relation, answer = case.facts[number]
+        source, end = (answer, subject) if backward else (subject, answer)
+        if not place:
+            things, sets = [source], [{source}]
+        things.append(end)
+        reached: set[str] = set()
+        for s, r, a in case.facts:
+            if r == relation:
+                reached |= (
+                    {s} if backward and a in sets[-1] else {a} if not backward and s in sets[-1] else set()
+                )
+        sets.append(reached)
+
+    def readers(way: list[tuple[int, bool]]) -> int:
+        known = 0
+        for reader in range(8):
+            odds = [derive_seed("known", reader, *case.facts[n]) % 1000 for n, _ in way]
+            known += not any(odd >= 700 for odd in odds)
+        return known
+
+    relations = [(case.facts[n][1], things[k], b) for k, (n, b) in enumerate(case.way)]
+    told = {(s, r) for s, r, _ in case.facts}
+    if sorted(set(things)) != sorted(things):
+        found = "valid"
+    elif any(b and (thing, relation) in told for relation, thing, b in relations):
+        found = "findable"
+    elif any(reached != {thing} for reached, thing in zip(sets, things, strict=True)):
+        found = "unique"
+    elif readers(case.way) >= (readers(case.way[1:]) if case.way[1:] else 8):
+        found = "harder"
+    else:
+        found = ""
+    return [CHECKS.index(found), len(sets[-1]), readers(case.way)]
+
+
+Played = list[list[tuple[float, bool]]]
+
+
+def episodes(rng: Rng) -> Played:
+    """Return one to four episodes of one to five turns: what each was paid, and whether it could be read."""
+    return [
+        [(float(rng.normal()), bool(rng.random() < 0.6)) for _ in range(int(rng.integers(1, 6)))]
+        for _ in range(int(rng.integers(1, 5)))
+    ]
+
+
+def paid(module: ModuleType, case: Played) -> list[float]:
+    """Return what the code pays each turn."""
+    told = [
+        Trajectory(
+            task=Task(id="t", environment="e", seed=0),
+            turns=tuple(
+                Turn(
+                    observation=(),
+                    prompt_ids=(1,),
+                    completion=Completion(token_ids=(2,), logprobs=(0.0,), stop="stop"),
+                    action=Action(text="a valid question", error=None if is_readable else "no call"),
+                    reward=reward,
+                )
+                for reward, is_readable in turns
+            ),
+            outcome=Score(value=0.0, is_success=False), stop=Stop.TERMINATED, seed=0, group="g", index=0,
+        )
+        for turns in case
+    ]  # fmt: skip
+    return flatten([list(module.readable_reward().measure(t)) for t in told])
+
+
+def paid_plainly(case: Played) -> list[float]:
+    """Return every turn's pay, or nothing for the whole episode whose end nobody could read."""
+    return [reward if turns[-1][1] else 0.0 for turns in case for reward, _ in turns]
+
+
+FORMULAS: tuple[Formula, ...] = (
+    Formula(
+        name="toolrl.evolved",
+        module="quintain.worlds.hopqa.synthesis",
+        functions=("problem", "answers", "step", "closed_book", "Hop"),
+        draw=graphs,
+        ours=checked,
+        reference=checked_plainly,
+        aside=("words",),
+    ),
+    Formula(
+        name="toolrl.readable",
+        module="quintain.methods.toolrl.asearcher",
+        functions=("readable_reward",),
+        draw=episodes,
+        ours=paid,
+        reference=paid_plainly,
+    ),
+)
