@@ -871,7 +871,17 @@ TABLE: tuple[Entry, ...] = (
     Entry("ToRL", "toolrl", "planned"),
     Entry("Agent RFT", "toolrl", "planned"),
     Entry("Search-o1", "toolrl", "planned"),
-    Entry("Agent model / Deep Research", "toolrl", "planned"),
+    Entry(
+        "Agent model / Deep Research",
+        "toolrl",
+        "written",
+        name="deep_research",
+        module="toolrl.deep_research",
+        page="Agent models, Deep Research",
+        section="Search, code and many tools",
+        about="one policy that browses, notes and reports, and pays for every look",
+        against="`grpo`",
+    ),
     Entry(
         "DARE",
         "toolrl",

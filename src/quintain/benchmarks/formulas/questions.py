@@ -1,9 +1,10 @@
-"""How questions are made harder and paid for (ASearcher), each beside a plain second version."""
+"""How questions are made harder (ASearcher) and reports graded (agent models), each beside a plain second version."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 from quintain.benchmarks.formulas.formula import Formula, Rng, flatten
 from quintain.types import Action, Completion, Score, Stop, Task, Trajectory, Turn, derive_seed
@@ -132,7 +133,139 @@ def paid_plainly(case: Played) -> list[float]:
     return [reward if turns[-1][1] else 0.0 for turns in case for reward, _ in turns]
 
 
+LOOKS = ("reading", "browsing", "needless_reading", "needless_browsing", "answer")
+Looked = list[tuple[list[int], bool]]
+"""of each episode the numbers of `LOOKS`, turn by turn, and whether the task was solved"""
+
+
+def lookers(rng: Rng) -> Looked:
+    """Return one to twelve episodes of one to four turns."""
+    return [
+        ([int(k) for k in rng.integers(0, 5, int(rng.integers(1, 5)))], bool(rng.random() < 0.6))
+        for _ in range(int(rng.integers(1, 13)))
+    ]
+
+
+def bounded(module: ModuleType, case: Looked) -> list[float]:
+    """Return the numbers of the code, and what each turn is paid."""
+    told = [
+        Trajectory(
+            task=Task(id="t", environment="e", seed=0),
+            turns=tuple(
+                Turn(
+                    observation=(),
+                    prompt_ids=(1,),
+                    completion=Completion(token_ids=(2,), logprobs=(0.0,), stop="stop"),
+                    action=Action(text=""),
+                    reward_terms={LOOKS[k]: 0.0},
+                )
+                for k in turns
+            ),
+            outcome=Score(value=0.0, is_success=won),
+            stop=Stop.TERMINATED,
+            seed=0,
+            group="g",
+            index=0,
+        )
+        for turns, won in case
+    ]
+    paid = [list(module.looking(1.0).measure(t)) for t in told]
+    return flatten([list(module.boundary(told).values()), paid])
+
+
+def bounded_plainly(case: Looked) -> list[float]:
+    """Return the same, episode by episode."""
+    closed = looked = opened = missed = won_open = looks_open = total = 0
+    for turns, won in case:
+        needed, more = len([k for k in turns if k < 2]), len([k for k in turns if k in (2, 3)])
+        total += needed + more
+        if needed == 0 and (more != 0 or won):
+            closed, looked = closed + 1, looked + (more != 0)
+        else:
+            opened, missed, won_open = opened + 1, missed + (needed == 0), won_open + won
+            looks_open += needed + more
+    rates = [
+        looked / closed if closed else 0.0,
+        missed / opened if opened else 0.0,
+        total / len(case),
+        won_open / looks_open if looks_open else float(won_open),
+    ]
+    return flatten([rates, [[-1.0 if k < 4 else 0.0 for k in turns] for turns, _ in case]])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Claims as (thing, value, page) by numbers: page -1 is ``known``, 9 is a page of nothing."""
+
+    claims: list[tuple[int, int, int]]
+    asked: list[int]
+    opened: list[int]
+    known: list[int]
+
+
+def reports(rng: Rng) -> Report:
+    """Return up to six claims about four things, of which one to three are asked for; the value of thing k is k."""
+    asked = [int(k) for k in rng.permutation(4)[: int(rng.integers(1, 4))]]
+    claims: list[tuple[int, int, int]] = []
+    for _ in range(int(rng.integers(0, 7))):
+        thing = int(rng.integers(4))
+        page = (thing, -1, 9, int(rng.integers(4)))[int(rng.choice(4, p=[0.5, 0.2, 0.1, 0.2]))]
+        claims.append((thing, thing if rng.random() < 0.7 else 7, page))
+    opened, known = ([int(k) for k in rng.permutation(4)[: int(rng.integers(0, 4))]] for _ in range(2))
+    return Report(claims=claims, asked=asked, opened=opened, known=[k for k in known if k in asked])
+
+
+def graded(module: ModuleType, case: Report) -> list[float]:
+    """Return coverage, support and worth by the code, of the report as it is written."""
+
+    def page(number: int) -> str:
+        return module.KNOWN if number < 0 else "home" if number > 3 else f"lamp {'abcd'[number]}"
+
+    def about(number: int) -> Any:
+        return module.Asked("price", page(number))
+
+    text = "; ".join(module.Claim(about(t), value, page(p)).words() for t, value, p in case.claims)
+    found = module.grade(
+        module.read_claims(text),
+        [about(k) for k in case.asked],
+        {about(k): k for k in range(4)},
+        opened={page(k) for k in case.opened},
+        known={about(k) for k in case.known},
+    )
+    return [found.coverage, found.support, found.value]
+
+
+def graded_plainly(case: Report) -> list[float]:
+    """Return the same, claim by claim."""
+    made = sorted(set(case.claims))
+    good = {thing for thing, value, _ in made if thing in case.asked and value == thing}
+    backed = 0
+    for thing, value, page in made:
+        is_right = thing in case.asked and value == thing
+        backed += is_right and (
+            (page == thing and page in case.opened) or (page == -1 and thing in case.known)
+        )
+    coverage, support = len(good) / len(case.asked), backed / len(made) if made else 0.0
+    return [coverage, support, (coverage + support) / 2]
+
+
 FORMULAS: tuple[Formula, ...] = (
+    Formula(
+        name="toolrl.boundary",
+        module="quintain.methods.toolrl.deep_research",
+        functions=("boundary", "looks", "looking"),
+        draw=lookers,
+        ours=bounded,
+        reference=bounded_plainly,
+    ),
+    Formula(
+        name="toolrl.graded",
+        module="quintain.worlds.web.research",
+        functions=("grade", "value", "Grade"),
+        draw=reports,
+        ours=graded,
+        reference=graded_plainly,
+    ),
     Formula(
         name="toolrl.evolved",
         module="quintain.worlds.hopqa.synthesis",
