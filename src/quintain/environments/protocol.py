@@ -50,6 +50,8 @@ class Environment:
     """Whether its tasks are there to measure agents: training on them is refused."""
     is_variant: ClassVar[bool] = False
     """Whether this very class only adds to what the one above it can do: the agent is told what that one says."""
+    later_words: tuple[str, ...] = ()
+    """What later training tasks say and the first do not, so that a tiny tokenizer that is made for it knows it."""
     parallel: int = 0
     """Instances that live, and step, at once where a step waits for another process; 0: it computes by itself."""
     _ending: StepResult | None = None

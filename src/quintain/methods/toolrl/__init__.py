@@ -1,1 +1,1 @@
-"""Learning to use tools: search, code and tools out of large collections."""
+"""Reinforcement learning of agents whose turns call tools: search, code, endpoints of others, large collections."""

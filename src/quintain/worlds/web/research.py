@@ -19,7 +19,7 @@ from typing import ClassVar, NamedTuple
 from quintain.environments.splitting import split_draw
 from quintain.errors import UsageError
 from quintain.types import Action, StepResult, Task
-from quintain.worlds.web.game import POP_UPS, Browser
+from quintain.worlds.web.game import Browser
 from quintain.worlds.web.game import State as Browsed
 from quintain.worlds.web.site import HOME, Goal, Site, SiteShape, draw_site
 
@@ -243,7 +243,7 @@ class Research(Browser):
     def possible(self) -> tuple[str, ...]:
         """Return the clicks and ways back that have an effect; notes and reports are written freely."""
         if self._popup >= 0:
-            return POP_UPS[self._popup][1]
+            return self._buttons()
         depth = len(self._stack) - 1
         links = (f"click {label}" for label, _ in self._pages[self._stack[-1]].links)
         return (*links, *["back"] * (depth > 0), *(f"back {count}" for count in range(2, depth + 1)))
