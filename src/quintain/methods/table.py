@@ -926,10 +926,6 @@ TABLE: tuple[Entry, ...] = (
         about="F1 of the answer, or a little for its form",
         against="`search_r1`",
     ),
-    Entry("ASearcher", "toolrl", "planned"),
-    Entry("Search-R1", "toolrl", "planned"),
-    Entry("R1-Searcher", "toolrl", "planned"),
-    Entry("ReSearch", "toolrl", "planned"),
     Entry(
         "ASearcher",
         "toolrl",
@@ -984,8 +980,6 @@ TABLE: tuple[Entry, ...] = (
         about="a harness: documents are condensed before they enter the chain",
         against="documents as they are",
     ),
-    Entry("Agent model / Deep Research", "toolrl", "planned"),
-    Entry("Search-o1", "toolrl", "planned"),
     Entry(
         "Agent model / Deep Research",
         "toolrl",
