@@ -51,7 +51,7 @@ def _start() -> Start:  # pyright: ignore[reportUnusedFunction]
 
 def settings(**more: Any) -> EngineSettings:
     return EngineSettings(
-        kind="vllm", program=PROGRAM, arguments=ARGUMENTS, max_length=500, **{"start_timeout": 900.0, **more}
+        kind="vllm", program=PROGRAM, arguments=ARGUMENTS, max_length=500, start_timeout=900.0, **more
     )
 
 
