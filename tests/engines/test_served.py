@@ -169,6 +169,21 @@ def test_a_server_that_cannot_take_weights_gets_them_when_it_can(connect: Connec
     assert engine.policy_version == 1
 
 
+def test_all_requests_of_a_lost_server_are_failures(connect: Connect, folder: Path) -> None:
+    server = FakeServer(folder)
+    server.seconds_per_token = 0.02
+    engine = connect(server)
+    for name in "abc":
+        ask(engine, name, sampling=Sampling(max_tokens=400))
+    engine.advance()
+    server.wrong["/inference/v1/generate"] = "<html>"
+    ask(engine, "d")
+    replies = wait(engine, 4)
+    assert [reply.session for reply in replies] == list("abcd")
+    assert {failure(reply).kind for reply in replies} == {"malformed"}
+    assert engine.stats().num_running == 0
+
+
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
 def test_adapters_are_sent_alone_and_served_by_name(
     kind: str, connect: Connect, folder: Path, tmp_path: Path

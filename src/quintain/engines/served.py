@@ -376,7 +376,7 @@ class ServedEngine:
         """Note what became of tasks that are done, and give up servers that are gone or silent."""
         for job in self._running():
             assert job.task is not None, "it runs"
-            if not job.task.done():
+            if not job.task.done() or job.result is not None:  # its server may have been lost with another's
                 continue
             trouble = job.task.exception()
             assert trouble is not None, "it would have a result"

@@ -59,6 +59,7 @@ class Vllm:
             "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1" if settings.adapters else "0",
             "VLLM_NO_USAGE_STATS": "1",
             "HF_HUB_OFFLINE": "1",
+            "TORCHINDUCTOR_CACHE_DIR": str(Path.home() / ".cache" / "quintain" / "torchinductor"),
         }
 
     async def describe(self, wire: ServerWire, seconds: float) -> Card:
