@@ -69,6 +69,8 @@ class Machine:
     """share of bandwidth in sampling"""
     launch: float = 4e-3
     """seconds of a round beside reading weights"""
+    memory: float = 80e9
+    """bytes, of which a tenth is kept free"""
     network: float = 10e9
     """bytes per second at which weights get to a replica"""
 
@@ -81,6 +83,12 @@ class Model:
     parameters: float
     cache: float
     """bytes of keys and values of a token"""
+
+    def most_running(self, machine: Machine, work: Work) -> int:
+        """Return the requests whose keys and values fit beside the weights on one machine; 256 at most."""
+        return max(
+            1, min(256, int((0.9 * machine.memory - 2 * self.parameters) / (work.context * self.cache)))
+        )
 
     def times(self, machine: Machine, work: Work, base: Times, *, learners: int) -> Times:
         """Return the service times of this model; everything in bf16, and 6 flops a parameter and token in training."""
@@ -313,20 +321,26 @@ def main() -> None:
     print("assumed:", asdict(work), asdict(machine), sep="\n  ")
     for model in MODELS:
         for workers, replicas in zip(WORKERS, REPLICAS, strict=True):
-            learners = max(1, replicas // 4, math.ceil(model.parameters * 16 / 70e9))
+            learners = max(replicas, math.ceil(model.parameters * 16 / 70e9))
             times = model.times(machine, work, base, learners=learners)
             found: dict[str, Result] = {}
             for mode in ("synchronous", "asynchronous"):
                 cluster = Cluster(
-                    workers=workers, replicas=replicas, mode=mode, episodes_of_step=max(128, workers * 4)
+                    workers=workers,
+                    replicas=replicas,
+                    most_running=model.most_running(machine, work),
+                    mode=mode,
+                    episodes_of_step=max(128, workers * 4),
                 )
-                found[mode] = simulate(cluster, work, times, seconds=arguments.seconds)
+                found[mode] = simulate(
+                    cluster, work, times, seconds=arguments.seconds * (8 if workers < 256 else 1)
+                )
             fast = found["asynchronous"]
             row = {
                 "model": model.name, "workers": workers, "replicas": replicas, "learners": learners,
                 "synchronous": round(found["synchronous"].episodes, 2), "asynchronous": round(fast.episodes, 2),
                 "tokens": round(fast.tokens), "busy": {name: round(share, 2) for name, share in fast.busy.items()},
-                "limit": fast.limit,
+                "limit": fast.limit, "add": WHAT[fast.limit],
             }  # fmt: skip
             rows.append(row)
             print(json.dumps(row), flush=True)

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
+import torch
 from safetensors.torch import load_file
 from tests.training.sharding.cases import CASES, check_case, save_start
 
@@ -196,6 +197,9 @@ def test_the_engine_on_a_cluster_keeps_what_engines_promise(nodes: Any, tmp_path
         engine = cluster.engine(EngineSettings(), model, tokenizer, policy="policy")
 
         def update() -> Path:
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter.mul_(0.9)
             return write_weights(model, tmp_path / str(next(versions)))
 
         found = list(check_engine(engine, update=update))

@@ -92,12 +92,12 @@ class EngineHost:
 
     async def release(self, session: str) -> None:
         """Forget a session; a request of it is not answered."""
-        if self._engine is not None:
-            await self._do(lambda: self.engine.release(session))
         waiting = self._waiting.pop(session, None)
         if waiting is not None and not waiting.done():
             failure = Failure(owner="engine", kind="released", message="its session was released")
             waiting.set_result(Reply(session=session, result=failure))
+        if self._engine is not None:
+            await self._do(lambda: self.engine.release(session))
 
     async def load_weights(self, version: int, files: Files) -> None:
         """Serve the weights in `files` as `version`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +43,8 @@ MOST_SCORED = 50_000
 """Tokens that a copy is asked to score at once."""
 ANSWER = 600.0
 """Seconds that a copy may take for anything but a completion."""
+MOST_RELEASING = 256
+"""Releases after which it is looked which are done."""
 RETRY = 0.2
 """Seconds between two tries to reach a copy that is begun again."""
 NAME = "the engine on the cluster"
@@ -57,7 +59,7 @@ class Link:
 
 
 class Replicas:
-    """Samples from the copies behind `link`; `user` is in front of the names of its sessions."""
+    """Samples from the copies behind `link`; `user` is its name among those who use them."""
 
     def __init__(self, link: Link, *, user: str) -> None:
         self.link, self.user = link, user
@@ -65,8 +67,12 @@ class Replicas:
         self._facts = link.facts
         self._version = 0
         self._asked: dict[str, tuple[Any, Request]] = {}
-        """session → its reference and request, in order of submission"""
+        """session → its request and, once it is sent, the reference of the answer, in order of submission"""
         self._lengths: dict[str, int] = {}
+        self._names: dict[str, str] = {}
+        """session → what the copies call it, which is never used again: calls may overtake each other"""
+        self._last_name = self._num_unsent = 0
+        self._releasing: list[Any] = []
         self._turns = cycle(link.handles)
 
     @property
@@ -104,17 +110,15 @@ class Replicas:
             is_busy=request.session in self._asked,
             vocabulary=self.vocabulary,
         )
-        self._lengths.setdefault(request.session, 0)
-        named = Request(
-            session=self._named(request.session),
-            prompt_ids=request.prompt_ids,
-            seed=request.seed,
-            sampling=request.sampling,
-        )
-        self._asked[request.session] = self._home(request.session).sample.remote(named), request
+        if request.session not in self._names:
+            self._lengths[request.session] = 0
+            self._last_name += 1
+            self._names[request.session] = f"{self.user}/{self._last_name}"
+        self._asked[request.session] = None, request
 
     def advance(self) -> list[Reply]:
-        """Return the replies that are there, or come within a moment."""
+        """Send what was submitted, and return the replies that are there, or come within a moment."""
+        self._send()
         references = [reference for reference, _ in self._asked.values()]
         if not references:
             return []
@@ -131,9 +135,14 @@ class Replicas:
 
     def release(self, session: str) -> None:
         """See `Engine.release`."""
-        if self._lengths.pop(session, None) is not None:
-            self._asked.pop(session, None)
-            self._home(session).release.remote(self._named(session))
+        if self._lengths.pop(session, None) is None:
+            return
+        reference, _ = self._asked.pop(session, (self, None))
+        self._num_unsent += reference is None
+        name = self._names.pop(session)
+        self._releasing.append(self._home(name).release.remote(name))
+        if len(self._releasing) > MOST_RELEASING:
+            _, self._releasing = self._ray.wait(self._releasing, num_returns=len(self._releasing), timeout=0)
 
     def score(self, token_ids: Sequence[Sequence[int]], temperature: float = 1.0) -> list[tuple[float, ...]]:
         """See `Engine.score`; the copies share the work."""
@@ -150,6 +159,7 @@ class Replicas:
 
     def pause(self, mode: PauseMode = "keep") -> None:
         """See `Engine.pause`."""
+        self._send()
         self._all("pause", mode)
 
     def resume(self) -> None:
@@ -157,11 +167,16 @@ class Replicas:
         self._all("resume")
 
     def stats(self) -> EngineStats:
-        """See `Engine.stats`: the sums over all copies."""
+        """See `Engine.stats`: the sums over all copies, and over all users."""
+        self._send()
+        if self._releasing:
+            self._ray.wait(self._releasing, num_returns=len(self._releasing), timeout=ANSWER)
+            self._releasing = []
         rows: list[EngineStats] = self._all("stats")
-        return EngineStats(
-            **{each.name: sum(getattr(row, each.name) for row in rows) for each in fields(EngineStats)}
-        )
+        sums = {each.name: sum(getattr(row, each.name) for row in rows) for each in fields(EngineStats)}
+        for name in ("num_submitted", "num_released"):
+            sums[name] += self._num_unsent
+        return EngineStats(**sums)
 
     def shares(self, model: object) -> bool:
         """See `Engine.shares`: it never does."""
@@ -186,12 +201,17 @@ class Replicas:
         for session in list(self._lengths):
             self.release(session)
 
-    def _named(self, session: str) -> str:
-        return f"{self.user}/{session}"
+    def _send(self) -> None:
+        """Send what was submitted."""
+        for session, (reference, request) in self._asked.items():
+            if reference is None:
+                name = self._names[session]
+                named = replace(request, session=name)
+                self._asked[session] = self._home(name).sample.remote(named), request
 
-    def _home(self, session: str) -> Any:
+    def _home(self, name: str) -> Any:
         """Return the copy that a session stays with."""
-        return self.link.handles[crc32(self._named(session).encode()) % len(self.link.handles)]
+        return self.link.handles[crc32(name.encode()) % len(self.link.handles)]
 
     def _result(self, request: Request, reference: Any) -> Completion | Failure:
         """Return what became of a request."""
