@@ -1,6 +1,7 @@
 """Episodes and runs on a Ray cluster of several nodes, which come and go (make test-cluster)."""
 
 import json
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Generator, Sequence
@@ -229,3 +230,29 @@ def test_ranks_whose_machines_do_not_see_the_folder_are_refused(nodes: Any, tmp_
     with pytest.raises(UsageError, match="which their machines do not see; put the runs into a folder"):
         fetch(ray, handle.open.remote(own_version(), str(tmp_path), "this"), 100, "a rank")
     ray.kill(handle)
+
+
+def test_a_run_plays_ahead_on_a_cluster_of_its_own_and_goes_on_without_one(tmp_path: Path) -> None:
+    def quintain_says(*words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "quintain.cli", *words], capture_output=True, text=True, timeout=250
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in JOB.items()]
+    ahead = [
+        "--rollout=async",
+        "--max-staleness=1",
+        "--loss=clipped",
+        "--decoupled=true",
+        "--max-env-steps=100",
+    ]
+    where = ["--run=own", f"--runs={tmp_path}", "--cluster=local"]
+    quintain_says("train", "policy_gradient", *options, *ahead, *where)
+    with Run.open(tmp_path / "own", writable=False) as run:
+        played = [t for step in range(1, run.next_step) for t in run.trajectories(step=step, phase="train")]
+        assert len({t.seed for t in played}) == len(played) == 16 * (run.next_step - 1)
+        assert all(isinstance(t.outcome, Score) for t in played)
+        assert 1 < run.next_step < 5
+    quintain_says("resume", str(tmp_path / "own"), "--cluster", "none")
