@@ -22,7 +22,7 @@ from quintain.data.pipeline import Chosen
 from quintain.engines.build import hand_over
 from quintain.engines.desk import Desk
 from quintain.engines.protocol import Engine
-from quintain.engines.settings import EngineSettings, check_settings
+from quintain.engines.settings import check_settings
 from quintain.environments.boundary import ask, tasks_of, trainable_tools
 from quintain.environments.catalog import find
 from quintain.environments.noisy import NoisyExpert
@@ -52,7 +52,7 @@ from quintain.training.monitors.held_out import audited, canaries
 from quintain.training.monitors.watch import Monitors
 from quintain.training.outlook import after_first_evaluation, before_teaching
 from quintain.training.outside import client_texts
-from quintain.training.placing import Placing
+from quintain.training.placing import Placing, engine_settings
 from quintain.training.placing import make_engine as make_engine
 from quintain.training.policies import build_policies, plan_policies
 from quintain.training.progress import Display
@@ -465,8 +465,7 @@ def check_run(job: Job, policies: Mapping[str, PolicySpec]) -> None:
             f"seats: got {', '.join(job.seats)} with the agent {job.agent}, which plays by itself; leave seats out"
         )
     for name, (_, settings) in plan_policies(job, policies).items():
-        engine = EngineSettings(kind=settings.engine, max_length=settings.max_context)
-        check_settings(engine, needed, by=f"agent {job.agent} of the policy {name}")
+        check_settings(engine_settings(settings), needed, by=f"agent {job.agent} of the policy {name}")
         find_device(settings.device)
     find_seats(job, find(job.environment))
 

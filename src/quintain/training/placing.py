@@ -13,11 +13,11 @@ from quintain.distributed.placement import load_placement
 from quintain.distributed.worker import Harness
 from quintain.engines.build import build_engine
 from quintain.engines.protocol import Engine
-from quintain.engines.settings import EngineSettings
+from quintain.engines.settings import EngineSettings, read_engine
 from quintain.models.device import find_device
 from quintain.rollout.request import Limits
 from quintain.rollout.source import Home, Kind
-from quintain.training.job import MAIN, Job, PolicySpec
+from quintain.training.job import MAIN, Job, PolicySettings, PolicySpec
 from quintain.training.outside import find_source
 from quintain.training.policies import acts, plan_policies
 from quintain.training.sharding.actors import RankActors
@@ -27,18 +27,20 @@ if TYPE_CHECKING:
     from quintain.training.policies import Policy
 
 
-def settings_of(policy: Policy) -> EngineSettings:
-    """Return what `policy` is served by."""
-    return EngineSettings(
-        kind=policy.settings.engine,
-        max_length=policy.settings.max_context,
-        precision=policy.settings.precision,
-    )
-
-
 def make_engine(name: str, policy: Policy) -> Engine:
     """Return what samples from `policy` here."""
-    return build_engine(settings_of(policy), policy.model, policy.tokenizer, policy=name)
+    return build_engine(engine_settings(policy.settings), policy.model, policy.tokenizer, policy=name)
+
+
+def engine_settings(settings: PolicySettings) -> EngineSettings:
+    """Return how a policy with `settings` is served.
+
+    Raises:
+        UsageError: the text that names its engine cannot be read.
+    """
+    return EngineSettings(
+        max_length=settings.max_context, precision=settings.precision, **read_engine(settings.engine)
+    )
 
 
 class Placing:
@@ -67,7 +69,9 @@ class Placing:
         """Return what samples from `policy`."""
         if self.cluster is None:
             return make_engine(name, policy)
-        return self.cluster.engine(settings_of(policy), policy.model, policy.tokenizer, policy=name)
+        return self.cluster.engine(
+            engine_settings(policy.settings), policy.model, policy.tokenizer, policy=name
+        )
 
     def ranks(self, folder: Path) -> RankGroup | None:
         """Return the ranks in which the policies learn, with `folder` between them and us; None for none.
