@@ -1,0 +1,1 @@
+"""Experiments of the rows of family `critic`; each module has a function `measure`."""
