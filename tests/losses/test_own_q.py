@@ -84,7 +84,7 @@ def test_the_q_of_a_chain_is_exact(batch: Callable[..., Batch]) -> None:
     for _ in range(500):
         before = values.detach().numpy()
         critic = Critic(values=[[np.array([before[turn.prompt_ids[0]]]) for turn in t.turns] for t in talks])
-        returns = choice_targets(groups, critic, discount=discount).returns
+        returns = choice_targets(groups, lambda _, said=critic: said, discount=discount).returns
         assert returns is not None
         targets = torch.tensor([float(turn[0]) for own in returns for turn in own], dtype=torch.float64)
         logs = table.log_softmax(-1)

@@ -46,6 +46,7 @@ HARNESSES: dict[str, str] = {
 """Harnesses, by name."""
 WRAPPERS: dict[str, str] = {
     "budget": "quintain.agents.budget:Budget",
+    "capped": "quintain.agents.capped:Capped",
     "foresight": "quintain.agents.foresight:Foresight",
     "labelled": "quintain.agents.labelled:Labelled",
     "memory": "quintain.agents.context:Memory",

@@ -55,6 +55,7 @@ CATALOG: dict[str, str] = {
     "room": "quintain.worlds.room.game:BoxRoom",
     "scienceworld": "quintain.adapters.scienceworld.environment:ScienceWorld",
     "screen": "quintain.worlds.screen.game:Screen",
+    "shelf": "quintain.worlds.shelf.game:Shelf",
     "shop": "quintain.worlds.shop.game:Shop",
     "sokoban": "quintain.worlds.sokoban.game:Sokoban",
     "stream": "quintain.worlds.stream.game:Stream",

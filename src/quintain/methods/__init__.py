@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from quintain.methods.method import (
+        Consultation,
         CriticUpdate,
         Estimates,
         Folds,
+        Lesson,
         Needs,
         Offline,
         OnPolicy,
         Replay,
         ReplayBuffer,
         Rounds,
+        WatchedCritic,
         differing,
         grouped,
     )
@@ -29,10 +32,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Config",
+    "Consultation",
     "CriticUpdate",
     "Estimates",
     "Folds",
     "GroupConfig",
+    "Lesson",
     "Needs",
     "Offline",
     "OnPolicy",
@@ -42,6 +47,7 @@ __all__ = [
     "ReplayBuffer",
     "Rounds",
     "Update",
+    "WatchedCritic",
     "differing",
     "grouped",
 ]

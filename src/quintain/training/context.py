@@ -23,7 +23,7 @@ from quintain.data.pipeline import Chosen
 from quintain.engines.build import build_engine, hand_over
 from quintain.engines.desk import Desk
 from quintain.engines.protocol import Engine
-from quintain.engines.settings import EngineSettings, check_settings
+from quintain.engines.settings import EngineSettings, check_settings, read_engine
 from quintain.environments.boundary import ask, tasks_of, trainable_tools
 from quintain.environments.catalog import find
 from quintain.environments.noisy import NoisyExpert
@@ -47,7 +47,7 @@ from quintain.training.collector import Collector
 from quintain.training.demonstrations import MODEL, check_digest, load_data, named_data, texts_of
 from quintain.training.evaluator import checked_evaluation, make_evaluator
 from quintain.training.interrupt import Interruption
-from quintain.training.job import MAIN, ColdStart, Job, PolicySpec
+from quintain.training.job import MAIN, ColdStart, Job, PolicySettings, PolicySpec
 from quintain.training.learner import StepReport
 from quintain.training.monitors.held_out import audited, canaries
 from quintain.training.monitors.watch import Monitors
@@ -425,12 +425,18 @@ class TrainingContext:
 
 def make_engine(name: str, policy: Policy) -> Engine:
     """Return what samples from `policy`."""
-    settings = EngineSettings(
-        kind=policy.settings.engine,
-        max_length=policy.settings.max_context,
-        precision=policy.settings.precision,
+    return build_engine(engine_settings(policy.settings), policy.model, policy.tokenizer, policy=name)
+
+
+def engine_settings(settings: PolicySettings) -> EngineSettings:
+    """Return how a policy with `settings` is served.
+
+    Raises:
+        UsageError: the text that names its engine cannot be read.
+    """
+    return EngineSettings(
+        max_length=settings.max_context, precision=settings.precision, **read_engine(settings.engine)
     )
-    return build_engine(settings, policy.model, policy.tokenizer, policy=name)
 
 
 def find_seats(job: Job, make_environment: Factory) -> dict[str, str]:
@@ -470,8 +476,7 @@ def check_run(job: Job, policies: Mapping[str, PolicySpec]) -> None:
             f"seats: got {', '.join(job.seats)} with the agent {job.agent}, which plays by itself; leave seats out"
         )
     for name, (_, settings) in plan_policies(job, policies).items():
-        engine = EngineSettings(kind=settings.engine, max_length=settings.max_context)
-        check_settings(engine, needed, by=f"agent {job.agent} of the policy {name}")
+        check_settings(engine_settings(settings), needed, by=f"agent {job.agent} of the policy {name}")
         find_device(settings.device)
     find_seats(job, find(job.environment))
 

@@ -19,7 +19,7 @@ from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFlo
 from quintain.data.leaves import LeafRule
 from quintain.data.records import Overlong, TrainOn
 from quintain.engines.chat_client import is_endpoint
-from quintain.engines.settings import EngineKind
+from quintain.engines.settings import read_engine
 from quintain.errors import ConfigError
 from quintain.models.adapters import read_lora
 from quintain.models.precision import Precision
@@ -55,6 +55,10 @@ class PolicySpec:
     """what it says of a position: a distribution over tokens, or a value as well"""
     head_seed: int = 0
     """of a fresh value head: members of an ensemble differ by it"""
+    head_width: int = 0
+    """units of a layer that a fresh value head has of its own; 0: it is linear"""
+    size: str = ""
+    """tiny size (micro, mini…) of a new model with the tokenizer of the one that it copies, which it then is instead"""
     is_trained: bool = False
     follows: str = ""
     """a target network: after each update of this policy its weights move towards those of it"""
@@ -100,8 +104,8 @@ class PolicySettings:
     """Where it computes: auto, cpu, cuda, cuda:1 or mps."""
     precision: Precision = "fp32"
     """fp32, or bf16 for the linear layers in training and sampling; weights and optimizer stay in fp32."""
-    engine: EngineKind = "local"
-    """What samples from it, where it acts: local, or process (a process of its own)."""
+    engine: str = "local"
+    """What samples from it, where it acts: local, process (a process of its own), or servers, as for the run."""
     max_context: Annotated[int, Ge(SHORTEST)] | None = None
     """Longest token stream it acts in; none: the model's own limit."""
     micro_tokens: PositiveInt = 16_384
@@ -207,8 +211,9 @@ class Job:
     """Rank of LoRA layers that are trained instead of all weights; 0 trains all."""
     lora_alpha: PositiveFloat = 16.0
     """Scale of the LoRA layers: alpha / rank."""
-    engine: EngineKind = "local"
-    """What samples from the policy: local (on the weights that are trained), or process (a process of its own)."""
+    engine: str = "local"
+    """What samples from the policy: local (on the weights that are trained), process (a process of its own), or servers
+    of vLLM or SGLang, started (vllm?replicas=2&program=…) or there already (vllm?url=http://…; docs/engines.md)."""
     max_turn_tokens: PositiveInt = 128
     """Tokens that the policy may sample in a turn, unless the agent says otherwise."""
     max_context: Annotated[int, Ge(SHORTEST)] | None = None
@@ -270,6 +275,8 @@ class Job:
         if read_lora(self.lora) is not None and self.lora_rank:
             raise ConfigError(f"lora: got {self.lora!r} with lora_rank {self.lora_rank}; give one of the two")
         check_agent(self.agent)
+        for engine in (self.engine, *(settings.engine for settings in self.policies.values())):
+            read_engine(engine)
         thresholds(self.monitors)
 
     def _check_teacher(self) -> None:

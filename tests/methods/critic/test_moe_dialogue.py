@@ -1,6 +1,6 @@
 """MoE dialogue management: who learns when and from what, and what no run can have."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +10,7 @@ import pytest
 from quintain.credit.layout import Critic
 from quintain.errors import ConfigError
 from quintain.methods.critic import moe_dialogue
-from quintain.methods.method import Collector
-from quintain.types import Action, Completion, Group, Score, Stop, Task, Trajectory, Turn
+from quintain.types import Action, Completion, Credit, Group, Score, Stop, Task, Trajectory, Turn
 
 Train = Callable[..., list[dict[str, Any]]]
 
@@ -45,11 +44,14 @@ def test_a_candidate_is_judged_by_those_of_its_intent() -> None:
 
 def test_the_target_ends_with_the_talk_and_goes_on_where_it_was_cut() -> None:
     manager, cut = talk("manager", [-0.5, 1.0], "policy"), talk("manager", [0.0], "policy", Stop.CUT)
-    critic = Critic(
-        values=[[np.array([9.0, 9.0])], [np.array([0.2, 9.0]), np.array([0.4, 9.0])], [np.array([0.1, 9.0])]],
-        final=[9.0, 9.0, 0.6],
-    )
-    credit = moe_dialogue.choice_targets(groups(talk("asks", [1]), manager, cut), critic, discount=0.5)
+
+    def values(asked: Sequence[Trajectory]) -> Critic:
+        assert list(asked) == [manager, cut], "of the experts' talks nothing is asked"
+        return Critic(
+            values=[[np.array([0.2, 9.0]), np.array([0.4, 9.0])], [np.array([0.1, 9.0])]], final=[9.0, 0.6]
+        )
+
+    credit = moe_dialogue.choice_targets(groups(talk("asks", [1]), manager, cut), values, discount=0.5)
     assert credit.trajectories == (manager, cut) and credit.returns is not None
     found = [[turn.tolist() for turn in own] for own in credit.returns]
     assert found == [
@@ -65,18 +67,18 @@ def test_experts_learn_first_then_the_manager_and_then_no_more_talks_are_collect
         def sample(self, step: int, tasks: list[Task], *, size: int) -> list[Group]:
             return groups(*(replace(talk("asks", [1.0]), task=task) for task in tasks * size))
 
-    collector: Collector = Tasks()  # type: ignore[assignment] # pyright: ignore[reportAssignmentType]
-    stage = moe_dialogue.Stage(moe_dialogue.Config(expert_steps=2, offline_after=3, tasks=4))
+    collector: Any = Tasks()
+    made = moe_dialogue.method(moe_dialogue.Config(expert_steps=2, offline_after=3, tasks=4, num_updates=5))
+    experts, manager = made.updates
+    assert (experts.policy, manager.policy) == ("experts", "policy")
+    steps = (1, 2, 3, 4)
+    assert [experts.count(step) for step in steps] == [5, 5, 0, 0]
+    assert [manager.count(step) for step in steps] == [0, 0, 5, 5]
+    assert [len(made.collect(collector, step)) for step in steps] == [4, 4, 4, 0]
     own = [talk("asks", [1.0]), talk("decides", [0.0], "other"), talk("manager", [1.0], "policy")]
-    values = {"target": Critic(values=[[np.zeros(2)] for _ in own], final=[0.0] * 3)}
-    learned: list[tuple[int, int, int]] = []
-    for step in (1, 2, 3, 4):
-        found = stage.collect(collector, step)
-        experts = stage.expert_credit(groups(*own), "experts").trajectories
-        assert all(t is own[0] for t in experts)
-        managers = stage.manager_credit(groups(*own) if step > 2 else groups(own[0]), values).trajectories
-        learned.append((len(found), len(experts), len(managers)))
-    assert learned == [(4, 1, 0), (4, 1, 0), (4, 0, 1), (0, 0, 1)]
+    asked: Any = None
+    learned = experts.target(groups(*own), asked)
+    assert isinstance(learned, Credit) and learned.trajectories == (own[0],), "of its own words alone"
     assert moe_dialogue.measured(groups(*own, talk("asks", [0.0]))) == {
         "experts/asks": 0.5,
         "experts/decides": 0.0,

@@ -29,7 +29,7 @@ BREAKS = (
 """How a mutant may break."""
 ROOMS = (
     "credit", "losses", "rewards", "stages", "choices", "conduct", "scoring", "estimators", "data", "rounds",
-    "imitation", "preference", "ensembles", "rlhf", "synthesis", "steps", "dialogue",
+    "imitation", "preference", "ensembles", "rlhf", "synthesis", "steps", "critics", "retrieval", "calls", "dialogue",
 )  # fmt: skip
 
 

@@ -78,12 +78,16 @@ def _targets() -> Formula:
 
     def ours(module: ModuleType, case: Talks) -> list[float]:
         talks = spoken(case)
-        critic = Critic(
-            values=[[np.array([v]) for v in values] for _, _, values, _, _ in case],
-            final=[last for *_, last, _ in case],
-        )
+
+        def values(asked: Sequence[Trajectory]) -> Critic:
+            told = [case[t.index] for t in asked]
+            return Critic(
+                values=[[np.array([v]) for v in values] for _, _, values, _, _ in told],
+                final=[last for *_, last, _ in told],
+            )
+
         groups = [Group(task=t.task, trajectories=(t,)) for t in talks]
-        credit = module.choice_targets(groups, critic, discount=DISCOUNT)
+        credit = module.choice_targets(groups, values, discount=DISCOUNT)
         return flatten([t.index for t in credit.trajectories]) + flatten(
             [[float(x) for turn in own for x in turn] for own in credit.returns or ()]
         )

@@ -16,7 +16,7 @@ conservative Q-learning. Simulated users are those of `collab` and `desk`, not m
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
@@ -30,7 +30,7 @@ from quintain.losses.compose import combine
 from quintain.losses.kl import kl_penalty
 from quintain.losses.own_q import own_q
 from quintain.losses.policy import clipped
-from quintain.methods.method import Collector, CriticUpdate, Needs, Replay, ReplayBuffer
+from quintain.methods.method import Collector, Consultation, CriticUpdate, Needs, Replay, ReplayBuffer
 from quintain.training.job import MAIN, Job, PolicySpec
 from quintain.training.update import Update
 from quintain.types import Credit, Group, Trajectory, scored
@@ -105,7 +105,6 @@ class Config(Job):
 
 def method(config: Config) -> Replay:
     """Return mixture-of-expert dialogue management as `config` describes it."""
-    stage = Stage(config)
     names = tuple(dict.fromkeys(config.seats[intent] for intent in config.intents))
     talk = Update(
         loss=combine((clipped(), 1.0), (kl_penalty("k3"), config.tether)),
@@ -116,21 +115,36 @@ def method(config: Config) -> Replay:
     choose = Update(
         loss=own_q(config.softness, config.conservatism), keeps_zeros=True, is_on_policy=False, lr_warmup=0
     )
+
+    def collect(collector: Collector, step: int) -> list[Group]:
+        is_over = config.offline_after and step > config.offline_after
+        return [] if is_over else collector.sample(step, collector.tasks(step, config.tasks), size=1)
+
+    def target(groups: Sequence[Group], ask: Consultation) -> Credit:
+        return choice_targets(
+            groups, lambda talks: ask.token_values(talks, by=TARGET), discount=config.discount
+        )
+
     return Replay(
-        collect=stage.collect,
+        collect=collect,
         buffer=ReplayBuffer(capacity=config.capacity, batch_size=config.batch_size, fresh_share=FRESH),
         updates=(
             *(
                 CriticUpdate(
                     policy=name,
-                    target=lambda groups, _, name=name: stage.expert_credit(groups, name),
+                    target=lambda groups, _, name=name: label_credit(
+                        [t for t in scored(groups) if spoken_by(t) == name]
+                    ),
                     update=talk,
-                    num_updates=config.num_updates,
+                    num_updates=lambda step: config.num_updates * (step <= config.expert_steps),
                 )
                 for name in names
             ),
             CriticUpdate(
-                policy=MAIN, target=stage.manager_credit, update=choose, num_updates=config.num_updates
+                policy=MAIN,
+                target=target,
+                update=choose,
+                num_updates=lambda step: config.num_updates * (step > config.expert_steps),
             ),
         ),
         needs=Needs(
@@ -145,33 +159,8 @@ def method(config: Config) -> Replay:
     )
 
 
-@dataclass(slots=True)
-class Stage:
-    """Who learns at a step, and from what."""
-
-    config: Config
-    step: int = 0
-
-    def collect(self, collector: Collector, step: int) -> list[Group]:
-        """Return the talks of `step`; none once the data is all there is."""
-        self.step = step
-        if self.config.offline_after and step > self.config.offline_after:
-            return []
-        return collector.sample(step, collector.tasks(step, self.config.tasks), size=1)
-
-    def expert_credit(self, groups: Sequence[Group], policy: str) -> Credit:
-        """Return the credit of the candidates of `policy` in `groups`, one seat's talk each, while experts learn."""
-        is_on = self.step <= self.config.expert_steps
-        return label_credit([t for t in scored(groups) if is_on and spoken_by(t) == policy])
-
-    def manager_credit(self, groups: Sequence[Group], values: Mapping[str, Critic]) -> Credit:
-        """Return the targets r + γV of the manager's choices in `groups`, once the experts rest."""
-        is_on = self.step > self.config.expert_steps
-        return choice_targets(groups if is_on else (), values[TARGET], discount=self.config.discount)
-
-
 def spoken_by(trajectory: Trajectory) -> str:
-    """Return the policy that spoke first in `trajectory`, in which all did, and the manager's choices are none."""
+    """Return the policy that spoke in `trajectory`, the talk of one seat; nobody where that is the manager's."""
     first = trajectory.turns[0]
     return "" if first.speaker == MANAGER else first.completion.policy
 
@@ -189,23 +178,16 @@ def label_credit(trajectories: Sequence[Trajectory]) -> Credit:
     return credit_of(trajectories, repeat_over_tokens(trajectories, advantages))
 
 
-def choice_targets(groups: Sequence[Group], critic: Critic, *, discount: float) -> Credit:
+def choice_targets(
+    groups: Sequence[Group], values: Callable[[Sequence[Trajectory]], Critic], *, discount: float
+) -> Credit:
     """Return the credit of the manager's choices in `groups`, whose returns are r + γV(next), and r at the end.
 
-    `critic` has the target network's values of all scored episodes of `groups`.
+    `values` says of the manager's talks what the target network does.
     """
-    everybody = scored(groups)
-    own = [place for place, t in enumerate(everybody) if t.turns[0].speaker == MANAGER]
-    final = critic.final
-    return gae_turns(
-        [Group(task=everybody[k].task, trajectories=(everybody[k],)) for k in own],
-        Critic(
-            values=[critic.values[k] for k in own],
-            final=None if final is None else [final[k] for k in own],
-        ),
-        discount=discount,
-        gae_lambda=0.0,
-    )
+    own = [t for t in scored(groups) if t.turns[0].speaker == MANAGER]
+    alone = [Group(task=t.task, trajectories=(t,)) for t in own]
+    return gae_turns(alone, values(own), discount=discount, gae_lambda=0.0)
 
 
 def measured(groups: Sequence[Group]) -> dict[str, float]:
