@@ -224,7 +224,8 @@ class Craft(Environment):
     def follow(self, thing: str) -> Action | None:
         """Return the next action towards having `thing` for the first time; see `Led`.
 
-        Raw things that it takes are gathered on the way; what else it takes, a station or a tool, is not seen to, nor is food.
+        Raw things that it takes are gathered on the way; what else it takes, a station or a tool, is not seen to, nor
+        is food.
         """
         if thing in self._reached or thing not in self.things():
             return None

@@ -1,1 +1,1 @@
-"""Experiments of the rows of family `critic`; each module has a function `measure`."""
+"""Critics off-policy: experiments of the family."""
