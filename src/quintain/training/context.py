@@ -143,6 +143,7 @@ class TrainingContext:
             environment=job.environment, seed=job.seed, teach=lambda *by, agent="": me._teach(*by, agent=agent),
             prefer=lambda: me._preferences(), corpus=lambda: me._corpus(), show=lambda tasks: me._show(tasks),
             score=lambda name, episodes: me.policies[name].token_logprobs(episodes),
+            value=lambda name, episodes: me.policies[name].turn_values(episodes).before,
             ahead=self.ahead, is_lockstep=not job.plays_apart,
         )  # fmt: skip
         self.canaries = {
