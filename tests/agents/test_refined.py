@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from tests.agents.conftest import Talk
@@ -27,8 +28,8 @@ BriefOf = Callable[..., Brief]
 DOCUMENTS = "The sky is blue. The seat of Orbit is Rome. Nothing else."
 
 
-def talking(chat: Chat, brief: Brief, max_searches: int) -> Talk:
-    return Talk(chat, Refined(Tagged(chat), chat, max_searches=max_searches).open(brief))
+def talking(chat: Chat, brief: Brief, **options: Any) -> Talk:
+    return Talk(chat, Refined(Tagged(chat), chat, **options).open(brief))
 
 
 def test_documents_are_shown_to_the_refiner_alone_and_the_chain_goes_on_from_its_own_ids(
