@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 
 from quintain.environments.baselines import expert, play, random_policy
-from quintain.environments.noisy import noisy_policy, single_method
+from quintain.environments.catalog import find
+from quintain.environments.noisy import noisy, noisy_policy, single_method
 from quintain.environments.protocol import advance, begin, tool_action
 from quintain.environments.tools import ToolFault
-from quintain.errors import DataError, MissingExtra, UsageError
+from quintain.errors import DataError, FailureRateError, MissingExtra, UsageError
+from quintain.rollout.collect import Rollout
+from quintain.text.tokenizer import train_tokenizer
+from quintain.training.start import build_agent
 from quintain.types import Action, StepResult
 from quintain.worlds.hopqa.facts import (
     SENTENCE,
@@ -486,3 +490,22 @@ def test_options_of_a_corpus_that_do_not_go_together(options: dict[str, Any], sa
     assert said in str(found.value)
     with pytest.raises(UsageError, match="questions that have their own"):
         HopQA().passages()
+
+
+def test_episodes_whose_server_is_gone_are_failures_of_the_tool_and_stop_the_run() -> None:
+    with closing(
+        Listener(retrieval_app(Indexed(draw_facts(120, 0.0, 0.0, False).passages))).start()
+    ) as listener:
+        address = listener.url
+    make = find(f"hopqa?facts=120&closed=0&deadline=0.3&retriever={address}")
+    tokenizer = train_tokenizer(["<|user|>a<|assistant|>b<|end|>"], 300)
+    rollout = Rollout(build_agent(tokenizer, make, temperature=1.0, agent="tags"), make, None)
+    tasks = [make().task("train", index) for index in range(2)]
+    try:
+        with pytest.raises(
+            FailureRateError, match=r"the first, by the tool \(tool_(unreachable|timeout)\)"
+        ) as found:
+            rollout.demonstrations(tasks, noisy(0.0), seed=1)
+    finally:
+        rollout.close()
+    assert address in str(found.value) and "\n" not in str(found.value)
