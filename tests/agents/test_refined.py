@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from tests.agents.conftest import Talk
@@ -27,7 +28,7 @@ BriefOf = Callable[..., Brief]
 DOCUMENTS = "The sky is blue. The seat of Orbit is Rome. Nothing else."
 
 
-def talking(chat: Chat, brief: Brief, **options: int) -> Talk:
+def talking(chat: Chat, brief: Brief, **options: Any) -> Talk:
     return Talk(chat, Refined(Tagged(chat), chat, **options).open(brief))
 
 

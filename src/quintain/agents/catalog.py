@@ -30,10 +30,12 @@ AUTO = "auto"
 OUTSIDE = "endpoint"
 """An agent that lives outside and talks to the recording endpoint."""
 HARNESSES: dict[str, str] = {
+    "advised": "quintain.agents.advised:Advised",
     "choice": "quintain.agents.harness:Choice",
     "code": "quintain.agents.code:CodeAct",
     "constrained": "quintain.agents.constrained:Constrained",
     "endpoint": "quintain.agents.outside:Outside",
+    "experts": "quintain.agents.experts:Experts",
     "grounded": "quintain.agents.grounded:Grounded",
     "react": "quintain.agents.harness:ReAct",
     "roles": "quintain.agents.roles:Roles",
