@@ -71,7 +71,8 @@ class Brief:
 
     site: Site
     asked: tuple[Asked, ...]
-    known: frozenset[Asked]
+    known: tuple[Asked, ...]
+    """in the order of `asked`, for a task is known by how it is written"""
 
 
 def read_claims(report: str) -> tuple[Claim, ...]:
@@ -157,7 +158,7 @@ class Research(Browser):
         self.return_range = (-cost * self.max_turns, 1.0)
         self._num_asked, self._known, self._shows, self._cost = asked, known, notes, cost
         self._layout = SiteShape(depth, kinds, items, 1, dead_ends, "open", False)
-        self._brief = Brief(site=self._site, asked=(), known=frozenset())
+        self._brief = Brief(site=self._site, asked=(), known=())
         self._opened: frozenset[str] = frozenset()
         self._notes: tuple[str, ...] = ()
 
@@ -182,7 +183,7 @@ class Research(Browser):
         site = draw_site(self._layout, rng)
         things = [name for name, page in site.pages if page.facts]
         asked = tuple(Asked(rng.choice(FACTS), thing) for thing in rng.sample(things, self._num_asked))
-        return Brief(site=site, asked=asked, known=frozenset(a for a in asked if rng.random() < self._known))
+        return Brief(site=site, asked=asked, known=tuple(a for a in asked if rng.random() < self._known))
 
     def _truth(self, about: Asked) -> int:
         """Return what the site says of a thing."""
