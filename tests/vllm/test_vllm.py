@@ -165,8 +165,9 @@ def test_grpo_learns_through_a_server_that_is_killed(tmp_path: Path) -> None:
         while run.poll() is None and (not metrics.exists() or len(metrics.read_text().splitlines()) < 6):
             assert time.monotonic() < deadline
             time.sleep(0.2)
+        lines = {number: Path(f"/proc/{number}/cmdline").read_bytes() for number in below(run.pid)}
         servers = [
-            number for number in below(run.pid) if b"vllm" in Path(f"/proc/{number}/cmdline").read_bytes()
+            number for number, line in lines.items() if b"vllm\0serve" in line and b"kept()" not in line
         ]
         for number in servers:
             os.kill(number, signal.SIGKILL)

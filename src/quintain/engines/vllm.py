@@ -165,7 +165,7 @@ class Vllm:
         """See `ServerApi.adapt`."""
         body = {"lora_name": name, "lora_path": str(folder), "load_inplace": True}
         try:
-            await wire.ask("POST", "/v1/load_lora_adapter", body, seconds=seconds)
+            await wire.ask("POST", "/v1/load_lora_adapter", body, seconds=seconds, is_json=False)
         except ServerTrouble as error:
             if error.kind != "refused":
                 raise
