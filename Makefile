@@ -106,7 +106,7 @@ test-clients: .venv-clients/.ready  ## SDKs and agents of others, unmodified, ea
 	OMP_NUM_THREADS=1 .venv-clients/bin/python -m pytest tests/clients -m clients -q -rP \
 	  -W ignore::pytest.PytestUnraisableExceptionWarning
 
-test-cluster: $(VENV)/.dev  ## learners over one, two and four processes, which are killed and go on (5 minutes)
+test-cluster: $(VENV)/.dev $(VENV)/.ray  ## learners over several processes, and runs on a Ray cluster, whose processes and nodes are killed (10 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster -m cluster -q
 
 test-vllm: $(VENV)/.dev .venv-vllm/.ready  ## vLLM on this machine's processor: every promise of an engine, and GRPO that learns through it (10 minutes)
@@ -155,7 +155,7 @@ $(VENV)/.python:
 	  "got none among $(CANDIDATES); install one, or name it: make PYTHON=/path/to/python3.12" >&2; \
 	exit 1
 
-$(VENV)/.quickstart $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs $(VENV)/.reference $(VENV)/.real: $(VENV)/.%: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
+$(VENV)/.quickstart $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs $(VENV)/.reference $(VENV)/.real $(VENV)/.ray: $(VENV)/.%: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 	@echo "installing quintain[$*] into $(VENV) (a few minutes the first time)"
 	@$(PIP) -e ".[$*]"
 	@touch $@

@@ -132,6 +132,7 @@ HARNESSES: tuple[World, ...] = (
     _through("roles", "collab"),
     _through("code", "guess", demonstrations=150),
     _through("budget?calls=1", "guess", "budget"),
+    _through("capped?calls=9", "guess", "capped"),
     _through("window?turns=2", "collab", "window"),
     _through("summary?every=2", "collab", "summary", model=WORDS, demonstrations=3000, steps=900),
     _through("memory", "collab", model=WORDS, demonstrations=3000, steps=700),
