@@ -109,7 +109,7 @@ test-clients: .venv-clients/.ready  ## SDKs and agents of others, unmodified, ea
 test-cluster: $(VENV)/.dev $(VENV)/.ray  ## learners over several processes, and runs on a Ray cluster, whose processes and nodes are killed (10 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster -m cluster -q
 
-test-vllm: $(VENV)/.dev .venv-vllm/.ready  ## vLLM on this machine's processor: every promise of an engine, and GRPO that learns through it (15 minutes)
+test-vllm: $(VENV)/.dev .venv-vllm/.ready  ## vLLM on this machine's processor: every promise of an engine, and GRPO that learns through it (10 minutes)
 	OMP_NUM_THREADS=1 VLLM_CPU_KVCACHE_SPACE=1 $(BIN)/python -m pytest tests/vllm -m vllm -q -rP
 
 check: $(VENV)/.dev  ## style, layout of the rooms, types

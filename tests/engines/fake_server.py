@@ -150,7 +150,7 @@ class FakeServer:
         if not file.exists():
             return JSONResponse({"error": {"message": "no adapter there"}}, 400)
         self.adapters[body["lora_name"]] = load_file(file)["table"]
-        return JSONResponse({"success": True})
+        return Response("Success: added") if "load_inplace" in body else JSONResponse({"success": True})
 
     def logits(self, ids: Sequence[int], model: str, heat: float) -> NDArray[np.float64]:
         table = self.table + self.adapters.get(model, 0.0)

@@ -390,9 +390,8 @@ class ServedEngine:
                 raise trouble
         now = time.monotonic() - self._away
         for replica in {job.stream.replica for job in self._running()}:
-            ended = replica.process.ended() if replica.process is not None else ""
-            if ended:
-                self._lose(replica, "crash", ended)
+            if replica.process is not None and replica.process.ended():
+                self._lose(replica, "crash")
             elif now - replica.heard > self.settings.reply_timeout:
                 self._lose(replica, "timeout", f"gave no sign of life for {now - replica.heard:.0f} s")
 
@@ -657,9 +656,8 @@ class ServedEngine:
         Raises:
             EngineFault: it does not start, or was lost several times without an answer.
         """
-        ended = replica.process.ended() if replica.process is not None else ""
-        if ended:
-            self._lose(replica, "crash", ended)
+        if replica.process is not None and replica.process.ended():
+            self._lose(replica, "crash")
         if replica.wire is not None:
             return
         if replica.num_deaths >= MOST_DEATHS:
@@ -695,20 +693,25 @@ class ServedEngine:
         except BROKEN as error:
             self._fail(self._lose(replica, "malformed", f"got {error!r} when asked to {what}"))
 
-    def _lose(self, replica: _Replica, kind: str, what: str) -> Failure:
-        """End a server; the requests that it had come back as the failure that is returned."""
-        ended = (
-            replica.process.ended(PATIENCE) if replica.process is not None and kind == "unreachable" else ""
-        )
-        failure = self._failure(replica, kind, ended if ended and ended not in what else what)
+    def _lose(self, replica: _Replica, kind: str, what: str = "") -> Failure:
+        """End a server; the requests that it had come back as the failure that is returned.
+
+        Without `what` was seen, it is said how its process ended.
+        """
+        process = replica.process
+        if process is not None and (not what or kind == "unreachable"):
+            what = process.ended(PATIENCE) or what
+        elif process is not None:
+            what += process.last_words()
+        failure = self._failure(replica, kind, what)
         lost = [job for job in self._running() if job.stream.replica is replica]
         self._drop(lost)
         for job in lost:
             job.result = failure
-            if job.task is not None and not job.task.cancelled():
+            if job.task is not None and job.task.done() and not job.task.cancelled():
                 job.task.exception()  # it is known
-        if replica.process is not None:
-            replica.process.end()
+        if process is not None:
+            process.end()
         if replica.wire is not None:
             self._run(replica.wire.close())
         replica.process = replica.wire = None

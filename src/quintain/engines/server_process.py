@@ -33,8 +33,14 @@ LONGEST_LOG = 1 << 16
 """Bytes at the end of the log that are looked through for what went wrong."""
 SIGNS = ("Error", "error:", "Exception")
 """What a line of a log that says what went wrong has in it."""
-MUTE = ("EngineCore initialization failed", "WorkerProc initialization failed", "see root cause above")
-"""What a line has that only says that another one says it."""
+MUTE = (
+    "WARNING",
+    "EngineCore initialization failed",
+    "WorkerProc initialization failed",
+    "see root cause above",
+    "EngineCore encountered an issue",
+)
+"""What a line has that tells of something else, or only that another line tells it."""
 LONGEST_LINE = 300
 
 

@@ -43,9 +43,15 @@ class ServerWire:
         self._client = httpx2.AsyncClient(**client_options(self.url, key))
 
     async def ask(
-        self, method: Literal["GET", "POST"], path: str, body: Row | None = None, *, seconds: float
+        self,
+        method: Literal["GET", "POST"],
+        path: str,
+        body: Row | None = None,
+        *,
+        seconds: float,
+        is_json: bool = True,
     ) -> Any:
-        """Return the JSON that comes back; None where an answer is empty, or is asked to be.
+        """Return the JSON that comes back, or the text where it need not be JSON; None where an answer is empty.
 
         Raises:
             ServerTrouble: there is no usable answer within so many `seconds`.
@@ -59,8 +65,8 @@ class ServerWire:
                     await response.aclose()
         except TimeoutError as error:
             raise ServerTrouble("timeout", f"no answer to {path} within {seconds:g} s") from error
-        if not text:
-            return None
+        if not text or not is_json:
+            return text or None
         try:
             return json.loads(text)
         except UNREADABLE as error:

@@ -27,10 +27,10 @@ ADVICE = (
     "install it in an environment of its own (make .venv-vllm/.ready), "
     "and name it: vllm?program=.venv-vllm/bin/vllm"
 )
-NEEDED = f"--enable-scale-out --logprobs-mode processed_logprobs --worker-extension-cls {EXTENSION}"
+NEEDED = f"--enable-scale-out --logprobs-mode processed_logprobs --worker-extension-cls {EXTENSION} (docs/engines.md)"
 FLAGS = f"VLLM_SERVER_DEV_MODE=1 PYTHONPATH={PLUGIN} vllm serve MODEL {NEEDED}"
-GRAMMARS = {"lark": "grammar", "json_schema": "json", "regex": "regex"}
-"""Kind of grammar → its name in vLLM, choices apart."""
+GRAMMARS = '{"backend": "guidance"}'
+"""What compiles grammars there, so that they mean the same here."""
 RESETS = 3
 """Attempts at emptying the cache, whose blocks may still be held for a moment."""
 
@@ -51,7 +51,8 @@ class Vllm:
             program, "serve", str(folder), "--host", HERE, "--port", str(port), "--served-model-name", "policy",
             "--dtype", settings.dtype, "--max-num-seqs", str(settings.max_batch), "--enable-scale-out",
             "--logprobs-mode", "processed_logprobs", "--enable-prompt-tokens-details",
-            "--worker-extension-cls", EXTENSION, *limit, *lora, *shlex.split(settings.arguments),
+            "--worker-extension-cls", EXTENSION, "--structured-outputs-config", GRAMMARS,
+            *limit, *lora, *shlex.split(settings.arguments),
         ]  # fmt: skip
         return command, {
             "PYTHONPATH": str(PLUGIN),
@@ -101,9 +102,15 @@ class Vllm:
         """See `ServerApi.generate`."""
         grammar = sampling.constraint
         more: Row = {}
-        if grammar is not None:
-            said = choices_of(grammar) if grammar.kind == "choice" else grammar.text
-            more["structured_outputs"] = {GRAMMARS.get(grammar.kind, "choice"): said}
+        if grammar is not None and grammar.kind == "choice":
+            more["structured_outputs"] = {"choice": choices_of(grammar)}
+        elif grammar is not None and grammar.kind == "regex":
+            more["structured_outputs"] = {"regex": grammar.text}
+        elif grammar is not None:  # vLLM would read a schema with options of its own
+            is_schema = grammar.kind == "json_schema"
+            more["structured_outputs"] = {
+                "grammar": f"start: %json {grammar.text}" if is_schema else grammar.text
+            }
         params: Row = {
             "temperature": sampling.temperature,
             "seed": seed % SEEDS,
@@ -165,7 +172,7 @@ class Vllm:
         """See `ServerApi.adapt`."""
         body = {"lora_name": name, "lora_path": str(folder), "load_inplace": True}
         try:
-            await wire.ask("POST", "/v1/load_lora_adapter", body, seconds=seconds)
+            await wire.ask("POST", "/v1/load_lora_adapter", body, seconds=seconds, is_json=False)
         except ServerTrouble as error:
             if error.kind != "refused":
                 raise
