@@ -12,7 +12,7 @@ from tests.distributed.fake_ray import FakeRay
 import quintain
 from quintain.distributed.engine_host import EngineHost
 from quintain.distributed.worker import Worker
-from quintain.errors import ConfigError, UsageError
+from quintain.errors import ConfigError, MissingExtra, UsageError
 from quintain.training.job import Job
 
 JOB: dict[str, Any] = {
@@ -68,3 +68,12 @@ def test_what_cannot_be_is_refused_before_anything_starts(
 ) -> None:
     with pytest.raises(kind, match=message):
         Job(**fields).check()
+
+
+def test_ray_that_is_missing_is_told_before_a_run_is_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(MissingExtra, match="a cluster needs the package ray"):
+        quintain.train("grpo", run="none", root=tmp_path, cluster="local", **JOB)
+    assert not (tmp_path / "none").exists()

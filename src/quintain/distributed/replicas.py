@@ -302,11 +302,15 @@ class ServedReplicas(Replicas):
 
     def _is_back(self, handle: Any) -> bool:
         """Open a copy, which does nothing where it is open, and have it serve the last weights if it has others."""
+        what = f"a copy of {self.policy} that was begun again"
         try:
-            self._ray.get(handle.open.remote(*self._opening), timeout=self._start_timeout)
+            self._connection.get(handle.open.remote(*self._opening), self._start_timeout, what)
             if self._weights is not None:
-                self._ray.get(handle.load_missed.remote(*self._weights), timeout=self._start_timeout)
-            self._ray.get(handle.serve.remote(), timeout=self._start_timeout)
-        except self._ray.exceptions.RayActorError:
+                missed = handle.load_missed.remote(*self._weights)
+                self._connection.get(missed, self._start_timeout, what)
+            self._connection.get(handle.serve.remote(), self._start_timeout, what)
+        except EngineFault as error:
+            if not isinstance(error.__cause__, self._ray.exceptions.RayActorError):
+                raise
             return False
         return True
