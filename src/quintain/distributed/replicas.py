@@ -30,7 +30,7 @@ from quintain.engines.protocol import (
     portions,
     require,
 )
-from quintain.errors import EngineFault
+from quintain.errors import EngineFault, ModelError
 from quintain.rollout.staleness import versions_of
 from quintain.types import Completion, Failure
 
@@ -270,13 +270,19 @@ class ServedReplicas(Replicas):
         if source is None:
             require(NAME, self.capabilities, ["shared_weights"], by="load_weights without a folder")
             return
-        self._weights = version, self._connection.put(read_files(source))
+        if not source.is_dir():
+            raise ModelError(f"weights of {self.policy}: got {str(source)!r}, which is no folder; give one")
+        before, self._weights = self._weights, (version, self._connection.put(read_files(source)))
         asked = [handle.load_weights.remote(*self._weights) for handle in self.link.handles]
-        for reference in asked:
-            try:
-                self._get(reference, "load weights")
-            except EngineFault:
-                self.mend()  # it is begun again, and gets them there
+        try:
+            for reference in asked:
+                try:
+                    self._get(reference, "load weights")
+                except EngineFault:
+                    self.mend()  # it is begun again, and gets them there
+        except ModelError:
+            self._weights = before
+            raise
         self._version = version
 
     def mend(self) -> None:
