@@ -83,7 +83,7 @@ class ScriptedHost(EngineHost):
 
 @pytest.fixture(scope="module", name="nodes")
 def _nodes() -> Generator[Any]:  # pyright: ignore[reportUnusedFunction]
-    from ray.cluster_utils import Cluster as Machines
+    from ray.cluster_utils import Cluster as Machines  # pyright: ignore[reportMissingImports]
 
     machines = Machines(
         initialize_head=True,

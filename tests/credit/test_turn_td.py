@@ -8,6 +8,7 @@ import pytest
 
 from quintain.credit.turn_td import (
     TurnValues,
+    best_ways,
     by_way,
     combined,
     critic_metrics,
@@ -59,6 +60,13 @@ def test_ways_are_weighed_and_advantages_average_over_states() -> None:
     assert way_advantages([], [], []) == []
     with pytest.raises(DataError, match="numbers of 3 ways to act: got 2"):
         by_way(weights, [1.0, 2.0])
+
+
+def test_the_best_way_is_kept_only_if_it_beats_the_state() -> None:
+    """The threshold comes after the arg max: the best of bad ways has no weight, and neither has an equal one."""
+    after = [[[0.5, 0.9, 0.9], [-2.0, -1.0]], [[1.0]]]
+    assert best_ways(after, [[0.5, 0.0], [0.9]], 0.3) == [(1, 1.0), (1, 0.0), (0, 0.0)]
+    assert best_ways([[[0.5]]], [[0.0]], 0.5) == [(0, 0.0)] and best_ways([], [], 0.0) == []
 
 
 def test_the_smaller_of_two_critics_and_other_choices() -> None:

@@ -1,6 +1,6 @@
 """The replay loop: priorities, ways on from recorded turns, logs of other runs, and critics that are measured."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -119,7 +119,7 @@ def test_priorities_decide_what_is_drawn() -> None:
 
 
 @contextmanager
-def consulted(folder: Path, job: OnPolicyJob, needs: Needs) -> Iterator[tuple[TrainingContext, Consulted]]:
+def consulted(folder: Path, job: OnPolicyJob, needs: Needs) -> Generator[tuple[TrainingContext, Consulted]]:
     with (
         Run.create(folder, recipe="mine", config=asdict(job)) as run,
         begun(needs, job, run) as context,
@@ -189,6 +189,7 @@ def offline(log: Path) -> Replay:
     return critics(collect=nothing_new, log=str(log))
 
 
+@pytest.mark.slow
 def test_the_log_of_another_run_fills_the_buffer_and_stands_in_the_journal(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,6 +235,7 @@ def test_what_a_critic_needs_and_the_environment_has_not_is_refused(tmp_path: Pa
         made_by(critics(needs=Needs(snapshots=True)), tmp_path / "other")
 
 
+@pytest.mark.slow
 def test_a_small_encoder_of_its_own(tmp_path: Path) -> None:
     """Critics with another width than the policy, and heads with a layer, are saved and followed like others."""
     job = replace(CONFIG, steps=2)

@@ -23,6 +23,8 @@ from quintain.safety.isolation import find_fault
 from quintain.text.chat import Chat
 from quintain.training.learner import Learner
 from quintain.types import Action, Score, Trajectory
+from quintain.worlds.collab.game import Collab
+from quintain.worlds.craft.game import Craft
 from quintain.worlds.guess.game import Guess
 from quintain.worlds.keydoor.game import KeyDoor
 from quintain.worlds.screen.game import Screen
@@ -51,12 +53,26 @@ def expert(environment: Environment, rng: Random, seen: Sequence[Any]) -> Action
     return environment.expert_action()
 
 
+class Helped(Craft):
+    """A land whose adviser knows what comes next, whatever it is told: nobody knows what to tell another one."""
+
+    is_variant = True
+
+    def __init__(self) -> None:
+        super().__init__(depth=2, reward="dense")
+
+    def advise(self, message: str) -> str:
+        return self.expert_thing()
+
+
+WORLDS = {"advised": Helped, "experts": Collab, "grounded": Screen, "text": KeyDoor}
+"""Harnesses that fit few worlds; plain text has no words for a tool call."""
+
+
 def world_of(spec: str, chat: Chat) -> type[Environment]:
-    """Return the first of three worlds that the harness fits; plain text has no words for a tool call."""
-    if spec == "text":
-        return KeyDoor
-    if spec == "grounded":
-        return Screen
+    """Return the first of the worlds that the harness fits."""
+    if spec in WORLDS:
+        return WORLDS[spec]
     try:
         build(spec, chat, Guess())
     except UsageError:

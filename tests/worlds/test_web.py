@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from quintain.environments.baselines import expert, play
+from quintain.environments.mixture import MixedEnvironment
 from quintain.environments.noisy import noisy_policy
 from quintain.environments.protocol import advance, begin
 from quintain.errors import UsageError
@@ -269,6 +270,6 @@ def test_layouts_are_those_of_the_task_and_splits_stay_what_they_are() -> None:
         begin(plain, plain.task("train", index))
         assert world.snapshot()[0].goal == plain.snapshot()[0].goal
     assert {word for text in world.later_words for word in text.split()} >= {"got", "join", "shop", "all"}
-    assert not plain.later_words
+    assert not plain.later_words and MixedEnvironment("web?drift=4,guess").later_words == world.later_words
     with pytest.raises(UsageError, match="drift=-1"):
         Web(drift=-1)

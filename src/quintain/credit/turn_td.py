@@ -87,6 +87,20 @@ def way_advantages(weights: OfWays, after: OfWays, before: Numbers) -> list[floa
     ]
 
 
+def best_ways(after: OfWays, before: Numbers, threshold: float) -> list[tuple[int, float]]:
+    """Return of every turn in order the number of its way with the largest Q, and its weight: 1 or 0.
+
+    It is 0 unless Q - V is above `threshold`: of a set of bad ways the best is none to learn (Digi-Q, arXiv 2502.15760,
+    eq. 4). The first of equal ones is taken.
+    """
+    found: list[tuple[int, float]] = []
+    for own, values in zip(after, before, strict=True):
+        for qs, v in zip(own, values, strict=True):
+            place = max(range(len(qs)), key=lambda number: qs[number])
+            found.append((place, float(qs[place] - v > threshold)))
+    return found
+
+
 def by_way(weights: OfWays, numbers: Sequence[float]) -> list[list[list[float]]]:
     """Return `numbers`, one for each way in order, in the layout of `weights`.
 

@@ -199,6 +199,15 @@ class Led(Protocol):
 
 
 @runtime_checkable
+class Advises(Protocol):
+    """The environment has an adviser who sees nothing of it but the message that it is sent."""
+
+    def advise(self, message: str) -> str:
+        """Return the thing to go for next by `message` alone, a name as `Led` has them, or nothing of use."""
+        ...
+
+
+@runtime_checkable
 class Pointed(Protocol):
     """The environment knows where on a screen the expert would point, edges included."""
 

@@ -134,6 +134,14 @@ class Collector(Protocol):
         """Return the log-probs of the sampled tokens by the policy `by`: [trajectory][turn] → [tokens]."""
         ...
 
+    def openings(self, tasks: Sequence[Task]) -> list[Trajectory]:
+        """Return how each of `tasks` begins, as an episode of one turn in which nothing is said; none is recorded."""
+        ...
+
+    def values(self, trajectories: Sequence[Trajectory], *, by: str) -> Sequence[Sequence[float]]:
+        """Return what the critic `by` says before each turn of `trajectories`: [trajectory][turn]."""
+        ...
+
     def encode(self, text: str) -> tuple[int, ...]:
         """Return the tokens of `text`, in the tokenizer of the policy."""
         ...
@@ -166,7 +174,8 @@ class Needs:
     reference: bool = False
     """the frozen starting policy, as the policy ``reference``"""
     renews_reference: bool = False
-    """that ``reference`` is the policy as it was when the round began, not as the run began (`Rounds` alone)"""
+    """that ``reference`` is the policy as it was when the round or phase began, not as the run began (`Rounds`,
+    `Replay`)"""
     reference_acts: bool = False
     """that ``reference`` samples as well, for episodes that are continued by it"""
     reward_model: PolicySpec | None = None
@@ -653,6 +662,8 @@ class Replay:
     buffer: ReplayBuffer
     updates: Sequence[CriticUpdate]
     critic: WatchedCritic | None = None
+    phase: int = 1
+    """steps after which a reference that is renewed (`Needs.renews_reference`) becomes the policy as it is"""
     log: str = ""
     """a run whose training episodes fill the buffer before the first step; they are copied into the journal"""
     needs: Needs = Needs()

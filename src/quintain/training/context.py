@@ -15,7 +15,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from quintain.agents.catalog import engine_needs, is_outside
+from quintain.agents.catalog import build, engine_needs, is_outside
+from quintain.agents.protocol import equip
 from quintain.curriculum.contamination import HeldOutTasks
 from quintain.curriculum.streams import TaskStream
 from quintain.data.pipeline import Chosen
@@ -28,7 +29,7 @@ from quintain.environments.boundary import ask, tasks_of, trainable_tools
 from quintain.environments.catalog import find
 from quintain.environments.noisy import NoisyExpert
 from quintain.environments.nothing import NO_ENVIRONMENT
-from quintain.environments.protocol import Factory
+from quintain.environments.protocol import Environment, Factory
 from quintain.errors import ConfigError, InvariantError, StoreError
 from quintain.models.adapters import read_lora, save_adapter
 from quintain.models.device import find_device
@@ -157,6 +158,7 @@ class TrainingContext:
             environment=job.environment, seed=job.seed, teach=lambda *by, agent="": me._teach(*by, agent=agent),
             prefer=lambda: me._preferences(), corpus=lambda: me._corpus(), show=lambda tasks: me._show(tasks),
             score=lambda name, episodes: me.policies[name].token_logprobs(episodes),
+            value=lambda name, episodes: me.policies[name].turn_values(episodes).before,
             ahead=self.ahead, is_lockstep=not job.plays_apart,
         )  # fmt: skip
         self.canaries = {
@@ -444,7 +446,14 @@ def find_seats(job: Job, make_environment: Factory) -> dict[str, str]:
     """
     if not job.seats:
         return {}
-    seats = ask(make_environment, seats_of)
+
+    def seats_with_agent(environment: Environment) -> tuple[str, ...]:
+        if is_outside(job.agent):
+            return seats_of(environment)
+        # A harness may bring seats of its own; nothing is written here, so that it needs no chat.
+        return seats_of(equip(build(job.agent, cast(Chat, None), environment), environment))
+
+    seats = ask(make_environment, seats_with_agent)
     unknown = [seat for seat in job.seats if seat.partition("/")[0] not in seats]
     if unknown:
         raise ConfigError(

@@ -221,7 +221,7 @@ def learn_in_epochs(
         return learn_values(learner, prepared, update, own.settings.micro_tokens)
     num_epochs, num_minibatches = counts(update, job)
     reports: list[StepReport] = []
-    still = [] if update.head_layers is None else trunk(learner.model, update.head_layers)
+    still = resting_parameters(learner, update)
     for epoch in range(num_epochs):
         reports = []
         for number, chosen in enumerate(
@@ -261,6 +261,15 @@ def learn_in_epochs(
             if update.target_kl is not None and moved(report, prepared, chosen, update) > update.target_kl:
                 return mean_report(reports)
     return mean_report(reports)
+
+
+def resting_parameters(learner: Learner, update: Update) -> list[nn.Parameter]:
+    """Return what does not learn in `update`: all but its last layers, or with none of them all but the value head."""
+    if update.head_layers is None:
+        return []
+    return (
+        trunk(learner.model, update.head_layers) if update.head_layers else list(learner.model.parameters())
+    )
 
 
 def moved(report: StepReport, prepared: Prepared, chosen: Sequence[int], update: Update) -> float:

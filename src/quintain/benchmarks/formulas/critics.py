@@ -7,8 +7,10 @@ from types import ModuleType
 
 import numpy as np
 
+from quintain.benchmarks.formulas import credit
 from quintain.benchmarks.formulas.formula import Formula, Rng, flatten
 from quintain.benchmarks.formulas.losses import Case, Plain, against, difference, draw, summed, units
+from quintain.types import scored
 
 MIXING = 0.6
 
@@ -40,6 +42,31 @@ def said(module: ModuleType, case: Sequence[Seen], name: str, **settings: float)
             for e in case
         ]
     )
+
+
+def read(module: ModuleType, case: credit.Case) -> list[float]:
+    """Return of every turn what it is a case of (-1: of nothing), its chance, and gain and outcome of its episode."""
+    trajectories = scored(case.groups)
+    values = module.chances([[turn[0] for turn in play.values] for play in case.plays])
+    seen = module.judged(trajectories, values)
+    known = np.nan_to_num(flatten(module.labels(trajectories)), nan=-1.0)
+    return flatten([known.tolist(), values, [[*e.gains, e.outcome] for e in seen]])
+
+
+def told(case: credit.Case) -> list[float]:
+    """Return the same, play by play."""
+    known: list[float] = []
+    values: list[list[float]] = []
+    rest: list[float] = []
+    for play in case.plays:
+        won = float(sum(play.rewards) > 0)
+        known += [-1.0 if play.is_cut else won] * len(play.values)
+        values.append([1 / (1 + math.exp(-turn[0])) for turn in play.values])
+        own = values[-1]
+        end = own[-1] if play.is_cut else won
+        rest += [(own[k + 1] if k + 1 < len(own) else end) - value for k, value in enumerate(own)]
+        rest.append(end)
+    return flatten([known, values, rest])
 
 
 def steps(episode: Seen) -> list[tuple[int, float, float, float]]:
@@ -163,6 +190,14 @@ def fitted(beta: float, *, is_huber: bool) -> Plain:
 
 
 FORMULAS: tuple[Formula, ...] = (
+    Formula(
+        name="credit.judged",
+        module="quintain.credit.success",
+        functions=("judged", "labels", "chances"),
+        draw=credit.draw,
+        ours=read,
+        reference=told,
+    ),
     Formula(
         name="credit.doubly_robust",
         module="quintain.credit.success",

@@ -62,21 +62,22 @@ MOST_WEIGHT = 100.0
 class Config(OnPolicyJob):
     """Configuration of ArCHer."""
 
+    learning_rate: float = 1e-4
     tasks: PositiveInt = 16
     """Tasks of a step."""
     group_size: PositiveInt = 1
     """Episodes of a task."""
     capacity: PositiveInt = 1024
     """Episodes of the buffer."""
-    batch_size: PositiveInt = 8
+    batch_size: PositiveInt = 16
     """Episodes of an update."""
     critic_updates: PositiveInt = 10
     """Updates of each critic in a step."""
-    critic_rate: PositiveFloat = 3.0
+    critic_rate: PositiveFloat = 10.0
     """Factor on the learning rate of the critics."""
     actor_updates: PositiveInt = 2
     """Updates of the policy in a step."""
-    critic_first: NonNegativeInt = 5
+    critic_first: NonNegativeInt = 10
     """First steps in which only the critics learn."""
     discount: Share = 0.95
     """γ per turn."""

@@ -119,6 +119,8 @@ def train_by_replay(method: Replay, job: Job, run: Run) -> None:
             buffer.add(past, method.reward(separated(played)))
         for step in context.steps():
             consulted.begin(step)
+            if method.needs.renews_reference and (step - 1) % method.phase == 0:
+                context.policies["reference"].follow(context.policies.main, rate=1.0)
             groups = method.collect(context.collector, step)
             method.state.update(groups)
             fresh = method.reward(separated(groups))
@@ -148,9 +150,8 @@ def train_by_replay(method: Replay, job: Job, run: Run) -> None:
                 next((report for policy, report, _ in reversed(reports) if policy == MAIN), None),
                 {
                     **{
-                        f"{policy}/{k}": v
+                        k if policy == MAIN else f"{policy}/{k}": v
                         for policy, _, found in reports
-                        if policy != MAIN
                         for k, v in found.items()
                     },
                     **watched,
