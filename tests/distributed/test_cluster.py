@@ -23,7 +23,7 @@ from quintain.engines.protocol import Engine, Request
 from quintain.engines.scripted import Scripted
 from quintain.engines.settings import EngineSettings
 from quintain.environments.catalog import find
-from quintain.errors import EngineFault, FailureRateError, MissingExtra, UsageError
+from quintain.errors import EngineFault, FailureRateError, MissingExtra, ModelError, UsageError
 from quintain.models.tiny import build_tiny
 from quintain.models.weights import write_weights
 from quintain.rollout.collect import Rollout
@@ -192,6 +192,11 @@ def test_an_engine_that_was_lost_comes_back_with_the_last_weights(fake: FakeRay,
         with pytest.raises(EngineFault, match="copies of policy with different weights"):
             engine.fingerprint()
         engine.load_weights(3, other)
+        (tmp_path / "broken").mkdir()
+        for folder in ("none", "broken"):
+            with pytest.raises(ModelError):
+                engine.load_weights(4, tmp_path / folder)
+        assert engine.policy_version == first.actor.engine.policy_version == 3
         assert len(engine.score([(5, 6, 7), (8, 9)])) == 2
         engine.pause()
         engine.resume()

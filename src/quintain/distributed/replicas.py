@@ -30,7 +30,7 @@ from quintain.engines.protocol import (
     portions,
     require,
 )
-from quintain.errors import EngineFault
+from quintain.errors import EngineFault, ModelError
 from quintain.rollout.staleness import versions_of
 from quintain.types import Completion, Failure
 
@@ -270,13 +270,19 @@ class ServedReplicas(Replicas):
         if source is None:
             require(NAME, self.capabilities, ["shared_weights"], by="load_weights without a folder")
             return
-        self._weights = version, self._connection.put(read_files(source))
+        if not source.is_dir():
+            raise ModelError(f"weights of {self.policy}: got {str(source)!r}, which is no folder; give one")
+        before, self._weights = self._weights, (version, self._connection.put(read_files(source)))
         asked = [handle.load_weights.remote(*self._weights) for handle in self.link.handles]
-        for reference in asked:
-            try:
-                self._get(reference, "load weights")
-            except EngineFault:
-                self.mend()  # it is begun again, and gets them there
+        try:
+            for reference in asked:
+                try:
+                    self._get(reference, "load weights")
+                except EngineFault:
+                    self.mend()  # it is begun again, and gets them there
+        except ModelError:
+            self._weights = before
+            raise
         self._version = version
 
     def mend(self) -> None:
@@ -302,11 +308,15 @@ class ServedReplicas(Replicas):
 
     def _is_back(self, handle: Any) -> bool:
         """Open a copy, which does nothing where it is open, and have it serve the last weights if it has others."""
+        what = f"a copy of {self.policy} that was begun again"
         try:
-            self._ray.get(handle.open.remote(*self._opening), timeout=self._start_timeout)
+            self._connection.get(handle.open.remote(*self._opening), self._start_timeout, what)
             if self._weights is not None:
-                self._ray.get(handle.load_missed.remote(*self._weights), timeout=self._start_timeout)
-            self._ray.get(handle.serve.remote(), timeout=self._start_timeout)
-        except self._ray.exceptions.RayActorError:
+                missed = handle.load_missed.remote(*self._weights)
+                self._connection.get(missed, self._start_timeout, what)
+            self._connection.get(handle.serve.remote(), self._start_timeout, what)
+        except EngineFault as error:
+            if not isinstance(error.__cause__, self._ray.exceptions.RayActorError):
+                raise
             return False
         return True

@@ -20,6 +20,7 @@ from quintain.agents.protocol import equip
 from quintain.curriculum.contamination import HeldOutTasks
 from quintain.curriculum.streams import TaskStream
 from quintain.data.pipeline import Chosen
+from quintain.distributed.connection import ray_package
 from quintain.engines.build import hand_over
 from quintain.engines.desk import Desk
 from quintain.engines.protocol import Engine
@@ -465,9 +466,11 @@ def check_run(job: Job, policies: Mapping[str, PolicySpec]) -> None:
     """Refuse policies, seats and engines that cannot be, before anything is written.
 
     Raises: ConfigError: a policy that nothing needs, a seat without a policy or that is not there, a device that is
-    not here. UsageError: an engine cannot do what the agent asks of it.
+    not here. UsageError: an engine cannot do what the agent asks of it. MissingExtra: there is a cluster and no Ray.
     """
     tracker_names(job.track)
+    if job.cluster:
+        ray_package()
     needed = engine_needs(job.agent)
     if is_outside(job.agent) and job.seats:
         raise ConfigError(
@@ -497,9 +500,9 @@ def opened(
     with ExitStack() as stack:
         interruption = stack.enter_context(Interruption())
         display = stack.enter_context(Display(short_name(run.recipe), job.steps, max(run.next_step - 1, 0)))
+        placing = stack.enter_context(closing(Placing(job, policies)))
         if not (run.folder / START / "config.json").exists():
             prepare_start(job, run, display, has_warm_start=has_warm_start, cold_start=cold_start)
-        placing = stack.enter_context(closing(Placing(job, policies)))
         context = TrainingContext(
             job, run, display, interruption,
             has_critic=has_critic, policies=policies, limits=limits or Limits(), placing=placing,
