@@ -162,17 +162,24 @@ def tell(line: str) -> None:
     print(f"quintain: {line}", file=sys.stderr, flush=True)
 
 
-def resume(folder: str | Path, *, learner_ranks: int | None = None) -> Path:
+def resume(
+    folder: str | Path,
+    *,
+    learner_ranks: int | None = None,
+    cluster: str | None = None,
+    placement: str | None = None,
+) -> Path:
     """Continue the run in `folder` after its newest checkpoint and return the folder.
 
-    It goes on with the configuration that it has; only on how many ranks it learns may be another: a checkpoint of
-    ranks is read by any number of them, and by a learner without any (0).
+    It goes on with the configuration that it has; only where it computes may be another: on which cluster ("" for this
+    process) in which placement, and on how many ranks it learns: a checkpoint of ranks is read by any number of them,
+    and by a learner without any (0).
     """
     with looked_after(Run.open(Path(folder)), start=START, is_new=False) as run:
         found = find_method(run.recipe)
         settings = build(found.config_class, run.config, f"{folder}/config.json", is_stored=True)
-        if learner_ranks is not None:
-            settings = replace(settings, learner_ranks=learner_ranks)
+        elsewhere = {"learner_ranks": learner_ranks, "cluster": cluster, "placement": placement}
+        settings = replace(settings, **{key: value for key, value in elsewhere.items() if value is not None})
         train_by(found.make(settings), settings, run)
         conclude(run)
     return Path(folder)

@@ -147,6 +147,43 @@ def test_a_released_request_is_sampled_no_longer(connect: Connect, folder: Path)
     assert server.num_under_way == 0 and engine.stats().num_released == 1
 
 
+def test_an_update_under_way_is_told_by_every_server(connect: Connect, folder: Path, tmp_path: Path) -> None:
+    servers = [FakeServer(folder), FakeServer(folder)]
+    engine = connect(*servers)
+    for name in "abcd":
+        ask(engine, name, sampling=Sampling(max_tokens=300))
+    engine.advance()
+    engine.load_weights(1, write_table(tmp_path / "new", 1))
+    spans = [completion(reply).version_spans for reply in wait(engine, 4)]
+    assert all(found[0] == (0, 0) and found[1][1] == 1 and 0 < found[1][0] < 300 for found in spans)
+
+
+def test_a_server_that_cannot_take_weights_gets_them_when_it_can(connect: Connect, folder: Path) -> None:
+    server = FakeServer(folder)
+    engine = connect(server)
+    server.wrong["/pause"] = 500
+    with pytest.raises(EngineFault, match=r"got HTTP status 500 for /pause.*when asked to pause"):
+        engine.load_weights(1, folder)
+    server.wrong.clear()
+    engine.load_weights(1, folder)
+    assert engine.policy_version == 1
+
+
+def test_all_requests_of_a_lost_server_are_failures(connect: Connect, folder: Path) -> None:
+    server = FakeServer(folder)
+    server.seconds_per_token = 0.02
+    engine = connect(server)
+    for name in "abc":
+        ask(engine, name, sampling=Sampling(max_tokens=400))
+    engine.advance()
+    server.wrong["/inference/v1/generate"] = "<html>"
+    ask(engine, "d")
+    replies = wait(engine, 4)
+    assert [reply.session for reply in replies] == list("abcd")
+    assert {failure(reply).kind for reply in replies} == {"malformed"}
+    assert engine.stats().num_running == 0
+
+
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
 def test_adapters_are_sent_alone_and_served_by_name(
     kind: str, connect: Connect, folder: Path, tmp_path: Path
@@ -374,7 +411,7 @@ def test_a_server_that_does_not_start(program: str, folder: Path, tmp_path: Path
         return ServedEngine(Vllm(), settings, broken, vocabulary=VOCABULARY)
 
     with pytest.raises(
-        EngineFault, match=r"exit status 3; it said: RuntimeError: head size 16 is not supported; see"
+        EngineFault, match=r"exit status 3; it said: RuntimeError: head size 16 is not supported; give"
     ):
         start()
     with (

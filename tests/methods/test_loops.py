@@ -345,7 +345,7 @@ def test_the_journal_is_read_for_those_who_remember(monkeypatch: pytest.MonkeyPa
 def test_what_is_no_method_is_refused(tmp_path: Path) -> None:
     with (
         Run.create(tmp_path / "run", recipe="mine", config={}) as run,
-        pytest.raises(UsageError, match="method: got a dict; return OnPolicy, Offline, Rounds or Replay"),
+        pytest.raises(UsageError, match="method: got a dict; return OnPolicy, Offline, Rounds, Replay or"),
     ):
         train_by(cast(Method, {}), CONFIG, run)
 

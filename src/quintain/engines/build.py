@@ -123,7 +123,8 @@ def hand_over(engine: Engine, model: PreTrainedModel, version: int, folder: Path
         return
     place = folder / str(version)
     if "adapters" in engine.capabilities and has_adapters(model):
-        (name,) = adapter_names(model)
+        names = adapter_names(model)
+        name = engine.policy if engine.policy in names else min(names)
         engine.load_weights(version, save_adapter(model, name, str(folder), place))
     else:
         engine.load_weights(version, write_weights(model, place))

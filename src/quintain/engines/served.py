@@ -41,6 +41,7 @@ from quintain.engines.server_process import HERE, ServerProcess, free_port
 from quintain.engines.server_wire import ServerTrouble, ServerWire
 from quintain.engines.settings import KINDS, EngineSettings
 from quintain.errors import EngineFault, ModelError, UsageError
+from quintain.processes.child import PATIENCE
 from quintain.processes.http_json import key_in
 from quintain.types import Completion, Failure
 
@@ -278,10 +279,17 @@ class ServedEngine:
             require(self._name, self.capabilities, ["shared_weights"], by="load_weights without a folder")
             return
         source = source.resolve()
-        self._revive()
-        if not self._is_paused:
-            self._halt()
         try:
+            self._renew(version, source)
+        except EngineFault:  # a server was lost meanwhile; it is started again, and once that is worth it
+            self._renew(version, source)
+
+    def _renew(self, version: int, source: Path) -> None:
+        """Have all servers take new weights, between two tokens."""
+        self._revive()
+        try:
+            if not self._is_paused:
+                self._halt()
             for replica in self._replicas:
                 wrong = self._ask(replica, "load weights", self._load(replica, version, source))
                 if wrong:
@@ -368,7 +376,7 @@ class ServedEngine:
         """Note what became of tasks that are done, and give up servers that are gone or silent."""
         for job in self._running():
             assert job.task is not None, "it runs"
-            if not job.task.done():
+            if not job.task.done() or job.result is not None:  # its server may have been lost with another's
                 continue
             trouble = job.task.exception()
             assert trouble is not None, "it would have a result"
@@ -423,7 +431,9 @@ class ServedEngine:
             job.token_ids += piece.token_ids
             job.logprobs += piece.logprobs
             self._count(num_sampled=len(piece.token_ids), num_prefilled=piece.num_read)
-            stop, spans = piece.stop or stop, piece.versions or spans
+            stop = piece.stop or stop
+            # What a server calls its weights is not what an adapter on them is.
+            spans = spans if self.settings.adapters else piece.versions or spans
         if stop == "abort":
             return self._failure(replica, "aborted", "stopped sampling before the completion was over")
         if stop is None or len(job.token_ids) != len(job.logprobs) or not 0 < len(job.token_ids) <= most:
@@ -504,32 +514,36 @@ class ServedEngine:
             self._run(asyncio.wait(tasks, timeout=QUESTION))
 
     def _halt(self) -> None:
-        """Let all servers stop at a token boundary, and take in what they had sampled until then."""
-        for replica in self._replicas:
-            if replica.wire is not None:
-                self._ask(replica, "pause", self._stop(replica))
-        self._settle()
+        """Let all servers stop at a token boundary, and take in what they had sampled until then.
 
-    async def _stop(self, replica: _Replica) -> None:
-        """Stop a server; what asks it for log-probs is answered first, by the weights that it was said with."""
+        What asks for log-probs is answered first, by the weights that it was said with.
+        """
+        there = [replica for replica in self._replicas if replica.wire is not None]
         while True:
-            await self._until(lambda: not self._is_scoring(replica))
-            await self._api.pause(self._wire(replica), QUESTION)
-            num_before = -1
-            while num_before != self._num_heard and self._running():
-                num_before = self._num_heard
-                await asyncio.sleep(QUIET)
-            if not self._is_scoring(replica):
+            self._run(self._until_scored())
+            for replica in there:
+                self._ask(replica, "pause", self._api.pause(self._wire(replica), QUESTION))
+            self._run(self._drain())
+            self._settle()
+            if not self._is_scoring():
                 return
-            await self._api.resume(self._wire(replica), QUESTION)
+            self._go_on()
 
-    def _is_scoring(self, replica: _Replica) -> bool:
-        return any(job.is_scoring and job.stream.replica is replica for job in self._running())
-
-    async def _until(self, is_so: Callable[[], bool]) -> None:
-        """Wait until something is so; a server that does not answer ends that by itself."""
-        while not is_so():
+    async def _until_scored(self) -> None:
+        """Wait until nothing asks for log-probs, as long as a server may be silent."""
+        deadline = time.monotonic() + self.settings.reply_timeout
+        while self._is_scoring() and time.monotonic() < deadline:
             await asyncio.sleep(QUIET / 4)
+
+    async def _drain(self) -> None:
+        """Take in what paused servers said before, until they have been quiet for a moment."""
+        num_before = -1
+        while num_before != self._num_heard and self._running():
+            num_before = self._num_heard
+            await asyncio.sleep(QUIET)
+
+    def _is_scoring(self) -> bool:
+        return any(job.is_scoring for job in self._running())
 
     def _go_on(self) -> None:
         """Let all servers sample again."""
@@ -582,7 +596,10 @@ class ServedEngine:
         try:
             return self._run(self._greet(replica))
         except ServerTrouble as error:
-            hint = "see its log" if replica.process is not None else "name the URL of such a server"
+            is_ours = replica.process is not None
+            hint = (
+                "give it other arguments=, or another model" if is_ours else "name the URL of such a server"
+            )
             raise EngineFault(f"{asked}: got {error.got}; {hint}") from error
         except BROKEN as error:
             if isinstance(error, UsageError):
@@ -680,7 +697,9 @@ class ServedEngine:
 
     def _lose(self, replica: _Replica, kind: str, what: str) -> Failure:
         """End a server; the requests that it had come back as the failure that is returned."""
-        ended = replica.process.ended() if replica.process is not None else ""
+        ended = (
+            replica.process.ended(PATIENCE) if replica.process is not None and kind == "unreachable" else ""
+        )
         failure = self._failure(replica, kind, ended if ended and ended not in what else what)
         lost = [job for job in self._running() if job.stream.replica is replica]
         self._drop(lost)

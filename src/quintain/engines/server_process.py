@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import socket
 import sys
+import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,17 +18,16 @@ from quintain.processes.child import Child, ending
 
 SOURCES = Path(__file__).resolve().parents[2]
 HERE = "127.0.0.1"
-LOG = "server.log"
-PROGRAM = f"""
-import os, sys, tempfile
+PROGRAM = """
+import os, sys
 sys.path.insert(0, sys.argv[1])
 from quintain.processes.keeper import kept
 kept()
-said = os.open(os.path.join(tempfile.gettempdir(), {LOG!r}), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+said = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 for number in (1, 2):
     os.dup2(said, number)
 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-os.execvp(sys.argv[2], sys.argv[2:])
+os.execvp(sys.argv[3], sys.argv[3:])
 """
 LONGEST_LOG = 1 << 16
 """Bytes at the end of the log that are looked through for what went wrong."""
@@ -49,27 +49,32 @@ class ServerProcess:
         """
         self.name = name
         given = [f"{key}={value}" for key, value in variables.items()]
-        kept = [sys.executable, "-P", "-X", "utf8", "-c", PROGRAM, str(SOURCES), "env", *given, *command]
+        folder = tempfile.mkdtemp(prefix="quintain-server-")
+        self._log = Path(folder) / "log"
+        places = [str(SOURCES), str(self._log)]
+        kept = [sys.executable, "-P", "-X", "utf8", "-c", PROGRAM, *places, "env", *given, *command]
         try:
             self._child = Child(kept)
         except OSError as error:
+            shutil.rmtree(folder, ignore_errors=True)
             raise EngineFault(f"{name}: got {error} from the system; free memory or processes") from error
-        weakref.finalize(self, self._child.end)
+        self.end = weakref.finalize(self, _end, self._child, folder)
+        """ends it; may be repeated"""
 
     @property
     def process_id(self) -> int:
         """Number of the process that keeps the server."""
         return self._child.process.pid
 
-    def ended(self) -> str:
-        """Return how it ended and what it said last; an empty text while it runs."""
-        code = self._child.wait(0)
+    def ended(self, seconds: float = 0.0) -> str:
+        """Return how it ended and what it said last, if it does so within so many seconds; an empty text if not."""
+        code = self._child.wait(seconds)
         return "" if code is None else f"ended with {ending(code)}{self.last_words()}"
 
     def last_words(self) -> str:
         """Return the last line of its log that says what went wrong, or the last of all."""
         try:
-            log = (Path(self._child.folder) / LOG).read_bytes()[-LONGEST_LOG:].decode("utf-8", "replace")
+            log = self._log.read_bytes()[-LONGEST_LOG:].decode("utf-8", "replace")
         except OSError:
             return ""
         lines = [" ".join(line.split()) for line in log.splitlines() if line.strip()]
@@ -81,9 +86,11 @@ class ServerProcess:
         found = (telling or lines or [""])[-1]
         return f"; it said: {found[-LONGEST_LINE:]}" if found else ""
 
-    def end(self) -> None:
-        """End it; may be repeated."""
-        self._child.end()
+
+def _end(child: Child, folder: str) -> None:
+    """End a server and delete its log."""
+    child.end()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def find_program(program: str, usual: str, *, kind: str, advice: str) -> str:

@@ -59,6 +59,7 @@ class Vllm:
             "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1" if settings.adapters else "0",
             "VLLM_NO_USAGE_STATS": "1",
             "HF_HUB_OFFLINE": "1",
+            "TORCHINDUCTOR_CACHE_DIR": str(Path.home() / ".cache" / "quintain" / "torchinductor"),
         }
 
     async def describe(self, wire: ServerWire, seconds: float) -> Card:
@@ -156,7 +157,8 @@ class Vllm:
         results = cast("list[Row]", told["results"])
         wrong = next((str(result["wrong"]) for result in results if "wrong" in result), "")
         if not wrong:
-            await self._forget(wire, version, seconds)
+            await self._forget(wire, seconds)
+            await wire.ask("POST", "/update_weight_version", {"new_version": str(version)}, seconds=seconds)
         return wrong
 
     async def adapt(self, wire: ServerWire, name: str, folder: Path, version: int, seconds: float) -> str:
@@ -168,11 +170,11 @@ class Vllm:
             if error.kind != "refused":
                 raise
             return error.got
-        await self._forget(wire, version, seconds)
+        await self._forget(wire, seconds)
         return ""
 
-    async def _forget(self, wire: ServerWire, version: int, seconds: float) -> None:
-        """Have everything computed anew, and what is sampled from now on called `version`."""
+    async def _forget(self, wire: ServerWire, seconds: float) -> None:
+        """Have everything computed anew, requests under way, too."""
         for _ in range(RESETS):
             told = await wire.ask(
                 "POST", "/reset_prefix_cache?reset_running_requests=true", {}, seconds=seconds
@@ -181,7 +183,6 @@ class Vllm:
                 break
         else:
             raise ServerTrouble("crash", "a cache that cannot be emptied")
-        await wire.ask("POST", "/update_weight_version", {"new_version": str(version)}, seconds=seconds)
 
     def _body(self, model: str, ids: Sequence[int], params: Row) -> Row:
         """Return a request for tokens."""

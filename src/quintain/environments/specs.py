@@ -52,6 +52,7 @@ CATALOG: dict[str, str] = {
     "plan": "quintain.worlds.plan.game:Planning",
     "reasoning-gym": "quintain.adapters.reasoning_gym.environment:ReasoningGym",
     "repo": "quintain.worlds.repo.game:Repo",
+    "research": "quintain.worlds.web.research:Research",
     "room": "quintain.worlds.room.game:BoxRoom",
     "scienceworld": "quintain.adapters.scienceworld.environment:ScienceWorld",
     "screen": "quintain.worlds.screen.game:Screen",

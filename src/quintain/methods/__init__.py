@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from quintain.methods.method import (
         Consultation,
+        Contrastive,
         CriticUpdate,
         Estimates,
         Folds,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Config",
     "Consultation",
+    "Contrastive",
     "CriticUpdate",
     "Estimates",
     "Folds",

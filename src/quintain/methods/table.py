@@ -28,9 +28,9 @@ class Entry(NamedTuple):
     family: str
     code: Literal["written", "planned"]
     name: str = ""
-    """what ``quintain train`` takes; empty where there is no code of its own"""
+    """what ``quintain train`` takes where there is a module; empty where there is no code of its own"""
     module: str = ""
-    """below `quintain.methods`"""
+    """below `quintain.methods`; empty for what is no training, such as a harness"""
     page: str = ""
     """what the navigation calls its page, docs/methods/NAME.md"""
     section: str = ""
@@ -913,10 +913,50 @@ TABLE: tuple[Entry, ...] = (
         against="a fixed message",
     ),
     # toolrl
-    Entry("Search-R1", "toolrl", "planned"),
-    Entry("R1-Searcher", "toolrl", "planned"),
-    Entry("ReSearch", "toolrl", "planned"),
-    Entry("ASearcher", "toolrl", "planned"),
+    Entry(
+        "Search-R1",
+        "toolrl",
+        "written",
+        name="search_r1",
+        module="toolrl.search_r1",
+        page="Search-R1",
+        section="Search, code and many tools",
+        about="thinks, searches, answers; learns from right answers alone, and from no retrieved token",
+        against="GRPO that learns what was retrieved",
+    ),
+    Entry(
+        "R1-Searcher",
+        "toolrl",
+        "written",
+        name="r1_searcher",
+        module="toolrl.r1_searcher",
+        page="R1-Searcher",
+        section="Search, code and many tools",
+        about="first paid for searching, then for answers",
+        against="the second stage alone",
+    ),
+    Entry(
+        "ReSearch",
+        "toolrl",
+        "written",
+        name="research",
+        module="toolrl.research",
+        page="ReSearch",
+        section="Search, code and many tools",
+        about="F1 of the answer, or a little for its form",
+        against="`search_r1`",
+    ),
+    Entry(
+        "ASearcher",
+        "toolrl",
+        "written",
+        name="asearcher",
+        module="toolrl.asearcher",
+        page="ASearcher",
+        section="Tools",
+        about="asynchronous search over many turns, with stale tokens weighed; questions made harder and checked",
+        against="`grpo`",
+    ),
     Entry(
         "ReTool",
         "toolrl",
@@ -950,8 +990,27 @@ TABLE: tuple[Entry, ...] = (
         about="tools and a grader behind endpoints; failures are excluded, never scored 0",
         against="itself, without penalties",
     ),
-    Entry("Search-o1", "toolrl", "planned"),
-    Entry("Agent model / Deep Research", "toolrl", "planned"),
+    Entry(
+        "Search-o1",
+        "toolrl",
+        "written",
+        name="search_o1",
+        page="Search-o1",
+        section="Search, code and many tools",
+        about="a harness: documents are condensed before they enter the chain",
+        against="documents as they are",
+    ),
+    Entry(
+        "Agent model / Deep Research",
+        "toolrl",
+        "written",
+        name="deep_research",
+        module="toolrl.deep_research",
+        page="Agent models, Deep Research",
+        section="Tools",
+        about="one policy that browses, notes and reports, and pays for every look",
+        against="`grpo`",
+    ),
     Entry(
         "DARE",
         "toolrl",
@@ -959,7 +1018,7 @@ TABLE: tuple[Entry, ...] = (
         name="dare",
         module="toolrl.dare",
         page="DARE",
-        section="Search, code and many tools",
+        section="Tools",
         about="an embedder that finds the tool which fits the data, not the words alone",
         against="BM25",
     ),
@@ -1215,9 +1274,9 @@ TABLE: tuple[Entry, ...] = (
 MODULES: dict[str, str] = {
     entry.name: f"quintain.methods.{entry.module}"
     for entry in sorted(TABLE, key=lambda entry: entry.name)
-    if entry.name
+    if entry.module
 }
-"""name → module"""
+"""name → module, of those that train"""
 
 
 def method_entry_points() -> "list[EntryPoint]":

@@ -135,23 +135,26 @@ def load(place: str) -> ModuleType:
 
 def main() -> None:
     """Fork a worker for each order that comes, one after another."""
-    control = socket.socket(fileno=os.dup(0))
     worker = load(WORKER)
-    control.send(b"ready")
-    while True:
-        _, sent, _, _ = control.recvmsg(16, socket.CMSG_SPACE(4 * 8))
-        handles = array.array("i")
-        for _, _, data in sent:
-            handles.frombytes(data)
-        if not handles:
-            return
-        keeper = os.fork()
-        if not keeper:
-            keep(control, worker, list(handles))
-        for handle in handles:
-            os.close(handle)
-        os.waitpid(keeper, 0)
-        control.send(b"over")
+    with socket.socket(fileno=os.dup(0)) as control:
+        control.send(b"ready")
+        while handles := received(control):
+            keeper = os.fork()
+            if not keeper:
+                keep(control, worker, handles)
+            for handle in handles:
+                os.close(handle)
+            os.waitpid(keeper, 0)
+            control.send(b"over")
+
+
+def received(control: socket.socket) -> "list[int]":
+    """Return the handles of the next order; none when there are no more orders."""
+    _, sent, _, _ = control.recvmsg(16, socket.CMSG_SPACE(4 * 8))
+    handles = array.array("i")
+    for _, _, data in sent:
+        handles.frombytes(data)
+    return list(handles)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -20,10 +20,10 @@ from quintain.agents.protocol import equip
 from quintain.curriculum.contamination import HeldOutTasks
 from quintain.curriculum.streams import TaskStream
 from quintain.data.pipeline import Chosen
-from quintain.engines.build import build_engine, hand_over
+from quintain.engines.build import hand_over
 from quintain.engines.desk import Desk
 from quintain.engines.protocol import Engine
-from quintain.engines.settings import EngineSettings, check_settings, read_engine
+from quintain.engines.settings import check_settings
 from quintain.environments.boundary import ask, tasks_of, trainable_tools
 from quintain.environments.catalog import find
 from quintain.environments.noisy import NoisyExpert
@@ -47,13 +47,15 @@ from quintain.training.collector import Collector
 from quintain.training.demonstrations import MODEL, check_digest, load_data, named_data, texts_of
 from quintain.training.evaluator import checked_evaluation, make_evaluator
 from quintain.training.interrupt import Interruption
-from quintain.training.job import MAIN, ColdStart, Job, PolicySettings, PolicySpec
+from quintain.training.job import MAIN, ColdStart, Job, PolicySpec
 from quintain.training.learner import StepReport
 from quintain.training.monitors.held_out import audited, canaries
 from quintain.training.monitors.watch import Monitors
 from quintain.training.outlook import after_first_evaluation, before_teaching
-from quintain.training.outside import client_texts, find_source
-from quintain.training.policies import Policy, build_policies, plan_policies
+from quintain.training.outside import client_texts
+from quintain.training.placing import Placing, engine_settings
+from quintain.training.placing import make_engine as make_engine
+from quintain.training.policies import build_policies, plan_policies
 from quintain.training.progress import Display
 from quintain.training.report import evaluation_metrics, report_metrics, rollout_metrics
 from quintain.training.start import (
@@ -73,9 +75,9 @@ from quintain.types import NOTHING, Group, Pair, Task, Trajectory, Use
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-START, ADAPTER, ENGINES = "start", "adapter", "engines"
+START, ADAPTER, ENGINES, RANKS = "start", "adapter", "engines", "ranks"
 """Folders of a run: the policy it starts from (after the warm start), the LoRA layers alone of the one it ends with
-(`MODEL`), and weights on their way to engines in other processes."""
+(`MODEL`), and weights on their way to engines in other processes and to the ranks of the learner."""
 COLD_START = "cold start"
 """The event of a run that says what was imitated of what a method's teachers showed."""
 QUIET_STEPS = 25
@@ -97,11 +99,17 @@ class TrainingContext:
         has_critic: bool,
         policies: Mapping[str, PolicySpec],
         limits: Limits,
+        placing: Placing,
     ) -> None:
         self.job, self.run, self.display, self.interruption = job, run, display, interruption
         self.make_environment = find(job.environment)
         self.policies = build_policies(
-            job, run.folder / START, policies, has_critic=has_critic, make_engine=make_engine
+            job,
+            run.folder / START,
+            policies,
+            has_critic=has_critic,
+            make_engine=placing.engine,
+            ranks=placing.ranks(run.folder / RANKS),
         )
         self.tokenizer = self.policies.main.tokenizer
         seats = find_seats(job, self.make_environment)
@@ -118,7 +126,7 @@ class TrainingContext:
                 engines,
                 seats=seats,
                 limits=self._limits,
-                source=find_source(agents[MAIN], job.rollout),
+                source=placing.source(agents, job.environment, self._limits, seats=seats, usual=job.rollout),
                 max_staleness=job.max_staleness,
             )
 
@@ -130,12 +138,17 @@ class TrainingContext:
             for name, desk in engines.items():
                 acting[name].engine = desk
             beside = make_rollout({name: cast(Engine, desk.beside()) for name, desk in desks.items()})
-            self.ahead = Ahead(beside, max_staleness=job.max_staleness, last_step=job.steps)
+            self.ahead = Ahead(
+                beside,
+                max_staleness=job.max_staleness,
+                last_step=job.steps,
+                max_stragglers=job.max_stragglers,
+            )
         self.rollout = make_rollout(engines)
         self.agent = self.rollout.agent
         if self.ahead is not None:
             self.ahead.rollout.retries = self.rollout.retries
-        self.evaluator = make_evaluator(job, self.rollout, self.tokenizer)
+        self.evaluator = make_evaluator(job, self.rollout, self.tokenizer, placing)
         self.held_out = held_out_tasks(job)
         me = weakref.proxy(self)  # no circle, which would keep the models in memory until the collector comes
         self.collector = Collector(
@@ -424,22 +437,6 @@ class TrainingContext:
         raise KeyboardInterrupt
 
 
-def make_engine(name: str, policy: Policy) -> Engine:
-    """Return what samples from `policy`."""
-    return build_engine(engine_settings(policy.settings), policy.model, policy.tokenizer, policy=name)
-
-
-def engine_settings(settings: PolicySettings) -> EngineSettings:
-    """Return how a policy with `settings` is served.
-
-    Raises:
-        UsageError: the text that names its engine cannot be read.
-    """
-    return EngineSettings(
-        max_length=settings.max_context, precision=settings.precision, **read_engine(settings.engine)
-    )
-
-
 def find_seats(job: Job, make_environment: Factory) -> dict[str, str]:
     """Return which policy plays each seat; {} where one plays all.
 
@@ -502,9 +499,10 @@ def opened(
         display = stack.enter_context(Display(short_name(run.recipe), job.steps, max(run.next_step - 1, 0)))
         if not (run.folder / START / "config.json").exists():
             prepare_start(job, run, display, has_warm_start=has_warm_start, cold_start=cold_start)
+        placing = stack.enter_context(closing(Placing(job, policies)))
         context = TrainingContext(
             job, run, display, interruption,
-            has_critic=has_critic, policies=policies, limits=limits or Limits(),
+            has_critic=has_critic, policies=policies, limits=limits or Limits(), placing=placing,
         )  # fmt: skip
         stack.callback(context.policies.close)
         context.started = started

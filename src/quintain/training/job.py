@@ -18,6 +18,8 @@ from quintain.config import check_ranges
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Share
 from quintain.data.leaves import LeafRule
 from quintain.data.records import Overlong, TrainOn
+from quintain.distributed.connection import check_address
+from quintain.distributed.placement import load_placement
 from quintain.engines.chat_client import is_endpoint
 from quintain.engines.settings import read_engine
 from quintain.errors import ConfigError
@@ -205,6 +207,11 @@ class Job:
     """Keep only what each layer begins with for the backward pass, and compute the rest anew: less memory."""
     learner_ranks: NonNegativeInt = 0
     """Processes over which weights, gradients and optimizer of what is trained are sharded (FSDP2); 0: in this one."""
+    cluster: str = ""
+    """Ray cluster on which engines sample and workers play the episodes: local, auto, ray://HOST:10001 or HOST:6379
+    (docs/scale.md); empty: this process does."""
+    placement: str = ""
+    """File that says what each part needs on the cluster; empty: one engine, and one to eight workers of a core."""
     lora: str = ""
     """LoRA in one line: r=16,alpha=32,targets=q_proj+v_proj,out=adapter (kept beside the merged model)."""
     lora_rank: NonNegativeInt = 0
@@ -224,6 +231,9 @@ class Job:
     """How episodes are played: lockstep (repeats bit for bit), or async (a slow environment holds up only itself)."""
     max_staleness: NonNegativeInt = 0
     """Versions that an episode may be behind the weights that learn from it; with 1 or more, async plays ahead."""
+    max_stragglers: Share = 0.0
+    """Share of a step's episodes that it does not wait for, with max_staleness: the last to end are left out, which
+    favours short episodes."""
     concurrency: PositiveInt = 256
     """Episodes alive at once."""
     records_signals: bool = True
@@ -271,6 +281,23 @@ class Job:
             raise ConfigError(
                 f"max_staleness: got {self.max_staleness} in lockstep, where weights never move on while an episode is "
                 "played; use rollout=async, or leave it at 0"
+            )
+        if self.max_stragglers and not self.max_staleness:
+            raise ConfigError(
+                f"max_stragglers: got {self.max_stragglers} without max_staleness, where every episode is waited for; "
+                "give rollout=async and a max_staleness of 1 or more, or leave it at 0"
+            )
+        if self.cluster:
+            check_address(self.cluster)
+            load_placement(self.placement)
+        elif self.placement:
+            raise ConfigError(
+                f"placement: got {self.placement!r} without a cluster; name one, as cluster=local, or leave it out"
+            )
+        if self.cluster and is_outside(self.agent):
+            raise ConfigError(
+                f"cluster: got {self.cluster!r} with the agent {self.agent}, which talks to an endpoint here; "
+                "leave the cluster out"
             )
         if read_lora(self.lora) is not None and self.lora_rank:
             raise ConfigError(f"lora: got {self.lora!r} with lora_rank {self.lora_rank}; give one of the two")

@@ -39,7 +39,7 @@ from quintain.models.tiny import build_tiny
 from quintain.training.job import MAIN, Job, PolicySettings, PolicySpec
 from quintain.training.learner import Forward, Learner, Optimization
 from quintain.training.sharding.learner import ShardedLearner
-from quintain.training.sharding.ranks import Ranks
+from quintain.training.sharding.ranks import RankGroup
 from quintain.training.sharding.shard import Lora
 from quintain.types import Action, Batch, Completion, Group, Outputs, Sample, Trajectory, Turn
 
@@ -329,7 +329,7 @@ class Policy:
 class Policies(Mapping[str, Policy]):
     """The policies of a run by name, and the ranks that compute for those that are trained, where there are some."""
 
-    def __init__(self, policies: Mapping[str, Policy], ranks: Ranks | None = None) -> None:
+    def __init__(self, policies: Mapping[str, Policy], ranks: RankGroup | None = None) -> None:
         self._policies = dict(policies)
         self._ranks = ranks
 
@@ -471,6 +471,11 @@ def _learns(spec: PolicySpec | None, settings: PolicySettings) -> bool:
     return spec is None or spec.is_trained
 
 
+def acts(job: Job, name: str, spec: PolicySpec | None) -> bool:
+    """Return whether the policy `name` samples: it plays a seat, or continues episodes."""
+    return name in {MAIN, *job.seats.values()} or (spec is not None and spec.acts)
+
+
 def build_policies(
     job: Job,
     start: Path,
@@ -478,25 +483,26 @@ def build_policies(
     *,
     has_critic: bool,
     make_engine: Callable[[str, Policy], Engine],
+    ranks: RankGroup | None = None,
 ) -> Policies:
     """Return the policies of a run of `job`, whose main policy starts from the model folder `start`.
+
+    What is trained computes in `ranks`, where they are given.
 
     A policy with `shares` is an adapter on the model of another; one with a model of its own is loaded from there; any
     other begins as a copy of the one that its `PolicySpec` copies (the main policy).
     """
-    acting = {MAIN, *job.seats.values()}
     policies: dict[str, Policy] = {}
     own = [name for name, spec in specs.items() if spec.size or spec.head_width]
-    if job.learner_ranks and own:
+    if ranks is not None and own:
         raise ConfigError(
             f"learner_ranks: got {job.learner_ranks} with the policy {own[0]}, a small network of its own; give 0"
         )
-    ranks = Ranks(job.learner_ranks, device=find_device(job.device).type) if job.learner_ranks else None
     for name, (spec, settings) in plan_policies(job, specs).items():
         has_head = has_critic if spec is None and name == MAIN else spec is not None and spec.head == "value"
         policy = _build(name, spec, settings, start, policies, job, has_head, _learns(spec, settings), ranks)
         policies[name] = policy
-        if name in acting or (spec is not None and spec.acts):
+        if acts(job, name, spec):
             activate = partial(
                 policy.shared.activate, policy.adapter
             )  # not policy.activate, which would be a circle
@@ -525,7 +531,7 @@ def _build(
     job: Job,
     has_head: bool,
     is_trained: bool,
-    ranks: Ranks | None,
+    ranks: RankGroup | None,
 ) -> Policy:
     """Return the policy `name`, which computes in `ranks` where it is trained and there are some."""
     source = MAIN if spec is None else spec.copies

@@ -27,8 +27,15 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def config(**fields: Any) -> Config:
-    small = {"tasks": 4, "batch_size": 3, "critic_updates": 2, "critic_first": 1, "eval_start": False}
-    return Config(**{**SMALL, **small, "environment": COIN, **fields})
+    small = {
+        "tasks": 4,
+        "batch_size": 3,
+        "critic_updates": 2,
+        "critic_first": 1,
+        "eval_start": False,
+    }
+    values: dict[str, Any] = {**SMALL, **small, "environment": COIN, **fields}
+    return Config(**values)
 
 
 def train(folder: Path, made: Config) -> Path:

@@ -34,7 +34,8 @@ def config(**fields: Any) -> Config:
         "tasks": 6, "batch_size": 3, "critic_updates": 2, "actor_updates": 1, "feature_steps": 1, "critic_steps": 1,
         "steps": 3, "candidates": 3, "threshold": 0.0, "eval_start": False,
     }  # fmt: skip
-    return Config(**{**SMALL, "environment": COIN, **small, **fields})
+    values: dict[str, Any] = {**SMALL, "environment": COIN, **small, **fields}
+    return Config(**values)
 
 
 def test_features_rest_while_heads_learn_and_the_policy_learns_last(

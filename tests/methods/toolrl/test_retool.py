@@ -24,12 +24,14 @@ ANSWER = ToolCall(name="answer", arguments={"number": 14})
 
 
 def calc(index: int = 0, **options: Any) -> Calc:
-    world = Calc(**{"names": 0, "steps": 2, "digits": 1, "checks": 0, **options})
+    given: dict[str, Any] = {"names": 0, "steps": 2, "digits": 1, "checks": 0, **options}
+    world = Calc(**given)
     begin(world, world.task("train", index))
     return world
 
 
 def test_words_derive_the_answer_and_leave_the_world_as_it_was() -> None:
+    trace = Action()
     for index in range(20):
         world = calc(index)
         before = world.snapshot()

@@ -30,7 +30,7 @@ BREAKS = (
 ROOMS = (
     "credit", "losses", "rewards", "stages", "choices", "conduct", "scoring", "estimators", "data", "rounds",
     "imitation", "preference", "ensembles", "rlhf", "synthesis", "steps", "critics", "turn_critics",
-    "retrieval", "calls", "dialogue",
+    "retrieval", "calls", "questions", "dialogue",
 )  # fmt: skip
 
 

@@ -38,6 +38,7 @@ from quintain.worlds.hopqa.facts import (
     harder,
 )
 from quintain.worlds.hopqa.search import index_of
+from quintain.worlds.hopqa.synthesis import KIND_OF, evolve
 
 WRITTEN = re.compile(r"\s*(search|quote|answer)\s+(\S.*?)\s*", re.IGNORECASE | re.DOTALL)
 """A call in plain text: ``search seat orbit`` or ``answer Rome``."""
@@ -61,6 +62,7 @@ class HopQA(Environment):
         hops: int = 2,
         least_hops: int = 1,
         rounds: int = 0,
+        evolved: int = 0,
         distractors: int = 12,
         closed: float = 0.25,
         decoys: int = 0,
@@ -85,6 +87,8 @@ class HopQA(Environment):
         """Ask questions of `least_hops` to `hops` facts over a corpus with `distractors` other facts.
 
         In up to `rounds` rounds the thing that a question is about becomes a description, a fact more to be found.
+        In up to `evolved` further rounds one is put before it, or its name is taken away and a detail left
+        (`synthesis`).
         With probability `closed` the facts are told with the question; with `decoys` 1 the other questions come with
         as many paragraphs that do not answer them. A search returns the `top` best
         paragraphs, takes `cost` off the reward, and fails with probability `failures`. The share `hits` of the
@@ -121,8 +125,8 @@ class HopQA(Environment):
             raise UsageError(f"hopqa: got quotes={quotes}; give 0 or more")
         if decoys not in (0, 1):
             raise UsageError(f"hopqa: got decoys={decoys}; give 0 or 1")
-        if not 0 <= rounds <= MAX_ROUNDS:
-            raise UsageError(f"hopqa: got rounds={rounds}; give 0 to {MAX_ROUNDS}")
+        if not 0 <= rounds <= MAX_ROUNDS or not 0 <= evolved <= MAX_ROUNDS:
+            raise UsageError(f"hopqa: got rounds={rounds}, evolved={evolved}; give 0 to {MAX_ROUNDS} of each")
         if (facts and not FEWEST <= facts <= MOST) or not 0 <= missing < 1 or not 0 <= changed <= 1:
             raise UsageError(
                 f"hopqa: got facts={facts}, missing={missing}, changed={changed}; give 0 or {FEWEST} to {MOST} facts, "
@@ -131,7 +135,7 @@ class HopQA(Environment):
         shared = facts or corpus
         wrong = {
             "facts with corpus": facts and corpus,
-            "rounds": shared and rounds,
+            "rounds or evolved": shared and (rounds or evolved),
             "hops or least_hops": corpus and least_hops > 1,
             "missing or changed without facts": (missing or changed) and not facts,
             "retriever or record without facts or corpus": (retriever != "bm25" or record) and not shared,
@@ -155,7 +159,7 @@ class HopQA(Environment):
         self._kind, self._record = retriever, record
         if retriever == "bm25":
             package()
-        self._rounds = rounds
+        self._rounds, self._evolved = rounds, evolved
         self._shape = QuestionShape(
             1 if corpus else hops, least_hops, distractors, closed, paragraphs == "article", names == "made",
             decoys == 1, names == "full",
@@ -163,7 +167,7 @@ class HopQA(Environment):
         self._top, self._failures, self._cost, self._hits = top, failures, cost, hits
         self._grading, self._noise, self._early = grading, noise, early
         self._quotes = quotes
-        self.max_turns = (2 * (hops + rounds) + 2) * (2 if failures else 1) + quotes
+        self.max_turns = (2 * (hops + rounds + evolved) + 2) * (2 if failures else 1) + quotes
         self.return_range = (0.0 - cost * self.max_turns, 1.0)
         self._question = Question(chain=(), paragraphs=(), titles=(), sources=(), is_closed=False, told=())
         self._shown: frozenset[int] = frozenset()
@@ -266,7 +270,7 @@ class HopQA(Environment):
         question = self._question
         for fact, source in zip(question.chain, question.sources, strict=True):
             if source not in self._shown:
-                query = fact.subject if question.asked else f"{fact.relation} {fact.subject}"
+                query = f"{fact.relation} {fact.subject}" if fact.relation in KIND_OF else fact.subject
                 if source < 0 and query in self._queries:
                     break  # nobody knows it
                 # Asked in vain, unless the search failed: another paragraph fits better, so look for the thing.
@@ -340,7 +344,8 @@ class HopQA(Environment):
         """Return a question."""
         if self._corpus is not None:
             return self._corpus.question(self._shape, rng)
-        return harder(draw_question(self._shape, rng), self._rounds, rng)
+        question = harder(draw_question(self._shape, rng), self._rounds, rng)
+        return evolve(question, self._evolved, rng).question if self._evolved else question
 
     def _paragraph(self, number: int) -> str:
         """Return paragraph `number`."""

@@ -38,15 +38,8 @@ Filled = tuple[tuple[str, str], ...]
 State = tuple[Site, tuple[str, ...], Filled, int, frozenset[str], bool, tuple[int, int, int]]
 
 
-class Web(Environment):
-    """Do the task on the site.
-
-    Act: click LINK, back, back NUMBER, type FIELD VALUE, choose FIELD VALUE, tick FIELD, submit, answer VALUE, and
-    close, yes or no in a pop-up.
-    """
-
-    name = "web"
-    tags: ClassVar[frozenset[str]] = frozenset({"planning", "perception"})
+class Browser(Environment):
+    """A site and somebody in it; what is asked for is the subclass's."""
 
     def __init__(
         self,
@@ -129,7 +122,7 @@ class Web(Environment):
         """Carry out one action; one without effect leaves the site as it was."""
         words = " ".join(action.text.lower().split())
         self._turn += 1
-        if action.error is not None or words not in self.legal_actions():
+        if action.error is not None or words not in self.possible():
             said = f"Error: {action.error}" if action.error is not None else "Nothing happens."
             return StepResult(observation=f"{said} {self._view()}", is_success=False, is_valid=False)
         before = self.progress()
@@ -157,7 +150,7 @@ class Web(Environment):
         right = sum(filled.get(name) == value for name, value in site.goal.fields)
         return (on_route + right) / (len(site.route) - 1 + len(site.goal.fields) + 1)
 
-    def legal_actions(self) -> tuple[str, ...]:
+    def possible(self) -> tuple[str, ...]:
         """Return the actions that have an effect here; texts to type are those of the task."""
         if self._popup >= 0:
             return self._buttons()
@@ -185,7 +178,7 @@ class Web(Environment):
 
     def mistaken_action(self, rng: random.Random) -> Action:
         """Return a click into a dead end where there is one, else any legal action."""
-        legal = self.legal_actions()
+        legal = self.possible()
         traps = [words for words in legal if words == "yes" or words.startswith("click best ")]
         return Action(text=rng.choice(traps or legal))
 
@@ -299,6 +292,21 @@ class Web(Environment):
         if page.links:
             parts.append(f"links: {', '.join(label for label, _ in page.links)}")
         return f"{here}: {'; '.join(parts) or 'dead end'}{noise}"
+
+
+class Web(Browser):
+    """Do the task on the site.
+
+    Act: click LINK, back, back NUMBER, type FIELD VALUE, choose FIELD VALUE, tick FIELD, submit, answer VALUE, and
+    close, yes or no in a pop-up.
+    """
+
+    name = "web"
+    tags: ClassVar[frozenset[str]] = frozenset({"planning", "perception"})
+
+    def legal_actions(self) -> tuple[str, ...]:
+        """Return the actions that have an effect here; texts to type are those of the task."""
+        return self.possible()
 
 
 def _field_words(name: str, value: str) -> str:

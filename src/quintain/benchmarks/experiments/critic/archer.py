@@ -10,6 +10,8 @@ The critic is a table of (turn, state) and action, as a critic that reads the wh
 that it never saw it says what it says of the state.
 """
 
+# pyright: reportPossiblyUnboundVariable=false
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

@@ -57,10 +57,10 @@ def chance(*parts: int | str) -> float:
 
 
 class Service(Listener):
-    """A tool that counts the calls of each rollout, a grader, and failures at `rate`."""
+    """A tool that counts the calls of each rollout, a grader, and failures at `rate`; `right` answers are right."""
 
-    def __init__(self, seed: int, rate: float) -> None:
-        self.seed, self.rate = seed, rate
+    def __init__(self, seed: int, rate: float, right: float) -> None:
+        self.seed, self.rate, self.right = seed, rate, right
         self.attempts: dict[str, int] = defaultdict(int)
         self.states: dict[str, int] = defaultdict(int)
         self.episodes: dict[str, set[int]] = defaultdict(set)
@@ -100,7 +100,7 @@ def asked(server: Service) -> HttpTools:
         endpoints = (
             {"name": "step", "description": "Count.", "parameters": STEP, "url": f"{server.url}/step"},
         )
-        grader: Mapping[str, Any] = {"url": f"{server.url}/grade"}
+        grader = f"{server.url}/grade"
 
     Asked.headers = headers
     return Asked()
@@ -126,7 +126,9 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
     found: list[Mapping[str, float]] = []
     for number in range(int(options["seeds"])):
         own = derive_seed("agent_rft", seed, number)
-        sound, failing = played(own, 0.0, tasks), played(own, rate, tasks)
+        sound, failing = (
+            played(own, share, tasks, float(options.get("right", 0.5))) for share in (0.0, rate)
+        )
         before = punished(sound.groups)
         zero = [
             replace(g, trajectories=tuple(zeroed(t, failing) for t in g.trajectories)) for g in failing.groups
@@ -180,9 +182,9 @@ def coverage(groups: Sequence[Group], whole: Sequence[Group]) -> float:
     return kept / max(every, 1)
 
 
-def played(seed: int, rate: float, num_tasks: int) -> Batch:
-    """Return a batch of `num_tasks` groups against a server that fails at `rate`."""
-    server = Service(seed, rate)
+def played(seed: int, rate: float, num_tasks: int, right: float) -> Batch:
+    """Return a batch of `num_tasks` groups against a server that fails at `rate`; a share `right` answers rightly."""
+    server = Service(seed, rate, right)
     server.start()
     try:
         with ThreadPoolExecutor(PARALLEL) as threads:
@@ -211,7 +213,7 @@ def played(seed: int, rate: float, num_tasks: int) -> Batch:
 def one(server: Service, episode: int) -> Trajectory:
     """Return episode number `episode`: one to six calls, then a right or a wrong answer."""
     num = 1 + int(6 * chance("calls", server.seed, episode))
-    is_right = chance("right", server.seed, episode) < 0.5
+    is_right = chance("right", server.seed, episode) < server.right
     world = asked(server)
     task = Task(id=f"service/train/{episode // SIZE}", environment="service", seed=2 * (episode // SIZE))
     turns: list[Turn] = []
