@@ -139,3 +139,30 @@ def test_tools_are_not_said(chat: Chat) -> None:
         UsageError, match="experts: got desk, which is acted in by tools; take its interface=text"
     ):
         Experts(chat).equip(find("desk")())
+
+
+def test_the_desk_is_spoken_to_as_well() -> None:
+    world = ExpertsWorld(
+        find("desk?interface=text&kinds=cancel,price")(), ("asks", "looks", "decides", "talks")
+    )
+    seen: set[str] = set()
+    for number in range(6):
+        task = world.task("train", number)
+        assert play(world, task, expert).is_success
+        begin(world, task)
+        is_over = False
+        while not is_over:
+            result = advance(world, world.expert_action())
+            seen |= {seat for seat, paid in result.rewards.items() if paid > 0}
+            is_over = result.is_terminated or result.is_truncated
+    assert seen == {"asks", "looks", "decides", "talks", MANAGER}, "each of them is right now and then"
+
+
+def test_what_is_hidden_is_shown_to_nobody() -> None:
+    world = ExpertsWorld(find(WORLD)(), INTENTS)
+    shown: dict[str, set[str]] = {}
+    for number in range(200):
+        opening = as_text(begin(world, world.task("train", number)))
+        shown.setdefault(opening, set()).add(world.inner.privileged())  # type: ignore[attr-defined]
+    assert max(len(wishes) for wishes in shown.values()) > 1, "the same talk, and other wishes"
+    assert not hasattr(world, "state_key"), "a critic reads what the seats are shown"

@@ -100,6 +100,7 @@ def test_a_run_trains_the_adapter_and_the_adviser_and_agent_rest(
         agent="advised?adviser=policy&every=2&queries=2&max_tokens=6",
         seats={"agent": "reference", "adviser": "reference"},
         steps=1, tasks=2, group_size=1, num_epochs=1, num_minibatches=1, learning_rate=1e-2,
+        demonstrations=4, imitation_epochs=1,
     )  # fmt: skip
     assert any(0 < row.get("rladapter/queries", 0) <= 2 for row in rows)
     ((policies, before),) = seen
