@@ -43,6 +43,7 @@ MORE = (
     "memory+choice",
     "window?turns=1+code",
     "budget?calls=1+tools",
+    "capped?calls=9",
     "constrained?calls=mistral&most_calls=2",
     "plan+pivotal?turns=2+simplified+rci",
 )
@@ -96,7 +97,7 @@ def repeated(chat: Chat, agent: Any, make: type[Environment], known: Trajectory)
     return group.trajectories[0]
 
 
-@pytest.mark.parametrize("spec", [*(name for name in names() if name != OUTSIDE), *MORE])
+@pytest.mark.parametrize("spec", [*(name for name in names() if name not in (OUTSIDE, "capped")), *MORE])
 def test_the_expert_in_the_words_of_a_harness_solves_the_world(chat: Chat, spec: str) -> None:
     if spec.endswith("code") and find_fault():
         pytest.skip(find_fault())

@@ -142,6 +142,10 @@ HARNESSES: tuple[World, ...] = (
     _through("pivotal", "collab"),
     _through("labelled", "collab"),
     _through("foresight", "house?kind=put&things=1&errors=typed"),
+    _through("experts", "collab"),
+    _through("tags", "hopqa?hops=1&distractors=4"),
+    _through("refined+tags", "hopqa?hops=1&distractors=4", "refined"),
+    _through("advised", "craft?depth=2"),
     _through(
         "grounded",
         "screen?interface=text&goal=menu&fields=0&buttons=2&width=48&height=24",

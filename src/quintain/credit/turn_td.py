@@ -1,7 +1,8 @@
 """y_Q(s_t, a_t) = r_t + γ·V̄(s_{t+1}): targets of critics of whole turns, and how good such critics are.
 
 Utterance-level temporal differences (ArCHer, arXiv 2402.19446, section 3.2), and y_V(s_t) = Σ_i w_i·Q̄(s_t, a_i) over
-ways a_i to act. V̄ and Q̄ are what target networks say; nothing here has a gradient. γ is per turn. Truncation: an end
+ways a_i to act. V̄ and Q̄ are what target networks say; nothing here has a gradient. γ is per turn. Unit: none,
+nothing is normalised. Truncation: an end
 of the task's own (`Stop`) is worth nothing beyond it, so that its target is r alone; after a cut by whoever trains the
 next state was never seen, and its turn has no target (NaN). Singleton rule: none needed, nothing is compared.
 """

@@ -61,6 +61,7 @@ def credited(module: ModuleType, given: Valued) -> list[float]:
     flat = [q for own in given.said for ways in own for q in ways]
     metrics = module.critic_metrics(episodes, values, GAMMA)
     alone = module.critic_metrics(episodes, values, GAMMA, has_q=False)
+    least = module.least([values, TurnValues(before=given.after, after=given.before)])
     return finite(
         [
             module.q_targets(episodes, given.before, GAMMA),
@@ -69,6 +70,7 @@ def credited(module: ModuleType, given: Valued) -> list[float]:
             module.monte_carlo(episodes, GAMMA),
             [metrics[name] for name in sorted(metrics)],
             [alone[name] for name in sorted(alone)],
+            [least.before, least.after],
         ]
     )
 
@@ -109,7 +111,8 @@ def reckoned(given: Valued) -> list[float]:
             found += [explained, sum(q[i][k] - g for i, k, g in lived) / len(lived)]
         if errors:
             found.append(sqrt(sum(e * e for e in errors) / len(errors)))
-    return found
+    smaller = [q if q < v else v for i, k in pairs for q, v in [(given.after[i][k], given.before[i][k])]]
+    return [*found, *smaller, *smaller]
 
 
 def extracted(given: Valued) -> list[float]:
@@ -260,7 +263,8 @@ def _said(state: int, action: int) -> Trajectory:
 
 FORMULAS: tuple[Formula, ...] = (
     Formula(name="credit.turn_td", module="quintain.credit.turn_td",
-            functions=("q_targets", "state_targets", "way_advantages", "by_way", "monte_carlo", "critic_metrics"),
+            functions=("q_targets", "state_targets", "way_advantages", "by_way", "monte_carlo", "critic_metrics",
+                       "least", "combined"),
             aside=("check",), draw=valued, ours=credited, reference=reckoned, exact=actor_on_a_toy),
     Formula(name="credit.best_ways", module="quintain.credit.turn_td", functions=("best_ways",), draw=valued,
             ours=lambda m, given: [float(x) for row in m.best_ways(given.said, given.before, 0.3) for x in row],
