@@ -145,14 +145,16 @@ HARNESSES: tuple[World, ...] = (
     _through("experts", "collab"),
     _through("tags", "hopqa?hops=1&distractors=4"),
     _through("refined+tags", "hopqa?hops=1&distractors=4", "refined"),
-    _through("advised", "craft?depth=2"),
     _through(
         "grounded",
         "screen?interface=text&goal=menu&fields=0&buttons=2&width=48&height=24",
         model="mini?tokens=runs",
     ),
 )
-"""Every harness and wrapper, each with a small world that it fits: `World.name` is the harness."""
+"""Every harness and wrapper, each with a small world that it fits: `World.name` is the harness.
+
+But for `advised`: no expert knows what to tell an adviser, so there is nothing to imitate.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
