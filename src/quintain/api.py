@@ -40,7 +40,7 @@ from quintain.eval.evaluate import Evaluation
 from quintain.eval.evaluate import evaluate as evaluated
 from quintain.methods.find import find_method
 from quintain.methods.loops import train_by
-from quintain.methods.method import Method, Offline
+from quintain.methods.method import Contrastive, Method, Offline
 from quintain.methods.rl.parts.choices import IDEAS, LOSSES
 from quintain.models.load import LoadedModel, check_folder, find_folder, load, load_tokenizer
 from quintain.rollout.collect import Limits, Rollout
@@ -116,7 +116,7 @@ def train(
         values["environment"] = environment if isinstance(environment, str) else class_name(environment)
     settings = place_data(build(found.config_class, values, f"train({found.label!r})"), Path(root))
     chosen = found.make(settings)
-    if settings.environment == NO_ENVIRONMENT and not isinstance(chosen, Offline):
+    if settings.environment == NO_ENVIRONMENT and not isinstance(chosen, Offline | Contrastive):
         raise UsageError(
             f"environment: got none for {found.label}, which learns from episodes; name one, or use sft or dpo"
         )
@@ -162,17 +162,24 @@ def tell(line: str) -> None:
     print(f"quintain: {line}", file=sys.stderr, flush=True)
 
 
-def resume(folder: str | Path, *, learner_ranks: int | None = None) -> Path:
+def resume(
+    folder: str | Path,
+    *,
+    learner_ranks: int | None = None,
+    cluster: str | None = None,
+    placement: str | None = None,
+) -> Path:
     """Continue the run in `folder` after its newest checkpoint and return the folder.
 
-    It goes on with the configuration that it has; only on how many ranks it learns may be another: a checkpoint of
-    ranks is read by any number of them, and by a learner without any (0).
+    It goes on with the configuration that it has; only where it computes may be another: on which cluster ("" for this
+    process) in which placement, and on how many ranks it learns: a checkpoint of ranks is read by any number of them,
+    and by a learner without any (0).
     """
     with looked_after(Run.open(Path(folder)), start=START, is_new=False) as run:
         found = find_method(run.recipe)
         settings = build(found.config_class, run.config, f"{folder}/config.json", is_stored=True)
-        if learner_ranks is not None:
-            settings = replace(settings, learner_ranks=learner_ranks)
+        elsewhere = {"learner_ranks": learner_ranks, "cluster": cluster, "placement": placement}
+        settings = replace(settings, **{key: value for key, value in elsewhere.items() if value is not None})
         train_by(found.make(settings), settings, run)
         conclude(run)
     return Path(folder)
@@ -182,8 +189,9 @@ def conclude(run: Run) -> None:
     """Draw the curve, write the report and print the summary of a finished run."""
     rows = run.metrics()
     folder = run.folder / (MODEL if (run.folder / MODEL).exists() else START)
+    has_policy = (folder / "config.json").exists()
     learning_curve_png(rows, run.folder / "curve.png")
-    write_report(run, Chat(load_tokenizer(folder)).text)
+    write_report(run, Chat(load_tokenizer(folder)).text if has_policy else None)
     if evaluations(run):
         print(terminal_curve(rows))
     print(summary(run))

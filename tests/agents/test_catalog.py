@@ -62,7 +62,7 @@ def test_every_name_names_something_that_is_there(name: str) -> None:
     ("spec", "message"),
     [
         ("raect", "agent: got 'raect', in which 'raect' is unknown; did you mean 'react'?"),
-        ("", "in which '' is unknown; choose from auto, "),
+        ("", "in which '' is unknown; choose from advised, auto, "),
         ("react?max_token=3", "agent: got 'react?max_token=3'; react has no 'max_token', did you mean 'max_tokens'?"),
         ("react?chat=3", "react has no 'chat'"),
         ("react?max_tokens=many", "max_tokens of react: Input should be a valid integer"),

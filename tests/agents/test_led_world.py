@@ -150,7 +150,9 @@ def test_a_world_that_does_not_know_the_way_is_refused(small_chat: Chat, brief_o
     def world(name: str) -> Environment:
         return find(name)()
 
-    with pytest.raises(UsageError, match=r"got guess, which does not know the way.*take keydoor or house"):
+    with pytest.raises(
+        UsageError, match=r"got guess, which does not know the way.*take keydoor, house or craft"
+    ):
         equip(build("plan?actor=deaf", small_chat, world("guess")), world("guess"))
     plain = build("plan", small_chat, world("keydoor"))
     assert not isinstance(equip(plain, world("keydoor")), LedWorld)

@@ -29,7 +29,7 @@ from quintain.errors import UsageError
 from quintain.rollout.collect import Rollout
 from quintain.text.chat import Chat
 from quintain.training.start import make_start
-from quintain.types import Action, ToolCall, scored
+from quintain.types import Action, Completion, ToolCall, scored
 from quintain.worlds.house.game import House
 
 Briefs = Callable[..., Brief]
@@ -94,6 +94,38 @@ def test_a_plan_stays_unless_it_is_to_be_revised(small_chat: Chat, brief_of: Bri
     assert isinstance(session, PlanSession)
     session.plan = Plan()  # a plan that was taken away from outside is made anew
     assert "Done so far: left; right" in talk.sees("A door.")
+
+
+def test_an_edited_plan_changes_what_comes_next_and_an_untouched_one_nothing(
+    small_chat: Chat, brief_of: Briefs
+) -> None:
+    agent = PlanAndAct(PlainText(small_chat), small_chat)
+    sessions = [agent.open(brief_of()) for _ in range(3)]
+    talks = [Talk(small_chat, session) for session in sessions]
+    for talk in talks:
+        talk.sees("A wall.")
+        assert talk.says("1. left") == "<|system|>Go.\n\nPlan:\n1. left<|user|>A wall.<|assistant|>"
+        talk.says("left")
+    for session, plan in zip(sessions[:2], (Plan((Step("wait"),)), Plan((Step("left"),))), strict=True):
+        assert isinstance(session, PlanSession)
+        if session.plan != plan:
+            session.plan = plan
+    edited, equal, untouched = (talk.sees("A door.") for talk in talks)
+    assert edited == "<|system|>Go.\n\nPlan:\n1. wait<|user|>A door.<|assistant|>"
+    assert equal == untouched == "...<|user|>A door.<|assistant|>"
+
+
+def test_a_plan_that_is_edited_as_soon_as_it_is_written_is_the_one_that_is_told(
+    small_chat: Chat, brief_of: Briefs
+) -> None:
+    session = PlanAndAct(PlainText(small_chat), small_chat).open(brief_of())
+    assert isinstance(session, PlanSession)
+    session.observe("A wall.")
+    session.read(Completion(token_ids=small_chat.write("1. left"), logprobs=(), stop="stop"))
+    session.plan = Plan((Step("wait"),))
+    prompt = session.more()
+    assert prompt is not None and "1. wait" in small_chat.text(prompt.token_ids)
+    assert session.more() is None
 
 
 def test_a_plan_is_revised_so_many_times_at_most(small_chat: Chat, brief_of: Briefs) -> None:

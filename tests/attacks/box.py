@@ -7,7 +7,7 @@ and says as JSON what it got, or which error it met.
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.attacks.attack import Found, Scene
@@ -15,6 +15,8 @@ from tests.attacks.attack import Found, Scene
 from quintain.safety import box, isolation, sandbox, syscalls
 from quintain.safety.isolation import find_interpreter
 from quintain.safety.limits import Limits
+from quintain.safety.python import PythonProcess
+from quintain.safety.warm import WarmBox
 
 LONG = Limits(seconds=90.0)
 PRELUDE = """
@@ -51,25 +53,48 @@ print("\\n" + json.dumps([landed, str(said)[:300]]), flush=True)
 """
 
 
-def inside(body: str, limits: Limits = LONG) -> Callable[[Scene], Found]:
-    """Return the attempt to do `body`, lines of a function, in a box; what is in capitals is filled in."""
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """The attempt to do `body`, lines of a function, in a box; what is in capitals is filled in."""
 
-    def attempt(scene: Scene) -> Found:
-        indented = "".join(f"    {line}\n" for line in body.splitlines())
-        code = f"NUMBERS = {syscalls.numbers()}\n{PRELUDE}{filled(indented, scene)}{REPORT}"
-        found = sandbox.run([find_interpreter()[0], "-I", "-S", "-B", "-c", code], limits=limits)
-        if found.was_killed:
-            return Found(False, f"killed: {found.reason}")
-        said = found.stdout.strip().rpartition("\n")[2]
-        try:
-            landed, words = json.loads(said)
-        except ValueError as error:
-            raise AssertionError(
-                f"the attack itself broke: {found.exit_code}, {found.stderr[-400:]}"
-            ) from error
-        return Found(bool(landed), str(words))
+    body: str
+    limits: Limits
 
-    return attempt
+    def __call__(self, scene: Scene) -> Found:
+        """Try it in a box of its own."""
+        found = sandbox.run(
+            [find_interpreter()[0], "-I", "-S", "-B", "-c", self.code(scene)], limits=self.limits
+        )
+        return told(found.stdout, found.reason, f"{found.exit_code}, {found.stderr[-400:]}")
+
+    def as_cell(self, scene: Scene) -> Found:
+        """Try it as a cell of an episode's Python, which is forked from an interpreter that waits."""
+        with PythonProcess(self.limits) as python:
+            found = python.run("")
+            assert isinstance(python.running, WarmBox), found.reason
+            found = python.run(self.code(scene))
+        return told(found.output, found.reason, found.error)
+
+    def code(self, scene: Scene) -> str:
+        """Return the program that tries it, and says what came of it."""
+        indented = "".join(f"    {line}\n" for line in self.body.splitlines())
+        return f"NUMBERS = {syscalls.numbers()}\n{PRELUDE}{filled(indented, scene)}{REPORT}"
+
+
+def told(output: str, reason: str, otherwise: str) -> Found:
+    """Return what the program said last, or why it was ended."""
+    if reason:
+        return Found(False, f"killed: {reason}")
+    try:
+        landed, words = json.loads(output.strip().rpartition("\n")[2])
+    except ValueError as error:
+        raise AssertionError(f"the attack itself broke: {otherwise}") from error
+    return Found(bool(landed), str(words))
+
+
+def inside(body: str, limits: Limits = LONG) -> Inside:
+    """Return the attempt to do `body` in a box."""
+    return Inside(body, limits)
 
 
 def filled(body: str, scene: Scene) -> str:

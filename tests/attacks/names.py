@@ -68,7 +68,7 @@ def linked(scene: Scene) -> object:
 
 def any_folder(scene: Scene) -> None:
     """Make a run whatever is there."""
-    scene.patch.setattr(creation, "_check_free", lambda folder, replace: None)
+    scene.patch.setattr(creation, "check_free", lambda folder, *, replace: None)
     scene.patch.setattr(
         creation, "_put_in_place", lambda temporary, folder: temporary.rename(folder.resolve())
     )

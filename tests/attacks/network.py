@@ -14,6 +14,7 @@ import httpx2
 from tests.attacks.attack import Attack, Found, Scene, refused
 from tests.attacks.box import SHARED_NETWORK, inside, shown
 
+from quintain.engines import chat_client
 from quintain.errors import UsageError
 from quintain.processes import http_json
 from quintain.worlds.desk import endpoint as user_endpoint
@@ -144,8 +145,8 @@ proxied = client_with(trust_env=True)
 
 
 def flooded(scene: Scene) -> Found:
-    """Attempt to have an answer of 3 MiB read."""
-    body = b'{"choices": [{"message": {"content": "' + b"x" * (3 << 20) + b'"}}]}'
+    """Attempt to have an answer of 5 MiB read."""
+    body = b'{"choices": [{"message": {"content": "' + b"x" * (5 << 20) + b'"}}]}'
     with served(200, {"Content-Type": "application/json"}, body) as (url, _):
         said = asked(url, scene)
     return Found(said.startswith("xxx"), said)
@@ -153,7 +154,7 @@ def flooded(scene: Scene) -> Found:
 
 def unlimited(scene: Scene) -> None:
     """Read answers of every length."""
-    scene.patch.setattr(user_endpoint, "MAX_BYTES", 1 << 40)
+    scene.patch.setattr(chat_client, "MAX_BYTES", 1 << 40)
 
 
 def opened(url: str) -> Callable[[Scene], object]:

@@ -151,6 +151,18 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals of POSIX")
+def test_a_method_without_a_policy_needs_no_start(tmp_path: Path) -> None:
+    shared = {"steps": 2, "eval_every": 2, "eval_episodes": 4}
+    benchmark = Benchmark(
+        name="dare", recipe="dare", baseline="dare", environment="shelf?tools=40", claim="It is.", shared=shared,
+        baseline_settings={"ranks": "bm25"},
+    )  # fmt: skip
+    folders = [perform(trial(benchmark, arm, seed=0), tmp_path) for arm in ARMS]
+    assert not list(tmp_path.glob("start-*"))
+    assert [arm_of(benchmark, folder).updates for folder in folders] == [2, 2]
+    assert all(0 <= arm_of(benchmark, folder).value <= 1 for folder in folders)
+
+
 def test_trials_end_with_the_command(tmp_path: Path) -> None:
     (tmp_path / "parent.py").write_text(PARENT)
     with subprocess.Popen([sys.executable, str(tmp_path / "parent.py")], stdout=subprocess.PIPE) as parent:

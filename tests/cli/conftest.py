@@ -110,8 +110,9 @@ class Launcher:
     def train(self, method: str, **settings: Any) -> Any:
         return self._called("train", method, settings)
 
-    def resume(self, folder: Path, *, learner_ranks: int | None) -> Any:
-        return self._called("resume", folder, *([] if learner_ranks is None else [learner_ranks]))
+    def resume(self, folder: Path, **elsewhere: Any) -> Any:
+        given = {name: value for name, value in elsewhere.items() if value is not None}
+        return self._called("resume", folder, *([given] if given else []))
 
     def evaluate(self, target: object, environment: str | None, **settings: Any) -> Any:
         return self._called("evaluate", target, environment, settings)

@@ -293,7 +293,17 @@ def test_resume_takes_a_name_or_a_folder(cli: Cli, launcher: Launcher, named: st
 def test_resume_may_learn_in_other_ranks(cli: Cli, launcher: Launcher) -> None:
     Path("runs/a").mkdir(parents=True)
     assert cli("resume", "a", "--learner-ranks", "4").status == 0
-    assert launcher.calls == [("resume", Path("runs/a"), 4)]
+    assert launcher.calls == [("resume", Path("runs/a"), {"learner_ranks": 4})]
+
+
+def test_resume_may_go_on_elsewhere(cli: Cli, launcher: Launcher) -> None:
+    Path("runs/a").mkdir(parents=True)
+    assert cli("resume", "a", "--cluster", "auto", "--placement", "p.toml").status == 0
+    assert cli("resume", "a", "--cluster", "none").status == 0
+    assert [settings for _, _, settings in launcher.calls] == [
+        {"cluster": "auto", "placement": "p.toml"},
+        {"cluster": "", "placement": ""},
+    ]
 
 
 def test_resume_can_be_interrupted_too(cli: Cli, launcher: Launcher) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from quintain.curriculum import Fixed, Gated, Record, is_open, merge, records_of
+from quintain.curriculum.gates import open_first
 from quintain.errors import UsageError
 from quintain.types import Action, Completion, Failure, Group, Outcome, Score, Stop, Task, Trajectory, Turn
 
@@ -87,3 +88,10 @@ def test_gated_never_runs_dry() -> None:
 def test_lookahead_must_be_positive() -> None:
     with pytest.raises(UsageError, match="got 0"):
         Gated(Fixed([task("a")]), {}, lookahead=0)
+
+
+def test_open_tasks_go_first_those_most_like_a_failure_before_others() -> None:
+    worths, nearness = [0.9, 0.5, 0.0, 0.05, 0.75], [1.0, 0.2, 0.9, 0.7, 0.2]
+    assert open_first(worths, nearness, (0.05, 0.75)) == [3, 1, 4, 0, 2]
+    assert open_first(worths, nearness, (0.8, 0.85)) == [0, 1, 2, 3, 4], "none is open: as they come"
+    assert open_first([], [], (0.0, 1.0)) == []

@@ -38,7 +38,7 @@ def test_a_local_engine_shares_the_model_it_is_given(tmp_path: Path) -> None:
     engine = build_engine(EngineSettings(max_length=50, max_batch=3), model, policy="opponent")
     assert isinstance(engine, Local) and engine.shares(model)
     assert (engine.max_length, engine.max_batch, engine.policy) == (50, 3, "opponent")
-    assert engine.capabilities == CAPABILITIES - {"grammar"}, "it has no tokenizer"
+    assert engine.capabilities == KINDS["local"] - {"grammar"}, "it has no tokenizer"
     hand_over(engine, model, 4, tmp_path / "weights")
     assert engine.policy_version == 4 and not (tmp_path / "weights").exists(), "nothing is copied"
 
@@ -49,7 +49,7 @@ def test_a_local_engine_of_a_folder_gets_weights_by_file(tmp_path: Path) -> None
     engine = build_engine(
         EngineSettings(device="cpu", dtype="float32"), save(model, tokenizer, tmp_path / "model")
     )
-    assert engine.capabilities == CAPABILITIES and not engine.shares(model)
+    assert engine.capabilities == KINDS["local"] and not engine.shares(model)
     with torch.no_grad():
         model.get_parameter("model.norm.weight").add_(0.5)
     before = engine.fingerprint()
@@ -112,8 +112,8 @@ def test_devices() -> None:
 
 
 def test_what_is_needed_is_asked_for_before_anything_is_built() -> None:
-    assert set(KINDS) == {"local", "process"}
-    check_settings(EngineSettings(), CAPABILITIES, by="everything")
+    assert set(KINDS) == {"local", "process", "vllm", "sglang"}
+    check_settings(EngineSettings(), CAPABILITIES - {"adapters"}, by="everything")
     with pytest.raises(UsageError) as found:
         check_settings(EngineSettings(kind="process"), ["shared_weights", "score"], by="method 'vine'")
     text = str(found.value)

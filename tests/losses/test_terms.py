@@ -157,6 +157,18 @@ def test_value_clip_is_pessimistic(batch: MakeBatch, outputs: MakeOutputs) -> No
     assert wide.loss.item() == pytest.approx((0.1**2 + 1.9**2) / 2)
 
 
+def test_an_expectile_weighs_the_sides_of_v_and_leaves_q(batch: MakeBatch, outputs: MakeOutputs) -> None:
+    """Targets above, below, and below after a turn: weights 2τ, 2(1 - τ) and 1."""
+    made = batch([1.0, 1.0, 1.0], returns=[1.0, -1.0, -1.0])
+    made = replace(made, extra=replace(made.extra, turn_end=torch.tensor([False, False, True])))
+    values = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+    given = replace(outputs([0, 0, 0]), values=values)
+    report = value(expectile=0.9)(given, made)
+    assert report.loss.item() == pytest.approx((1.8 + 0.2 + 1.0) / 2)
+    assert torch.autograd.grad(report.loss, values)[0].tolist() == pytest.approx([-1.8, 0.2, 1.0])
+    assert value(expectile=0.5)(given, made).loss.item() == pytest.approx(value()(given, made).loss.item())
+
+
 def test_the_value_loss_needs_values(batch: MakeBatch, outputs: MakeOutputs) -> None:
     with pytest.raises(UsageError, match="value head"):
         value()(outputs([0.0]), batch([1.0]))

@@ -11,7 +11,6 @@ import torch
 from tests.methods.test_training import interrupting, rows, weights
 
 from quintain.credit.gae import gae_tokens
-from quintain.credit.layout import Critic
 from quintain.credit.outcome import outcome_return
 from quintain.data.pipeline import Pipeline, Stage, judged
 from quintain.errors import UsageError
@@ -23,6 +22,7 @@ from quintain.methods.loops.recall import remember, tell
 from quintain.methods.loops.replay import Buffer
 from quintain.methods.method import (
     Collector,
+    Consultation,
     CriticUpdate,
     Folds,
     Method,
@@ -125,10 +125,9 @@ def on_policy() -> Made:
     return Made(method, diary)
 
 
-def centred(groups: Sequence[Group], values: Mapping[str, Critic]) -> Credit:
-    """Advantages by the slow critic, as off-policy critics are used; the fast one must be there, too."""
-    assert values.keys() == {"critic", "target"}
-    return gae_tokens(groups, values["target"])
+def centred(groups: Sequence[Group], consulted: Consultation) -> Credit:
+    """Advantages by the slow critic, as off-policy critics are used."""
+    return gae_tokens(groups, consulted.token_values([t for g in groups for t in g.scored], by="target"))
 
 
 def replay(capacity: int = 8, min_size: int = 1, fresh_share: float = 0.5) -> Made:
@@ -263,8 +262,11 @@ def test_a_buffer_holds_the_newest_scored_episodes() -> None:
     assert sorted(drawn(buffer, 0)) == [0, 1, 2, 3], "what failed is nothing to learn from"
     buffer.add(4, [group(4, 5, 6)])
     assert len(buffer) == 5 and sorted(drawn(buffer, 0)) == [2, 3, 4, 5, 6], "the oldest have left"
-    assert buffer.metrics(4) == {"buffer/size": 5.0, "buffer/age": pytest.approx((3 + 2) / 5)}
-    assert Buffer(ReplayBuffer()).metrics(1) == {"buffer/size": 0.0, "buffer/age": 0.0}
+    found = buffer.metrics(4, version=3)
+    assert found == {
+        "buffer/size": 5.0, "buffer/age": (3 + 2) / 5, "buffer/version_lag": 3.0, "buffer/effective_size": 5.0,
+    }  # fmt: skip
+    assert set(Buffer(ReplayBuffer()).metrics(1).values()) == {0.0}
 
 
 @pytest.mark.parametrize(("share", "fresh"), [(0.0, None), (0.5, 4), (1.0, 6)])
@@ -307,15 +309,12 @@ def test_a_buffer_is_rebuilt_from_the_journal(tmp_path: Path, monkeypatch: pytes
     draw = Buffer.draw
 
     def run_and_watch(name: str, run: Callable[[], object]) -> None:
-        def watched(buffer: Buffer, seed: int) -> list[Group]:
+        def watched(buffer: Buffer, seed: int, size: int | None = None) -> list[Group]:
+            drawn = draw(buffer, seed, size)
             seen[name].append(
-                [
-                    (t.seed, t.task.id, cast(Score, t.outcome).value)
-                    for g in draw(buffer, seed)
-                    for t in g.trajectories
-                ]
+                [(t.seed, t.task.id, cast(Score, t.outcome).value) for g in drawn for t in g.trajectories]
             )
-            return draw(buffer, seed)
+            return drawn
 
         monkeypatch.setattr(Buffer, "draw", watched)
         run()
@@ -346,7 +345,7 @@ def test_the_journal_is_read_for_those_who_remember(monkeypatch: pytest.MonkeyPa
 def test_what_is_no_method_is_refused(tmp_path: Path) -> None:
     with (
         Run.create(tmp_path / "run", recipe="mine", config={}) as run,
-        pytest.raises(UsageError, match="method: got a dict; return OnPolicy, Offline, Rounds or Replay"),
+        pytest.raises(UsageError, match="method: got a dict; return OnPolicy, Offline, Rounds, Replay or"),
     ):
         train_by(cast(Method, {}), CONFIG, run)
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from tests.engines.conftest import small_model
 
 from quintain.errors import ModelError, StoreError
@@ -32,8 +33,10 @@ def test_a_folder_that_save_pretrained_wrote(tmp_path: Path) -> None:
     with torch.no_grad():
         next(model.parameters()).add_(0.1)
     model.save_pretrained(tmp_path, max_shard_size="8KB")
-    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+    assert len(files := list(tmp_path.glob("*.safetensors"))) > 1
     read_weights(other, tmp_path)
+    ours = load_file(write_weights(model, tmp_path / "ours") / FILE)
+    assert sorted(ours) == sorted(name for file in files for name in load_file(file)), "tied tensors, too"
     assert fingerprint(model) == fingerprint(other)
 
 
@@ -79,10 +82,10 @@ def test_a_place_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(StoreError, match="free space or name a folder that can be written"):
         write_weights(small_model("qwen3"), tmp_path / "file")
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **_more: object) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr("quintain.models.weights.save_model", fail)
+    monkeypatch.setattr("quintain.models.weights.save_file", fail)
     with pytest.raises(StoreError, match="no space left"):
         write_weights(small_model("qwen3"), tmp_path / "full")
     assert list((tmp_path / "full").iterdir()) == []

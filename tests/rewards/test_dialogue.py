@@ -3,7 +3,7 @@
 import pytest
 
 from quintain.errors import UsageError
-from quintain.rewards.dialogue import dialogue_rewards, edit_distance
+from quintain.rewards.dialogue import dialogue_rewards, edit_distance, intent_of
 
 
 def test_the_example_of_the_card() -> None:
@@ -35,3 +35,14 @@ def test_edits_over_the_longer_length() -> None:
     assert edit_distance("abcd", "abd") == 0.25 and edit_distance("", "") == 0.0
     assert edit_distance("", "ab") == 1.0 == edit_distance((1, 2), (3, 4))
     assert edit_distance("kitten", "sitting") == pytest.approx(3 / 7)
+
+
+def test_what_a_speaker_is_up_to() -> None:
+    talk = ["I want a lamp. color: red.", "ask size", "size: small."]
+    wanted = {
+        "ask shape": "asks", "ask color": "repeats", "ask size": "repeats", "ASK SIZE": "repeats", "ask": "asks",
+        "submit red, small": "decides", "refuse too_late": "decides", "find bob": "looks", "stock shoe": "looks",
+        "say Which order?": "asks", "say Done.": "talks", "": "talks", "submitted": "talks",
+    }  # fmt: skip
+    assert {text: intent_of(talk, text) for text in wanted} == wanted
+    assert intent_of(["Hello.", "say Which order?", "Order 5."], "say Which order?") == "repeats"

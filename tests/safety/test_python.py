@@ -9,7 +9,6 @@ import pytest
 from quintain.errors import DataError, SandboxError, UsageError
 from quintain.processes.tree import below
 from quintain.safety import python as module
-from quintain.safety.box import Box
 from quintain.safety.limits import Limits
 from quintain.safety.python import PythonProcess, Served, function_of
 from quintain.types import ToolSpec
@@ -118,6 +117,7 @@ def test_what_takes_long_to_go_is_no_swarm(monkeypatch: pytest.MonkeyPatch) -> N
             scans.append(root)
             return [*below(root), late.pid] if len(scans) < last else below(root)
 
+        monkeypatch.setattr(module, "is_alone", lambda _: False)
         monkeypatch.setattr(module, "below", partial(listed, last=20))
         assert python.run("x += 1").reason == ""
         assert len(scans) == 20
@@ -134,7 +134,7 @@ def test_what_a_cell_leaves_running_ends_with_it(shared: PythonProcess) -> None:
     )
     assert not found.reason
     box = shared.running
-    assert isinstance(box, Box) and len(below(box.process.pid)) == 1
+    assert box is not None and len(below(box.root)) == 1
     assert shared.run("os.getpid() == mine").output == "True\n"
     before = shared.run(
         "import threading\nticks = []\ndef tick():\n    while True: ticks.append(0); time.sleep(0.001)\n"
@@ -219,7 +219,7 @@ def test_a_large_object_passes_the_pipes_whole() -> None:
 def test_a_python_that_does_not_start_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "find_interpreter", lambda: ("/bin/false", ()))
     with (
-        PythonProcess(LONG) as python,
+        PythonProcess(LONG, is_warm=False) as python,
         pytest.raises(SandboxError, match="starting Python in a sandbox: got 'exited'"),
     ):
         python.run("1")

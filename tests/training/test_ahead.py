@@ -133,6 +133,19 @@ def test_on_policy_nothing_is_played_ahead(tmp_path: Path) -> None:
         replace(CONFIG, loss="reinforce").check()
 
 
+def test_stragglers_are_left_out_and_recorded_as_that_once(tmp_path: Path) -> None:
+    train(tmp_path / "run", replace(CONFIG, max_stragglers=0.25, loss="clipped", decoupled=True))
+    with Run.open(tmp_path / "run", writable=False) as run:
+        for trajectories in by_step(run).values():
+            assert len({(t.group, t.index) for t in trajectories}) == len(trajectories) == TASKS * SIZE
+            cut = [t for t in trajectories if isinstance(t.outcome, Failure)]
+            assert len(cut) <= TASKS * SIZE // 4
+            assert all(isinstance(t.outcome, Failure) and t.outcome.kind == "straggler" for t in cut)
+        assert any(isinstance(t.outcome, Failure) for each in by_step(run).values() for t in each)
+    with pytest.raises(ConfigError, match=r"max_stragglers: got 0\.25 without max_staleness"):
+        replace(CONFIG, max_stragglers=0.25, max_staleness=0).check()
+
+
 KILLED = """
 import os, signal, sys
 sys.path.insert(0, {root!r})

@@ -1,6 +1,7 @@
 """What is shown of a run."""
 
 import io
+from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import pytest
@@ -54,7 +55,7 @@ def test_a_long_phase_is_told_of_where_there_is_no_terminal(monkeypatch: pytest.
 class Finished:
     """Stands for a run with a curve."""
 
-    name, folder, recipe = "first", "runs/first", "gigpo"
+    name, folder, recipe = "first", Path("runs/first"), "gigpo"
     config: ClassVar = {"environment": "keydoor?rooms=2&length=3"}
 
     def __init__(self, *rows: dict[str, float], untrained: dict[str, float] | None = None) -> None:

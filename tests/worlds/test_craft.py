@@ -231,3 +231,45 @@ def test_impossible_options_are_refused(options: dict[str, Any]) -> None:
         Craft(**options)
     with pytest.raises(UsageError, match="hunger=5"):
         Craft(hunger=5)
+
+
+def test_what_leads_to_a_thing_gathers_what_it_takes_and_sees_to_nothing_else() -> None:
+    world = world_at_start()
+    assert world.things() == ("table", "wood pickaxe", "wood sword", "wood", "stone")
+    assert world.expert_thing() == "table" and world.idle_action().text == "wait"
+    assert world.follow("stone") is None and world.follow("crown") is None, "no tool, and no such thing"
+    done: list[str] = []
+    while (action := world.follow("table")) is not None:
+        done.append(action.text)
+        world.step(action)
+    assert done == ["gather wood", "gather wood", "make table"] and world.expert_thing() == "wood pickaxe"
+    sword = world.follow("wood sword")
+    assert sword is not None and sword.text == "gather wood"
+    world.step(sword)
+    world.step(Action(text="go cave"))
+    back = world.follow("wood pickaxe")
+    assert back is not None and back.text == "go forest", "where the table stands"
+    for thing in ("wood pickaxe", "stone"):
+        while (action := world.follow(thing)) is not None:
+            world.step(action)
+    assert world.achieved() == {"goal": "stone"} and world.expert_thing() == "stone"
+    bare = world_at_start()
+    bare.step(Action(text="gather wood"))
+    assert bare.follow("wood sword") is None, "there is no table"
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("", "nothing"),
+        ("goal: wood sword", "wood sword"),
+        ("goal: wood sword; wood sword: 2 wood at table", "table"),
+        ("Recipes: table: 2 wood. wood pickaxe: 1 wood at table", "table"),
+        ("wood pickaxe: 1 wood at table; done: wood, table", "wood pickaxe"),
+        ("stone sword: 1 wood 2 stone at table; done: table", "stone"),
+        ("have 1 wood; hill: empty; goal: table", "nothing"),
+        ("table: 1 iron at furnace; furnace: 2 stone at table", "furnace"),
+    ],
+)
+def test_an_adviser_knows_two_facts_and_nothing_else(message: str, said: str) -> None:
+    assert Craft().advise(message) == said

@@ -1,15 +1,24 @@
 import random
 import sys
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from quintain.environments.baselines import expert, play, random_policy
-from quintain.environments.noisy import noisy_policy, single_method
+from quintain.environments.catalog import find
+from quintain.environments.noisy import noisy, noisy_policy, single_method
 from quintain.environments.protocol import advance, begin, tool_action
-from quintain.errors import MissingExtra, UsageError
+from quintain.environments.tools import ToolFault
+from quintain.errors import DataError, FailureRateError, MissingExtra, UsageError
+from quintain.rollout.collect import Rollout
+from quintain.text.tokenizer import train_tokenizer
+from quintain.training.start import build_agent
 from quintain.types import Action, StepResult
 from quintain.worlds.hopqa.facts import (
+    SENTENCE,
     Fact,
     Question,
     QuestionShape,
@@ -20,8 +29,12 @@ from quintain.worlds.hopqa.facts import (
 
 pytest.importorskip("bm25s")
 
+from quintain.retrieval.bm25 import BM25, terms
+from quintain.retrieval.retriever import Indexed
+from quintain.serve.listener import Listener
+from quintain.serve.retrieval import retrieval_app
+from quintain.worlds.hopqa.corpus import draw_facts
 from quintain.worlds.hopqa.game import HopQA
-from quintain.worlds.hopqa.search import Index, terms
 
 SEAT, MAYOR = Fact("Orbit", "seat", "Rome"), Fact("Rome", "mayor", "Ben")
 OTHERS = (Fact("Delta", "seat", "Rome"), Fact("Rome", "country", "Chile"), Fact("Ben", "friend", "Rome"))
@@ -236,7 +249,7 @@ def test_a_snapshot_continues_alike() -> None:
 
 def test_words_that_count_by_value() -> None:
     assert terms("Is THE seat of Orbit, a company?") == ["seat", "orbit", "company"]
-    index = Index(["red cat", "red dog", "dog dog bird"])
+    index = BM25(["red cat", "red dog", "dog dog bird"])
     assert index.best("cat", 3) == (0,)
     assert index.best("dog", 1) == (2,) and set(index.best("dog", 3)) == {1, 2}
 
@@ -251,7 +264,7 @@ def test_a_missing_package_is_named_with_its_install_line(monkeypatch: pytest.Mo
     "options",
     [
         {"hops": 0},
-        {"hops": 4},
+        {"hops": 5},
         {"distractors": 81},
         {"top": 0},
         {"closed": 1.5},
@@ -355,3 +368,144 @@ def test_the_expert_quotes_before_it_answers_and_only_where_quotes_are_asked_for
     assert said == ["The mayor of Rome is Ben.", "quoted", "correct"]  # it looks for the page again
     with pytest.raises(UsageError, match="hopqa: got quotes=-1"):
         HopQA(quotes=-1)
+
+
+SHARED: dict[str, Any] = {"facts": 300, "hops": 4, "closed": 0.0, "distractors": 0}
+
+
+def test_a_shared_corpus_is_the_same_for_all_questions_and_its_expert_answers_them() -> None:
+    world = HopQA(**SHARED, least_hops=4, missing=0.1, changed=0.3, top=2)
+    corpus = draw_facts(300, 0.1, 0.3, False)
+    assert world.passages() == corpus.passages and len(corpus.facts) == 300
+    told = [passage.text for passage in corpus.passages]
+    assert 0.05 < 1 - len(corpus.sources) / 300 < 0.15
+    assert 0.2 < sum(" was " in text for text in told) / len(corpus.sources) < 0.4
+    answers: list[str] = []
+    for index in range(40):
+        found = play(world, world.task("eval", index), expert)
+        assert found.rewards[-1] == 1 and len(found.rewards) <= 5
+        answers.append(world.snapshot()[0].gold)
+    assert 0 < answers.count("unknown") < 40, "some questions nobody can answer"
+
+
+def test_questions_at_scale_are_not_in_both_splits_and_a_fact_that_changed_is_no_answer() -> None:
+    world = HopQA(facts=50_000, least_hops=1, hops=4, closed=0.2, changed=0.5, top=2)
+    assert len(world.passages()) > 70_000
+    seen: dict[str, set[str]] = {"train": set(), "eval": set()}
+    for split in ("train", "eval"):
+        for index in range(60):
+            begin(world, world.task(split, index))
+            seen[split].add(repr(world.snapshot()[0].chain))
+    assert not seen["train"] & seen["eval"] and len(seen["train"]) > 55
+    corpus = draw_facts(50_000, 0.0, 0.5, False)
+    now = {(fact.subject, fact.relation): fact.answer for fact in corpus.facts}
+    before = [
+        SENTENCE.fullmatch(p.text.replace(" was ", " is ")) for p in corpus.passages if " was " in p.text
+    ]
+    assert before and all(now[found[2], found[1]] != found[3] for found in before if found is not None)
+
+
+def test_real_texts_ask_which_text_says_a_sentence(tmp_path: Path) -> None:
+    colours = ["red", "blue", "green", "white"]
+    told = [
+        f"Package: lib{colour}{number}\nDescription: short\n It has {number} functions that paint what is {colour}.\n"
+        for colour in colours
+        for number in range(5)
+    ]
+    (tmp_path / "status").write_text("\n".join(told))
+    world = HopQA(corpus=str(tmp_path / "status"), closed=0.0)
+    begin(world, world.task("train", 0))
+    question = world.snapshot()[0]
+    assert question.words() == f"What is the title of the text that says: {question.chain[0].subject}"
+    results = act(world, f"search {question.chain[0].subject}", f"answer {question.gold}")
+    assert str(results[0].observation).startswith(f"{question.gold}: short It has") and results[1].reward == 1
+    assert play(world, world.task("eval", 0), expert).rewards[-1] == 1
+    (tmp_path / "few").write_text("\n".join([*told[:15], told[0].replace("libred0", "other")]))
+    with pytest.raises(DataError, match="got 14 sentences of 6 to 30 words without their title"):
+        HopQA(corpus=str(tmp_path / "few"))
+
+
+def test_a_server_searches_in_the_place_of_the_index_and_is_recorded(tmp_path: Path) -> None:
+    world = HopQA(**SHARED)
+    with closing(Listener(retrieval_app(Indexed(world.passages()))).start()) as listener:
+        far = HopQA(**SHARED, retriever=listener.url, record=str(tmp_path / "record"))
+        tasks = [world.task("train", index) for index in range(4)]
+        near_by, remote = ([play(each, replace(task), expert) for task in tasks] for each in (world, far))
+        assert [each.observations for each in near_by] == [each.observations for each in remote]
+        far.close()
+    again = HopQA(**SHARED, retriever=listener.url, record=str(tmp_path / "record"))
+    assert play(again, replace(tasks[0]), expert).observations == near_by[0].observations, (
+        "the record answers"
+    )
+    again.close()
+
+
+def test_trouble_with_the_server_is_the_tools_in_one_line() -> None:
+    elsewhere = draw_facts(120, 0.0, 0.0, False).passages
+    with closing(Listener(retrieval_app(Indexed(elsewhere))).start()) as listener:
+        world = HopQA(**SHARED, retriever=listener.url)
+        begin(world, world.task("train", 0))
+        with pytest.raises(
+            ToolFault, match="which is not in this corpus; let it search the same one"
+        ) as wrong:
+            advance(world, Action(text=f"search {elsewhere[0].title}"))
+    assert (wrong.value.owner, wrong.value.kind, wrong.value.tool_name) == (
+        "tool",
+        "tool_malformed",
+        "search",
+    )
+    gone = HopQA(**SHARED, retriever=listener.url, deadline=0.2)
+    begin(gone, gone.task("train", 0))
+    with pytest.raises(ToolFault, match=r"tool search has no answer: retrieval server at http://") as found:
+        advance(gone, Action(text="search Rome"))
+    assert found.value.kind in ("tool_unreachable", "tool_timeout") and "\n" not in str(found.value)
+
+
+def test_full_names_have_two_words_and_a_word_of_one_is_half_right() -> None:
+    world = HopQA(names="full", hops=1, closed=0.0, grading="f1")
+    begin(world, world.task("train", 1))
+    question = world.snapshot()[0]
+    assert len(question.gold.split()) == 2 and len(question.chain[0].subject.split()) == 2
+    [result] = act(world, f"answer {question.gold.split()[0]}")
+    assert result.reward == pytest.approx(2 / 3) and not result.is_success
+    assert play(world, world.task("train", 2), expert).rewards[-1] == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"facts": 5}, "facts=5"),
+        ({"facts": 300, "missing": 1.0}, "missing=1.0"),
+        ({"facts": 300, "corpus": "x"}, "facts with corpus"),
+        ({"facts": 300, "rounds": 1}, "rounds"),
+        ({"corpus": "x", "hops": 2, "least_hops": 2}, "hops or least_hops"),
+        ({"missing": 0.1}, "missing or changed without facts"),
+        ({"retriever": "dense"}, "retriever or record without"),
+        ({"facts": 300, "retriever": "bm52"}, "retriever"),
+    ],
+)
+def test_options_of_a_corpus_that_do_not_go_together(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError) as found:
+        HopQA(**options)
+    assert said in str(found.value)
+    with pytest.raises(UsageError, match="questions that have their own"):
+        HopQA().passages()
+
+
+def test_episodes_whose_server_is_gone_are_failures_of_the_tool_and_stop_the_run() -> None:
+    with closing(
+        Listener(retrieval_app(Indexed(draw_facts(120, 0.0, 0.0, False).passages))).start()
+    ) as listener:
+        address = listener.url
+    make = find(f"hopqa?facts=120&closed=0&deadline=0.3&retriever={address}")
+    tokenizer = train_tokenizer(["<|user|>a<|assistant|>b<|end|>"], 300)
+    rollout = Rollout(build_agent(tokenizer, make, temperature=1.0, agent="tags"), make, None)
+    tasks = [make().task("train", index) for index in range(2)]
+    try:
+        with pytest.raises(
+            FailureRateError, match=r"the first, by the tool \(tool_(unreachable|timeout)\)"
+        ) as found:
+            rollout.demonstrations(tasks, noisy(0.0), seed=1)
+    finally:
+        rollout.close()
+    assert address in str(found.value) and "\n" not in str(found.value)

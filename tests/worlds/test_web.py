@@ -1,15 +1,31 @@
 import random
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from quintain.environments.baselines import expert, play
+from quintain.environments.mixture import MixedEnvironment
 from quintain.environments.noisy import noisy_policy
 from quintain.environments.protocol import advance, begin
 from quintain.errors import UsageError
 from quintain.types import Action, StepResult
 from quintain.worlds.web.game import POP_UPS, Web
-from quintain.worlds.web.site import CLUB, GONE, HOME, SIGN_UP, Goal, Page, Site, SiteShape, draw_site
+from quintain.worlds.web.site import (
+    CLUB,
+    GONE,
+    HOME,
+    NUM_LAYOUTS,
+    SIGN_UP,
+    Goal,
+    Page,
+    Site,
+    SiteShape,
+    draw_site,
+    restyled,
+    wording,
+)  # fmt: skip
 
 LAMP = "red lamp"
 PAGES = (
@@ -221,3 +237,39 @@ def test_impossible_options_are_refused(options: dict[str, Any]) -> None:
     [(name, value)] = options.items()
     with pytest.raises(UsageError, match=f"{name}={value}"):
         Web(**options)
+
+
+def test_a_site_that_drifts_calls_one_thing_otherwise_from_layout_to_layout() -> None:
+    assert wording(0) == ("buy", "sign up", "close", "{}") == wording(NUM_LAYOUTS)
+    assert wording(1) == ("order now", "sign up", "close", "{}")
+    assert wording(6) == ("get it", "join us", "dismiss", "all {}")
+    told = [wording(number) for number in range(NUM_LAYOUTS + 1)]
+    assert len(set(told)) == NUM_LAYOUTS
+    for old, new in pairwise(told):
+        assert sum(a != b for a, b in zip(old, new, strict=True)) == 1
+    world = world_at_start()
+    site = world.snapshot()[0]
+    assert restyled(site, 0) == site and repr(restyled(site, 2)).count("close=") == 0
+    world.restore((restyled(site, 6), (HOME,), (), 0, frozenset({HOME}), False, (0, 0, 0)))
+    assert world.legal_actions() == ("dismiss",)
+    said = act(world, "close", "dismiss", "click all lamps", "click red lamp", "click get it")
+    assert [result.is_valid for result in said] == [False, True, True, True, True]
+    assert said[1].observation == "home: links: all lamps, join us"
+
+
+def test_layouts_are_those_of_the_task_and_splits_stay_what_they_are() -> None:
+    plain, world = Web(), Web(drift=4)
+    layouts = [world.task("train", index).data["layout"] for index in (0, 3, 4, 47, 48)]
+    assert layouts == [0, 0, 1, 11, 0]
+    assert [world.task("eval", index).data["layout"] for index in (0, 1, 12)] == [0, 1, 0]
+    assert plain.task("train", 5) == replace(world.task("train", 5), data={})
+    for index in range(0, 48, 3):
+        task = world.task("train", index)
+        assert play(world, task, expert).is_success
+        begin(world, task)
+        begin(plain, plain.task("train", index))
+        assert world.snapshot()[0].goal == plain.snapshot()[0].goal
+    assert {word for text in world.later_words for word in text.split()} >= {"got", "join", "shop", "all"}
+    assert not plain.later_words and MixedEnvironment("web?drift=4,guess").later_words == world.later_words
+    with pytest.raises(UsageError, match="drift=-1"):
+        Web(drift=-1)

@@ -30,26 +30,31 @@ AUTO = "auto"
 OUTSIDE = "endpoint"
 """An agent that lives outside and talks to the recording endpoint."""
 HARNESSES: dict[str, str] = {
+    "advised": "quintain.agents.advised:Advised",
     "choice": "quintain.agents.harness:Choice",
     "code": "quintain.agents.code:CodeAct",
     "constrained": "quintain.agents.constrained:Constrained",
     "endpoint": "quintain.agents.outside:Outside",
+    "experts": "quintain.agents.experts:Experts",
     "grounded": "quintain.agents.grounded:Grounded",
     "react": "quintain.agents.harness:ReAct",
     "roles": "quintain.agents.roles:Roles",
     "scored": "quintain.agents.scored:Scored",
+    "tags": "quintain.agents.tagged:Tagged",
     "text": "quintain.agents.harness:PlainText",
     "tools": "quintain.agents.harness:JsonTools",
 }
 """Harnesses, by name."""
 WRAPPERS: dict[str, str] = {
     "budget": "quintain.agents.budget:Budget",
+    "capped": "quintain.agents.capped:Capped",
     "foresight": "quintain.agents.foresight:Foresight",
     "labelled": "quintain.agents.labelled:Labelled",
     "memory": "quintain.agents.context:Memory",
     "pivotal": "quintain.agents.shaping:Pivotal",
     "plan": "quintain.agents.plan:PlanAndAct",
     "rci": "quintain.agents.rci:Critique",
+    "refined": "quintain.agents.refined:Refined",
     "simplified": "quintain.agents.shaping:Simplified",
     "summary": "quintain.agents.context:Summary",
     "window": "quintain.agents.context:Window",
@@ -57,7 +62,7 @@ WRAPPERS: dict[str, str] = {
 """What a harness can be wrapped in, by name."""
 REPEATERS = frozenset({"pivotal", "window"})
 """Wrappers that show an inner session the last turns again: it must not depend on those before."""
-REMEMBERERS = frozenset({"memory", "plan", "summary"})
+REMEMBERERS = frozenset({"memory", "plan", "refined", "summary"})
 """Wrappers that depend on every turn of the episode."""
 PRESETS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "glam": ("scored", {"normalization": "sum", "list_actions": True}),
@@ -68,6 +73,7 @@ NEEDS: dict[str, tuple[str, str]] = {
     "choice": ("legal_actions", "text"),
     "constrained": ("tools", "react"),
     "scored": ("legal_actions", "text"),
+    "tags": ("tools", "text"),
     "tools": ("tools", "react"),
 }
 """harness → (what an environment must have for it, the harness to take where it has not)"""

@@ -195,15 +195,24 @@ class JsonTools:
     temperature: float = 1.0
     max_tokens: int = 256
     calls: str = "auto"
+    thoughts: bool = False
+    """Whether demonstrations write the words of an action before its calls."""
 
     def open(self, brief: Brief) -> ChatSession:
         """See `Agent.open`."""
         sampling = sampling_of(self.chat, self.temperature, self.max_tokens)
         form, padding = call_format(self.chat, self.calls)
+
+        def say(words: str, action: Action) -> str:
+            return words + "\n" * bool(words) + form.write(action.tool_calls, padding)
+
+        def write(action: Action) -> str:
+            return say(action.text if self.thoughts else "", action) if action.tool_calls else action.text
+
         wording = Wording(
             parse=form.parse,
-            write=lambda action: form.write(action.tool_calls, padding) if action.tool_calls else action.text,
-            say=lambda words, action: words + "\n" * bool(words) + form.write(action.tool_calls, padding),
+            write=write,
+            say=say,
             has_tool_role=True,
         )
         if self.chat.template.call_format is form:

@@ -42,7 +42,7 @@ class LedWorld(Environment):
         if not (isinstance(inner, Led) and isinstance(inner, StateKey) and isinstance(inner, Snapshot)):
             raise UsageError(
                 f"an actor that follows hints: got {environment_name(inner)}, which does not know the way to a thing; "
-                "take keydoor or house, or let the policy act (actor=policy)"
+                "take keydoor, house or craft, or let the policy act (actor=policy)"
             )
         self.inner, self._is_deaf = inner, is_deaf
         self.name = environment_name(inner)

@@ -186,8 +186,8 @@ class PlanSession(Deliberation):
         self._done: list[str] = []
         self._since = self._num_replans = 0
         self._is_planning = False
-        self.plan = Plan()
-        """The plan so far; it may be replaced from outside, before the next prompt."""
+        self.plan = self._told = Plan()
+        """The plan so far; it may be replaced from outside, and the next prompt of the executor is told it."""
 
     def observe(self, observation: Observation, legal_actions: tuple[str, ...] = ()) -> Prompt:
         """See `Session.observe`: the planner's prompt when a plan is due, else the executor's."""
@@ -197,7 +197,8 @@ class PlanSession(Deliberation):
         is_revised = bool(every and self._since >= every) and (most is None or self._num_replans < most)
         is_due = not self.plan.steps or is_revised
         if not is_due:
-            return super().observe(observation, legal_actions)
+            is_edited = self.plan is not self._told
+            return self._tell() if is_edited else super().observe(observation, legal_actions)
         self._is_planning = True
         self._num_replans += bool(self.plan.steps)
         executor = self._agent.open(self._brief).observe(observation, legal_actions)
@@ -217,16 +218,27 @@ class PlanSession(Deliberation):
             text = self._words.read(completion)
             self.plan = edit(self.plan, text)
             self._since = 0
-            self._reopen(f"Plan:\n{self.plan.text}")
-            seen, legal = self._seen
-            is_shown = self._settings.sees_task or bool(self._done)
-            self._next = self._inner.observe(seen if is_shown else "Begin.", legal)
+            self._next = self._tell()
             return Action(text=text)
         action = self._inner_read(completion)
         if self._next is None:
             self._since += 1
             self._done.append(describe_action(action))
         return action
+
+    def more(self) -> Prompt | None:
+        """See `Deliberates.more`; a plan that was replaced since it was written is told in the place of that."""
+        if self._next is not None and self.plan is not self._told:
+            self._next = self._tell()
+        return super().more()
+
+    def _tell(self) -> Prompt:
+        """Open the executor anew with the plan, and return its prompt."""
+        self._told = self.plan
+        self._reopen(f"Plan:\n{self.plan.text}")
+        seen, legal = self._seen
+        is_shown = self._settings.sees_task or bool(self._done)
+        return self._inner.observe(seen if is_shown else "Begin.", legal)
 
     def foresee(self, environment: Environment) -> Action | None:
         """See `Foresees`: the expert's whole way, where a demonstrated plan is to say it."""

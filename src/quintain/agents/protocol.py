@@ -102,11 +102,17 @@ def equips(kind: type[object]) -> bool:
     return issubclass(kind, Equips)
 
 
-def equip(agent: Agent, environment: Environment) -> Environment:
-    """Return `environment` as `agent` needs it; what a wrapper wraps (its field `agent`) is asked as well."""
+def equipping(agent: Agent) -> Equips | None:
+    """Return what of `agent` equips environments: itself, what it wraps (its field `agent`), or nothing."""
     inner: object = agent
     while inner is not None:
         if equips(type(inner)):
-            return cast(Equips, inner).equip(environment)
+            return cast(Equips, inner)
         inner = getattr(inner, "agent", None)
-    return environment
+    return None
+
+
+def equip(agent: Agent, environment: Environment) -> Environment:
+    """Return `environment` as `agent` needs it."""
+    found = equipping(agent)
+    return environment if found is None else found.equip(environment)

@@ -21,6 +21,7 @@ from typing import Any, Literal
 from quintain.config import build
 from quintain.errors import DataError
 from quintain.methods.find import find_method
+from quintain.methods.method import Contrastive
 from quintain.store.creation import CHECKPOINTS
 from quintain.store.run import Run
 from quintain.training.job import Job
@@ -180,10 +181,11 @@ def perform(chosen: Trial, root: Path) -> Path:
         return folder
     else:
         opening = Run.open(folder)
+    method = find_method(chosen.recipe).make(chosen.config)
     with opening as run:
-        if not (start / "config.json").exists():
+        if not isinstance(method, Contrastive) and not (start / "config.json").exists():
             shutil.copytree(warm(chosen, root), start, dirs_exist_ok=True)
-        train_by(find_method(chosen.recipe).make(chosen.config), chosen.config, run)
+        train_by(method, chosen.config, run)
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
     return folder
 

@@ -132,6 +132,7 @@ HARNESSES: tuple[World, ...] = (
     _through("roles", "collab"),
     _through("code", "guess", demonstrations=150),
     _through("budget?calls=1", "guess", "budget"),
+    _through("capped?calls=9", "guess", "capped"),
     _through("window?turns=2", "collab", "window"),
     _through("summary?every=2", "collab", "summary", model=WORDS, demonstrations=3000, steps=900),
     _through("memory", "collab", model=WORDS, demonstrations=3000, steps=700),
@@ -141,13 +142,19 @@ HARNESSES: tuple[World, ...] = (
     _through("pivotal", "collab"),
     _through("labelled", "collab"),
     _through("foresight", "house?kind=put&things=1&errors=typed"),
+    _through("experts", "collab"),
+    _through("tags", "hopqa?hops=1&distractors=4"),
+    _through("refined+tags", "hopqa?hops=1&distractors=4", "refined"),
     _through(
         "grounded",
         "screen?interface=text&goal=menu&fields=0&buttons=2&width=48&height=24",
         model="mini?tokens=runs",
     ),
 )
-"""Every harness and wrapper, each with a small world that it fits: `World.name` is the harness."""
+"""Every harness and wrapper, each with a small world that it fits: `World.name` is the harness.
+
+But for `advised`: no expert knows what to tell an adviser, so there is nothing to imitate.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

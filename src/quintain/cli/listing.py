@@ -38,7 +38,7 @@ def methods(argv: Sequence[str]) -> int:
 def method_rows() -> list[dict[str, str | None]]:
     """Return every published method: ``{"title": "DPO", "family": "preference", "state": …, "name": "dpo"}``."""
     return [
-        {"title": e.title, "family": e.family, "state": e.state, "name": e.name or None}
+        {"title": e.title, "family": e.family, "state": e.state, "name": e.name if e.module else None}
         for e in TABLE
         if e.is_row
     ]

@@ -48,6 +48,9 @@ COMMANDS: dict[str, Command] = {
         "serving:serve_model",
         "serve a model to agents of yours, and record what they ask: quintain serve RUN",
     ),
+    "retrieve": Command(
+        "retrieving:retrieve", "search a corpus, over HTTP or once: quintain retrieve FOLDER --kind bm25"
+    ),
     "play": Command("playing:play", "act in an environment yourself, in the terminal"),
     "label": Command("labelling:label", "compare episodes side by side, and say which is better"),
     "export": Command("exporting:export", "take a model or episodes out of a run: hf, messages, parquet"),

@@ -90,13 +90,22 @@ def resume(argv: Sequence[str]) -> int:
         type=int,
         help="processes to learn in, where they are to be others than before (0: this one)",
     )
+    parser.flag(
+        "--cluster", "Ray cluster to go on with, where it is to be another (none: this process)", "ADDRESS"
+    )
+    parser.flag("--placement", "file that says what each part needs on the cluster", "FILE")
     arguments = parser.read(argv)
     folder = named_folder(arguments.run, arguments.runs)
 
     from quintain import api as launch
 
     try:
-        launch.resume(folder, learner_ranks=arguments.learner_ranks)
+        launch.resume(
+            folder,
+            learner_ranks=arguments.learner_ranks,
+            cluster="" if arguments.cluster == "none" else arguments.cluster,
+            placement="" if arguments.cluster == "none" else arguments.placement,
+        )
     except KeyboardInterrupt:
         return interrupted(folder)
     return 0

@@ -5,7 +5,7 @@ A group whose returns are all equal gives a group-relative method no gradient (d
 give such groups. A failure of the machinery is no evidence about a task, and a gate always leaves tasks to train on.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from quintain.curriculum.streams import Curriculum
@@ -81,3 +81,16 @@ class Gated(Curriculum):
     def at(self, index: int) -> Task:
         """Return task number `index` of a run that takes one task a step."""
         return self.draw(index, 1)[0]
+
+
+def open_first(worths: Sequence[float], nearness: Sequence[float], band: tuple[float, float]) -> list[int]:
+    """Return the places of all tasks: those whose worth is in `band`, most `nearness` first, then the others in order.
+
+    Args:
+        worths: success that is expected of each task.
+        nearness: how much each is like a failure.
+        band: least and most success that is expected of an open task.
+    """
+    is_open = [band[0] <= worth <= band[1] for worth in worths]
+    keys = [(0.0, -near) if own else (1.0, 0.0) for own, near in zip(is_open, nearness, strict=True)]
+    return sorted(range(len(keys)), key=keys.__getitem__)

@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING, Any, cast
 from quintain.engines.local import Local
 from quintain.engines.process import ProcessEngine
 from quintain.engines.protocol import Engine
+from quintain.engines.served import ServedEngine
 from quintain.engines.settings import EngineSettings, check_settings
+from quintain.engines.sglang import Sglang
+from quintain.engines.vllm import Vllm
 from quintain.errors import UsageError
+from quintain.models.adapters import adapter_names, has_adapters, save_adapter
 from quintain.models.device import find_device
-from quintain.models.load import find_folder, load
+from quintain.models.load import find_folder, load, load_tokenizer, vocabulary_of
 from quintain.models.save import save
 from quintain.models.weights import write_weights
 
@@ -44,21 +48,37 @@ def build_engine(
     Raises:
         UsageError: see `check_settings`; or an engine in a process of its own was given a model without its tokenizer.
         ModelError: the model cannot be loaded.
-        EngineFault: the engine's process does not start.
+        EngineFault: the engine's process or server does not start, or does not answer.
     """
     check_settings(settings)
     if settings.kind == "local":
         return _local(settings, model, tokenizer, policy)
     if isinstance(model, (str, Path)):
-        return ProcessEngine(find_folder(str(model)), settings, policy=policy)
+        return _apart(settings, find_folder(str(model)), policy)
     if tokenizer is None:
         raise UsageError("an engine in a process of its own: got a model without its tokenizer; give both")
     folder = Path(tempfile.mkdtemp(prefix="quintain-engine-"))
     try:
-        return ProcessEngine(save(model, tokenizer, folder), settings, policy=policy, owned=folder)
+        return _apart(settings, save(model, tokenizer, folder), policy, owned=folder)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def _apart(settings: EngineSettings, folder: Path, policy: str, *, owned: Path | None = None) -> Engine:
+    """Return the engine that serves the model in `folder` from another process."""
+    if settings.kind == "process":
+        return ProcessEngine(folder, settings, policy=policy, owned=owned)
+    tokenizer = cast("Any", load_tokenizer(folder))
+    return ServedEngine(
+        Vllm() if settings.kind == "vllm" else Sglang(),
+        settings,
+        folder,
+        vocabulary=vocabulary_of(folder),
+        decode=lambda ids: str(tokenizer.decode(list(ids))),
+        policy=policy,
+        owned=owned,
+    )
 
 
 def _local(
@@ -101,7 +121,13 @@ def hand_over(engine: Engine, model: PreTrainedModel, version: int, folder: Path
     if engine.shares(model):
         engine.load_weights(version, None)
         return
-    engine.load_weights(version, write_weights(model, folder / str(version)))
+    place = folder / str(version)
+    if "adapters" in engine.capabilities and has_adapters(model):
+        names = adapter_names(model)
+        name = engine.policy if engine.policy in names else min(names)
+        engine.load_weights(version, save_adapter(model, name, str(folder), place))
+    else:
+        engine.load_weights(version, write_weights(model, place))
     for old in folder.iterdir():
         if old.name.isdigit() and int(old.name) != version:
             shutil.rmtree(old, ignore_errors=True)

@@ -25,7 +25,6 @@ from quintain.engines.fused_decoder import FusedDecoder, can_decode
 from quintain.engines.grammar import Grammars, Guide, is_available
 from quintain.engines.protocol import (
     ABORTED,
-    CAPABILITIES,
     Capability,
     EngineStats,
     PauseMode,
@@ -38,6 +37,7 @@ from quintain.engines.protocol import (
 )
 from quintain.engines.sampling import guided, sample, uniforms
 from quintain.engines.scoring import Asked, choose
+from quintain.engines.settings import KINDS
 from quintain.errors import EngineFault
 from quintain.models.families import unsupported
 from quintain.models.fingerprint import fingerprint
@@ -135,9 +135,9 @@ class Local:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """Everything; grammars of text only with a tokenizer and llguidance."""
+        """Everything but adapters; grammars of text only with a tokenizer and llguidance."""
         has_grammars = self._grammars.tokenizer is not None and is_available()
-        return CAPABILITIES if has_grammars else CAPABILITIES - {"grammar"}
+        return KINDS["local"] if has_grammars else KINDS["local"] - {"grammar"}
 
     @property
     def policy_version(self) -> int:

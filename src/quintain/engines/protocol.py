@@ -20,6 +20,7 @@ from quintain.errors import EngineFault, UsageError
 from quintain.types import Completion, Failure
 
 Capability = Literal[
+    "adapters",
     "candidates",
     "fingerprint",
     "grammar",
@@ -32,6 +33,7 @@ Capability = Literal[
 ]
 """What an engine may be able to do:
 
+- ``adapters``: take LoRA layers as files of their own, on weights that stay as they are;
 - ``candidates``: choose one of several given completions (`Sampling.candidates`);
 - ``fingerprint``: name the weights that it serves by their bytes;
 - ``grammar``: keep to a grammar, a JSON schema, a regular expression or a choice of texts (needs a tokenizer);
@@ -220,8 +222,9 @@ class Engine(Protocol):
     def load_weights(self, version: int, source: Path | None) -> None:
         """Serve new weights as `version`; nothing that was computed with the old ones is used again.
 
-        `source` is a folder of safetensors files; None takes the weights that are shared with a learner in this
-        process as they are now. Requests under way go on with the new weights, and their completions say so.
+        `source` is a folder of safetensors files (of LoRA layers, where the engine can do ``adapters``); None takes
+        the weights that are shared with a learner in this process as they are now. Requests under way go on with the
+        new weights, and their completions say so.
 
         Raises:
             ModelError: the files are missing or broken or hold other tensors; the old weights are still served.

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from quintain.engines.decoder import Decoder
-from quintain.engines.protocol import Request
+from quintain.engines.protocol import Request, Sampling
 from quintain.engines.sampling import uniforms
 from quintain.types import Completion, Failure
 
@@ -48,9 +48,7 @@ class Asked:
     @property
     def candidates(self) -> tuple[Tokens, ...]:
         """The candidates, cut where the request allows no more tokens."""
-        sampling = self.request.sampling
-        assert sampling.candidates is not None, "only requests with candidates are scored"
-        return tuple(ids[: sampling.max_tokens] for ids in sampling.candidates.token_ids)
+        return within(self.request.sampling)
 
     @property
     def heat(self) -> float:
@@ -73,14 +71,11 @@ def choose(
         different.setdefault(key, one)
     found, num_read = candidate_logprobs(decoder, list(different.values()))
     tables = dict(zip(different, found, strict=True))
-    numbers = uniforms(
-        np.array([one.request.seed for one in asked], dtype=np.uint64), np.zeros(len(asked), dtype=np.uint64)
-    )
-    chosen = [
-        _chosen(one, tables[key], float(number), version)
-        for one, key, number in zip(asked, keys, numbers, strict=True)
+    results = [
+        chosen(one.request.sampling, one.candidates, tables[key], one.request.seed, version)
+        for one, key in zip(asked, keys, strict=True)
     ]
-    return chosen, num_read
+    return results, num_read
 
 
 def candidate_logprobs(decoder: Decoder, asked: Sequence[Asked]) -> tuple[list[list[list[float]]], int]:
@@ -155,23 +150,34 @@ def action_probabilities(logprobs: Sequence[Sequence[float]], lengths: Sequence[
     return torch.softmax(torch.tensor(scores(logprobs, lengths), dtype=torch.float64), dim=0).tolist()
 
 
-def _chosen(one: Asked, logprobs: list[list[float]], number: float, version: int) -> Completion | Failure:
-    """Draw a candidate with the uniform `number`."""
-    sampling = one.request.sampling
+def chosen(
+    sampling: Sampling,
+    candidates: Sequence[Tokens],
+    logprobs: Sequence[Sequence[float]],
+    seed: int,
+    version: int,
+) -> Completion | Failure:
+    """Return which of `candidates` (as `within` cuts them) is drawn with `seed`, by the log-probs of their tokens."""
     assert sampling.candidates is not None, "only requests with candidates are scored"
     probabilities = np.array(action_probabilities(logprobs, sampling.candidates.lengths))
     if not np.isfinite(probabilities).all():
         return Failure(
             owner="engine", kind="not_finite", message="the log-probs of candidates are not finite"
         )
+    number = float(uniforms(np.array([seed], dtype=np.uint64), np.zeros(1, dtype=np.uint64))[0])
     cumulative = probabilities.cumsum()
     drawn = int(np.searchsorted(cumulative, number * cumulative[-1], side="right"))
     index = int(probabilities.argmax()) if sampling.temperature == 0 else min(drawn, len(probabilities) - 1)
-    token_ids = one.candidates[index]
-    is_whole = token_ids == sampling.candidates.token_ids[index]
+    is_whole = candidates[index] == sampling.candidates.token_ids[index]
     return Completion(
-        token_ids=token_ids,
+        token_ids=candidates[index],
         logprobs=tuple(logprobs[index]),
         stop="stop" if is_whole else "length",
         policy_version=version,
     )
+
+
+def within(sampling: Sampling) -> tuple[Tokens, ...]:
+    """Return the candidates of `sampling`, cut where it allows no more tokens."""
+    assert sampling.candidates is not None, "only requests with candidates are scored"
+    return tuple(ids[: sampling.max_tokens] for ids in sampling.candidates.token_ids)

@@ -1,19 +1,22 @@
-"""Which engine serves a policy, as plain settings; what each kind can do is known before it is built."""
+"""Which engine serves a policy, as plain settings or one text; what each kind can do is known before it is built."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
+from urllib.parse import parse_qsl
 
 from quintain.engines.protocol import CAPABILITIES, Capability, require
 from quintain.errors import UsageError, suggestion
 from quintain.models.precision import Precision
 
-EngineKind = Literal["local", "process"]
+EngineKind = Literal["local", "process", "vllm", "sglang"]
 KINDS: dict[str, frozenset[Capability]] = {
-    "local": CAPABILITIES,
-    "process": CAPABILITIES - {"shared_weights"},
+    "local": CAPABILITIES - {"adapters"},
+    "process": CAPABILITIES - {"adapters", "shared_weights"},
+    "vllm": CAPABILITIES - {"fingerprint", "shared_weights"},
+    "sglang": CAPABILITIES - {"fingerprint", "shared_weights"},
 }
 """What the engines of a kind can do; grammars of text where a tokenizer is given and llguidance is installed."""
 
@@ -23,7 +26,8 @@ class EngineSettings:
     """How a policy is served: ``EngineSettings(kind="process", max_batch=64)``."""
 
     kind: EngineKind = "local"
-    """local: in this process, on the weights that are trained; process: in a process of its own."""
+    """local: in this process, on the weights that are trained; process: in a process of its own; vllm, sglang: a server
+    of that program."""
     max_length: int | None = None
     """Longest token stream; the model's own limit when None."""
     max_batch: int = 256
@@ -38,6 +42,78 @@ class EngineSettings:
     """Seconds that a process may take to load the model or new weights."""
     reply_timeout: float = 600.0
     """Seconds that a process may give no sign of life."""
+    urls: tuple[str, ...] = ()
+    """Servers that run already and serve the same model; none: they are started here."""
+    replicas: int = 1
+    """Servers that are started."""
+    port: int = 0
+    """Port of the first server that is started, the others follow; 0: any that is free."""
+    program: str = ""
+    """Program that serves: vllm, or the Python that has SGLang; empty: the one that is found."""
+    arguments: str = ""
+    """More arguments for it, as on a command line."""
+    adapters: bool = False
+    """Whether LoRA layers are sent alone, and served by name; else they are merged into the weights that are sent."""
+    key_file: str = ""
+    """File with the key that servers ask for."""
+
+
+SERVERS: frozenset[str] = frozenset({"vllm", "sglang"})
+"""Kinds that are servers."""
+OPTIONS: dict[str, type[Any]] = {
+    "url": str,
+    "replicas": int,
+    "port": int,
+    "program": str,
+    "arguments": str,
+    "adapters": bool,
+    "key_file": str,
+    "max_batch": int,
+    "dtype": str,
+    "start_timeout": float,
+    "reply_timeout": float,
+}
+"""What may stand after the question mark of an engine that is a server."""
+TRUTHS = {"1": True, "true": True, "0": False, "false": False}
+
+
+def read_engine(text: str) -> dict[str, Any]:
+    """Return the settings that an engine in one text stands for.
+
+    Examples: ``local``, ``process``, ``vllm?replicas=2&program=.venv-vllm/bin/vllm``,
+    ``vllm?url=http://10.0.0.1:8000&url=http://10.0.0.2:8000``.
+
+    Raises:
+        UsageError: there is no such kind, an option that it does not have, or a value that it cannot have.
+    """
+    kind, mark, query = text.partition("?")
+    if kind not in KINDS:
+        raise UsageError(f"engine: got {text!r}; {suggestion(kind, KINDS)}")
+    if mark and kind not in SERVERS:
+        raise UsageError(f"engine: got {text!r}; {kind} has no options, leave out {mark + query!r}")
+    found: dict[str, Any] = {"kind": kind}
+    urls: list[str] = []
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
+    except ValueError as error:
+        raise UsageError(f"engine: got {text!r}; write options as {kind}?name=value&name=value") from error
+    for name, value in pairs:
+        if name not in OPTIONS:
+            raise UsageError(
+                f"engine: got {text!r}, in which {name!r} is unknown; {suggestion(name, OPTIONS)}"
+            )
+        try:
+            read: Any = TRUTHS[value.lower()] if OPTIONS[name] is bool else OPTIONS[name](value)
+        except (ValueError, LookupError) as error:
+            words = {int: "an integer", float: "a number", bool: "1 or 0"}[OPTIONS[name]]
+            raise UsageError(f"engine: got {name}={value!r} in {text!r}; give {words}") from error
+        urls.append(read) if name == "url" else found.update({name: read})
+    ours = [name for name in ("replicas", "port", "program", "arguments") if name in found]
+    if urls and ours:
+        raise UsageError(
+            f"engine: got {ours[0]} and a url in {text!r}; servers that run already are not started"
+        )
+    return found | ({"urls": tuple(urls)} if urls else {})
 
 
 def check_settings(settings: EngineSettings, needed: Iterable[Capability] = (), *, by: str = "") -> None:
@@ -48,7 +124,7 @@ def check_settings(settings: EngineSettings, needed: Iterable[Capability] = (), 
     """
     if settings.kind not in KINDS:
         raise UsageError(f"kind of an engine: got {settings.kind!r}; {suggestion(settings.kind, KINDS)}")
-    for name in ("max_length", "max_batch", "start_timeout", "reply_timeout"):
+    for name in ("max_length", "max_batch", "start_timeout", "reply_timeout", "replicas"):
         value = getattr(settings, name)
         if value is not None and value <= 0:
             raise UsageError(f"{name} of an engine: got {value}; give a number above 0")

@@ -91,7 +91,7 @@ class MixedEnvironment(Environment):
         self._now = ""
         found = _describe(worlds)
         self.max_turns, self.return_range = found.max_turns, found.return_range
-        self.evaluation_only = found.evaluation_only
+        self.evaluation_only, self.later_words = found.evaluation_only, found.later_words
 
     def parts(self) -> Mapping[str, Environment]:
         """Return every environment by name, built."""
@@ -221,6 +221,7 @@ class _Description:
     max_turns: int
     return_range: tuple[float, float]
     evaluation_only: bool
+    later_words: tuple[str, ...]
 
 
 @cache
@@ -231,7 +232,7 @@ def _describe(worlds: str) -> _Description:
         UsageError: two of them have a tool of one name with other arguments.
     """
     shared, tags = set(CAPABILITIES), set[str]()
-    turns, low, high, evaluation_only = 0, 0.0, 0.0, False
+    turns, low, high, evaluation_only, later_words = 0, 0.0, 0.0, False, list[str]()
     listed: list[tuple[str, tuple[ToolSpec, ...]]] = []
     for part in parts_of(worlds):
         with closing(find_single(part.spec)()) as environment:
@@ -240,6 +241,7 @@ def _describe(worlds: str) -> _Description:
             turns = max(turns, environment.max_turns)
             low, high = min(low, environment.return_range[0]), max(high, environment.return_range[1])
             evaluation_only |= environment.evaluation_only
+            later_words += environment.later_words
             listed.append((part.spec, environment.tools()))
     if clash := find_clash(listed):
         tool, one, other = clash
@@ -253,6 +255,7 @@ def _describe(worlds: str) -> _Description:
         max_turns=turns,
         return_range=(low, high),
         evaluation_only=evaluation_only,
+        later_words=tuple(later_words),
     )
 
 

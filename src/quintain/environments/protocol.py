@@ -8,6 +8,7 @@ import math
 import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from random import Random
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from quintain.environments.tools import call_tool, tool_specs
@@ -49,6 +50,8 @@ class Environment:
     """Whether its tasks are there to measure agents: training on them is refused."""
     is_variant: ClassVar[bool] = False
     """Whether this very class only adds to what the one above it can do: the agent is told what that one says."""
+    later_words: tuple[str, ...] = ()
+    """What later training tasks say and the first do not, so that a tiny tokenizer that is made for it knows it."""
     parallel: int = 0
     """Instances that live, and step, at once where a step waits for another process; 0: it computes by itself."""
     _ending: StepResult | None = None
@@ -196,6 +199,15 @@ class Led(Protocol):
 
 
 @runtime_checkable
+class Advises(Protocol):
+    """The environment has an adviser who sees nothing of it but the message that it is sent."""
+
+    def advise(self, message: str) -> str:
+        """Return the thing to go for next by `message` alone, a name as `Led` has them, or nothing of use."""
+        ...
+
+
+@runtime_checkable
 class Pointed(Protocol):
     """The environment knows where on a screen the expert would point, edges included."""
 
@@ -266,6 +278,43 @@ class Privileged(Protocol):
 
     def privileged(self) -> str:
         """Return what is hidden now."""
+        ...
+
+
+class Ranker(Protocol):
+    """Finds texts: BM25, an embedder, a search engine."""
+
+    def best(self, query: str, count: int) -> tuple[int, ...]:
+        """Return the numbers of the at most `count` texts that fit `query`, the best first."""
+        ...
+
+
+@runtime_checkable
+class Corpus(Protocol):
+    """Documents that are to be found, and queries that they answer: what a retriever learns from."""
+
+    def documents(self) -> Sequence[str]:
+        """Return the texts that are to be found."""
+        ...
+
+    def query(self, document: int, rng: Random) -> str:
+        """Return a text that the document of this number answers."""
+        ...
+
+    def is_held_out(self, document: int) -> bool:
+        """Whether no query of the document of this number may be learned from."""
+        ...
+
+
+@runtime_checkable
+class Shelved(Corpus, Protocol):
+    """Tools of the environment are found by a retriever, which can be exchanged."""
+
+    ranker: Ranker | None
+    """what finds the documents; None: nothing is found"""
+
+    def trusting_action(self) -> Action:
+        """Return what one does who takes the first tool that the retriever finds."""
         ...
 
 

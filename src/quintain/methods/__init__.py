@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from quintain.methods.method import (
+        Consultation,
+        Contrastive,
         CriticUpdate,
         Estimates,
         Folds,
+        Lesson,
         Needs,
         Offline,
         OnPolicy,
         Replay,
         ReplayBuffer,
         Rounds,
+        WatchedCritic,
         differing,
         grouped,
     )
@@ -29,10 +33,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Config",
+    "Consultation",
+    "Contrastive",
     "CriticUpdate",
     "Estimates",
     "Folds",
     "GroupConfig",
+    "Lesson",
     "Needs",
     "Offline",
     "OnPolicy",
@@ -42,6 +49,7 @@ __all__ = [
     "ReplayBuffer",
     "Rounds",
     "Update",
+    "WatchedCritic",
     "differing",
     "grouped",
 ]

@@ -1,6 +1,6 @@
 """Finding a method: by its name in the table, by the name a package gives it, or in a file of the user's.
 
-A method's module has a frozen dataclass `Config` and a function ``method(config)`` that returns one of the four values
+A method's module has a frozen dataclass `Config` and a function ``method(config)`` that returns one of the values
 of `quintain.methods.method`. A user's file may call the function as it likes, where it says what it returns and takes.
 """
 
@@ -17,13 +17,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from quintain.errors import QuintainError, UsageError, suggestion
-from quintain.methods.method import Method, Offline, OnPolicy, Replay, Rounds
+from quintain.methods.method import Contrastive, Method, Offline, OnPolicy, Replay, Rounds
 from quintain.methods.table import MODULES, method_entry_points
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-KINDS = (OnPolicy, Offline, Rounds, Replay)
+KINDS = (OnPolicy, Offline, Rounds, Replay, Contrastive)
 """What a method may be."""
 
 
@@ -171,7 +171,8 @@ def _of_module(module: ModuleType, spec: str, label: str) -> FoundMethod:
         what = f"{len(found)} methods ({', '.join(found)})" if found else "no method"
         raise UsageError(
             f"method: got {spec!r}, which defines {what}; define one function method(config) that returns OnPolicy, "
-            "Offline, Rounds or Replay" + (f", or name one: {spec}:{next(iter(found))}" if found else "")
+            "Offline, Rounds, Replay or Contrastive"
+            + (f", or name one: {spec}:{next(iter(found))}" if found else "")
         )
     return _of_function(make, spec, label, vars(module).get("Config"), module.__doc__)
 

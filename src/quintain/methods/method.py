@@ -1,11 +1,12 @@
 """What a method is: the values that its file fills in, and the loop that they stand in.
 
-A method's file has a frozen dataclass `Config` and a function ``method(config)`` that returns one of four values:
+A method's file has a frozen dataclass `Config` and a function ``method(config)`` that returns one of five values:
 
 - `OnPolicy`: collect → reward → keep → credit → update, with the policy as it is at every step;
 - `Offline`: a data set of samples or preference pairs → update;
 - `Rounds`: collect → build data → train on it offline, again;
-- `Replay`: collect → buffer → updates of the critics → updates of the policy.
+- `Replay`: collect → buffer → updates of the critics → updates of the policy;
+- `Contrastive`: pairs of query and document → updates of an embedder, without any policy.
 
 The loops stand in `quintain.methods.loops`. A field that a method leaves out does nothing. Whatever a method remembers
 from step to step is a fold over recorded episodes and metrics (`State`), so that a resumed run knows what the first
@@ -23,13 +24,26 @@ from quintain.data.comparisons import Labeller
 from quintain.errors import UsageError
 from quintain.training.job import MAIN, ColdStart, PolicySpec
 from quintain.training.update import Update
-from quintain.types import NOTHING, Comparison, Credit, Example, Group, Pair, Task, Trajectory, is_constant
+from quintain.types import (
+    NOTHING,
+    Comparison,
+    Credit,
+    Example,
+    Group,
+    Pair,
+    Sample,
+    Task,
+    Trajectory,
+    is_constant,
+)
 
 if TYPE_CHECKING:
     from quintain.agents.protocol import Agent
     from quintain.credit.layout import Critic, TokenArrays
+    from quintain.credit.turn_td import TurnValues
     from quintain.data.pipeline import Chosen
     from quintain.environments.noisy import NoisyExpert
+    from quintain.environments.protocol import Corpus, Environment
     from quintain.rollout.replay import Walk
     from quintain.rollout.samplers import Conversant
     from quintain.rollout.views import Prefix
@@ -120,6 +134,14 @@ class Collector(Protocol):
         """Return the log-probs of the sampled tokens by the policy `by`: [trajectory][turn] → [tokens]."""
         ...
 
+    def openings(self, tasks: Sequence[Task]) -> list[Trajectory]:
+        """Return how each of `tasks` begins, as an episode of one turn in which nothing is said; none is recorded."""
+        ...
+
+    def values(self, trajectories: Sequence[Trajectory], *, by: str) -> Sequence[Sequence[float]]:
+        """Return what the critic `by` says before each turn of `trajectories`: [trajectory][turn]."""
+        ...
+
     def encode(self, text: str) -> tuple[int, ...]:
         """Return the tokens of `text`, in the tokenizer of the policy."""
         ...
@@ -152,7 +174,8 @@ class Needs:
     reference: bool = False
     """the frozen starting policy, as the policy ``reference``"""
     renews_reference: bool = False
-    """that ``reference`` is the policy as it was when the round began, not as the run began (`Rounds` alone)"""
+    """that ``reference`` is the policy as it was when the round or phase began, not as the run began (`Rounds`,
+    `Replay`)"""
     reference_acts: bool = False
     """that ``reference`` samples as well, for episodes that are continued by it"""
     reward_model: PolicySpec | None = None
@@ -506,17 +529,87 @@ class Rounds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """What could be said in a turn of a recorded episode: ``Way(episode=t, weight=0.5)``."""
+
+    episode: Trajectory
+    """the turns before, and this one as its last; it was not carried out"""
+    weight: float
+    """how much it counts among the ways of its turn, which add up to 1"""
+
+
+Ways = Sequence[Sequence[Sequence[Way]]]
+"""[episode][turn] → ways"""
+
+
+class Consultation(Protocol):
+    """What a method on the replay loop asks the policies about recorded episodes; only what is asked is computed."""
+
+    @property
+    def step(self) -> int:
+        """The step of the run."""
+        ...
+
+    @property
+    def max_length(self) -> int:
+        """Tokens of the longest stream that the policies can read."""
+        ...
+
+    def token_values(self, episodes: Sequence[Trajectory], *, by: str) -> Critic:
+        """Return the values of the sampled tokens by the policy `by`, which has a value head."""
+        ...
+
+    def turn_values(self, episodes: Sequence[Trajectory], *, by: str) -> TurnValues:
+        """Return V before and Q after each turn by the policy `by`, which has a value head."""
+        ...
+
+    def logprobs(self, episodes: Sequence[Trajectory], *, by: str = MAIN) -> TokenArrays:
+        """Return the log-probs of the sampled tokens by the policy `by`: [episode][turn] → [tokens]."""
+        ...
+
+    def ways(self, episodes: Sequence[Trajectory], *, size: int = 1) -> Ways:
+        """Return `size` ways, each of weight 1/size, that the main policy as it is says in each turn of `episodes`.
+
+        Nothing is carried out: the environment takes no step. In a step of the run they are the same whenever they are
+        asked for, until the main policy has learned.
+        """
+        ...
+
+    def legal_ways(self, episodes: Sequence[Trajectory]) -> Ways:
+        """Return every legal action as a way in each turn of `episodes`, its weight its probability among them.
+
+        The environment lists its legal actions (``Needs(legal_actions=True)``) and the agent writes them.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayBuffer:
-    """Episodes that are learned from more than once: ``ReplayBuffer(capacity=512, batch_size=32)``."""
+    """Episodes that are learned from more than once: ``ReplayBuffer(capacity=512, batch_size=32)``.
+
+    Which of them an update draws depends on the run's seed, the step and the update alone, and on the weights where
+    there are priorities: a resumed run draws the same.
+    """
 
     capacity: int = 1024
     """episodes; the oldest leave first"""
     batch_size: int = 32
-    """episodes of one update"""
+    """episodes of one update, all different"""
     fresh_share: float = 0.0
     """share of a batch that comes from the newest step"""
     min_size: int = 1
     """episodes before the first update"""
+    priority: Callable[[Sequence[Trajectory], Consultation], Sequence[float]] | None = None
+    """(all episodes, consultation) → how likely each is drawn, in proportion; 0: not at all. It is asked once in every
+    step, before its updates; None: all alike"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """What one update learns, in token streams: ``Lesson(samples=turn_value_samples(…), metrics={…})``."""
+
+    samples: Sequence[Sample]
+    metrics: Mapping[str, float] = NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -525,11 +618,36 @@ class CriticUpdate:
 
     policy: str
     """the policy that learns"""
-    target: Callable[[Sequence[Group], Mapping[str, Critic]], Credit]
-    """(episodes of the batch, values by name of the policies that have a value head) → advantages and returns"""
+    target: Callable[[Sequence[Group], Consultation], Credit | Lesson]
+    """(episodes of the batch, consultation) → advantages and returns, or the streams that hold them"""
     update: Update
-    num_updates: int = 1
-    """updates of a step"""
+    num_updates: int | Callable[[int], int] = 1
+    """updates of a step, or of the step of that number; 0: none, as where the critics learn first"""
+    batch_size: int | None = None
+    """episodes of one update; None: as the buffer says"""
+    rate: float = 1.0
+    """factor on the learning rate"""
+
+    def count(self, step: int) -> int:
+        """Return the updates of `step`."""
+        return self.num_updates if isinstance(self.num_updates, int) else self.num_updates(step)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedCritic:
+    """The critic whose quality every step is measured, on its new episodes before it learns of them.
+
+    Where a step collects none, on a batch of the buffer.
+    """
+
+    values: Callable[[Sequence[Trajectory], Consultation], TurnValues]
+    """(episodes, consultation) → what it says of their turns"""
+    target: Callable[[Sequence[Trajectory], Consultation], TurnValues] | None = None
+    """what its target network says; None: itself"""
+    discount: float = 1.0
+    """γ per turn"""
+    has_q: bool = True
+    """whether it says anything of a turn once it is taken"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -543,13 +661,42 @@ class Replay:
     collect: Collect
     buffer: ReplayBuffer
     updates: Sequence[CriticUpdate]
+    critic: WatchedCritic | None = None
+    phase: int = 1
+    """steps after which a reference that is renewed (`Needs.renews_reference`) becomes the policy as it is"""
+    log: str = ""
+    """a run whose training episodes fill the buffer before the first step; they are copied into the journal"""
     needs: Needs = Needs()
     reward: Change = same_groups
     state: State = field(default_factory=Folds)
     measure: Measure = no_metrics
 
 
-Method = OnPolicy | Offline | Rounds | Replay
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contrastive:
+    """Train an embedder that finds the document of a query: ``Contrastive(corpus=…, batch_size=64, hard=3)`` (DARE).
+
+    There is no policy: a step is one batch of pairs, and an evaluation ranks all documents for held-out ones' queries.
+    """
+
+    corpus: Callable[[Environment], Corpus]
+    """the environment of the run → what is found in it"""
+    batch_size: int = 64
+    """pairs of a step"""
+    hard: int = 3
+    """of each document that is drawn, those most like it that stand in the batch with it"""
+    temperature: float = 0.05
+    """τ of InfoNCE"""
+    size: int = 64
+    """numbers of an embedding"""
+    queries: int = 4
+    """of each held-out document in an evaluation"""
+    ranks: str = "trained"
+    """what tools are chosen by where evaluations play: trained, untrained or bm25"""
+    needs: Needs = Needs()
+
+
+Method = OnPolicy | Offline | Rounds | Replay | Contrastive
 
 
 def grouped(
@@ -572,6 +719,11 @@ def grouped(
         agent=agent,
         later_turns=max_turns,
     )
+
+
+def nothing_new(_: Collector, __: int) -> list[Group]:
+    """Collect no episode: a method that learns from a log alone."""
+    return []
 
 
 def differing(tasks: int, size: int, *, attempts: int) -> Collect:

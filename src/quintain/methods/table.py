@@ -28,9 +28,9 @@ class Entry(NamedTuple):
     family: str
     code: Literal["written", "planned"]
     name: str = ""
-    """what ``quintain train`` takes; empty where there is no code of its own"""
+    """what ``quintain train`` takes where there is a module; empty where there is no code of its own"""
     module: str = ""
-    """below `quintain.methods`"""
+    """below `quintain.methods`; empty for what is no training, such as a harness"""
     page: str = ""
     """what the navigation calls its page, docs/methods/NAME.md"""
     section: str = ""
@@ -846,23 +846,182 @@ TABLE: tuple[Entry, ...] = (
         against="`scaling_inter` with single turns",
     ),
     # critic
-    Entry("ArCHer", "critic", "planned"),
-    Entry("DigiRL", "critic", "planned"),
-    Entry("Digi-Q", "critic", "planned"),
-    Entry("WebRL", "critic", "planned"),
-    Entry("MoE dialogue management", "critic", "planned"),
-    Entry("RLAdapter", "critic", "planned"),
+    Entry(
+        "ArCHer",
+        "critic",
+        "written",
+        name="archer",
+        module="critic.archer",
+        page="ArCHer",
+        section="Critics off-policy",
+        about="a critic of whole turns from a buffer, and turns said anew at its states",
+        against="`ppo`",
+    ),
+    Entry(
+        "DigiRL",
+        "critic",
+        "written",
+        name="digi_rl",
+        module="critic.digi_rl",
+        page="DigiRL",
+        section="Critics off-policy",
+        about="imitates the turns that raised the chance of success, offline and then online",
+        against="`rft`, `archer`",
+    ),
+    Entry(
+        "Digi-Q",
+        "critic",
+        "written",
+        name="digi_q",
+        module="critic.digi_q",
+        page="Digi-Q",
+        section="Critics off-policy",
+        about="Q on frozen features from a log, and the best of N turns by it imitated",
+        against="`rft`",
+    ),
+    Entry(
+        "WebRL",
+        "critic",
+        "written",
+        name="web_rl",
+        module="critic.web_rl",
+        page="WebRL",
+        section="Critics off-policy",
+        about="regression of log-ratios to advantages, on tasks like failures that are neither solved nor hopeless",
+        against="`rft`, `digi_rl`",
+    ),
+    Entry(
+        "MoE dialogue management",
+        "critic",
+        "written",
+        name="moe_dialogue",
+        module="critic.moe_dialogue",
+        page="MoE dialogue management",
+        section="Critics off-policy",
+        about="a manager with a Q over what several experts would say",
+        against="the best blind mixture, `ppo`",
+    ),
+    Entry(
+        "RLAdapter",
+        "critic",
+        "written",
+        name="rladapter",
+        module="critic.rladapter",
+        page="RLAdapter",
+        section="Critics off-policy",
+        about="what to tell an adviser, so that a frozen agent gets sub-goals that help",
+        against="a fixed message",
+    ),
     # toolrl
-    Entry("Search-R1", "toolrl", "planned"),
-    Entry("R1-Searcher", "toolrl", "planned"),
-    Entry("ReSearch", "toolrl", "planned"),
-    Entry("ASearcher", "toolrl", "planned"),
-    Entry("ReTool", "toolrl", "planned"),
-    Entry("ToRL", "toolrl", "planned"),
-    Entry("Agent RFT", "toolrl", "planned"),
-    Entry("Search-o1", "toolrl", "planned"),
-    Entry("Agent model / Deep Research", "toolrl", "planned"),
-    Entry("DARE", "toolrl", "planned"),
+    Entry(
+        "Search-R1",
+        "toolrl",
+        "written",
+        name="search_r1",
+        module="toolrl.search_r1",
+        page="Search-R1",
+        section="Search, code and many tools",
+        about="thinks, searches, answers; learns from right answers alone, and from no retrieved token",
+        against="GRPO that learns what was retrieved",
+    ),
+    Entry(
+        "R1-Searcher",
+        "toolrl",
+        "written",
+        name="r1_searcher",
+        module="toolrl.r1_searcher",
+        page="R1-Searcher",
+        section="Search, code and many tools",
+        about="first paid for searching, then for answers",
+        against="the second stage alone",
+    ),
+    Entry(
+        "ReSearch",
+        "toolrl",
+        "written",
+        name="research",
+        module="toolrl.research",
+        page="ReSearch",
+        section="Search, code and many tools",
+        about="F1 of the answer, or a little for its form",
+        against="`search_r1`",
+    ),
+    Entry(
+        "ASearcher",
+        "toolrl",
+        "written",
+        name="asearcher",
+        module="toolrl.asearcher",
+        page="ASearcher",
+        section="Search, code and many tools",
+        about="asynchronous search over many turns, with stale tokens weighed; questions made harder and checked",
+        against="`grpo`",
+    ),
+    Entry(
+        "ReTool",
+        "toolrl",
+        "written",
+        name="retool",
+        module="toolrl.retool",
+        page="ReTool",
+        section="Search, code and many tools",
+        about="traces of words rewritten to code are imitated, then PPO by the answer alone",
+        against="`ppo`",
+    ),
+    Entry(
+        "ToRL",
+        "toolrl",
+        "written",
+        name="torl",
+        module="toolrl.torl",
+        page="ToRL",
+        section="Search, code and many tools",
+        about="tools are found by RL, with a cap on the calls of an answer",
+        against="RL without tools",
+    ),
+    Entry(
+        "Agent RFT",
+        "toolrl",
+        "written",
+        name="agent_rft",
+        module="toolrl.agent_rft",
+        page="Agent RFT",
+        section="Search, code and many tools",
+        about="tools and a grader behind endpoints; failures are excluded, never scored 0",
+        against="itself, without penalties",
+    ),
+    Entry(
+        "Search-o1",
+        "toolrl",
+        "written",
+        name="search_o1",
+        page="Search-o1",
+        section="Search, code and many tools",
+        about="a harness: documents are condensed before they enter the chain",
+        against="documents as they are",
+    ),
+    Entry(
+        "Agent model / Deep Research",
+        "toolrl",
+        "written",
+        name="deep_research",
+        module="toolrl.deep_research",
+        page="Agent models, Deep Research",
+        section="Search, code and many tools",
+        about="one policy that browses, notes and reports, and pays for every look",
+        against="`grpo`",
+    ),
+    Entry(
+        "DARE",
+        "toolrl",
+        "written",
+        name="dare",
+        module="toolrl.dare",
+        page="DARE",
+        section="Search, code and many tools",
+        about="an embedder that finds the tool which fits the data, not the words alone",
+        against="BM25",
+    ),
     # horizon
     Entry("MemAgent", "horizon", "written"),
     Entry("MEM1", "horizon", "written"),
@@ -1115,9 +1274,9 @@ TABLE: tuple[Entry, ...] = (
 MODULES: dict[str, str] = {
     entry.name: f"quintain.methods.{entry.module}"
     for entry in sorted(TABLE, key=lambda entry: entry.name)
-    if entry.name
+    if entry.module
 }
-"""name → module"""
+"""name → module, of those that train"""
 
 
 def method_entry_points() -> "list[EntryPoint]":

@@ -1,4 +1,4 @@
-"""A value head: one linear layer from the last hidden state to the expected return.
+"""A value head: from the last hidden state to the expected return, by one linear layer or by two.
 
 It starts near zero, so that a fresh critic says "I do not know" rather than something random. That of a reward model is
 kept beside the model, and read wherever a policy with a head begins with it.
@@ -18,20 +18,27 @@ FILE = "value_head.safetensors"
 class ValueHead(nn.Module):
     """Hidden states [..., hidden] → values [...], in float32; ``ValueHead(128)(hidden)``."""
 
-    def __init__(self, hidden: int, *, seed: int = 0) -> None:
-        """Draw the weights from `seed`, with deviation 0.01/sqrt(hidden), and set the bias to 0."""
+    def __init__(self, hidden: int, *, seed: int = 0, width: int = 0) -> None:
+        """Draw the weights from `seed`, the last layer's with deviation 0.01/sqrt(inputs), and set its bias to 0.
+
+        With `width` a layer of so many units (SiLU) stands before it.
+        """
         super().__init__()
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
-            self.linear = nn.Linear(hidden, 1)
-            nn.init.normal_(self.linear.weight, std=0.01 / hidden**0.5)
+            self.inner = nn.Sequential(nn.Linear(hidden, width), nn.SiLU()) if width else None
+            self.linear = nn.Linear(width or hidden, 1)
+            nn.init.normal_(self.linear.weight, std=0.01 / (width or hidden) ** 0.5)
         nn.init.zeros_(self.linear.bias)
 
     @classmethod
-    def of(cls, hidden: int, folder: Path, *, seed: int = 0) -> Self:
-        """Return the head that is kept beside the model in `folder`, or a fresh one where there is none."""
-        head = cls(hidden, seed=seed)
-        if (folder / FILE).is_file():
+    def of(cls, hidden: int, folder: Path, *, seed: int = 0, width: int = 0) -> Self:
+        """Return the head that is kept beside the model in `folder`, or a fresh one where there is none.
+
+        One of a `width` is always fresh.
+        """
+        head = cls(hidden, seed=seed, width=width)
+        if not width and (folder / FILE).is_file():
             load_model(head, folder / FILE)
         return head
 
@@ -41,4 +48,5 @@ class ValueHead(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return the value at each position."""
-        return self.linear(hidden.to(self.linear.weight.dtype)).squeeze(-1)
+        hidden = hidden.to(self.linear.weight.dtype)
+        return self.linear(hidden if self.inner is None else self.inner(hidden)).squeeze(-1)

@@ -14,7 +14,7 @@ import torch
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 from safetensors import SafetensorError, safe_open
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from quintain.errors import ModelError, UsageError, suggestion
 from quintain.models.gguf import SMOLLM2, Say, folder_of, gguf_in, silent, smollm2_file
@@ -75,6 +75,21 @@ def load_tokenizer(folder: str | Path) -> "PreTrainedTokenizerBase":
     """
     with quiet_transformers():
         return _read_tokenizer(Path(folder), str(folder))
+
+
+def vocabulary_of(folder: Path) -> int:
+    """Return the number of tokens of the model in `folder`, which is not loaded.
+
+    Raises:
+        ModelError: its configuration cannot be read.
+    """
+    try:
+        config: Any = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+        return int(config.get_text_config().vocab_size)
+    except Exception as error:  # transformers raises whatever a broken file leads it to
+        raise _refusal(
+            str(folder), f"a config.json that cannot be read ({_first_line(error)})", "copy the file again"
+        ) from error
 
 
 def find_folder(path_or_id: str, *, say: Say = silent) -> Path:

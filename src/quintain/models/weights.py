@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_model
+from safetensors.torch import save_file
 from torch import Tensor
 
 from quintain.errors import ModelError, StoreError
@@ -41,7 +41,7 @@ def write_weights(model: PreTrainedModel, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=".weights-", dir=folder)
         os.close(handle)
-        save_model(whole, temporary)
+        save_file(_once(whole), temporary, metadata={"format": "pt"})
         os.replace(temporary, folder / FILE)
     except (OSError, SafetensorError) as error:
         if temporary:
@@ -50,6 +50,17 @@ def write_weights(model: PreTrainedModel, folder: Path) -> Path:
             f"write weights to {str(folder)!r}: got {error}; free space or name a folder that can be written"
         ) from error
     return folder
+
+
+def _once(model: PreTrainedModel) -> dict[str, Tensor]:
+    """Return the tensors of `model` by name; one that has several stands under the first, which loaders ask for."""
+    found: dict[str, Tensor] = {}
+    known: set[int] = set()
+    for name, tensor in cast("dict[str, Tensor]", model.state_dict()).items():
+        if not tensor.numel() or tensor.data_ptr() not in known:
+            known.add(tensor.data_ptr())
+            found[name] = tensor.contiguous()
+    return found
 
 
 @torch.no_grad()

@@ -7,11 +7,10 @@ size, JSON is plain data, output is counted, and every wait has a deadline.
 import json
 import os
 import selectors
-import subprocess
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Literal, Protocol, TypeVar, cast
+from typing import IO, Any, Literal, Protocol, TypeVar, cast
 
 R_co = TypeVar("R_co", bound=str, covariant=True)
 R = TypeVar("R", bound=str)
@@ -45,10 +44,29 @@ class Watched(Protocol[R_co]):
         ...
 
 
+class Piped(Protocol):
+    """A process with pipes to its standard streams."""
+
+    @property
+    def stdin(self) -> IO[bytes] | None:
+        """What it reads."""
+        ...
+
+    @property
+    def stdout(self) -> IO[bytes] | None:
+        """What it writes."""
+        ...
+
+    @property
+    def stderr(self) -> IO[bytes] | None:
+        """What it writes beside that."""
+        ...
+
+
 class Frames:
     """The pipes of a process: frames on its standard input and output, plain output on its error stream."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+    def __init__(self, process: Piped) -> None:
         """Take the pipes of `process`, which must have all three."""
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         self._requests, self._replies = process.stdin.fileno(), process.stdout.fileno()

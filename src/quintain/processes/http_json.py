@@ -167,17 +167,24 @@ def make_client(url: str, key: str) -> "httpx2.Client":
         raise UsageError(
             f"address of a server: got {url!r} ({error}); write it as http://127.0.0.1:8000"
         ) from error
+    return httpx2.Client(**client_options(url, key))
+
+
+def client_options(url: str, key: str) -> dict[str, Any]:
+    """Return how a client of httpx is made that asks the server at `url` alone, with `key` as a bearer token."""
+    import httpx2
+
     headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", "User-Agent": "quintain"}
     if key:
         headers["Authorization"] = f"Bearer {key}"
-    return httpx2.Client(
-        headers=headers,
-        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
-        verify=certificates(url),
-        trust_env=False,
-        follow_redirects=False,
-        limits=httpx2.Limits(max_keepalive_connections=0),
-    )
+    return {
+        "headers": headers,
+        "cookies": CookieJar(DefaultCookiePolicy(allowed_domains=())),
+        "verify": certificates(url),
+        "trust_env": False,
+        "follow_redirects": False,
+        "limits": httpx2.Limits(max_keepalive_connections=0),
+    }
 
 
 def certificates(url: str) -> ssl.SSLContext | bool:

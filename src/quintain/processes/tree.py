@@ -33,6 +33,22 @@ def below(root: int) -> list[int]:
     return found
 
 
+def is_alone(process: int) -> bool:
+    """Whether `process`, which stands still, has no child; in a namespace of its own it is the only one there then.
+
+    Where the kernel does not list the children of a thread, it is not known to be.
+    """
+    try:
+        threads = os.listdir(f"/proc/{process}/task")
+        for thread in threads:
+            with open(f"/proc/{process}/task/{thread}/children", "rb") as file:
+                if file.read(1):
+                    return False
+    except OSError:
+        return False
+    return bool(threads)
+
+
 def memory(processes: list[int]) -> int:
     """Return the bytes that `processes` hold for themselves; what they read from files is left out."""
     import psutil  # not above: the keeper of a worker comes without packages

@@ -6,7 +6,7 @@ carried out (`Turn.is_valid`) are two things; a turn that could not be read is n
 """
 
 from quintain.rewards.terms import Term
-from quintain.types import Trajectory
+from quintain.types import Trajectory, Turn
 
 
 def environment_reward(weight: float = 1.0) -> Term:
@@ -71,3 +71,23 @@ def new_states(trajectory: Trajectory) -> list[bool]:
     keys = [turn.state_key for turn in trajectory.turns]
     after = [*keys[1:], None]
     return [key is not None and key not in keys[: index + 1] for index, key in enumerate(after)]
+
+
+def verdict(*, right: float = 1.0, wrong: float = -1.0) -> Term:
+    """Return the term "verdict": `right` or `wrong` on the last turn, whether the episode solved its task or not."""
+    return Term(name="verdict", measure=lambda t: right if t.is_success else wrong)
+
+
+def broken_calls(weight: float = 0.5) -> Term:
+    """Return the term "broken_calls": -1 on the last turn where a call of the episode failed by the agent's own fault.
+
+    That is an unknown tool, wrong arguments, or code that raised. What tools and sandboxes break is no fault of the
+    agent, and a call that was not carried out cannot have failed (ToRL, arXiv 2503.23383).
+    """
+    return Term(name="broken_calls", measure=lambda t: -float(any(map(is_broken, t.turns))), weight=weight)
+
+
+def is_broken(turn: Turn) -> bool:
+    """Whether a call of `turn` failed by the agent's own fault."""
+    causes = {error.cause for error in turn.tool_errors}
+    return "invalid_call" in causes or (not turn.is_valid and turn.action.error is None and not causes)

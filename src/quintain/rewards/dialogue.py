@@ -60,3 +60,31 @@ def edit_distance(one: Sequence[object], other: Sequence[object]) -> float:
         for place, right in enumerate(other, 1):
             before, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, before + (left != right))
     return row[-1] / max(len(one), len(other), 1)
+
+
+INTENTS = ("asks", "repeats", "looks", "decides", "talks")
+"""What a speaker may be up to."""
+LOOKING = frozenset({"find", "show", "stock"})
+DECIDING = frozenset({"submit", "cancel", "refund", "exchange", "send", "refuse", "transfer"})
+
+
+def intent_of(talk: Sequence[str], text: str) -> str:
+    """Return which of `INTENTS` the utterance `text` has after `talk`, the other's words and our own in turn.
+
+    A question asks for what is not known, or repeats: what it is about (its last word) was said, ``size: small``, or
+    the same was asked before. A command of `LOOKING` looks something up, one of `DECIDING` decides; all else talks.
+
+    Example: after "I want a lamp. color: red." it is asks for "ask size" and repeats for "ask color".
+    """
+    words = text.lower().split()
+    verb = words[0] if words else ""
+    if verb in LOOKING:
+        return "looks"
+    if verb in DECIDING:
+        return "decides"
+    if verb != "ask" and not text.rstrip().endswith("?"):
+        return "talks"
+    about = words[-1].strip("?.,!") + ":"
+    said = {word for theirs in talk[::2] for word in theirs.lower().split()}
+    is_known = about in said or any(text.lower() == own.lower() for own in talk[1::2])
+    return "repeats" if is_known else "asks"

@@ -149,14 +149,19 @@ class Rollout:
         requests = self.requests(tasks, 1, seed, options)
         return self._collected(tasks, requests, sampler, options, on_episode, Recorded(()))
 
-    def walks(self, trajectories: Sequence[Trajectory]) -> list[Walk]:
+    def walks(self, trajectories: Sequence[Trajectory], *, checks_rewards: bool = True) -> list[Walk]:
         """Carry out recorded episodes again, to continue them at any of their turns.
+
+        Without `checks_rewards` rewards may differ, as where a method has replaced them.
 
         Raises:
             EnvironmentFault: one of them does not repeat exactly, or its environment fails.
         """
         environments = [self._pool.take() for _ in trajectories]
-        calls = [partial(walk, self._looks, e, t) for e, t in zip(environments, trajectories, strict=True)]
+        calls = [
+            partial(walk, self._looks, e, t, checks_rewards=checks_rewards)
+            for e, t in zip(environments, trajectories, strict=True)
+        ]
         results = self._pool.stepper.run(calls)
         for environment in environments:
             self._pool.reuse(environment)

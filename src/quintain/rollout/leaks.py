@@ -13,6 +13,7 @@ import psutil
 from quintain.environments.boundary import spec_of
 from quintain.processes.usage import children
 from quintain.rollout.stepper import Stepper
+from quintain.safety.warm import waiting
 
 PATIENCE = 0.5
 """Seconds that threads and processes have to end after `close`."""
@@ -42,7 +43,8 @@ class Leaks:
     def _found(self) -> list[str]:
         """Return what is there in words: ``["2 threads (reader, writer)", "1 processes (4711)"]``."""
         threads = [thread.name for thread in self.stepper.started if thread.is_alive()]
-        processes = [str(number) for number in children() if number not in self._before and is_alive(number)]
+        known = self._before | waiting()  # interpreters that wait for the next episode stay
+        processes = [str(number) for number in children() if number not in known and is_alive(number)]
         found = [
             f"{len(names)} {kind} ({', '.join(sorted(names)[:5])})"
             for kind, names in (("threads", threads), ("processes", processes))

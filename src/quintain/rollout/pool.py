@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from quintain.agents.protocol import Agent, equip
+from quintain.agents.protocol import Agent, equipping
 from quintain.environments.boundary import spec_of
 from quintain.environments.protocol import Environment, Factory
 from quintain.environments.tools import OwnedFault
@@ -87,8 +87,10 @@ class Pool:
         if made.parallel:
             self.parallel = made.parallel
             self.stepper.num_workers = max(self._limits.num_workers, made.parallel)
-        for agent in self._agents:
-            made = equip(agent, made)
+        # Policies of one run have harnesses of their own, of one kind: what one of them puts around it serves all.
+        kinds = {type(found): found for agent in self._agents if (found := equipping(agent)) is not None}
+        for found in kinds.values():
+            made = found.equip(made)
         return made
 
     def close(self) -> None:

@@ -125,7 +125,9 @@ def carried_out(looks: Looks, environment: Environment, trajectory: Trajectory) 
     return looks.act(environment, moves).result
 
 
-def walk(looks: Looks, environment: Environment, trajectory: Trajectory) -> Walk:
+def walk(
+    looks: Looks, environment: Environment, trajectory: Trajectory, *, checks_rewards: bool = True
+) -> Walk:
     """Carry out the actions of `trajectory` in `environment`, up to the last turn, and return what was seen.
 
     The last turn is carried out, too, where the task would go on after it and one seat acts at a time.
@@ -142,7 +144,7 @@ def walk(looks: Looks, environment: Environment, trajectory: Trajectory) -> Walk
         if isinstance(environment, Snapshot):
             states.append(environment.snapshot())
 
-    for moment in replayed(looks, environment, trajectory):
+    for moment in replayed(looks, environment, trajectory, checks_rewards=checks_rewards):
         moments.append(moment)
         see(moment.view)
     is_shared = any(moment.is_shared for moment in moments)

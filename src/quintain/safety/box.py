@@ -35,9 +35,9 @@ class _Starter:
         self._renew()
         os.register_at_fork(after_in_child=self._renew)
 
-    def start(self, line: Sequence[str], handles: Sequence[int], has_input: bool) -> subprocess.Popen[bytes]:
+    def start(self, line: Sequence[str], handles: Sequence[int], stdin: int) -> subprocess.Popen[bytes]:
         """Start `line` with an empty environment."""
-        return self._thread.submit(_start_process, line, handles, has_input).result(END_DEADLINE)
+        return self._thread.submit(_start_process, line, handles, stdin).result(END_DEADLINE)
 
     def _renew(self) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=THREAD)
@@ -56,9 +56,12 @@ class Box:
         *,
         files: Mapping[str, bytes],
         mounts: Sequence[str] = (),
-        has_input: bool = False,
+        stdin: int = subprocess.DEVNULL,
+        forks: bool = False,
     ) -> None:
         """Start `command` among `files`: absolute path in the box → content.
+
+        `stdin` is as for `subprocess.Popen`; one that `forks` is our own, see `isolate`.
 
         Raises:
             SandboxError: isolation is missing, does not work, or the system cannot start a process.
@@ -72,11 +75,11 @@ class Box:
             for handle, path in zip(handles, files, strict=True)
             for word in ("--perms", "0644", "--file", str(handle), path)
         ]
-        call_filter = open_filter()
-        line = isolate(command, limits, mounts=[*mounts, *placed], call_filter=call_filter)
+        call_filter = None if forks else open_filter()
+        line = isolate(command, limits, mounts=[*mounts, *placed], call_filter=call_filter, forks=forks)
         handles += [] if call_filter is None else [call_filter]
         try:
-            self.process = _starter.start(line, handles, has_input)
+            self.process = _starter.start(line, handles, stdin)
         except OSError as error:
             raise SandboxError(
                 f"starting a sandbox: got {error}; free processes or memory, and check that bubblewrap runs"
@@ -88,6 +91,8 @@ class Box:
         """A file descriptor that can be read from when the command has ended."""
         self.first: list[int] = []
         """The first process of the box, once it was looked for."""
+        self.pipes, self.root = self.process, self.process.pid
+        """Its streams, and the process whose children are the box."""
 
     def passed_limit(self) -> Reason:
         """Return the limit that the box has passed, if it is time to look again."""
@@ -98,7 +103,7 @@ class Box:
         processes = below(self.process.pid)
         if memory(processes) > self.limits.memory_bytes:
             return "memory"
-        return "files" if self._num_files(processes) > self.limits.scratch_files else ""
+        return "files" if num_files(processes[-1:], self.limits) > self.limits.scratch_files else ""
 
     def end(self) -> int:
         """Kill whatever still runs, wait for it, and return the exit code; safe to call twice.
@@ -126,14 +131,15 @@ class Box:
             self.exited = -1
         return code
 
-    def _num_files(self, processes: Sequence[int]) -> int:
-        """Return how many files are in `/tmp`; 0 where the system does not let us look."""
-        for process in processes[-1:]:
-            with suppress(OSError):
-                found = os.statvfs(f"/proc/{process}/root/tmp")
-                if found.f_files and found.f_blocks * found.f_frsize <= self.limits.scratch_bytes + (1 << 20):
-                    return found.f_files - found.f_ffree
-        return 0
+
+def num_files(processes: Sequence[int], limits: Limits) -> int:
+    """Return how many files are in the `/tmp` of `processes`; 0 where the system does not let us look."""
+    for process in processes:
+        with suppress(OSError):
+            found = os.statvfs(f"/proc/{process}/root/tmp")
+            if found.f_files and found.f_blocks * found.f_frsize <= limits.scratch_bytes + (1 << 20):
+                return found.f_files - found.f_ffree
+    return 0
 
 
 def check_path(name: str) -> str:
@@ -167,12 +173,12 @@ def check_files(files: Mapping[str, str | bytes]) -> dict[str, bytes]:
     return placed
 
 
-def _start_process(line: Sequence[str], handles: Sequence[int], has_input: bool) -> subprocess.Popen[bytes]:
+def _start_process(line: Sequence[str], handles: Sequence[int], stdin: int) -> subprocess.Popen[bytes]:
     """Start `line` with an empty environment; called in the thread that never ends."""
     return subprocess.Popen(
         line,
         env={},
-        stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         pass_fds=handles,

@@ -34,12 +34,18 @@ _numbers = itertools.count(os.getpid())
 
 
 def isolate(
-    command: Sequence[str], limits: Limits, *, mounts: Sequence[str] = (), call_filter: int | None = None
+    command: Sequence[str],
+    limits: Limits,
+    *,
+    mounts: Sequence[str] = (),
+    call_filter: int | None = None,
+    forks: bool = False,
 ) -> list[str]:
     """Return the command line that runs `command` in a new box; run it with an empty environment.
 
     `mounts` are further arguments of bubblewrap, carried out when `/tmp` is there and before the rest is made
-    read-only. `call_filter` is a file descriptor that holds `syscalls.program`; see `open_filter`.
+    read-only. `call_filter` is a file descriptor that holds `syscalls.program`; see `open_filter`. One that `forks` is
+    our own program, which shuts others in: it keeps the capabilities that it has over its box, and no other.
 
     Raises:
         SandboxError: this is not Linux, or a program is missing.
@@ -52,7 +58,7 @@ def isolate(
         *(bubblewrap, "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"),
         *(
             "--new-session",
-            "--cap-drop",
+            "--cap-add" if forks else "--cap-drop",
             "ALL",
             "--uid",
             "1000",
@@ -66,7 +72,15 @@ def isolate(
         *_system(),
         *("--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"),
         *("--size", str(limits.scratch_bytes), "--tmpfs", "/tmp", *mounts, "--remount-ro", "/"),
-        *("--chdir", "/tmp", "--", limiter, f"--nproc={limits.processes + 2}", "--core=0", "--nofile=256"),
+        *(
+            "--chdir",
+            "/tmp",
+            "--",
+            limiter,
+            f"--nproc={limits.processes + 2 + 2 * forks}",
+            "--core=0",
+            "--nofile=256",
+        ),
         *(f"--as={limits.memory_bytes}", f"--fsize={limits.scratch_bytes}", "--memlock=0", "--msgqueue=0"),
         *("--", *command),
     ]

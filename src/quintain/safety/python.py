@@ -7,22 +7,22 @@ cell finds a new one, with the same tools and none of the variables.
 
 import json
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, cast
 
 from quintain.errors import DataError, SandboxError, UsageError
 from quintain.processes.frames import Frames, UnreadableFrameError, framed
-from quintain.processes.tree import below, send
+from quintain.processes.tree import below, is_alone, send
 from quintain.safety.box import Box, check_files
 from quintain.safety.isolation import find_interpreter
 from quintain.safety.limits import Limits, Reason
+from quintain.safety.warm import WORKER, WarmBox, source, worker_box
 from quintain.types import NOTHING, ToolSpec
 
-WORKER = "/worker.py"
 START_SECONDS = 60.0
 ROUNDS, SETTLE_SECONDS = 5, 5.0
 """Times that what a cell left running may have grown while it is ended, and how long it may take to go."""
@@ -81,11 +81,13 @@ class PythonProcess:
         files: Mapping[str, str | bytes] = NOTHING,
         objects: Mapping[str, Any] = NOTHING,
         setup: str = "",
+        is_warm: bool = True,
     ) -> None:
         """Nothing is started before it is needed; `tools` are functions in it, `files` lie in its folder.
 
         Every new process has the variables `objects` and runs the code `setup` first; what that binds is there
-        from the start.
+        from the start. Where `is_warm`, it is forked from an interpreter that waits (`quintain.safety.warm`), if that
+        works on this machine.
 
         Raises:
             UsageError: a tool's name is no name of Python, or a file's leads out of the folder.
@@ -96,10 +98,10 @@ class PythonProcess:
         """processes so far"""
         self._tools = [function_of(tool) for tool in tools]
         self._files = check_files(files)
-        self._setup = setup
+        self._setup, self._is_warm = setup, is_warm
         self._objects = check_objects(objects)
         self._frames: Frames | None = None
-        self.running: Box | None = None
+        self.running: Box | WarmBox | None = None
         """the box of the live process"""
 
     def run(self, code: str, serve: Serve = no_tools) -> Cell:
@@ -187,7 +189,7 @@ class PythonProcess:
         return reply, cell
 
     def _serve(
-        self, box: Box, frames: Frames, request: Mapping[str, Any], serve: Serve
+        self, box: Box | WarmBox, frames: Frames, request: Mapping[str, Any], serve: Serve
     ) -> tuple[Mapping[str, Any], Reason, bool]:
         """Return the reply, why the process must be ended, and whether a tool ended the cell."""
         seconds = self.limits.seconds if request["do"] == "run" else START_SECONDS
@@ -215,17 +217,9 @@ class PythonProcess:
         Raises:
             SandboxError: it did not start.
         """
-        program, mounts = find_interpreter()
-        source = Path(__file__).with_name("worker.py").read_bytes()
         self.num_starts += 1
-        box = Box(
-            [program, "-I", "-S", "-B", "-X", "utf8", WORKER],
-            self.limits,
-            files={WORKER: source, **self._files},
-            mounts=mounts,
-            has_input=True,
-        )
-        self.running, self._frames = box, Frames(box.process)
+        program, box = find_interpreter()[0], self._warm_or_new()
+        self.running, self._frames = box, Frames(box.pipes)
         ready: dict[str, Any] | Reason = ""
         with suppress(UnreadableFrameError):
             ready = self._frames.read(time.monotonic() + START_SECONDS, box, self.limits.output_bytes)
@@ -243,18 +237,34 @@ class PythonProcess:
         if self._setup:
             self._send({"do": "setup", "code": self._setup})
 
-    def _box(self) -> tuple[Box, Frames]:
+    def _warm_or_new(self) -> Box | WarmBox:
+        """Return a box with a worker in it: one that is there at once, else a new one."""
+        warm = worker_box(self.limits, self._files) if self._is_warm else None
+        if warm is not None:
+            return warm
+        program, mounts = find_interpreter()
+        return Box(
+            [program, "-I", "-S", "-B", "-X", "utf8", WORKER],
+            self.limits,
+            files={WORKER: source(WORKER), **self._files},
+            mounts=mounts,
+            stdin=subprocess.PIPE,
+        )
+
+    def _box(self) -> tuple[Box | WarmBox, Frames]:
         if self.running is None or self._frames is None:
             raise SandboxError("using the sandbox: it is not running; report this")
         return self.running, self._frames
 
-    def _find_reason(self, box: Box) -> Reason:
+    def _find_reason(self, box: Box | WarmBox) -> Reason:
         """Stop the process and end those it left behind; a swarm that grows on ends the box."""
         send(box.first, signal.SIGSTOP)
+        if isinstance(box, WarmBox) and is_alone(box.first[0]):
+            return ""
         known: set[int] = set()
         rounds, end = 0, time.monotonic() + SETTLE_SECONDS
         while rounds < ROUNDS and time.monotonic() < end:
-            processes = below(box.process.pid)
+            processes = below(box.root)
             box.first = processes[:1]
             send(processes, signal.SIGSTOP)
             if len(processes) <= 1:

@@ -16,6 +16,7 @@ from typing import Any, cast
 from quintain.errors import DataError
 from quintain.types import Action, ToolCall, ToolSpec
 
+THINK = ["<think>", "</think>"]
 LONGEST_READ = 1 << 15
 """Characters of tool calls or ReAct text in a completion; longer is an error, so that reading is quick."""
 MOST_CALLS, MOST_BRACKETS, DEEPEST, SHOWN, MOST_LISTED = 64, 2_048, 32, 60, 20
@@ -130,6 +131,53 @@ def write_react(action: Action, thought: str = "") -> str:
         call = action.tool_calls[0]
         said = f"{call.name}[{json_text(call.arguments) if call.arguments else ''}]"
     return f"Thought: {thought}\nAction: {said}" if thought else f"Action: {said}"
+
+
+def parse_tags(text: str, tools: Sequence[ToolSpec]) -> Action:
+    """Return the one call that `text` ends with, as Search-R1 writes it: ``<think>why</think><search>query</search>``.
+
+    The tag names one of `tools`; what stands in it is read as `parse_react` reads an argument. Tags that are not
+    closed, that stand in each other or come twice are errors, and so is text after the call: all of it is trained on.
+    """
+    if len(text) > LONGEST_READ:
+        return Action(error=f"the answer is {len(text)} characters long; at most {LONGEST_READ} are read")
+    names = [tool.name for tool in tools]
+    form = f"write <think>why</think> and then one of {', '.join(f'<{name}>…</{name}>' for name in names)}"
+    said = text.strip()
+    marks = re.findall(rf"</?(?:think|{'|'.join(map(re.escape, names))})>", said)
+    inner = [mark for mark in marks if "think" not in mark]
+    if not inner:
+        return Action(text=said, error=f"there is no call; {form}")
+    thoughts = marks[: len(marks) - len(inner)]
+    name = inner[0].strip("<>/")
+    if inner != [f"<{name}>", f"</{name}>"] or marks != [*thoughts, *inner] or thoughts not in ([], THINK):
+        return Action(
+            text=said,
+            error=f"the tags {' '.join(marks[:MOST_LISTED])} are not one thought and one call; {form}",
+        )
+    start = said.index(inner[0])
+    body, _, rest = said[start + len(inner[0]) :].partition(inner[1])
+    if rest.strip():
+        return Action(text=said[start:], error=f"there is text after {inner[1]}; end with the call")
+    try:
+        return Action(text=said[start:], tool_calls=(_react_call(f"{name}[{body.strip()}]", tools),))
+    except UnreadableError as error:
+        return Action(text=said[start:], error=str(error))
+
+
+def write_tags(action: Action, thought: str = "") -> str:
+    """Return `action` as `parse_tags` reads it, after `thought` if there is one; a text alone stands bare in its tag.
+
+    Raises:
+        DataError: `action` is not one tool call, or an argument is not JSON.
+    """
+    if len(action.tool_calls) != 1:
+        raise DataError(f"a call in tags: got {len(action.tool_calls)} calls; make one in each turn")
+    call = action.tool_calls[0]
+    values = list(call.arguments.values())
+    is_bare = len(values) == 1 and isinstance(values[0], str) and not values[0].lstrip().startswith("{")
+    body = str(values[0]) if is_bare else json_text(call.arguments) if values else ""
+    return f"<think>{thought}</think>" * bool(thought) + f"<{call.name}>{body}</{call.name}>"
 
 
 def tools_text(tools: Sequence[ToolSpec], form: str = CALL_FORM) -> str:

@@ -14,8 +14,10 @@ from quintain.errors import InvariantError
 from quintain.rollout.collect import Rollout
 from quintain.rollout.request import EpisodeRequest
 from quintain.rollout.staleness import judged, oldest_versions, staleness
-from quintain.types import Trajectory
+from quintain.types import Failure, Stop, Trajectory
 
+STRAGGLER = "straggler"
+"""Kind of the failure of an episode that its step did not wait for."""
 Key = tuple[int, str, int]
 """(step, group, index)"""
 Requests = Callable[[int], Sequence[EpisodeRequest]]
@@ -29,11 +31,14 @@ class Ahead:
         rollout: plays them; nobody else does with it, and its engines are desks of their own (`engines.desk`).
         max_staleness: versions that an episode's oldest token may be behind the weights that learn from it.
         last_step: the last step of the run.
+        max_stragglers: share of a step's episodes that it does not wait for.
     """
 
-    def __init__(self, rollout: Rollout, *, max_staleness: int, last_step: int) -> None:
+    def __init__(
+        self, rollout: Rollout, *, max_staleness: int, last_step: int, max_stragglers: float = 0.0
+    ) -> None:
         self.rollout = rollout
-        self.max_staleness = max_staleness
+        self.max_staleness, self.max_stragglers = max_staleness, max_stragglers
         self.last_step = last_step
         self._queue: deque[EpisodeRequest] = deque()
         self._begun: set[int] = set()
@@ -41,6 +46,8 @@ class Ahead:
         """seeds of the episodes that were asked for and not collected"""
         self._playing: set[Key] = set()
         self._done: dict[Key, Trajectory] = {}
+        self._cut: set[Key] = set()
+        """episodes that are still played, and that nobody waits for any more"""
         self._episodes: Generator[Trajectory] | None = None
         self._versions: dict[str, int] = {}
         """versions of the policies when the step before was collected"""
@@ -72,10 +79,14 @@ class Ahead:
             self._ask(each, wanted if each == step else requests(each))
         keys = [(step, request.group, request.index) for request in wanted]
         missing = {key for key in keys if key not in self._done}
-        while missing:
+        while len(missing) > self.max_stragglers * len(wanted):
             key, trajectory = self._next()
             self._done[key] = on_episode(key[0], trajectory)
             missing.discard(key)
+        for request in wanted:
+            if (key := (step, request.group, request.index)) in missing:
+                self._cut.add(key)
+                self._done[key] = on_episode(step, cut(request))
         found: dict[tuple[str, int], Trajectory] = {}
         for key in keys:
             trajectory = self._done.pop(key)
@@ -133,7 +144,20 @@ class Ahead:
         step, _, group = trajectory.group.partition("@")
         key = int(step), group, trajectory.index
         self._playing.discard(key)
+        if key in self._cut:
+            self._cut.discard(key)
+            return self._next()
         return key, replace(trajectory, group=group)
+
+
+def cut(request: EpisodeRequest) -> Trajectory:
+    """Return the episode that `request` asked for as one that was not waited for."""
+    message = "the others of its step had ended; lower max_stragglers to wait for more"
+    failure = Failure(owner="environment", kind=STRAGGLER, message=message)
+    return Trajectory(
+        task=request.task, turns=(), outcome=failure, stop=Stop.FAILURE,
+        seed=request.seed, group=request.group, index=request.index,
+    )  # fmt: skip
 
 
 class _Drawn:

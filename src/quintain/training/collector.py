@@ -19,6 +19,7 @@ from quintain.environments.protocol import Environment, Privileged, begin
 from quintain.errors import UsageError
 from quintain.rollout.collect import Rollout
 from quintain.rollout.hindsight import hindsight
+from quintain.rollout.openings import openings
 from quintain.rollout.replay import Walk
 from quintain.rollout.request import EpisodeRequest, Options
 from quintain.rollout.samplers import Conversant
@@ -65,6 +66,7 @@ class Collector:
         corpus: Callable[[], list[Trajectory]] = list,
         show: Callable[[Sequence[Task]], list[Trajectory]] = lambda _: [],
         score: Callable[[str, Sequence[Trajectory]], TokenArrays] = lambda _, __: [],
+        value: Callable[[str, Sequence[Trajectory]], Sequence[Sequence[float]]] = lambda _, __: [],
         ahead: Ahead | None = None,
         is_lockstep: bool = True,
     ) -> None:
@@ -74,7 +76,7 @@ class Collector:
         self.recorded: list[Trajectory] = []
         """Episodes of the step so far, as the journal has them: a method may turn them into others to learn from."""
         self._tokenizer, self._seed, self._teach, self._prefer = tokenizer, seed, teach, prefer
-        self._show, self._score, self._corpus = show, score, corpus
+        self._show, self._score, self._value, self._corpus = show, score, value, corpus
         self._ahead, self._is_lockstep = ahead, is_lockstep
 
     def seed(self, *parts: int | str) -> int:
@@ -184,6 +186,14 @@ class Collector:
     def logprobs(self, trajectories: Sequence[Trajectory], *, by: str) -> TokenArrays:
         """Return the log-probs of the sampled tokens by the policy `by`: [trajectory][turn] → [tokens]."""
         return self._score(by, trajectories)
+
+    def openings(self, tasks: Sequence[Task]) -> list[Trajectory]:
+        """Return how each of `tasks` begins, as an episode of one turn in which nothing is said; none is recorded."""
+        return openings(self.rollout.make_environment, self.rollout.agent, tasks)
+
+    def values(self, trajectories: Sequence[Trajectory], *, by: str) -> Sequence[Sequence[float]]:
+        """Return what the critic `by` says before each turn of `trajectories`: [trajectory][turn]."""
+        return self._value(by, trajectories)
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Return the tokens of `text`."""

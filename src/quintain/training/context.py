@@ -9,25 +9,27 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from quintain.agents.catalog import engine_needs, is_outside
+from quintain.agents.catalog import build, engine_needs, is_outside
+from quintain.agents.protocol import equip
 from quintain.curriculum.contamination import HeldOutTasks
 from quintain.curriculum.streams import TaskStream
 from quintain.data.pipeline import Chosen
-from quintain.engines.build import build_engine, hand_over
+from quintain.distributed.connection import ray_package
+from quintain.engines.build import hand_over
 from quintain.engines.desk import Desk
 from quintain.engines.protocol import Engine
-from quintain.engines.settings import EngineSettings, check_settings
+from quintain.engines.settings import check_settings
 from quintain.environments.boundary import ask, tasks_of, trainable_tools
 from quintain.environments.catalog import find
 from quintain.environments.noisy import NoisyExpert
 from quintain.environments.nothing import NO_ENVIRONMENT
-from quintain.environments.protocol import Factory
+from quintain.environments.protocol import Environment, Factory
 from quintain.errors import ConfigError, InvariantError, StoreError
 from quintain.models.adapters import read_lora, save_adapter
 from quintain.models.device import find_device
@@ -51,8 +53,10 @@ from quintain.training.learner import StepReport
 from quintain.training.monitors.held_out import audited, canaries
 from quintain.training.monitors.watch import Monitors
 from quintain.training.outlook import after_first_evaluation, before_teaching
-from quintain.training.outside import client_texts, find_source
-from quintain.training.policies import Policy, build_policies, plan_policies
+from quintain.training.outside import client_texts
+from quintain.training.placing import Placing, engine_settings
+from quintain.training.placing import make_engine as make_engine
+from quintain.training.policies import build_policies, plan_policies
 from quintain.training.progress import Display
 from quintain.training.report import evaluation_metrics, report_metrics, rollout_metrics
 from quintain.training.start import (
@@ -72,9 +76,9 @@ from quintain.types import NOTHING, Group, Pair, Task, Trajectory, Use
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-START, ADAPTER, ENGINES = "start", "adapter", "engines"
+START, ADAPTER, ENGINES, RANKS = "start", "adapter", "engines", "ranks"
 """Folders of a run: the policy it starts from (after the warm start), the LoRA layers alone of the one it ends with
-(`MODEL`), and weights on their way to engines in other processes."""
+(`MODEL`), and weights on their way to engines in other processes and to the ranks of the learner."""
 COLD_START = "cold start"
 """The event of a run that says what was imitated of what a method's teachers showed."""
 QUIET_STEPS = 25
@@ -96,11 +100,17 @@ class TrainingContext:
         has_critic: bool,
         policies: Mapping[str, PolicySpec],
         limits: Limits,
+        placing: Placing,
     ) -> None:
         self.job, self.run, self.display, self.interruption = job, run, display, interruption
         self.make_environment = find(job.environment)
         self.policies = build_policies(
-            job, run.folder / START, policies, has_critic=has_critic, make_engine=make_engine
+            job,
+            run.folder / START,
+            policies,
+            has_critic=has_critic,
+            make_engine=placing.engine,
+            ranks=placing.ranks(run.folder / RANKS),
         )
         self.tokenizer = self.policies.main.tokenizer
         seats = find_seats(job, self.make_environment)
@@ -117,7 +127,7 @@ class TrainingContext:
                 engines,
                 seats=seats,
                 limits=self._limits,
-                source=find_source(agents[MAIN], job.rollout),
+                source=placing.source(agents, job.environment, self._limits, seats=seats, usual=job.rollout),
                 max_staleness=job.max_staleness,
             )
 
@@ -129,12 +139,17 @@ class TrainingContext:
             for name, desk in engines.items():
                 acting[name].engine = desk
             beside = make_rollout({name: cast(Engine, desk.beside()) for name, desk in desks.items()})
-            self.ahead = Ahead(beside, max_staleness=job.max_staleness, last_step=job.steps)
+            self.ahead = Ahead(
+                beside,
+                max_staleness=job.max_staleness,
+                last_step=job.steps,
+                max_stragglers=job.max_stragglers,
+            )
         self.rollout = make_rollout(engines)
         self.agent = self.rollout.agent
         if self.ahead is not None:
             self.ahead.rollout.retries = self.rollout.retries
-        self.evaluator = make_evaluator(job, self.rollout, self.tokenizer)
+        self.evaluator = make_evaluator(job, self.rollout, self.tokenizer, placing)
         self.held_out = held_out_tasks(job)
         me = weakref.proxy(self)  # no circle, which would keep the models in memory until the collector comes
         self.collector = Collector(
@@ -143,6 +158,7 @@ class TrainingContext:
             environment=job.environment, seed=job.seed, teach=lambda *by, agent="": me._teach(*by, agent=agent),
             prefer=lambda: me._preferences(), corpus=lambda: me._corpus(), show=lambda tasks: me._show(tasks),
             score=lambda name, episodes: me.policies[name].token_logprobs(episodes),
+            value=lambda name, episodes: me.policies[name].turn_values(episodes).before,
             ahead=self.ahead, is_lockstep=not job.plays_apart,
         )  # fmt: skip
         self.canaries = {
@@ -422,16 +438,6 @@ class TrainingContext:
         raise KeyboardInterrupt
 
 
-def make_engine(name: str, policy: Policy) -> Engine:
-    """Return what samples from `policy`."""
-    settings = EngineSettings(
-        kind=policy.settings.engine,
-        max_length=policy.settings.max_context,
-        precision=policy.settings.precision,
-    )
-    return build_engine(settings, policy.model, policy.tokenizer, policy=name)
-
-
 def find_seats(job: Job, make_environment: Factory) -> dict[str, str]:
     """Return which policy plays each seat; {} where one plays all.
 
@@ -440,7 +446,14 @@ def find_seats(job: Job, make_environment: Factory) -> dict[str, str]:
     """
     if not job.seats:
         return {}
-    seats = ask(make_environment, seats_of)
+
+    def seats_with_agent(environment: Environment) -> tuple[str, ...]:
+        if is_outside(job.agent):
+            return seats_of(environment)
+        # A harness may bring seats of its own; nothing is written here, so that it needs no chat.
+        return seats_of(equip(build(job.agent, cast(Chat, None), environment), environment))
+
+    seats = ask(make_environment, seats_with_agent)
     unknown = [seat for seat in job.seats if seat.partition("/")[0] not in seats]
     if unknown:
         raise ConfigError(
@@ -453,17 +466,18 @@ def check_run(job: Job, policies: Mapping[str, PolicySpec]) -> None:
     """Refuse policies, seats and engines that cannot be, before anything is written.
 
     Raises: ConfigError: a policy that nothing needs, a seat without a policy or that is not there, a device that is
-    not here. UsageError: an engine cannot do what the agent asks of it.
+    not here. UsageError: an engine cannot do what the agent asks of it. MissingExtra: there is a cluster and no Ray.
     """
     tracker_names(job.track)
+    if job.cluster:
+        ray_package()
     needed = engine_needs(job.agent)
     if is_outside(job.agent) and job.seats:
         raise ConfigError(
             f"seats: got {', '.join(job.seats)} with the agent {job.agent}, which plays by itself; leave seats out"
         )
     for name, (_, settings) in plan_policies(job, policies).items():
-        engine = EngineSettings(kind=settings.engine, max_length=settings.max_context)
-        check_settings(engine, needed, by=f"agent {job.agent} of the policy {name}")
+        check_settings(engine_settings(settings), needed, by=f"agent {job.agent} of the policy {name}")
         find_device(settings.device)
     find_seats(job, find(job.environment))
 
@@ -486,11 +500,12 @@ def opened(
     with ExitStack() as stack:
         interruption = stack.enter_context(Interruption())
         display = stack.enter_context(Display(short_name(run.recipe), job.steps, max(run.next_step - 1, 0)))
+        placing = stack.enter_context(closing(Placing(job, policies)))
         if not (run.folder / START / "config.json").exists():
             prepare_start(job, run, display, has_warm_start=has_warm_start, cold_start=cold_start)
         context = TrainingContext(
             job, run, display, interruption,
-            has_critic=has_critic, policies=policies, limits=limits or Limits(),
+            has_critic=has_critic, policies=policies, limits=limits or Limits(), placing=placing,
         )  # fmt: skip
         stack.callback(context.policies.close)
         context.started = started

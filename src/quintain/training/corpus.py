@@ -48,12 +48,13 @@ def corpus(make_environment: Factory, seed: int) -> Iterator[str]:
 
 
 def described(environment: Environment) -> tuple[list[str], bool]:
-    """Return instructions and tool schemas, and whether there is an expert."""
+    """Return instructions, tool schemas and what only later tasks say, and whether there is an expert."""
     tools = [
         json.dumps({"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)})
         for tool in check_tools(environment)
     ]
-    return [check_instructions(environment), *tools], isinstance(environment, Expert)
+    told = [check_instructions(environment), *tools, *environment.later_words]
+    return told, isinstance(environment, Expert)
 
 
 def _episode(environment: Environment, index: int, rng: Random, by_expert: bool) -> list[str]:

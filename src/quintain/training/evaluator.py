@@ -15,22 +15,25 @@ from quintain.environments.catalog import find
 from quintain.environments.protocol import Factory
 from quintain.errors import ConfigError, UsageError
 from quintain.rollout.collect import Rollout
-from quintain.training.job import Job
-from quintain.training.outside import find_source
+from quintain.training.job import MAIN, Job
+from quintain.training.placing import Placing
 from quintain.training.start import harness, new_model
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-def make_evaluator(job: Job, rollout: Rollout, tokenizer: PreTrainedTokenizerBase) -> Rollout:
+def make_evaluator(
+    job: Job, rollout: Rollout, tokenizer: PreTrainedTokenizerBase, placing: Placing
+) -> Rollout:
     """Return what plays the evaluations of `job`: `rollout` itself, or another in `eval_environment`."""
     if not job.eval_environment:
         return rollout
     limits = replace(rollout.limits, has_state_keys=False)
     agent = checked_evaluation(job, tokenizer)
     make_environment = find(job.eval_environment)
-    return Rollout(agent, make_environment, rollout.engine, limits=limits, source=find_source(agent))
+    source = placing.source({MAIN: agent}, job.eval_environment, limits, seats={})
+    return Rollout(agent, make_environment, rollout.engine, limits=limits, source=source)
 
 
 def checked_evaluation(job: Job, tokenizer: PreTrainedTokenizerBase) -> Agent:

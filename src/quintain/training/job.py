@@ -18,8 +18,10 @@ from quintain.config import check_ranges
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Share
 from quintain.data.leaves import LeafRule
 from quintain.data.records import Overlong, TrainOn
+from quintain.distributed.connection import check_address
+from quintain.distributed.placement import load_placement
 from quintain.engines.chat_client import is_endpoint
-from quintain.engines.settings import EngineKind
+from quintain.engines.settings import read_engine
 from quintain.errors import ConfigError
 from quintain.models.adapters import read_lora
 from quintain.models.precision import Precision
@@ -55,6 +57,10 @@ class PolicySpec:
     """what it says of a position: a distribution over tokens, or a value as well"""
     head_seed: int = 0
     """of a fresh value head: members of an ensemble differ by it"""
+    head_width: int = 0
+    """units of a layer that a fresh value head has of its own; 0: it is linear"""
+    size: str = ""
+    """tiny size (micro, mini…) of a new model with the tokenizer of the one that it copies, which it then is instead"""
     is_trained: bool = False
     follows: str = ""
     """a target network: after each update of this policy its weights move towards those of it"""
@@ -100,8 +106,8 @@ class PolicySettings:
     """Where it computes: auto, cpu, cuda, cuda:1 or mps."""
     precision: Precision = "fp32"
     """fp32, or bf16 for the linear layers in training and sampling; weights and optimizer stay in fp32."""
-    engine: EngineKind = "local"
-    """What samples from it, where it acts: local, or process (a process of its own)."""
+    engine: str = "local"
+    """What samples from it, where it acts: local, process (a process of its own), or servers, as for the run."""
     max_context: Annotated[int, Ge(SHORTEST)] | None = None
     """Longest token stream it acts in; none: the model's own limit."""
     micro_tokens: PositiveInt = 16_384
@@ -201,14 +207,20 @@ class Job:
     """Keep only what each layer begins with for the backward pass, and compute the rest anew: less memory."""
     learner_ranks: NonNegativeInt = 0
     """Processes over which weights, gradients and optimizer of what is trained are sharded (FSDP2); 0: in this one."""
+    cluster: str = ""
+    """Ray cluster on which engines sample and workers play the episodes: local, auto, ray://HOST:10001 or HOST:6379
+    (docs/scale.md); empty: this process does."""
+    placement: str = ""
+    """File that says what each part needs on the cluster; empty: one engine, and one to eight workers of a core."""
     lora: str = ""
     """LoRA in one line: r=16,alpha=32,targets=q_proj+v_proj,out=adapter (kept beside the merged model)."""
     lora_rank: NonNegativeInt = 0
     """Rank of LoRA layers that are trained instead of all weights; 0 trains all."""
     lora_alpha: PositiveFloat = 16.0
     """Scale of the LoRA layers: alpha / rank."""
-    engine: EngineKind = "local"
-    """What samples from the policy: local (on the weights that are trained), or process (a process of its own)."""
+    engine: str = "local"
+    """What samples from the policy: local (on the weights that are trained), process (a process of its own), or servers
+    of vLLM or SGLang, started (vllm?replicas=2&program=…) or there already (vllm?url=http://…; docs/engines.md)."""
     max_turn_tokens: PositiveInt = 128
     """Tokens that the policy may sample in a turn, unless the agent says otherwise."""
     max_context: Annotated[int, Ge(SHORTEST)] | None = None
@@ -219,6 +231,9 @@ class Job:
     """How episodes are played: lockstep (repeats bit for bit), or async (a slow environment holds up only itself)."""
     max_staleness: NonNegativeInt = 0
     """Versions that an episode may be behind the weights that learn from it; with 1 or more, async plays ahead."""
+    max_stragglers: Share = 0.0
+    """Share of a step's episodes that it does not wait for, with max_staleness: the last to end are left out, which
+    favours short episodes."""
     concurrency: PositiveInt = 256
     """Episodes alive at once."""
     records_signals: bool = True
@@ -267,9 +282,28 @@ class Job:
                 f"max_staleness: got {self.max_staleness} in lockstep, where weights never move on while an episode is "
                 "played; use rollout=async, or leave it at 0"
             )
+        if self.max_stragglers and not self.max_staleness:
+            raise ConfigError(
+                f"max_stragglers: got {self.max_stragglers} without max_staleness, where every episode is waited for; "
+                "give rollout=async and a max_staleness of 1 or more, or leave it at 0"
+            )
+        if self.cluster:
+            check_address(self.cluster)
+            load_placement(self.placement)
+        elif self.placement:
+            raise ConfigError(
+                f"placement: got {self.placement!r} without a cluster; name one, as cluster=local, or leave it out"
+            )
+        if self.cluster and is_outside(self.agent):
+            raise ConfigError(
+                f"cluster: got {self.cluster!r} with the agent {self.agent}, which talks to an endpoint here; "
+                "leave the cluster out"
+            )
         if read_lora(self.lora) is not None and self.lora_rank:
             raise ConfigError(f"lora: got {self.lora!r} with lora_rank {self.lora_rank}; give one of the two")
         check_agent(self.agent)
+        for engine in (self.engine, *(settings.engine for settings in self.policies.values())):
+            read_engine(engine)
         thresholds(self.monitors)
 
     def _check_teacher(self) -> None:

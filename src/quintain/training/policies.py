@@ -8,6 +8,7 @@ samples, scores or learns.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,9 +23,11 @@ from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
 
 from quintain.credit.layout import Critic
+from quintain.credit.turn_td import TurnValues
 from quintain.data.comparisons import score_samples
 from quintain.data.pack import micro_batches
 from quintain.data.samples import imitation_samples, in_streams
+from quintain.data.turn_values import turn_value_samples
 from quintain.engines.protocol import Engine, Reply
 from quintain.errors import ConfigError, UsageError, suggestion
 from quintain.models.adapters import add_lora, read_lora
@@ -32,10 +35,11 @@ from quintain.models.device import find_device
 from quintain.models.families import longest_stream
 from quintain.models.heads import ValueHead
 from quintain.models.load import find_folder, load
+from quintain.models.tiny import build_tiny
 from quintain.training.job import MAIN, Job, PolicySettings, PolicySpec
 from quintain.training.learner import Forward, Learner, Optimization
 from quintain.training.sharding.learner import ShardedLearner
-from quintain.training.sharding.ranks import Ranks
+from quintain.training.sharding.ranks import RankGroup
 from quintain.training.sharding.shard import Lora
 from quintain.types import Action, Batch, Completion, Group, Outputs, Sample, Trajectory, Turn
 
@@ -208,8 +212,26 @@ class Policy:
         found = iter(self._scores(samples))
         return [list(islice(found, len(trajectory.turns))) for trajectory in trajectories]
 
+    def turn_values(self, trajectories: Sequence[Trajectory]) -> TurnValues:
+        """Return what it says of each turn as a critic: its values before the first and after the last token of it.
+
+        Raises:
+            UsageError: the policy has no value head.
+        """
+        samples = turn_value_samples(trajectories, max_length=longest_stream(self.model))
+        before = [[math.nan] * len(t.turns) for t in trajectories]
+        after = [[math.nan] * len(t.turns) for t in trajectories]
+        found = iter(self._scores(samples))
+        for sample in samples:
+            for place in np.flatnonzero(sample.turn_id >= 0):
+                numbers = after if sample.turn_end[place] else before
+                numbers[sample.trajectory][sample.turn_id[place]] = next(found)
+        for own, led_to in zip(before, after, strict=True):
+            own[1:] = [led_to[i] if math.isnan(v) else v for i, v in enumerate(own[1:])]
+        return TurnValues(before=before, after=after)
+
     def _scores(self, samples: Sequence[Sample]) -> list[float]:
-        """Return the values at the trained tokens of `samples`, in order."""
+        """Return the values at the marked tokens of `samples`, in order."""
         if self.forward.value_head is None:
             raise UsageError(f"scores by the policy {self.name}: got one without a value head; give it one")
         if not samples:
@@ -307,7 +329,7 @@ class Policy:
 class Policies(Mapping[str, Policy]):
     """The policies of a run by name, and the ranks that compute for those that are trained, where there are some."""
 
-    def __init__(self, policies: Mapping[str, Policy], ranks: Ranks | None = None) -> None:
+    def __init__(self, policies: Mapping[str, Policy], ranks: RankGroup | None = None) -> None:
         self._policies = dict(policies)
         self._ranks = ranks
 
@@ -449,6 +471,11 @@ def _learns(spec: PolicySpec | None, settings: PolicySettings) -> bool:
     return spec is None or spec.is_trained
 
 
+def acts(job: Job, name: str, spec: PolicySpec | None) -> bool:
+    """Return whether the policy `name` samples: it plays a seat, or continues episodes."""
+    return name in {MAIN, *job.seats.values()} or (spec is not None and spec.acts)
+
+
 def build_policies(
     job: Job,
     start: Path,
@@ -456,20 +483,26 @@ def build_policies(
     *,
     has_critic: bool,
     make_engine: Callable[[str, Policy], Engine],
+    ranks: RankGroup | None = None,
 ) -> Policies:
     """Return the policies of a run of `job`, whose main policy starts from the model folder `start`.
+
+    What is trained computes in `ranks`, where they are given.
 
     A policy with `shares` is an adapter on the model of another; one with a model of its own is loaded from there; any
     other begins as a copy of the one that its `PolicySpec` copies (the main policy).
     """
-    acting = {MAIN, *job.seats.values()}
     policies: dict[str, Policy] = {}
-    ranks = Ranks(job.learner_ranks, device=find_device(job.device).type) if job.learner_ranks else None
+    own = [name for name, spec in specs.items() if spec.size or spec.head_width]
+    if ranks is not None and own:
+        raise ConfigError(
+            f"learner_ranks: got {job.learner_ranks} with the policy {own[0]}, a small network of its own; give 0"
+        )
     for name, (spec, settings) in plan_policies(job, specs).items():
         has_head = has_critic if spec is None and name == MAIN else spec is not None and spec.head == "value"
         policy = _build(name, spec, settings, start, policies, job, has_head, _learns(spec, settings), ranks)
         policies[name] = policy
-        if name in acting or (spec is not None and spec.acts):
+        if acts(job, name, spec):
             activate = partial(
                 policy.shared.activate, policy.adapter
             )  # not policy.activate, which would be a circle
@@ -498,7 +531,7 @@ def _build(
     job: Job,
     has_head: bool,
     is_trained: bool,
-    ranks: Ranks | None,
+    ranks: RankGroup | None,
 ) -> Policy:
     """Return the policy `name`, which computes in `ranks` where it is trained and there are some."""
     source = MAIN if spec is None else spec.copies
@@ -511,6 +544,9 @@ def _build(
         shared, tokenizer = known[shares].shared, known[shares].tokenizer
     else:
         loaded = load(place)
+        if spec is not None and spec.size and not settings.model:
+            fresh = build_tiny(loaded.tokenizer, size=spec.size, seed=spec.head_seed)
+            loaded = replace(loaded, model=fresh)
         if given and spec is not None and MAIN in known and (spec.head == "tokens" or not is_trained):
             _refuse_other_tokens(name, given, loaded.tokenizer, known[MAIN].tokenizer)
         device = find_device(settings.device)
@@ -523,7 +559,10 @@ def _build(
     head = None
     if has_head:
         head = ValueHead.of(
-            shared.model.config.hidden_size, find_folder(place), seed=0 if spec is None else spec.head_seed
+            shared.model.config.hidden_size,
+            find_folder(place),
+            seed=0 if spec is None else spec.head_seed,
+            width=0 if spec is None else spec.head_width,
         ).to(shared.model.device)
     if not is_trained and adapter is None and not shared.adapters:
         shared.model.requires_grad_(False).eval()

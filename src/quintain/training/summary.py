@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from quintain.models.embedder import EMBEDDER
 from quintain.store.run import Run
 from quintain.training.untrained import UNTRAINED
 
@@ -60,6 +61,16 @@ def summary(run: Run) -> str:
             f"next              quintain view {run.folder}",
             f"                  quintain eval {run.folder} --environment NAME",
             f"                  quintain train grpo --model {run.folder}/model --environment NAME",
+        ])  # fmt: skip
+    if (run.folder / EMBEDDER).is_dir():
+        spec = str(run.config["environment"])
+        spec += f"{'&' if '?' in spec else '?'}retriever={run.folder}"
+        return "\n".join([
+            *lines,
+            f"time              {float(rows[-1]['time/seconds']):.0f} s of training",
+            f"run               {run.folder}   (curve.png, report.html, metrics.jsonl, {EMBEDDER}/)",
+            f"next              quintain view {run.folder}",
+            f"                  quintain play {quoted(spec)}",
         ])  # fmt: skip
     lines += [
         f"time              {float(rows[-1]['time/seconds']):.0f} s of training",

@@ -41,7 +41,7 @@ class Update:
     target_kl_unit: Literal["token", "episode"] = "token"
     """what `target_kl` is the KL of (nats); that of an episode is the mean of its tokens times their number"""
     head_layers: int | None = None
-    """only the last so many layers, the norm behind them and a value head learn; None: everything does"""
+    """only the last so many layers, the norm behind them and a value head learn; 0: a value head alone; None: all"""
     lr_warmup: int = 10
     """steps over which the learning rate rises: the first ones of a fresh Adam are the least informed"""
     critic_steps: int = 0

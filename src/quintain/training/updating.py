@@ -169,11 +169,13 @@ def learn(
     seed: int,
     policy: str = MAIN,
     signals: SignalRecorder | None = None,
+    rate: float = 1.0,
     corpus: Corpus | None = None,
 ) -> StepReport | None:
     """Update `policy` by `credit`; return what was done, None where nothing can be learned.
 
-    Each update imitates some of the `corpus` besides. `signals` takes in what the tokens are trained with.
+    Each update imitates some of the `corpus` besides. `signals` takes in what the tokens are trained with. `rate` is a
+    factor on the learning rate.
     """
     keeps = update.keeps_zeros or step <= update.critic_steps
     samples = samples_from(credit, has_versions=job.max_staleness > 0)
@@ -183,8 +185,9 @@ def learn(
     samples = [sample for sample in samples if keeps or sample.advantages.any()]
     observe = None if signals is None else partial(signals.observe, credit.trajectories)
     report = learn_in_epochs(
-        policies, samples, update, job, step=step, seed=seed, policy=policy, observe=observe, corpus=corpus
-    )
+        policies, samples, update, job,
+        step=step, seed=seed, policy=policy, observe=observe, rate=rate, corpus=corpus,
+    )  # fmt: skip
     if report is None or not left_out:
         return report
     return replace(report, metrics={**report.metrics, "data/streams_left_out": float(len(left_out))})
@@ -218,7 +221,7 @@ def learn_in_epochs(
         return learn_values(learner, prepared, update, own.settings.micro_tokens)
     num_epochs, num_minibatches = counts(update, job)
     reports: list[StepReport] = []
-    still = [] if update.head_layers is None else trunk(learner.model, update.head_layers)
+    still = resting_parameters(learner, update)
     for epoch in range(num_epochs):
         reports = []
         for number, chosen in enumerate(
@@ -258,6 +261,15 @@ def learn_in_epochs(
             if update.target_kl is not None and moved(report, prepared, chosen, update) > update.target_kl:
                 return mean_report(reports)
     return mean_report(reports)
+
+
+def resting_parameters(learner: Learner, update: Update) -> list[nn.Parameter]:
+    """Return what does not learn in `update`: all but its last layers, or with none of them all but the value head."""
+    if update.head_layers is None:
+        return []
+    return (
+        trunk(learner.model, update.head_layers) if update.head_layers else list(learner.model.parameters())
+    )
 
 
 def moved(report: StepReport, prepared: Prepared, chosen: Sequence[int], update: Update) -> float:

@@ -84,6 +84,14 @@ LAYOUT = {
     "quintain.rewards.efficiency": {"num_tokens", "num_turns"},
     "quintain.rewards.exploration": {"by_environment"},
     "quintain.rewards.pointing": {"as_call"},
+    "quintain.rewards.retrieval": {
+        "answer_score",
+        "has_searched",
+        "is_well_formed",
+        "staged",
+        "floored",
+        "search_rate",
+    },
     "quintain.rewards.terms": {"mean_terms"},
 }
 """what counts, reads or arranges, and computes nothing that a paper says; None: the whole file"""

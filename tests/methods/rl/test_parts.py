@@ -167,6 +167,27 @@ def test_parts_train_together_and_resume_bit_for_bit(
         assert first == fields["kl_coef"] and second != first
 
 
+def test_decoupled_weighs_by_the_sampler_and_clips_at_the_policy_as_the_step_began(played: Played) -> None:
+    context, groups = played
+    policy = context.policies.main
+    method = policy_gradient.method(policy_gradient.Config(loss="clipped", decoupled=True))
+    samples = [
+        replace(
+            sample, logprobs=np.where(sample.turn_id >= 0, sample.logprobs - np.log(3.0), 0.0).astype("f4")
+        )
+        for sample in samples_from(method.credit(groups, estimates(context, groups)))
+    ]  # the sampler found each token three times less likely
+    (batch,) = prepare(context.policies, policy, samples, method.update).batches(
+        range(len(samples)), method.update, 1 << 20
+    )
+    report = method.update.loss(policy.infer(batch), batch)
+    assert report.metrics["importance/weight"] == pytest.approx(2.0)
+    assert report.metrics["importance/capped_fraction"] == 1.0
+    assert report.metrics["policy/clip_fraction"] == 0.0
+    without = LOSSES["clipped"]()(policy.infer(batch), batch)
+    assert without.metrics["policy/clip_fraction"] > 0.2
+
+
 def test_a_penalty_in_the_reward_changes_credit_and_one_in_the_loss_does_not(played: Played) -> None:
     context, groups = played
     seen: list[Sequence[Group]] = []
@@ -289,6 +310,11 @@ def test_a_kind_of_task_with_large_rewards_does_not_drown_the_others() -> None:
         ({"rewards": "success,economy=3<=2"}, "got economy=3 with success=1"),
         ({"gae_lambda": 0.9}, "gae_lambda: got 0.9, which credit group does not read; leave it out"),
         ({"credit": "gae", "std": "none"}, "std: got none, which credit gae does not read"),
+        (
+            {"decoupled": True, "loss": "truncated"},
+            "decoupled: got true with loss truncated, which has no ratio",
+        ),
+        ({"decoupled": True, "kl_coef": 0.1}, "decoupled: got true with kl_coef 0.1 in the loss"),
         ({"loss": "cispo"}, "num_epochs: got 1 with loss cispo, with which every ratio is 1"),
         (
             {"loss": "reinforce", "num_epochs": 2},

@@ -21,7 +21,7 @@ from quintain.models.save import save
 from quintain.text.tokenizer import train_tokenizer
 from quintain.training.learner import Learner, Optimization
 from quintain.training.sharding.learner import ShardedLearner
-from quintain.training.sharding.ranks import Ranks
+from quintain.training.sharding.ranks import RankGroup
 from quintain.types import Batch, Loss, Sample
 
 RATE = 100.0
@@ -79,7 +79,7 @@ def save_start(folder: Path) -> Path:
 
 
 def sharded(
-    ranks: Ranks, start: Path, name: str, *, optimization: Optimization = PLAIN, has_head: bool = False
+    ranks: RankGroup, start: Path, name: str, *, optimization: Optimization = PLAIN, has_head: bool = False
 ) -> ShardedLearner:
     """Return a learner of the model in `start` in `ranks`."""
     head = ValueHead(SHAPE["hidden_size"]) if has_head else None
@@ -103,7 +103,7 @@ def distance(one: Sequence[Tensor], other: Sequence[Tensor]) -> float:
     )
 
 
-def check_case(ranks: Ranks, start: Path, name: str) -> None:
+def check_case(ranks: RankGroup, start: Path, name: str) -> None:
     """Compare a step of the case `name` in `ranks` with one in this process: its loss, its numbers and its gradient."""
     case = CASES[name]
     many = sharded(ranks, start, f"{name}/{ranks.count}", has_head=case.has_head)

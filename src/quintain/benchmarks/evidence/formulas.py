@@ -29,7 +29,8 @@ BREAKS = (
 """How a mutant may break."""
 ROOMS = (
     "credit", "losses", "rewards", "stages", "choices", "conduct", "scoring", "estimators", "data", "rounds",
-    "imitation", "preference", "ensembles", "rlhf", "synthesis", "steps",
+    "imitation", "preference", "ensembles", "rlhf", "synthesis", "steps", "critics", "turn_critics",
+    "retrieval", "calls", "questions", "dialogue",
 )  # fmt: skip
 
 

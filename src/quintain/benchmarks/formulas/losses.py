@@ -278,6 +278,12 @@ def difference(case: Case, t: int, logs: list[float]) -> float:
     return logs[t] - case.tokens[t].reference
 
 
+def one_sided(case: Case, t: int, _l: list[float], _e: list[float], values: list[float]) -> float:
+    """Return |τ - 1(G < V)|·(G - V)² with τ = .8."""
+    miss = case.tokens[t].target - values[t]
+    return (0.8 if miss > 0 else 0.2) * miss**2
+
+
 def squared(case: Case, t: int, _l: list[float], _e: list[float], values: list[float]) -> float:
     """Return half the larger squared error, of the value and of the value within ±.2 of the old one."""
     token = case.tokens[t]
@@ -545,6 +551,7 @@ FORMULAS: tuple[Formula, ...] = (
             summed(lambda c, t, _l, entropy, _v: -(1 + abs(c.tokens[t].advantage)) * entropy[t])),
     _divergences(),
     against("value", "value", "value", lambda m: m.value(clip=0.2), summed(squared)),
+    against("expectile", "value", "value", lambda m: m.value(expectile=0.8), summed(one_sided)),
     against("imitation", "imitation", "imitation", lambda m: m.imitation(),
             summed(lambda _c, t, logs, _e, _v: -logs[t])),
     against("weighted_imitation", "imitation", "weighted_imitation", lambda m: m.weighted_imitation(), REINFORCE),

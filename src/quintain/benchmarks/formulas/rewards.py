@@ -259,7 +259,119 @@ def edits(cases: Sequence[tuple[list[int], ...]]) -> list[float]:
     ]
 
 
+Paid = tuple[float, bool, bool]
+
+
+def searched(rng: Rng) -> list[Paid]:
+    """Return scores of answers, 0 in half of the cases, whether was searched, and whether the form is right."""
+    return [
+        (float(rng.integers(0, 2) * rng.uniform(0, 1)), *rng.integers(0, 2, 2).astype(bool).tolist())
+        for _ in range(30)
+    ]
+
+
+def stages_of(module: ModuleType, cases: Sequence[Paid]) -> list[float]:
+    """Return what the code pays in the first stage, by the paper and by the code, and in the second."""
+    return [
+        number
+        for score, has_searched, formed in cases
+        for number in (
+            module.first_stage(has_searched, formed),
+            module.first_stage(has_searched, formed, score),
+            module.second_stage(score, formed),
+        )
+    ]
+
+
+def staged(cases: Sequence[Paid]) -> list[float]:
+    """Return R1-Searcher's rewards from a table of what is paid for."""
+    found: list[float] = []
+    for score, has_searched, formed in cases:
+        habit = {(False, False): 0.0, (True, True): 1.0}.get((has_searched, formed), 0.5)
+        found += [habit, habit + (1 if score else -1), score if formed else score - 2]
+    return found
+
+
+def floors_of(module: ModuleType, cases: Sequence[Paid]) -> list[float]:
+    """Return what the code pays, as the paper says it and so that more is never paid less."""
+    return [
+        module.with_floor(score, formed, floor=floor, is_monotone=monotone)
+        for score, _, formed in cases
+        for floor in (0.1, 0.4)
+        for monotone in (False, True)
+    ]
+
+
+def floored(cases: Sequence[Paid]) -> list[float]:
+    """Return ReSearch's rewards, case by case."""
+    found: list[float] = []
+    for score, _, formed in cases:
+        for floor in (0.1, 0.4):
+            for monotone in (False, True):
+                lifted = floor if score == 0 or (monotone and score < floor) else score
+                found.append(lifted if formed else 0.0)
+    return found
+
+
+def asked(rng: Rng) -> list[tuple[str, list[str]]]:
+    """Return queries of one or two words and documents of up to four sentences of three words."""
+    words = ["Seat", "Orbit", "Rome", "sky"]
+
+    def some(least: int, most: int) -> str:
+        return " ".join(words[k] for k in rng.integers(0, 4, int(rng.integers(least, most))))
+
+    return [(some(1, 3), [some(3, 4) + "." for _ in range(int(rng.integers(1, 5)))]) for _ in range(12)]
+
+
+def sentences_of(module: ModuleType, cases: Sequence[tuple[str, list[str]]]) -> list[float]:
+    """Return which sentence the code says of each document, -1 for none."""
+    said = [
+        module.needed_sentence(f'search[{{"query":"{query}"}}]', " ".join(document))
+        for query, document in cases
+    ]
+    return [float(d.index(s)) if s in d else -1.0 for s, (_, d) in zip(said, cases, strict=True)]
+
+
+def sentences(cases: Sequence[tuple[str, list[str]]]) -> list[float]:
+    """Return the first sentence that every word of the query stands in, -1 for none."""
+    return [
+        next(
+            (
+                float(k)
+                for k, sentence in enumerate(document)
+                if all(word.lower() in sentence.lower().strip(".").split(" ") for word in query.split(" "))
+            ),
+            -1.0,
+        )
+        for query, document in cases
+    ]
+
+
 FORMULAS: tuple[Formula, ...] = (
+    Formula(
+        name="agents.needed_sentence",
+        module="quintain.agents.refined",
+        functions=("needed_sentence",),
+        draw=asked,
+        ours=sentences_of,
+        reference=sentences,
+    ),
+    Formula(
+        name="rewards.staged",
+        module="quintain.rewards.retrieval",
+        functions=("first_stage", "second_stage"),
+        draw=searched,
+        ours=stages_of,
+        reference=staged,
+    ),
+    Formula(
+        name="rewards.floored",
+        module="quintain.rewards.retrieval",
+        functions=("with_floor",),
+        draw=searched,
+        ours=floors_of,
+        reference=floored,
+    ),
     each("tool_economy", "efficiency", "tool_economy", lambda f, c: f(*c), calls, economy),
     each("repetition", "search", "repetition", lambda f, c: f(c, 3), texts, repeated),
     each("turn_shaped", "search", "turn_shaped", lambda f, c: f(*c), ends, shaped),

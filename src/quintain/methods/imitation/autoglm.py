@@ -26,6 +26,7 @@ from quintain.agents.experience import likeness
 from quintain.agents.grounded import FORM, GROUNDER, PLANNER
 from quintain.config.ranges import NonNegativeFloat, PositiveInt, Share
 from quintain.credit.group import group_relative
+from quintain.curriculum.gates import open_first
 from quintain.data import stages
 from quintain.data.pipeline import Chosen, Pipeline, judged, weighed
 from quintain.environments.catalog import find
@@ -194,13 +195,14 @@ def in_order(
         band: least and most success that is expected of an open task.
         neighbours: of `played`, those that are asked.
     """
-    found: list[tuple[bool, float, int]] = []
-    for place, text in enumerate(begins):
-        near = [(likeness(text, other), success) for other, success in played]
-        is_open = band[0] <= expected(near, neighbours) <= band[1]
-        most = max((alike * (1 - success) for alike, success in near), default=0.0)
-        found.append((not is_open, -most if is_open else 0.0, place))
-    return [place for _, _, place in sorted(found)]
+    near = [[(likeness(text, other), success) for other, success in played] for text in begins]
+    worths = [expected(own, neighbours) for own in near]
+    return open_first(worths, [like_failure(own) for own in near], band)
+
+
+def like_failure(near: Sequence[tuple[float, float]]) -> float:
+    """Return how much a task is like one that failed; `near` is (likeness, success) of each that was played."""
+    return max((alike * (1 - success) for alike, success in near), default=0.0)
 
 
 def expected(near: Sequence[tuple[float, float]], neighbours: int) -> float:

@@ -1,7 +1,7 @@
-"""The loops that methods are values in: on-policy, offline, rounds and replay; `train_by` picks the one that fits."""
+"""The loops that methods are values in, one for each kind of `Method`; `train_by` picks the one that fits."""
 
 from quintain.errors import UsageError
-from quintain.methods.method import Method, Offline, OnPolicy, Replay, Rounds
+from quintain.methods.method import Contrastive, Method, Offline, OnPolicy, Replay, Rounds
 from quintain.store.run import Run
 from quintain.training.job import Job
 
@@ -25,7 +25,12 @@ def train_by(method: Method, job: Job, run: Run) -> None:
             from quintain.methods.loops.replay import train_by_replay
 
             train_by_replay(method, job, run)
+        case Contrastive():
+            from quintain.methods.loops.contrastive import train_contrastively
+
+            train_contrastively(method, job, run)
         case _:
             raise UsageError(
-                f"method: got a {type(method).__name__}; return OnPolicy, Offline, Rounds or Replay from method(config)"
+                f"method: got a {type(method).__name__}; return OnPolicy, Offline, Rounds, Replay or Contrastive from "
+                "method(config)"
             )

@@ -1,24 +1,36 @@
 """The replay loop: collect → buffer → updates of the critics → updates of the policy.
 
 The buffer holds the newest episodes that the journal says were collected, so that a resumed run has the buffer that it
-had. Which episodes an update draws depends on the run's seed, the step and the update alone.
+had. Which episodes an update draws depends on the run's seed, the step, the update and where there are priorities the
+weights alone. The journal names the episodes that a step learned from, with its own and with earlier ones.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from quintain.credit.layout import Critic
+from quintain.credit.turn_td import critic_metrics
 from quintain.data.seats import separated
+from quintain.errors import DataError, InvariantError
+from quintain.methods.loops.consultation import Consulted
 from quintain.methods.loops.recall import recall, tell
-from quintain.methods.loops.requirements import begun
-from quintain.methods.method import CriticUpdate, Replay, ReplayBuffer
+from quintain.methods.loops.requirements import begun, refuse_without_turn_rewards
+from quintain.methods.method import CriticUpdate, Lesson, Replay, ReplayBuffer, WatchedCritic
+from quintain.rollout.staleness import newest_versions
 from quintain.store.run import Run
+from quintain.training.context import TrainingContext
+from quintain.training.demonstrations import same_tokens, tokenizer_of
 from quintain.training.job import MAIN, Job
 from quintain.training.learner import StepReport
 from quintain.training.policies import Policies, scored
-from quintain.training.updating import learn
-from quintain.types import Group, Trajectory, derive_seed
+from quintain.training.updating import learn, learn_in_epochs
+from quintain.types import Group, Trajectory, Use, derive_seed
+
+LOG = "log"
+"""Phase of the journal under which the episodes of another run stand."""
 
 
 class Buffer:
@@ -27,62 +39,123 @@ class Buffer:
     def __init__(self, settings: ReplayBuffer) -> None:
         self.settings = settings
         self._episodes: list[tuple[int, Trajectory]] = []
+        self._odds: NDArray[np.float64] | None = None
+        """how likely each episode is drawn, in proportion; None: all alike"""
 
     def __len__(self) -> int:
         """Return the number of episodes."""
         return len(self._episodes)
 
+    @property
+    def episodes(self) -> list[Trajectory]:
+        """The episodes, oldest first."""
+        return [trajectory for _, trajectory in self._episodes]
+
     def add(self, step: int, groups: Sequence[Group]) -> None:
-        """Take in the scored episodes of `step`; the oldest leave above the capacity."""
+        """Take in the scored episodes of `step`, all alike; the oldest leave above the capacity."""
         self._episodes += [(step, trajectory) for trajectory in scored(groups)]
         del self._episodes[: max(0, len(self._episodes) - self.settings.capacity)]
+        self._odds = None
 
-    def draw(self, seed: int) -> list[Group]:
-        """Return a batch of different episodes, each a group of its own; a share of it comes from the newest step."""
+    def weigh(self, priorities: Sequence[float]) -> None:
+        """Draw episodes in proportion to `priorities`, one for each, until others come.
+
+        Raises:
+            InvariantError: they do not fit, are negative or not finite, or all 0.
+        """
+        odds = np.array(priorities, np.float64)
+        if odds.shape != (len(self),) or not np.isfinite(odds).all() or (odds < 0).any() or not odds.any():
+            raise InvariantError(
+                f"priorities of {len(self)} episodes: got {odds.tolist()[:4]}…; give each a number of 0 or more, and "
+                "one of them more"
+            )
+        self._odds = odds / odds.sum()
+
+    def draw(self, seed: int, size: int | None = None) -> list[Group]:
+        """Return a batch of different episodes, each a group of its own; a share of it comes from the newest step.
+
+        There are `size` of them (the settings' otherwise), or as many as may be drawn.
+        """
         rng = np.random.default_rng(seed)
-        size = min(self.settings.batch_size, len(self._episodes))
+        num, odds = len(self._episodes), self._odds
+        possible = num if odds is None else int(np.count_nonzero(odds))
+        size = min(size or self.settings.batch_size, possible)
         newest = self._episodes[-1][0]
         fresh = [i for i, (step, _) in enumerate(self._episodes) if step == newest]
-        first = rng.permutation(fresh)[: round(size * self.settings.fresh_share)].tolist()
-        taken = set(first)
-        others = [i for i in rng.permutation(len(self._episodes)).tolist() if i not in taken]
-        chosen = [*first, *others][:size]
+        if odds is None:
+            first, order = rng.permutation(fresh), rng.permutation(num)
+        else:
+            with np.errstate(divide="ignore"):  # the largest of log p + Gumbel noise: p without replacement
+                order = np.argsort(-(np.log(odds) + rng.gumbel(size=num)), kind="stable")[:possible]
+            first = order[np.isin(order, fresh)]
+        taken = first[: round(size * self.settings.fresh_share)].tolist()
+        chosen = [*taken, *(i for i in order.tolist() if i not in set(taken))][:size]
         return [Group(task=t.task, trajectories=(t,)) for t in (self._episodes[i][1] for i in chosen)]
 
-    def metrics(self, step: int) -> dict[str, float]:
-        """Return how many episodes there are, and how old they are on average, in steps."""
+    def metrics(self, step: int, version: int = 0) -> dict[str, float]:
+        """Return the number of episodes, their mean age in steps and in versions of the policy, and the effective size.
+
+        ``buffer/effective_size`` is (Σ p)²/Σ p² of the chances p to be drawn: all of them where they are alike.
+        """
         ages = [step - collected for collected, _ in self._episodes]
-        return {"buffer/size": float(len(ages)), "buffer/age": float(np.mean(ages)) if ages else 0.0}
+        lags = [version - newest_versions(t).get(MAIN, version) for step, t in self._episodes if step]
+        odds = self._odds
+        return {
+            "buffer/size": float(len(ages)),
+            "buffer/age": float(np.mean(ages)) if ages else 0.0,
+            "buffer/version_lag": float(np.mean(lags)) if lags else 0.0,
+            "buffer/effective_size": float(len(ages)) if odds is None else float(1 / (odds**2).sum()),
+        }
 
 
 def train_by_replay(method: Replay, job: Job, run: Run) -> None:
     """Train by `method` until ``job.steps``, continuing where `run` was left."""
     with begun(method.needs, job, run) as context:
-        buffer = Buffer(method.buffer)
+        refuse_without_turn_rewards(context, method.needs, method.reward)
+        buffer, consulted = Buffer(method.buffer), Consulted(context)
+        if method.log:
+            buffer.add(0, method.reward(logged(Path(method.log), context)))
         for past, played in recall(run, method.state):
             buffer.add(past, method.reward(separated(played)))
         for step in context.steps():
+            consulted.begin(step)
+            if method.needs.renews_reference and (step - 1) % method.phase == 0:
+                context.policies["reference"].follow(context.policies.main, rate=1.0)
             groups = method.collect(context.collector, step)
             method.state.update(groups)
-            buffer.add(step, method.reward(separated(groups)))
+            fresh = method.reward(separated(groups))
+            if fresh:
+                buffer.add(step, fresh)
+            is_ready = len(buffer) >= method.buffer.min_size
+            if is_ready and method.buffer.priority is not None:
+                buffer.weigh(method.buffer.priority(buffer.episodes, consulted))
+            seen = fresh or (buffer.draw(context.seed("watched", step)) if is_ready else [])
+            watched = watch(method.critic, scored(seen), consulted)
+            used: dict[str, None] = {}
             reports = [
                 make_updates(
-                    context.policies, buffer, update, job, step, context.seed("replay", step, number)
+                    context.policies,
+                    buffer,
+                    update,
+                    job,
+                    consulted,
+                    context.seed("replay", step, number),
+                    used,
                 )
                 for number, update in enumerate(method.updates)
-                if len(buffer) >= method.buffer.min_size
+                if is_ready and update.count(step)
             ]
             row = context.measure(
                 groups,
                 next((report for policy, report, _ in reversed(reports) if policy == MAIN), None),
                 {
                     **{
-                        f"{policy}/{k}": v
+                        k if policy == MAIN else f"{policy}/{k}": v
                         for policy, _, found in reports
-                        if policy != MAIN
                         for k, v in found.items()
                     },
-                    **buffer.metrics(step),
+                    **watched,
+                    **buffer.metrics(step, context.policies.main.version),
                     **method.measure(groups, context.collector.decode),
                 },
             )
@@ -90,39 +163,88 @@ def train_by_replay(method: Replay, job: Job, run: Run) -> None:
             row |= context.clock()
             row |= context.evaluate(step) if context.is_due(step) else {}
             row |= context.judge(step, row)
-            context.record(step, row)
+            context.record(step, row, [Use(episode=name) for name in used])
             tell(method.state, step, row)
             if context.is_due(step):
                 context.save(step)
             context.show(step, row)
 
 
+def logged(source: Path, context: TrainingContext) -> list[Group]:
+    """Return the training episodes of the run `source`, which are copied into the journal when a run begins.
+
+    Raises:
+        DataError: they are of another tokenizer, environment or harness, or there are none.
+    """
+    run, job = context.run, context.job
+    if run.next_step == 0:
+        with Run.open(source, writable=False) as other:
+            config = other.config
+            episodes = [t for t in other.trajectories() if t.task.split != "eval"]
+        for option, own in (("environment", job.environment), ("agent", job.agent)):
+            if str(config.get(option, "auto")) != own:
+                raise DataError(
+                    f"log of the run {source}: got episodes of the {option} {config.get(option)}, and this run has "
+                    f"{own}; give {option}={config.get(option)}, or take another log"
+                )
+        if not same_tokens(tokenizer_of(source), context.tokenizer):
+            raise DataError(
+                f"log of the run {source}: got episodes of a model with another tokenizer; begin with a model of that "
+                f"run (model={source}), or take another log"
+            )
+        names = run.append(
+            [replace(t, group=f"{LOG}/{i}", index=0, parent=None) for i, t in enumerate(episodes)],
+            step=0,
+            phase=LOG,
+        )
+        run.event(LOG, f"{len(names)} episodes of the run {source}", count=len(names))
+    found = [Group(task=t.task, trajectories=(t,)) for t in run.trajectories(step=0, phase=LOG)]
+    if not scored(found):
+        raise DataError(f"log of the run {source}: got no episode that may be learned from; take another run")
+    return separated(found)
+
+
+def watch(
+    critic: WatchedCritic | None, episodes: Sequence[Trajectory], consulted: Consulted
+) -> dict[str, float]:
+    """Return how good `critic` is on `episodes`; see `critic_metrics`."""
+    if critic is None or not episodes:
+        return {}
+    values = critic.values(episodes, consulted)
+    target = None if critic.target is None else critic.target(episodes, consulted)
+    return critic_metrics(episodes, values, critic.discount, target=target, has_q=critic.has_q)
+
+
 def make_updates(
-    policies: Policies, buffer: Buffer, update: CriticUpdate, job: Job, step: int, seed: int
+    policies: Policies,
+    buffer: Buffer,
+    update: CriticUpdate,
+    job: Job,
+    consulted: Consulted,
+    seed: int,
+    used: dict[str, None],
 ) -> tuple[str, StepReport | None, Mapping[str, float]]:
-    """Make the updates that `update` asks for; return the policy, the last report and its metrics."""
+    """Make the updates that `update` asks for; return the policy, the last report and its metrics.
+
+    The names of the episodes that were drawn are added to `used`.
+    """
     report: StepReport | None = None
     metrics: dict[str, float] = {}
-    for number in range(update.num_updates):
-        episodes = buffer.draw(derive_seed(seed, number))
-        credit = update.target(episodes, token_values(policies, episodes))
-        report = learn(
-            policies,
-            credit,
-            update.update,
-            job,
-            step=step,
-            seed=derive_seed(seed, number, "order"),
-            policy=update.policy,
-        )
-        metrics = {**credit.metrics, **(report.metrics if report else {})}
+    step = consulted.step
+    for number in range(update.count(step)):
+        episodes = buffer.draw(derive_seed(seed, number), update.batch_size)
+        used |= dict.fromkeys(t.id for t in scored(episodes) if t.id)
+        found = update.target(episodes, consulted)
+        order = derive_seed(seed, number, "order")
+        if isinstance(found, Lesson):
+            report = learn_in_epochs(
+                policies, found.samples, update.update, job,
+                step=step, seed=order, policy=update.policy, rate=update.rate,
+            )  # fmt: skip
+        else:
+            report = learn(
+                policies, found, update.update, job,
+                step=step, seed=order, policy=update.policy, rate=update.rate,
+            )  # fmt: skip
+        metrics = {**found.metrics, **(report.metrics if report else {})}
     return update.policy, report, metrics
-
-
-def token_values(policies: Policies, groups: Sequence[Group]) -> dict[str, Critic]:
-    """Return what every policy with a value head says of the scored episodes of `groups`, by name."""
-    return {
-        name: policy.token_values(scored(groups))
-        for name, policy in policies.items()
-        if policy.forward.value_head is not None
-    }

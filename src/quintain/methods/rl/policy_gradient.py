@@ -18,12 +18,15 @@ from quintain.credit.group import Std
 from quintain.errors import ConfigError, suggestion
 from quintain.losses.compose import combine
 from quintain.losses.entropy import entropy_bonus
+from quintain.losses.importance import truncated_importance
+from quintain.losses.measure import reference_of
 from quintain.losses.value import value
 from quintain.methods.method import Folds, OnPolicy, Update, grouped, same_groups
 from quintain.methods.rl.parts.choices import (
     IDEAS,
     LOSSES,
     NEEDS_UPDATES,
+    NO_RATIO,
     NORMALISERS,
     SELECTING,
     Options,
@@ -55,6 +58,9 @@ class Config(OnPolicyJob):
     """Idea of credit: group, leave_one_out, gigpo, mt_grpo, gae, vine, spa_rl, … (all: docs/methods)."""
     loss: str = "clip_higher"
     """Policy loss: reinforce, clipped, clip_higher, dual_clip, gspo, gspo_turn, cispo, truncated or masked."""
+    decoupled: bool = False
+    """Let ratios be to the policy as the step began, and weigh each token by min(its ratio to the sampler, 2): for
+    tokens of old weights (decoupled PPO, arXiv 2505.24298)."""
     normaliser: str = "none"
     """What advantages are whitened over: none, token, turn, trajectory, task (each kind apart) or seat."""
     aggregation: Aggregation = "sequence_mean"
@@ -126,6 +132,16 @@ def refuse_parts(config: Config) -> None:
             f"num_epochs: got {config.num_epochs}, in {config.num_minibatches} minibatches, with loss reinforce, which "
             "assumes tokens of the policy as it is; give 1 and 1, or use a loss with a ratio"
         )
+    if config.decoupled and config.loss in NO_RATIO:
+        raise ConfigError(
+            f"decoupled: got true with loss {config.loss}, which has no ratio of its own to clip; use "
+            "clipped, clip_higher or another with one, or leave it out"
+        )
+    if config.decoupled and config.kl_coef > 0 and config.kl_place == "loss":
+        raise ConfigError(
+            f"decoupled: got true with kl_coef {config.kl_coef} in the loss, where batches carry the log-probs of one "
+            "policy beside the sampler's; give kl_place reward, or leave one of the two out"
+        )
     if (config.constant is not None) != (config.aggregation == "constant"):
         raise ConfigError(
             f"constant: got {config.constant} with aggregation {config.aggregation}; give the tokens of a usual "
@@ -160,7 +176,8 @@ def method(config: Config) -> OnPolicy:
         state_keys=idea.needs.state_keys or needs_states(config.rewards),
         tools=needs_tools(config.rewards),
     )
-    losses = [(LOSSES[config.loss](), 1.0)]
+    loss = LOSSES[config.loss]()
+    losses = [(truncated_importance(loss, proximal=reference_of) if config.decoupled else loss, 1.0)]
     losses += [(anchor.loss(), 1.0)] if anchor.is_in_loss else []
     losses += [(value(), 0.5)] if needs.critic else []
     losses += [(entropy_bonus(), config.entropy_coef)] if config.entropy_coef else []
@@ -174,7 +191,8 @@ def method(config: Config) -> OnPolicy:
             aggregation=config.aggregation,
             constant=config.constant,
             keeps_zeros=needs.critic or config.entropy_coef > 0 or anchor.is_in_loss,
-            has_reference=anchor.is_in_loss,
+            has_reference=anchor.is_in_loss or config.decoupled,
+            is_own_reference=config.decoupled,
             is_on_policy=config.credit not in SELECTING,
         ),
         needs=needs,

@@ -17,29 +17,27 @@ Row = dict[str, Any]
 
 
 class Host:
-    """Answers frames read from the descriptor `requests` on the descriptor `replies`."""
+    """A rank: it holds shards, and does what it is asked."""
 
-    def __init__(self, requests: int, replies: int) -> None:
-        self._requests, self._replies = requests, replies
+    def __init__(self) -> None:
         self._shards: dict[str, Shard] = {}
         self._mesh: Any = None
         self._device: Any = None
 
-    def serve(self) -> None:
-        """Answer until the other side is gone."""
-        while (frame := receive(self._requests)) is not None:
-            handle: Callable[..., object] = getattr(self, f"on_{frame['do']}")
-            try:
-                answer: Row = {"value": handle(*frame["with"])}
-            except QuintainError as error:
-                answer = {"fault": str(error), "class": type(error).__name__}
-            except (
-                RuntimeError,
-                ValueError,
-                OSError,
-            ) as error:  # of torch, mostly because another rank is gone
-                answer = {"fault": f"{type(error).__name__}: {error}", "class": EngineFault.__name__}
-            send(self._replies, {"id": frame["id"], **answer})
+    def serve(self, requests: int, replies: int) -> None:
+        """Answer frames from the descriptor `requests` on the descriptor `replies`, until the other side is gone."""
+        while (frame := receive(requests)) is not None:
+            send(replies, {"id": frame["id"], **self.answer(frame["do"], frame["with"])})
+
+    def answer(self, do: str, arguments: Sequence[Any]) -> Row:
+        """Return what doing something came to: a value or a fault."""
+        handle: Callable[..., object] = getattr(self, f"on_{do}")
+        try:
+            return {"value": handle(*arguments)}
+        except QuintainError as error:
+            return {"fault": str(error), "class": type(error).__name__}
+        except (RuntimeError, ValueError, OSError) as error:  # of torch, mostly because another rank is gone
+            return {"fault": f"{type(error).__name__}: {error}", "class": EngineFault.__name__}
 
     def on_join(self, rank: int, count: int, place: str, device: str, threads: int, seconds: float) -> str:
         """Meet the other ranks at `place` and return where this one computes."""
@@ -123,4 +121,4 @@ class Host:
 
 def main() -> None:
     """Have this process kept, take its standard streams for the frames, and serve."""
-    Host(*take_streams()).serve()
+    Host().serve(*take_streams())

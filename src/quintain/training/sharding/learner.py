@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from quintain.errors import ConfigError, StoreError
 from quintain.training.checkpoint import SHARDS, load_numbers, save_numbers
 from quintain.training.learner import Forward, Learner, Optimization
-from quintain.training.sharding.ranks import Ranks
+from quintain.training.sharding.ranks import RankGroup
 from quintain.training.sharding.shard import Lora, ShardSpec
 from quintain.training.sharding.wire import numbers_of, numbers_row, streams_of
 from quintain.types import Batch, Outputs
@@ -35,7 +35,7 @@ EXCHANGE = "weights.safetensors"
 class ShardedForward(Forward):
     """Runs batches through the shards of a policy, as many at once as there are ranks."""
 
-    shards: tuple[Ranks, str]
+    shards: tuple[RankGroup, str]
     """the ranks, and by which name they know the policy"""
 
     def __call__(self, batch: Batch) -> Outputs:
@@ -99,7 +99,7 @@ class ShardedLearner(Learner):
         model: PreTrainedModel,
         optimization: Optimization,
         *,
-        ranks: Ranks,
+        ranks: RankGroup,
         name: str,
         folder: str,
         value_head: nn.Module | None = None,

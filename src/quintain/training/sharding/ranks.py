@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from quintain.engines.process import SOURCES
 from quintain.errors import EngineFault, named_error
@@ -34,6 +34,33 @@ TICK = 0.001
 class _Rank:
     child: Child
     frames: Frames
+
+
+class RankGroup(Protocol):
+    """Ranks that compute together, wherever they are."""
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        ...
+
+    @property
+    def folder(self) -> Path:
+        """Where weights go to and fro, which all of them see."""
+        ...
+
+    def ask(self, do: str, *arguments: object, each: Sequence[Sequence[object]] | None = None) -> list[Any]:
+        """Have every rank `do` something with `arguments` and its own of `each`; return their answers in order.
+
+        Raises:
+            EngineFault: a rank is lost, or was before.
+            QuintainError: what a rank raised.
+        """
+        ...
+
+    def close(self) -> None:
+        """End all of them; may be repeated."""
+        ...
 
 
 class Ranks:
@@ -78,12 +105,7 @@ class Ranks:
         return [rank.child.process.pid for rank in self._ranks]
 
     def ask(self, do: str, *arguments: object, each: Sequence[Sequence[object]] | None = None) -> list[Any]:
-        """Have every rank `do` something with `arguments` and its own of `each`; return their answers in order.
-
-        Raises:
-            EngineFault: a rank is lost, or was before.
-            QuintainError: what a rank raised.
-        """
+        """See `RankGroup.ask`."""
         if self._is_lost:
             raise EngineFault(f"ranks of the learner, asked to {do}: they were ended; resume the run")
         self._last_number += 1

@@ -27,6 +27,7 @@ from quintain.worlds.craft.land import (
     Land,
     LandShape,
     Recipe,
+    advised,
     count_needed,
     draw_land,
     longest,
@@ -211,6 +212,44 @@ class Craft(Environment):
         left = {f"make {item}" for item in self._land.steps if item not in self._reached}
         wasteful = [words for words in legal if words.startswith("make") and words not in left]
         return Action(text=rng.choice(wasteful or legal))
+
+    def idle_action(self) -> Action:
+        """Return the action that only passes time; see `noisy.Idle`."""
+        return Action(text="wait")
+
+    def things(self) -> tuple[str, ...]:
+        """Return what is made or gathered in this land; see `Led`."""
+        return (*self._recipes, *dict.fromkeys(name for things in self._lying.values() for name in things))
+
+    def follow(self, thing: str) -> Action | None:
+        """Return the next action towards having `thing` for the first time; see `Led`.
+
+        Raw things that it takes are gathered on the way; what else it takes, a station or a tool, is not seen to, nor
+        is food.
+        """
+        if thing in self._reached or thing not in self.things():
+            return None
+        recipe = self._recipes.get(thing, Recipe(((thing, 1),)))
+        missing = Counter(dict(recipe.needs)) - self._held
+        if not all(self._can_gather(name) for name in missing):
+            return None
+        here = self._lying[self._place]
+        if near := next((name for name in missing if here[name]), None):
+            words = self._with_room(f"gather {near}", recipe)
+        elif missing:
+            words = self._way_to(missing)
+        else:
+            words = f"make {thing}" if self._can_make(thing) else self._to_stations(thing, recipe)
+        return None if words == "wait" else Action(text=words)
+
+    def expert_thing(self) -> str:
+        """Return what the expert makes or gathers next, raw things that take no tool apart; see `Led`."""
+        left = [item for item in self._land.steps if item not in self._reached and item in GOALS]
+        return left[0] if left else self._land.goals[0]
+
+    def advise(self, message: str) -> str:
+        """Return what one who knows nothing but `message` would make next; see `Advises`."""
+        return advised(message)
 
     def snapshot(self) -> State:
         """Return the world as it is."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
+from quintain.environments.advice import FACTS, clauses
 from quintain.errors import UsageError, suggestion
 
 PLACES = ("forest", "cave", "hill", "shore", "meadow", "mine")
@@ -100,6 +101,35 @@ def _needs_words(recipe: Recipe) -> str:
     """Return a recipe in words: ``1 wood 1 stone at table``."""
     at = f" at {' and '.join(recipe.stations)}" if recipe.stations else ""
     return " ".join(f"{count} {name}" for name, count in recipe.needs) + at
+
+
+NOTHING_SAID = "nothing"
+"""What an adviser says who was told nothing of use."""
+
+
+def advised(message: str) -> str:
+    """Return what to make next by the `FACTS` first clauses of `message`, and by nothing else, as a clerk reads it.
+
+    It is the goal, or what the message has a recipe of, unless that recipe names a station or a thing that the message
+    does not say is done: then that. What things take is known only where it is told.
+
+    Example: "goal: wood sword; done: table" → wood sword; with "wood sword: 2 wood at table" alone → table.
+    """
+    goal, done, recipes = "", set[str](), dict[str, list[str]]()
+    for clause in clauses(message)[:FACTS]:
+        name, _, rest = clause.lower().removeprefix("recipes: ").partition(": ")
+        if name == "goal" and rest in GOALS:
+            goal = rest
+        elif name == "done":
+            done |= {item.strip() for item in rest.split(",")}
+        elif name in RECIPES and rest[:1].isdigit():
+            takes, _, stations = rest.partition(" at ")
+            raw = [word for word in takes.split() if word in GOALS]
+            recipes[name] = [*(part for part in stations.split(" and ") if part), *raw]
+    wanted = goal or max(recipes, key=lambda item: TIER[item], default=NOTHING_SAID)
+    for _ in range(FACTS):  # each fact leads back at most once, also where they lead round in a circle
+        wanted = next((item for item in recipes.get(wanted, ()) if item not in done), wanted)
+    return wanted
 
 
 def steps_to(goals: Iterable[str], recipes: Mapping[str, Recipe]) -> tuple[str, ...]:

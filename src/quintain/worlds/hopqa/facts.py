@@ -5,8 +5,8 @@ Each relation of a thing has one answer in a corpus, so that every question has 
 
 import random
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 NAMES: dict[str, tuple[str, ...]] = {
@@ -23,9 +23,11 @@ RELATIONS: dict[str, tuple[tuple[str, str], ...]] = {
 }
 """kind of thing → its relations, each with the kind of what it leads to"""
 SYLLABLES = ("ka", "lo", "mi", "ren", "to", "vis", "du", "pel", "sa", "nor", "be", "gu")
-SENTENCE = re.compile(r"The (\w+) of (\w+) is (\w+)\.")
+SENTENCE = re.compile(r"The (\w+) of (\w+(?: \w+)?) is (\w+(?: \w+)?)\.")
 """A fact as `Fact.words` says it."""
-MAX_HOPS = 3
+SECOND = ("Gray", "Hill", "West", "Stone", "North", "Wood")
+"""The second words of full names."""
+MAX_HOPS = 4
 MAX_ROUNDS = 3
 MAX_DISTRACTORS = 80
 
@@ -56,9 +58,20 @@ class Question:
     """Whether the facts of the chain, and others, are told with the question."""
     told: tuple[int, ...]
     """The paragraphs that are told with the question."""
+    answer: str = field(default="", repr=False)
+    """What is right where it is not the answer of the last fact: nobody knows that one."""
+    asked: str = field(default="", repr=False)
+    """How it is asked where it is not about relations."""
+
+    @property
+    def gold(self) -> str:
+        """The right answer."""
+        return self.answer or self.chain[-1].answer
 
     def words(self) -> str:
         """Return the question: ``What is the mayor of the seat of Orbit?``"""
+        if self.asked:
+            return self.asked
         relations = " of the ".join(fact.relation for fact in reversed(self.chain))
         return f"What is the {relations} of {self.chain[0].subject}?"
 
@@ -76,25 +89,22 @@ class QuestionShape(NamedTuple):
     has_made_names: bool
     decoys: bool = False
     """Whether an open question is told with as many paragraphs as a closed one, of which none is needed."""
+    has_full_names: bool = False
+    """Whether known names have a second word."""
 
 
 def draw_question(shape: QuestionShape, rng: random.Random) -> Question:
     """Return a question of `shape`; half of the distractors share a thing or a relation with its facts."""
     names = _names(shape, rng)
-    facts = [
-        Fact(subject, relation, rng.choice([name for name in names[kind] if name != subject]))
-        for own, relations in RELATIONS.items()
-        for subject in names[own]
-        for relation, kind in relations
-    ]
-    chain = _draw_chain(rng.randint(shape.least_hops, shape.hops), facts, rng)
+    facts = relate(names, rng)
+    chain = draw_chain(rng.randint(shape.least_hops, shape.hops), facts, rng, by_thing(facts))
     others = [fact for fact in facts if fact not in chain]
     near = [fact for fact in others if _is_near(fact, chain)]
     chosen = rng.sample(near, min(shape.distractors // 2, len(near)))
     rest = [fact for fact in others if fact not in chosen]
     chosen += rng.sample(rest, shape.distractors - len(chosen))
     shown = rng.sample([*chain, *chosen], len(chain) + len(chosen))
-    paragraphs, titles, source = _write_question(shown, shape.is_article)
+    paragraphs, titles, source = write_paragraphs(shown, shape.is_article)
     is_closed = rng.random() < shape.closed
     needed = tuple(source[fact] for fact in chain)
     extra = [number for number in range(len(paragraphs)) if number not in needed]
@@ -109,6 +119,18 @@ def draw_question(shape: QuestionShape, rng: random.Random) -> Question:
         is_closed=is_closed,
         told=tuple(told),
     )
+
+
+def relate(names: Mapping[str, Sequence[str]], rng: random.Random) -> list[Fact]:
+    """Return a fact for each relation of each of `names`, given by kind of thing."""
+    facts: list[Fact] = []
+    for own, relations in RELATIONS.items():
+        for place, subject in enumerate(names[own]):
+            for relation, kind in relations:
+                others = range(len(names[kind]) - (kind == own))
+                drawn = rng.choice(others)
+                facts.append(Fact(subject, relation, names[kind][drawn + (kind == own and drawn >= place)]))
+    return facts
 
 
 def read_facts(paragraphs: Sequence[str]) -> Iterator[tuple[Fact, int]]:
@@ -147,7 +169,9 @@ def harder(question: Question, rounds: int, rng: random.Random) -> Question:
 
 
 def _names(shape: QuestionShape, rng: random.Random) -> dict[str, Sequence[str]]:
-    """Return the names of things by kind: known ones, or made of syllables."""
+    """Return the names of things by kind: known ones, made of syllables, or known ones with a second word."""
+    if shape.has_full_names:
+        return {kind: [f"{name} {rng.choice(SECOND)}" for name in known] for kind, known in NAMES.items()}
     if not shape.has_made_names:
         return dict(NAMES)
     made: list[str] = []
@@ -159,11 +183,18 @@ def _names(shape: QuestionShape, rng: random.Random) -> dict[str, Sequence[str]]
     return {kind: [made.pop() for _ in known] for kind, known in NAMES.items()}
 
 
-def _draw_chain(hops: int, facts: Sequence[Fact], rng: random.Random) -> tuple[Fact, ...]:
-    """Return `hops` facts, each about the answer of the one before; no thing occurs twice."""
-    by_subject: dict[str, list[Fact]] = {}
+def by_thing(facts: Sequence[Fact]) -> dict[str, list[Fact]]:
+    """Return `facts` by what they are about."""
+    found: dict[str, list[Fact]] = {}
     for fact in facts:
-        by_subject.setdefault(fact.subject, []).append(fact)
+        found.setdefault(fact.subject, []).append(fact)
+    return found
+
+
+def draw_chain(
+    hops: int, facts: Sequence[Fact], rng: random.Random, by_subject: Mapping[str, Sequence[Fact]]
+) -> tuple[Fact, ...]:
+    """Return `hops` facts, each about the answer of the one before; no thing occurs twice."""
     while True:
         chain = [rng.choice(facts)]
         while len(chain) < hops:
@@ -177,13 +208,15 @@ def _is_near(fact: Fact, chain: Sequence[Fact]) -> bool:
     return any(fact.subject == link.subject or fact.relation == link.relation for link in chain)
 
 
-def _write_question(
+def write_paragraphs(
     facts: Sequence[Fact], is_article: bool
 ) -> tuple[tuple[str, ...], tuple[str, ...], dict[Fact, int]]:
     """Return paragraphs that tell `facts`, their titles, and which paragraph tells which fact."""
     if not is_article:
         source = {fact: number for number, fact in enumerate(facts)}
         return tuple(fact.words() for fact in facts), tuple(fact.subject for fact in facts), source
-    titles = tuple(dict.fromkeys(fact.subject for fact in facts))
-    paragraphs = tuple(" ".join(fact.words() for fact in facts if fact.subject == title) for title in titles)
-    return paragraphs, titles, {fact: titles.index(fact.subject) for fact in facts}
+    told: dict[str, list[str]] = {}
+    for fact in facts:
+        told.setdefault(fact.subject, []).append(fact.words())
+    places = {title: number for number, title in enumerate(told)}
+    return tuple(map(" ".join, told.values())), tuple(told), {fact: places[fact.subject] for fact in facts}

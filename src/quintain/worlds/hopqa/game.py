@@ -11,10 +11,23 @@ from typing import ClassVar, Literal
 from quintain.environments.noisy import chatter
 from quintain.environments.protocol import Environment, tool_action
 from quintain.environments.splitting import split_draw
-from quintain.environments.tools import tool
+from quintain.environments.tools import ToolFault, tool
 from quintain.errors import UsageError
+from quintain.retrieval.bm25 import package
+from quintain.retrieval.passages import Passage
+from quintain.retrieval.retriever import Recorded, Remote, RetrievalTrouble, Retriever
 from quintain.rewards.answers import exact_match, token_f1
 from quintain.types import Action, StepResult, Task, ToolCall, ToolSpec, derive_seed
+from quintain.worlds.hopqa.corpus import (
+    FEWEST,
+    MOST,
+    Facts,
+    Texts,
+    draw_facts,
+    index_over,
+    numbers_in,
+    read_texts,
+)
 from quintain.worlds.hopqa.facts import (
     MAX_DISTRACTORS,
     MAX_HOPS,
@@ -24,7 +37,8 @@ from quintain.worlds.hopqa.facts import (
     draw_question,
     harder,
 )
-from quintain.worlds.hopqa.search import index_of, package
+from quintain.worlds.hopqa.search import index_of
+from quintain.worlds.hopqa.synthesis import KIND_OF, evolve
 
 WRITTEN = re.compile(r"\s*(search|quote|answer)\s+(\S.*?)\s*", re.IGNORECASE | re.DOTALL)
 """A call in plain text: ``search seat orbit`` or ``answer Rome``."""
@@ -48,6 +62,7 @@ class HopQA(Environment):
         hops: int = 2,
         least_hops: int = 1,
         rounds: int = 0,
+        evolved: int = 0,
         distractors: int = 12,
         closed: float = 0.25,
         decoys: int = 0,
@@ -57,14 +72,23 @@ class HopQA(Environment):
         hits: float = 0.0,
         grading: Literal["em", "f1"] = "em",
         paragraphs: Literal["fact", "article"] = "fact",
-        names: Literal["known", "made"] = "known",
+        names: Literal["known", "made", "full"] = "known",
         early: float = 0.25,
         quotes: int = 0,
         noise: int = 0,
+        facts: int = 0,
+        missing: float = 0.0,
+        changed: float = 0.0,
+        corpus: str = "",
+        retriever: str = "bm25",
+        record: str = "",
+        deadline: float = 10.0,
     ) -> None:
         """Ask questions of `least_hops` to `hops` facts over a corpus with `distractors` other facts.
 
         In up to `rounds` rounds the thing that a question is about becomes a description, a fact more to be found.
+        In up to `evolved` further rounds one is put before it, or its name is taken away and a detail left
+        (`synthesis`).
         With probability `closed` the facts are told with the question; with `decoys` 1 the other questions come with
         as many paragraphs that do not answer them. A search returns the `top` best
         paragraphs, takes `cost` off the reward, and fails with probability `failures`. The share `hits` of the
@@ -74,9 +98,17 @@ class HopQA(Environment):
         search returned when it was quoted (WebGPT, arXiv 2112.09332). `noise` sentences that mean nothing follow every
         paragraph.
 
+        With `facts` all questions are about one corpus of so many, of which the share `missing` is told nowhere (the
+        answer is then `unknown`), and of the share `changed` it is also told what was before. With `corpus`, a
+        folder or file of texts, a sentence is quoted and the title of the text that says it is the answer.
+        Such a corpus is searched by `retriever`: bm25, dense, or the address of a server
+        (``quintain retrieve 'hopqa?facts=50000'``), which has `deadline` seconds for a search; the file `record`
+        keeps what it answered and gives it again.
+
         Raises:
             MissingExtra: bm25s is not installed.
             UsageError: there are no such questions.
+            DataError: the corpus of texts cannot be read.
         """
         if not 1 <= least_hops <= hops <= MAX_HOPS or not 0 <= distractors <= MAX_DISTRACTORS or top < 1:
             raise UsageError(
@@ -93,17 +125,49 @@ class HopQA(Environment):
             raise UsageError(f"hopqa: got quotes={quotes}; give 0 or more")
         if decoys not in (0, 1):
             raise UsageError(f"hopqa: got decoys={decoys}; give 0 or 1")
-        if not 0 <= rounds <= MAX_ROUNDS:
-            raise UsageError(f"hopqa: got rounds={rounds}; give 0 to {MAX_ROUNDS}")
-        package()
-        self._rounds = rounds
+        if not 0 <= rounds <= MAX_ROUNDS or not 0 <= evolved <= MAX_ROUNDS:
+            raise UsageError(f"hopqa: got rounds={rounds}, evolved={evolved}; give 0 to {MAX_ROUNDS} of each")
+        if (facts and not FEWEST <= facts <= MOST) or not 0 <= missing < 1 or not 0 <= changed <= 1:
+            raise UsageError(
+                f"hopqa: got facts={facts}, missing={missing}, changed={changed}; give 0 or {FEWEST} to {MOST} facts, "
+                "a share below 1 that is missing, and up to 1 that has changed"
+            )
+        shared = facts or corpus
+        wrong = {
+            "facts with corpus": facts and corpus,
+            "rounds or evolved": shared and (rounds or evolved),
+            "hops or least_hops": corpus and least_hops > 1,
+            "missing or changed without facts": (missing or changed) and not facts,
+            "retriever or record without facts or corpus": (retriever != "bm25" or record) and not shared,
+        }
+        for what in (name for name, is_wrong in wrong.items() if is_wrong):
+            raise UsageError(
+                f"hopqa: got {what}, which do not go together; leave one out (docs/worlds/hopqa.md)"
+            )
+        self._corpus: Facts | Texts | None = None
+        if facts:
+            self._corpus = draw_facts(facts, missing, changed, paragraphs == "article")
+        elif corpus:
+            self._corpus = read_texts(corpus)
+        is_local = retriever in ("bm25", "dense")
+        if not is_local and "://" not in retriever:
+            raise UsageError(
+                f"hopqa: got retriever={retriever!r}; give bm25, dense, or http://127.0.0.1:8200"
+            )
+        self._served = None if is_local else Remote(retriever, deadline=deadline)
+        self._retriever: Retriever | None = self._served
+        self._kind, self._record = retriever, record
+        if retriever == "bm25":
+            package()
+        self._rounds, self._evolved = rounds, evolved
         self._shape = QuestionShape(
-            hops, least_hops, distractors, closed, paragraphs == "article", names == "made", decoys == 1
-        )
+            1 if corpus else hops, least_hops, distractors, closed, paragraphs == "article", names == "made",
+            decoys == 1, names == "full",
+        )  # fmt: skip
         self._top, self._failures, self._cost, self._hits = top, failures, cost, hits
         self._grading, self._noise, self._early = grading, noise, early
         self._quotes = quotes
-        self.max_turns = (2 * (hops + rounds) + 2) * (2 if failures else 1) + quotes
+        self.max_turns = (2 * (hops + rounds + evolved) + 2) * (2 if failures else 1) + quotes
         self.return_range = (0.0 - cost * self.max_turns, 1.0)
         self._question = Question(chain=(), paragraphs=(), titles=(), sources=(), is_closed=False, told=())
         self._shown: frozenset[int] = frozenset()
@@ -118,14 +182,12 @@ class HopQA(Environment):
 
     def reset(self, task: Task) -> str:
         """Ask the question of the task."""
-        self._question = split_draw(
-            task, lambda rng: harder(draw_question(self._shape, rng), self._rounds, rng)
-        )
+        self._question = split_draw(task, self._draw)
         self._seed, self._queries = task.seed, ()
         question = self._question
         self._shown, self._quoted = frozenset(question.told), ()
-        self._page = tuple(question.paragraphs[number] for number in question.told)
-        told = "".join(f" {question.paragraphs[number]}" for number in question.told)
+        self._page = tuple(self._paragraph(number) for number in question.told)
+        told = "".join(f" {paragraph}" for paragraph in self._page)
         return f"{question.words()}{told}{chatter(self._noise, self._seed)}"
 
     def step(self, action: Action) -> StepResult:
@@ -151,16 +213,14 @@ class HopQA(Environment):
         if derive_seed("search", self._seed, number) % 10_000 < 10_000 * self._failures:
             return FAILED
         question = self._question
-        found = index_of(question.titles, question.paragraphs).best(query, self._top)
+        found = self._find(query)
         gained = len(set(found) & set(question.sources) - self._shown)
         self._shown |= set(found)
-        self._page = tuple(question.paragraphs[place] for place in found)
+        self._page = tuple(self._paragraph(place) for place in found)
         if gained and self._pays_hits:
             value = self._hits * gained / len(set(question.sources))
             self.reward(value, hit=value)
-        paragraphs = [
-            question.paragraphs[place] + chatter(self._noise, self._seed, number, place) for place in found
-        ]
+        paragraphs = [self._told(place) + chatter(self._noise, self._seed, number, place) for place in found]
         return "\n".join(paragraphs) or NOTHING_FOUND
 
     @tool
@@ -185,7 +245,7 @@ class HopQA(Environment):
         Args:
             text: the answer alone
         """
-        wanted = self._question.chain[-1].answer
+        wanted = self._question.gold
         is_right = exact_match(text, (wanted,)) == 1
         score = float(is_right) if self._grading == "em" else token_f1(text, (wanted,))
         value = score * (1 - self._hits if self._pays_hits else 1)
@@ -210,7 +270,9 @@ class HopQA(Environment):
         question = self._question
         for fact, source in zip(question.chain, question.sources, strict=True):
             if source not in self._shown:
-                query = f"{fact.relation} {fact.subject}"
+                query = f"{fact.relation} {fact.subject}" if fact.relation in KIND_OF else fact.subject
+                if source < 0 and query in self._queries:
+                    break  # nobody knows it
                 # Asked in vain, unless the search failed: another paragraph fits better, so look for the thing.
                 patience = 3 if self._failures else 1
                 is_vain = self._queries.count(query) >= patience and self._queries[-1] == query
@@ -221,7 +283,7 @@ class HopQA(Environment):
                 return tool_action("quote", text=paragraph)
             if self._queries[-2:] != (fact.subject,) * 2:
                 return tool_action("search", query=fact.subject if self._queries else fact.relation)
-        return tool_action("answer", text=question.chain[-1].answer)
+        return tool_action("answer", text=question.gold)
 
     def mistaken_action(self, rng: Random) -> Action:
         """Search for what is known, or too vaguely where nothing is, or answer too early; see `noisy.Fallible`."""
@@ -259,10 +321,90 @@ class HopQA(Environment):
         known = sorted(self._shown), len(self._queries) if self._failures else 0
         return repr((*known, sorted(self._page), sorted(self._quoted)) if self._quotes else known)
 
+    def passages(self) -> tuple[Passage, ...]:
+        """Return the texts that all questions share, for a server that searches them.
+
+        Raises:
+            UsageError: every question has its own.
+        """
+        if self._corpus is None:
+            raise UsageError(
+                "texts of hopqa: got questions that have their own; give facts=50000, or corpus=PATH"
+            )
+        return self._corpus.passages
+
+    def close(self) -> None:
+        """Give up what is still asked of a server."""
+        if self._served is not None:
+            self._served.close()
+        if isinstance(self._retriever, Recorded):
+            self._retriever.close()
+
+    def _draw(self, rng: Random) -> Question:
+        """Return a question."""
+        if self._corpus is not None:
+            return self._corpus.question(self._shape, rng)
+        question = harder(draw_question(self._shape, rng), self._rounds, rng)
+        return evolve(question, self._evolved, rng).question if self._evolved else question
+
+    def _paragraph(self, number: int) -> str:
+        """Return paragraph `number`."""
+        return (
+            self._question.paragraphs[number] if self._corpus is None else self._corpus.passages[number].text
+        )
+
+    def _told(self, number: int) -> str:
+        """Return paragraph `number` as a search shows it: with its title where that is what is asked for."""
+        if isinstance(self._corpus, Texts):
+            passage = self._corpus.passages[number]
+            return f"{passage.title}: {passage.text}"
+        return self._paragraph(number)
+
+    def _find(self, query: str) -> tuple[int, ...]:
+        """Return the numbers of the paragraphs that a search for `query` finds, the best first.
+
+        Raises:
+            ToolFault: who searches is slow or broken, or searches another corpus.
+        """
+        question = self._question
+        if self._corpus is None:
+            return index_of(question.titles, question.paragraphs).best(query, self._top)
+        try:
+            return tuple(self._number(found.passage) for found in self._searcher().search(query, self._top))
+        except RetrievalTrouble as trouble:
+            fault = ToolFault.of("search", f"has no answer: {trouble}")
+            fault.kind = f"tool_{trouble.kind}"
+            raise fault from trouble
+
+    def _searcher(self) -> Retriever:
+        """Return who searches the corpus; an index is made when it is first asked."""
+        assert self._corpus is not None, "a corpus is searched"
+        if self._retriever is None:
+            self._retriever = index_over(self._corpus, self._kind)
+        if self._record and not isinstance(self._retriever, Recorded):
+            self._retriever = Recorded(self._retriever, self._record)
+        return self._retriever
+
+    def _number(self, passage: Passage) -> int:
+        """Return the number of `passage` in the corpus.
+
+        Raises:
+            RetrievalTrouble: it does not hold it.
+        """
+        assert self._corpus is not None, "a corpus was searched"
+        number = numbers_in(self._corpus).get(passage.id, -1)
+        if number < 0 or self._corpus.passages[number].text != passage.text:
+            raise RetrievalTrouble(
+                "malformed",
+                f"retriever {self._kind}: got the passage {passage.text!r:.60}, which is not in this corpus; let it "
+                "search the same one",
+            )
+        return number
+
     @property
     def _is_quoted(self) -> bool:
         """Whether a quote holds the answer."""
-        wanted = self._question.chain[-1].answer.casefold()
+        wanted = self._question.gold.casefold()
         return any(wanted in words for words in self._quoted)
 
     @property

@@ -5,13 +5,14 @@ Families it stands for: WebArena and MiniWoB. What is sent cannot be taken back.
 """
 
 import random
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 from quintain.environments.noisy import chatter
 from quintain.environments.protocol import Environment
 from quintain.environments.splitting import split_draw
 from quintain.errors import UsageError
-from quintain.types import Action, StepResult, Task, derive_seed
+from quintain.types import Action, Split, StepResult, Task, derive_seed
 from quintain.worlds.web.site import (
     CLUB,
     COLORS,
@@ -20,12 +21,15 @@ from quintain.worlds.web.site import (
     HOME,
     KINDS,
     NUM_DEPTHS,
+    NUM_LAYOUTS,
     TYPED,
     Goal,
     Page,
     Site,
     SiteShape,
     draw_site,
+    restyled,
+    wording,
 )
 
 POP_UPS = (("cookies", ("close",)), ("newsletter", ("close",)), ("join the club?", ("no", "yes")))
@@ -34,15 +38,8 @@ Filled = tuple[tuple[str, str], ...]
 State = tuple[Site, tuple[str, ...], Filled, int, frozenset[str], bool, tuple[int, int, int]]
 
 
-class Web(Environment):
-    """Do the task on the site.
-
-    Act: click LINK, back, back NUMBER, type FIELD VALUE, choose FIELD VALUE, tick FIELD, submit, answer VALUE, and
-    close, yes or no in a pop-up.
-    """
-
-    name = "web"
-    tags: ClassVar[frozenset[str]] = frozenset({"planning", "perception"})
+class Browser(Environment):
+    """A site and somebody in it; what is asked for is the subclass's."""
 
     def __init__(
         self,
@@ -59,13 +56,16 @@ class Web(Environment):
         irreversible: bool = True,
         reward: Literal["sparse", "dense"] = "sparse",
         noise: int = 0,
+        drift: int = 0,
     ) -> None:
         """Build sites of `kinds` times `items` things, `depth` clicks from home; forms have `fields` fields.
 
         `dead_ends` links of each list lead nowhere. A page has a pop-up with probability `popups`: always the same
         one, or with `changing` one drawn at each visit. With `vague` labels the kinds of things have to be
         searched. Unless `irreversible`, what is sent wrong is refused, says so and can be mended. `reward=dense`
-        pays the change of `progress`. `noise` sentences that mean nothing follow every observation.
+        pays the change of `progress`. `noise` sentences that mean nothing follow every observation. With `drift` the
+        site is not the same for ever: every so many training tasks one thing on it is called something else, until
+        after `NUM_LAYOUTS` changes all is as at first. Held-out tasks have every layout in turn.
 
         Raises:
             UsageError: there is no such site.
@@ -75,14 +75,18 @@ class Web(Environment):
                 f"web: got depth={depth}, kinds={kinds}, items={items}; give a depth of 1 to {NUM_DEPTHS}, "
                 f"1 to {len(KINDS)} kinds and 1 to {len(COLORS)} items"
             )
-        if not 1 <= fields <= len(FIELDS) or min(dead_ends, noise) < 0 or not 0 <= popups < 1:
+        if not 1 <= fields <= len(FIELDS) or min(dead_ends, noise, drift) < 0 or not 0 <= popups < 1:
             raise UsageError(
-                f"web: got fields={fields}, dead_ends={dead_ends}, popups={popups}, noise={noise}; give 1 to "
+                f"web: got fields={fields}, dead_ends={dead_ends}, popups={popups}, noise={noise}, "
+                f"drift={drift}; give 1 to "
                 f"{len(FIELDS)} fields, no negative number and a probability below 1"
             )
         is_vague = labels == "vague"
         self._shape = SiteShape(depth, kinds, items, fields, dead_ends, goal, is_vague)
-        self._popups, self._is_changing, self._noise = popups, changing, noise
+        self._popups, self._is_changing, self._noise, self._drift = popups, changing, noise, drift
+        self.later_words = (
+            tuple(" ".join(wording(k)).format("things") for k in range(NUM_LAYOUTS)) if drift else ()
+        )
         self._is_final, self._is_dense = irreversible, reward == "dense"
         searched = 2 * kinds * (2 if depth == NUM_DEPTHS else 1) if is_vague else 0
         self.max_turns = 3 * (depth + 2 + fields + searched)
@@ -95,9 +99,19 @@ class Web(Environment):
         self._is_done = False
         self._seed, self._turn, self._num_loads = 0, 0, 0
 
+    def task(self, split: Split, index: int) -> Task:
+        """Return task number `index` of `split`; it says the layout of its site where that drifts."""
+        task = super().task(split, index)
+        if not self._drift:
+            return task
+        return replace(
+            task, data={"layout": (index if split == "eval" else index // self._drift) % NUM_LAYOUTS}
+        )
+
     def reset(self, task: Task) -> str:
         """Open the home page of the task's site."""
-        self._site = split_draw(task, lambda rng: draw_site(self._shape, rng))
+        site = split_draw(task, lambda rng: draw_site(self._shape, rng))
+        self._site = restyled(site, int(task.data.get("layout", 0)))
         self._pages = dict(self._site.pages)
         self._seed, self._turn, self._num_loads = task.seed, 0, 0
         self._seen, self._is_done = frozenset(), False
@@ -108,7 +122,7 @@ class Web(Environment):
         """Carry out one action; one without effect leaves the site as it was."""
         words = " ".join(action.text.lower().split())
         self._turn += 1
-        if action.error is not None or words not in self.legal_actions():
+        if action.error is not None or words not in self.possible():
             said = f"Error: {action.error}" if action.error is not None else "Nothing happens."
             return StepResult(observation=f"{said} {self._view()}", is_success=False, is_valid=False)
         before = self.progress()
@@ -136,10 +150,10 @@ class Web(Environment):
         right = sum(filled.get(name) == value for name, value in site.goal.fields)
         return (on_route + right) / (len(site.route) - 1 + len(site.goal.fields) + 1)
 
-    def legal_actions(self) -> tuple[str, ...]:
+    def possible(self) -> tuple[str, ...]:
         """Return the actions that have an effect here; texts to type are those of the task."""
         if self._popup >= 0:
-            return POP_UPS[self._popup][1]
+            return self._buttons()
         page, goal = self._pages[self._stack[-1]], self._site.goal
         legal = [f"click {label}" for label, _ in page.links]
         if page.is_form:
@@ -164,7 +178,7 @@ class Web(Environment):
 
     def mistaken_action(self, rng: random.Random) -> Action:
         """Return a click into a dead end where there is one, else any legal action."""
-        legal = self.legal_actions()
+        legal = self.possible()
         traps = [words for words in legal if words == "yes" or words.startswith("click best ")]
         return Action(text=rng.choice(traps or legal))
 
@@ -188,6 +202,10 @@ class Web(Environment):
         """Return the fields of the site's forms."""
         return tuple(FIELDS)[: self._shape.fields]
 
+    def _buttons(self) -> tuple[str, ...]:
+        """Return the buttons of the pop-up that is open."""
+        return tuple(self._site.close if name == "close" else name for name in POP_UPS[self._popup][1])
+
     def _load(self, stack: tuple[str, ...]) -> None:
         """Open the last page of `stack`; what was filled in is forgotten, and there may be a pop-up."""
         self._stack, self._filled = stack, ()
@@ -202,7 +220,7 @@ class Web(Environment):
         """Change the site as the legal action `words` says; return whether it was sent, and what is wrong."""
         verb, _, rest = words.partition(" ")
         goal, filled = self._site.goal, dict(self._filled)
-        if verb in ("close", "no"):
+        if self._popup >= 0 and words != "yes":
             self._popup = -1
         elif verb == "yes":
             self._load((*self._stack, CLUB))
@@ -224,7 +242,7 @@ class Web(Environment):
     def _expert_words(self) -> str:
         """Return the expert's action."""
         if self._popup >= 0:
-            return POP_UPS[self._popup][1][0]
+            return self._buttons()[0]
         route, goal, stack = self._site.route, self._site.goal, self._stack
         here = stack[-1]
         if here == route[-1]:
@@ -265,8 +283,7 @@ class Web(Environment):
         """Return the page as a line, or the pop-up that hides it, and noise."""
         noise = chatter(self._noise, self._seed, self._turn)
         if self._popup >= 0:
-            said, buttons = POP_UPS[self._popup]
-            return f"pop-up: {said} {' or '.join(buttons)}{noise}"
+            return f"pop-up: {POP_UPS[self._popup][0]} {' or '.join(self._buttons())}{noise}"
         here = self._stack[-1]
         page, filled = self._pages[here], dict(self._filled)
         parts = [f"{name} {value}" for name, value in page.facts]
@@ -275,6 +292,21 @@ class Web(Environment):
         if page.links:
             parts.append(f"links: {', '.join(label for label, _ in page.links)}")
         return f"{here}: {'; '.join(parts) or 'dead end'}{noise}"
+
+
+class Web(Browser):
+    """Do the task on the site.
+
+    Act: click LINK, back, back NUMBER, type FIELD VALUE, choose FIELD VALUE, tick FIELD, submit, answer VALUE, and
+    close, yes or no in a pop-up.
+    """
+
+    name = "web"
+    tags: ClassVar[frozenset[str]] = frozenset({"planning", "perception"})
+
+    def legal_actions(self) -> tuple[str, ...]:
+        """Return the actions that have an effect here; texts to type are those of the task."""
+        return self.possible()
 
 
 def _field_words(name: str, value: str) -> str:

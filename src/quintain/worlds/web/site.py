@@ -6,7 +6,7 @@ is frozen data; what was clicked and typed is the browser's.
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 Kind = Literal["open", "answer", "form", "order"]
@@ -27,6 +27,15 @@ TYPED = ("name", "city")
 """Fields that text is typed into; `delivery` is chosen and `gift` ticked."""
 HOME, SIGN_UP, CLUB, GONE = "home", "sign up", "club", "not found"
 NUM_DEPTHS = 3
+WORDINGS = (
+    ("buy", "order now", "get it"),
+    (SIGN_UP, "register", "join us"),
+    ("close", "dismiss", "got it"),
+    ("{}", "all {}", "shop {}"),
+)
+"""What a link to a form, one to sign up, the button of a pop-up and links to lists are called, in turn."""
+NUM_LAYOUTS = 12
+"""Changes of one word each after which everything is called as at first."""
 
 
 class Page(NamedTuple):
@@ -66,6 +75,8 @@ class Site:
     goal: Goal
     pages: tuple[tuple[str, Page], ...]
     route: tuple[str, ...]
+    close: str = field(default="close", repr=False)
+    """button that closes a pop-up; it has no part in what the task is (`split_draw`)"""
 
 
 class SiteShape(NamedTuple):
@@ -106,6 +117,30 @@ def draw_site(shape: SiteShape, rng: random.Random) -> Site:
         way = [HOME, *([f"{kind}s"] * (shape.depth > 1)), *([f"{size} {kind}s"] * bool(size)), item]
         route = (*way, *([f"order {item}"] * (goal.kind == "order")))
     return Site(goal=goal, pages=tuple(pages.items()), route=route)
+
+
+def wording(layout: int) -> tuple[str, ...]:
+    """Return what things are called in `layout`, as in `WORDINGS`: from one to the next one of them changes."""
+    num = len(WORDINGS)
+    return tuple(words[(layout + num - 1 - k) // num % len(words)] for k, words in enumerate(WORDINGS))
+
+
+def restyled(site: Site, layout: int) -> Site:
+    """Return `site` with the words of `layout` on its links and pop-ups; where they lead stays."""
+    buy, sign_up, close, lists = wording(layout)
+    pages = dict(site.pages)
+
+    def label(said: str, target: str) -> str:
+        if said in ("buy", SIGN_UP):
+            return buy if said == "buy" else sign_up
+        is_list = said == target and bool(pages[target].links) and not pages[target].facts
+        return lists.format(said) if is_list else said
+
+    changed = [
+        (name, page._replace(links=tuple((label(said, target), target) for said, target in page.links)))
+        for name, page in site.pages
+    ]
+    return replace(site, pages=tuple(changed), close=close)
 
 
 def _listings(

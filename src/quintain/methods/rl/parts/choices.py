@@ -145,6 +145,8 @@ LOSSES: Mapping[str, Callable[[], Loss]] = {
 """name → policy loss"""
 NEEDS_UPDATES = frozenset({"gspo", "gspo_turn", "cispo", "dual_clip"})
 """Losses that are `reinforce` while a step has one update."""
+NO_RATIO = frozenset({"reinforce", "truncated", "masked"})
+"""Losses that clip no ratio of their own."""
 
 
 def by_environment(trajectory: Trajectory, _: Turn) -> str:

@@ -1,0 +1,1 @@
+"""Critics off-policy: experiments of the family."""

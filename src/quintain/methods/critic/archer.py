@@ -1,0 +1,184 @@
+"""L = -A(s, a) Σ log π(a | s), A = min Q - min V of whole turns by off-policy TD, a said anew: ArCHer (2402.19446).
+
+Two levels (arXiv 2402.19446): twin critics of turns learn from a buffer, y_Q = r + γ·V̄(s') and y_V = Q̄(s, a ~ π), with
+target networks; the policy says turns anew at states of the buffer, and each token of them is weighed by the advantage
+of its turn. No importance ratio is needed, because nothing of an older policy is learned by it. In the first steps only
+the critics learn. Two variants: with ``actor="exact"`` every legal action is weighed by its probability instead of one
+being sampled; with ``critics="iql"`` V regresses on an expectile of Q̄ of recorded turns (implicit Q-learning, arXiv
+2110.06169) and the policy imitates recorded turns by exp(β·A), so that nothing is sampled beside the episodes.
+
+Differences to the official code: V and Q are two places of one stream (before and after the turn), read by one head on
+the policy's own architecture, not four heads on a RoBERTa; gradients are a mean over the batch and each policy clips
+its own (the code sums 32 batches and clips critics and actor together at 0.01, where the step does not depend on the
+gradient's size); target networks move after every update; log-probs are at the sampling temperature, and the token that
+ends a turn is trained; without the optional token baseline. Measured on worlds of this project, where the paper has
+LMRL dialogues and WebShop.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp
+from typing import Literal
+
+import numpy as np
+
+from quintain.config.ranges import NonNegativeInt, PositiveFloat, PositiveInt, Share
+from quintain.credit.layout import credit_of, repeat_over_tokens
+from quintain.credit.turn_td import state_targets, way_advantages
+from quintain.data.turn_values import last_turn_samples
+from quintain.errors import ConfigError
+from quintain.losses.policy import reinforce
+from quintain.losses.value import value
+from quintain.methods.critic.turn_critics import (
+    CRITICS,
+    after_ways,
+    every,
+    logged_targets,
+    on_policy_targets,
+    said_by,
+    twins,
+    watched,
+    weights_of,
+)
+from quintain.methods.method import (
+    Consultation,
+    CriticUpdate,
+    Lesson,
+    Needs,
+    Replay,
+    ReplayBuffer,
+    Update,
+    Ways,
+    grouped,
+)
+from quintain.training.job import MAIN, OnPolicyJob
+from quintain.types import Credit, Group, Trajectory, scored
+
+MOST_WEIGHT = 100.0
+"""Largest weight of an imitated turn (IQL's code)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(OnPolicyJob):
+    """Configuration of ArCHer."""
+
+    learning_rate: float = 1e-4
+    tasks: PositiveInt = 16
+    """Tasks of a step."""
+    group_size: PositiveInt = 1
+    """Episodes of a task."""
+    capacity: PositiveInt = 1024
+    """Episodes of the buffer."""
+    batch_size: PositiveInt = 16
+    """Episodes of an update."""
+    critic_updates: PositiveInt = 10
+    """Updates of each critic in a step."""
+    critic_rate: PositiveFloat = 10.0
+    """Factor on the learning rate of the critics."""
+    actor_updates: PositiveInt = 2
+    """Updates of the policy in a step."""
+    critic_first: NonNegativeInt = 10
+    """First steps in which only the critics learn."""
+    discount: Share = 0.95
+    """γ per turn."""
+    target_rate: PositiveFloat = 0.1
+    """Share of the way that target networks move after an update."""
+    ways: PositiveInt = 1
+    """Turns that the policy says anew at a state."""
+    actor: Literal["sampled", "exact"] = "sampled"
+    """What the policy learns of at a state: turns that it samples, or exact: all legal actions by their probability."""
+    critics: Literal["td", "iql"] = "td"
+    """How critics learn: td (of what the policy would do), or iql (of recorded turns alone)."""
+    expectile: Share = 0.9
+    """τ of V with iql."""
+    awr_beta: PositiveFloat = 3.0
+    """β of exp(β·A) with iql."""
+    critic_size: str = ""
+    """Size of a small encoder for the critics: micro, mini, tiny or small; empty: they are copies of the policy."""
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for values that no run can have."""
+        OnPolicyJob.check(self)
+        if self.critics == "iql" and self.actor == "exact":
+            raise ConfigError(
+                "actor: got exact with critics=iql, whose policy imitates recorded turns; leave one of the two out"
+            )
+
+
+def method(config: Config) -> Replay:
+    """Return ArCHer as `config` describes it."""
+    is_iql = config.critics == "iql"
+
+    def ways(episodes: Sequence[Trajectory], consultation: Consultation) -> Ways:
+        if config.actor == "exact":
+            return consultation.legal_ways(episodes)
+        return consultation.ways(episodes, size=config.ways)
+
+    def fresh_turns(groups: Sequence[Group], consultation: Consultation) -> Lesson:
+        episodes = scored(groups)
+        found = ways(episodes, consultation)
+        weights, after = weights_of(found), after_ways(found, consultation, names=CRITICS)
+        before = (
+            state_targets(weights, after)
+            if config.actor == "exact"
+            else said_by(episodes, consultation).before
+        )
+        advantages = way_advantages(weights, after, before)
+        samples = last_turn_samples([way.episode for way in every(found)], advantages)
+        return Lesson(samples=samples, metrics=spread(advantages))
+
+    def recorded_turns(groups: Sequence[Group], consultation: Consultation) -> Credit:
+        episodes = scored(groups)
+        said = said_by(episodes, consultation)
+        advantages = [
+            [q - v for q, v in zip(after, before, strict=True)]
+            for after, before in zip(said.after, said.before, strict=True)
+        ]
+        weights = [[min(exp(min(config.awr_beta * a, 80.0)), MOST_WEIGHT) for a in own] for own in advantages]
+        metrics = spread([a for own in advantages for a in own])
+        return credit_of(episodes, repeat_over_tokens(episodes, weights), metrics=metrics)
+
+    targets = [
+        logged_targets(number, discount=config.discount)
+        if is_iql
+        else on_policy_targets(number, discount=config.discount, ways=ways)
+        for number in range(len(CRITICS))
+    ]
+    regression = Update(
+        loss=value(expectile=config.expectile if is_iql else None), is_on_policy=False, lr_warmup=1
+    )
+    actor = CriticUpdate(
+        policy=MAIN,
+        target=recorded_turns if is_iql else fresh_turns,
+        update=Update(loss=reinforce(), aggregation="constant", constant=1.0, is_on_policy=not is_iql),
+        num_updates=lambda step: config.actor_updates * (step > config.critic_first),
+    )
+    critics = [
+        CriticUpdate(
+            policy=name,
+            target=target,
+            update=regression,
+            num_updates=config.critic_updates,
+            rate=config.critic_rate,
+        )
+        for name, target in zip(CRITICS, targets, strict=True)
+    ]
+    return Replay(
+        collect=grouped(config.tasks, config.group_size),
+        buffer=ReplayBuffer(capacity=config.capacity, batch_size=config.batch_size),
+        updates=(*critics, actor),
+        critic=watched(config.discount),
+        needs=Needs(
+            legal_actions=config.actor == "exact",
+            others=twins(rate=config.target_rate, size=config.critic_size),
+        ),
+    )
+
+
+def spread(advantages: Sequence[float]) -> dict[str, float]:
+    """Return mean, deviation and share above 0 of `advantages`."""
+    return {
+        "archer/advantage_mean": float(np.mean(advantages)),
+        "archer/advantage_std": float(np.std(advantages)),
+        "archer/advantage_positive": float(np.mean(np.array(advantages) > 0)),
+    }

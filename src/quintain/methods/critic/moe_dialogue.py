@@ -1,0 +1,198 @@
+"""Q(s, a) = V(s) + τ (log π(a | s) + H) of a manager that chooses what one of several experts says: mixture-of-expert
+dialogue management (arXiv 2206.00059).
+
+Every turn each expert says a candidate and the manager chooses one (`quintain.agents.experts`), so that it acts in a
+handful of actions and not in words. First the experts learn: each is paid 1 for a candidate of its intent, by PPO's
+clip on that less the intent's mean, tethered to the starting model by a KL (k3). After `expert_steps` they rest and the
+manager learns from a buffer of talks. Its policy is its Q (`quintain.losses.own_q`): Q-learning with a target
+network, without a bootstrap where a talk is over; `conservatism` pulls down what nobody chose. After `offline_after`
+no more talks are collected and what there is must do.
+
+Differences to the paper: experts are the starting model told an intent in words, not decoders of a latent space that
+was learned before; labels are rules on text, without a sentiment or emotion model; the manager's Q is that of a policy
+over candidates, which reads them all, where the paper scores one at a time; of its offline algorithms there is
+conservative Q-learning. Simulated users are those of `collab` and `desk`, not models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+
+from quintain.agents.catalog import check as parts_of
+from quintain.agents.experts import LABEL, MANAGER, USUAL, intents_of
+from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Share
+from quintain.credit.gae import gae_turns
+from quintain.credit.layout import Critic, credit_of, repeat_over_tokens
+from quintain.errors import ConfigError
+from quintain.losses.compose import combine
+from quintain.losses.kl import kl_penalty
+from quintain.losses.own_q import own_q
+from quintain.losses.policy import clipped
+from quintain.methods.method import Collector, Consultation, CriticUpdate, Needs, Replay, ReplayBuffer
+from quintain.training.job import MAIN, Job, PolicySpec
+from quintain.training.update import Update
+from quintain.types import Credit, Group, Trajectory, scored
+
+TARGET = "target"
+"""The policy that follows the manager, whose values are bootstrapped from."""
+FRESH = 0.5
+"""Share of an update's talks that are of the newest step: experts learn by a ratio to who said what they learn from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(Job):
+    """Configuration of mixture-of-expert dialogue management."""
+
+    environment: str = "collab"
+    agent: str = "experts"
+    """Harness with experts and a manager: experts, and options of it."""
+    seats: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys(intents_of(USUAL), "experts"))
+    """Who plays the experts, by intent: a policy beside the main one, which is the manager."""
+    demonstrations: NonNegativeInt | str | None = 200
+    mistakes: Share = 0.5
+    """Share of demonstrated turns in which the expert errs: what all experts begin to talk like."""
+    learning_rate: PositiveFloat = 1e-3
+    steps: PositiveInt = 60
+    expert_steps: NonNegativeInt = 20
+    """First steps, in which the experts learn and the manager rests."""
+    offline_after: NonNegativeInt = 40
+    """Steps after which no more talks are collected; 0: never."""
+    tasks: PositiveInt = 32
+    """Tasks of a step, one talk each."""
+    capacity: PositiveInt = 4096
+    """Talks that are kept, each seat's counted apart."""
+    batch_size: PositiveInt = 128
+    """Talks of an update, each seat's counted apart."""
+    num_updates: PositiveInt = 4
+    """Updates of a step."""
+    discount: Share = 0.95
+    """γ per turn of the talk."""
+    softness: PositiveFloat = 0.1
+    """τ: return by which a candidate must be better to be chosen e times as often."""
+    conservatism: NonNegativeFloat = 0.05
+    """α of conservative Q-learning; 0: plain Q-learning."""
+    follow_rate: PositiveFloat = 0.1
+    """Share of the way that the target network moves after each update."""
+    tether: NonNegativeFloat = 0.05
+    """Weight of the experts' KL to the starting model."""
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for values that no run can have."""
+        Job.check(self)
+        intents = self.intents
+        if not intents:
+            raise ConfigError(f"agent: got {self.agent!r}, in which no experts speak; give experts")
+        unseated = [name for name in intents if self.seats.get(name, MAIN) == MAIN]
+        if unseated or self.seats.get(MANAGER, MAIN) != MAIN:
+            raise ConfigError(
+                f"seats: got {dict(self.seats)}; let {MAIN!r} be the {MANAGER} and another policy each of the experts "
+                f"{', '.join(intents)}"
+            )
+        if self.offline_after and self.offline_after <= self.expert_steps:
+            raise ConfigError(
+                f"offline_after: got {self.offline_after} with expert_steps {self.expert_steps}, after which experts "
+                "talk no more; give more, or 0 to go on collecting"
+            )
+
+    @property
+    def intents(self) -> tuple[str, ...]:
+        """Intents of the experts; none without a harness of experts."""
+        part = parts_of(self.agent)[-1]
+        return intents_of(part.options.get("intents", USUAL)) if part.name == "experts" else ()
+
+
+def method(config: Config) -> Replay:
+    """Return mixture-of-expert dialogue management as `config` describes it."""
+    names = tuple(dict.fromkeys(config.seats[intent] for intent in config.intents))
+    talk = Update(
+        loss=combine((clipped(), 1.0), (kl_penalty("k3"), config.tether)),
+        has_reference=True,
+        is_on_policy=False,
+        lr_warmup=0,
+    )
+    choose = Update(
+        loss=own_q(config.softness, config.conservatism), keeps_zeros=True, is_on_policy=False, lr_warmup=0
+    )
+
+    def collect(collector: Collector, step: int) -> list[Group]:
+        is_over = config.offline_after and step > config.offline_after
+        return [] if is_over else collector.sample(step, collector.tasks(step, config.tasks), size=1)
+
+    def target(groups: Sequence[Group], ask: Consultation) -> Credit:
+        return choice_targets(
+            groups, lambda talks: ask.token_values(talks, by=TARGET), discount=config.discount
+        )
+
+    return Replay(
+        collect=collect,
+        buffer=ReplayBuffer(capacity=config.capacity, batch_size=config.batch_size, fresh_share=FRESH),
+        updates=(
+            *(
+                CriticUpdate(
+                    policy=name,
+                    target=lambda groups, _, name=name: label_credit(
+                        [t for t in scored(groups) if spoken_by(t) == name]
+                    ),
+                    update=talk,
+                    num_updates=lambda step: config.num_updates * (step <= config.expert_steps),
+                )
+                for name in names
+            ),
+            CriticUpdate(
+                policy=MAIN,
+                target=target,
+                update=choose,
+                num_updates=lambda step: config.num_updates * (step > config.expert_steps),
+            ),
+        ),
+        needs=Needs(
+            critic=True,
+            reference=True,
+            others={
+                **{name: PolicySpec(is_trained=True) for name in names},
+                TARGET: PolicySpec(head="value", follows=MAIN, rate=config.follow_rate),
+            },
+        ),
+        measure=lambda groups, _: measured(groups),
+    )
+
+
+def spoken_by(trajectory: Trajectory) -> str:
+    """Return the policy that spoke in `trajectory`, the talk of one seat; nobody where that is the manager's."""
+    first = trajectory.turns[0]
+    return "" if first.speaker == MANAGER else first.completion.policy
+
+
+def label_credit(trajectories: Sequence[Trajectory]) -> Credit:
+    """Return label less mean label of its intent as the advantage of each candidate.
+
+    Example: two talks of one expert with the labels (1, 0) and (1,): 1/3, -2/3 and 1/3.
+    """
+    labels: dict[str, list[float]] = {}
+    for turn in (turn for t in trajectories for turn in t.turns):
+        labels.setdefault(turn.speaker, []).append(turn.reward)
+    means = {intent: fmean(paid) for intent, paid in labels.items()}
+    advantages = [[turn.reward - means[turn.speaker] for turn in t.turns] for t in trajectories]
+    return credit_of(trajectories, repeat_over_tokens(trajectories, advantages))
+
+
+def choice_targets(
+    groups: Sequence[Group], values: Callable[[Sequence[Trajectory]], Critic], *, discount: float
+) -> Credit:
+    """Return the credit of the manager's choices in `groups`, whose returns are r + γV(next), and r at the end.
+
+    `values` says of the manager's talks what the target network does.
+    """
+    own = [t for t in scored(groups) if t.turns[0].speaker == MANAGER]
+    alone = [Group(task=t.task, trajectories=(t,)) for t in own]
+    return gae_turns(alone, values(own), discount=discount, gae_lambda=0.0)
+
+
+def measured(groups: Sequence[Group]) -> dict[str, float]:
+    """Return for each intent the share of its expert's candidates that have it."""
+    labels: dict[str, list[float]] = {}
+    for turn in (turn for t in scored(groups) for turn in t.turns if LABEL in turn.reward_terms):
+        labels.setdefault(turn.speaker, []).append(turn.reward_terms[LABEL])
+    return {f"experts/{intent}": fmean(paid) for intent, paid in labels.items()}

@@ -1,0 +1,114 @@
+"""L = -Σ r_i log π(m_i | s_i) over messages m to a frozen adviser, r its interval's outcome: RLAdapter
+(arXiv 2309.17176).
+
+A frozen agent is told sub-goals by a frozen adviser, who knows only what an adapter writes to it
+(`quintain.agents.advised`). The adapter is a language model and is all that learns: every round it plays, and imitates
+those of its messages whose sub-goal was reached in their own interval by a step that the environment pays for. What
+the adapter is shown says what is done and how well the last advice was understood, the cosine of the words of advice
+and behaviour. The adviser is asked at most `queries` times an episode, every `every` steps or when a sub-goal is
+reached.
+
+Adapter and agent begin as one model that imitated both, the adapter to write any two facts that it sees: the form, and
+nothing of what helps. The policy ``reference``, that start, plays the agent and never learns (`seats`); a trained agent
+of another run is named by ``policies.reference.model``.
+
+Differences to the paper: the agent rests, where the paper trains it by PPO in turn with the adapter; the adviser is a
+script that reads two facts, or a policy (``agent="advised?adviser=policy"``); the sub-goal is told in words and not as
+an embedding; outcomes are sub-goals reached and paid for, and what failed is left out, not imitated as a bad example.
+The understanding score is shown and measured, and decides nothing: advice that names everything is understood by all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+
+from quintain.agents.advised import ADAPTER, ADVISER, AGENT, REACHED, UNDERSTOOD
+from quintain.agents.catalog import check as parts_of
+from quintain.config.ranges import PositiveInt
+from quintain.data.pipeline import Pipeline, judged, weighed
+from quintain.errors import ConfigError
+from quintain.losses.imitation import imitation
+from quintain.methods.method import Needs, Rounds, Update, grouped
+from quintain.training.job import MAIN, OnPolicyJob
+from quintain.types import Group, scored
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(OnPolicyJob):
+    """Configuration of RLAdapter."""
+
+    environment: str = "craft?recipes=drawn&depth=2&reward=dense"
+    """An environment with an adviser, which pays on the way."""
+    agent: str = "advised"
+    """Harness with an adapter, an adviser and an agent: advised, and options of it."""
+    seats: Mapping[str, str] = field(default_factory=lambda: {AGENT: "reference"})
+    """Who plays the agent and, where it is a policy, the adviser: policies that rest."""
+    demonstrations: int | str | None = 200
+    steps: int = 6
+    """Rounds."""
+    eval_every: int = 2
+    num_epochs: PositiveInt = 2
+    num_minibatches: PositiveInt = 4
+    tasks: PositiveInt = 32
+    """Tasks of a round."""
+    group_size: PositiveInt = 2
+    """Episodes of a task."""
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for values that no run can have."""
+        OnPolicyJob.check(self)
+        part = parts_of(self.agent)[-1]
+        if part.name != "advised" or part.options.get("adapter", "policy") != "policy":
+            raise ConfigError(f"agent: got {self.agent!r}, in which no adapter writes; give advised")
+        resting = [
+            *([AGENT] if part.options.get("actor", "policy") == "policy" else []),
+            *([ADVISER] if part.options.get("adviser", "scripted") == "policy" else []),
+        ]
+        learning = [seat for seat in resting if not self._rests(self.seats.get(seat, MAIN))]
+        if learning or self.seats.get(ADAPTER, MAIN) != MAIN:
+            raise ConfigError(
+                f"seats: got {dict(self.seats)}; let {MAIN!r} be the {ADAPTER}, and a policy that rests each of "
+                f"{', '.join(resting) or 'the others'}: 'reference', or one with is_trained = false"
+            )
+
+    def _rests(self, policy: str) -> bool:
+        """Whether `policy` is not trained."""
+        own = self.policies.get(policy)
+        return policy == "reference" or (own is not None and own.is_trained is False)
+
+
+def method(config: Config) -> Rounds:
+    """Return RLAdapter as `config` describes it."""
+    return Rounds(
+        collect=grouped(config.tasks, config.group_size),
+        build=messages(),
+        update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
+        needs=Needs(reference=True),
+        measure=lambda groups, _: measured(groups),
+    )
+
+
+def messages() -> Pipeline:
+    """Return the adapter's episodes → the messages whose own interval came to what was advised, by what it was paid."""
+    return Pipeline(
+        judged("adapter", "is not the adapter's", lambda e: e.trajectory.turns[0].speaker == ADAPTER),
+        weighed(
+            "reached",
+            "has no message whose sub-goal was reached",
+            lambda t: [turn.reward for turn in t.turns],
+        ),
+    )
+
+
+def measured(groups: Sequence[Group]) -> dict[str, float]:
+    """Return queries an episode, the share of sub-goals that were reached, and how well advice was understood."""
+    episodes = scored(groups)
+    turns = [turn for t in episodes for turn in t.turns]
+    ended = [turn.reward_terms for turn in turns if REACHED in turn.reward_terms]
+    found = {"rladapter/queries": sum(turn.speaker == ADAPTER for turn in turns) / max(len(episodes), 1)}
+    if ended:
+        found["rladapter/reached"] = fmean(terms[REACHED] for terms in ended)
+        found["rladapter/understood"] = fmean(terms[UNDERSTOOD] for terms in ended)
+    return found

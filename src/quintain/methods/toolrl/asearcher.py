@@ -1,0 +1,105 @@
+"""w·min(r·A, clip(r, 1±.4)·A), w = min(π_prox/π_behav, 5), r = π/π_prox, A = R - mean: ASearcher (arXiv 2508.07976).
+
+Searching over many turns takes very unequal times, so episodes are played without a barrier while weights move on, at
+most `max_staleness` versions, and the loss is told apart in two: how far the policy has moved since the step began (r,
+clipped), and how far it had moved since it sampled (w, capped, without gradient) (decoupled PPO, arXiv 2505.24298).
+R is the environment's reward where the last turn could be read, else 0. Groups whose R are all equal are left out
+(dynamic filtering); advantages are not divided, and there is no KL. An episode whose context was begun anew is several
+streams, which share R and weigh as much as one. Questions are made harder by injection and fuzzing, with checks
+(``hopqa?evolved=2``).
+
+Differences to the paper: every optimizer step is a version, where it counts steps of four. Advantages are not whitened
+over the batch, which would hide rewards that were shifted after centring, and no answer is punished for words that it
+holds. Validity, uniqueness and difficulty are asked of the graph of facts and of readers who know a share of it, where
+the paper asks language models. No pages are fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from quintain.config.ranges import NonNegativeInt, PositiveFloat, PositiveInt
+from quintain.credit.group import group_relative
+from quintain.errors import InvariantError
+from quintain.losses.importance import truncated_importance
+from quintain.losses.policy import clipped
+from quintain.methods.method import OnPolicy, Update, differs, grouped
+from quintain.rewards.terms import Term, apply_all
+from quintain.rollout.staleness import newest_versions, oldest_versions
+from quintain.training.job import GroupJob
+from quintain.types import Batch, Group, Loss, Trajectory
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(GroupJob):
+    """Configuration of ASearcher."""
+
+    environment: str = "hopqa?hops=1&closed=0&distractors=30&evolved=2&grading=f1"
+    group_size: int = 16
+    rollout: Literal["lockstep", "async"] = "async"
+    max_staleness: NonNegativeInt = 16
+    """Versions that an episode may be behind the weights that learn from it: 4 steps of 4 minibatches."""
+    max_turns: PositiveInt = 128
+    """Turns of an episode, where the environment allows as many."""
+    num_minibatches: int = 4
+    clip: PositiveFloat = 0.4
+    """The ratio to the policy at the start of the step is clipped to 1 ± this."""
+    cap: PositiveFloat = 5.0
+    """Largest weight of a token for what the policy had moved since it was sampled."""
+
+
+def method(config: Config) -> OnPolicy:
+    """Return ASearcher as `config` describes it."""
+    return OnPolicy(
+        collect=grouped(config.tasks, config.group_size, max_turns=lambda _: config.max_turns),
+        reward=lambda groups: apply_all(groups, (readable_reward(),)),
+        keep=lambda groups: [group for group in groups if differs(group)],
+        credit=lambda groups, _: group_relative(groups, std="none"),
+        update=Update(
+            loss=decoupled(config.clip, config.cap),
+            aggregation="sequence_mean",
+            has_reference=True,
+            is_own_reference=True,
+        ),
+        measure=lambda groups, _: measured(groups),
+    )
+
+
+def decoupled(clip: float, cap: float) -> Loss:
+    """Return the clipped surrogate against the policy at the start of the step, weighed by its ratio to the sampler."""
+    return truncated_importance(clipped(clip, clip), cap=cap, proximal=proximal)
+
+
+def proximal(batch: Batch) -> Tensor:
+    """Return the log-probs of the tokens of `batch` [N] by the policy as the step began."""
+    if batch.extra.reference_logprobs is None:
+        raise InvariantError(
+            "log-probs at the start of the step: got none; let the update be its own reference"
+        )
+    return batch.extra.reference_logprobs
+
+
+def readable_reward() -> Term:
+    """Return what is paid: the environment's reward, and nothing where the last turn could not be read."""
+
+    def measure(trajectory: Trajectory) -> Sequence[float]:
+        is_readable = bool(trajectory.turns) and trajectory.turns[-1].action.error is None
+        return [turn.reward * is_readable for turn in trajectory.turns]
+
+    return Term(name="readable", measure=measure)
+
+
+def measured(groups: Sequence[Group]) -> Mapping[str, float]:
+    """Return the share of groups that differ, the turns of the longest episode, and versions within an episode."""
+    episodes = [t for group in groups for t in group.trajectories if t.turns]
+    spread = [max(newest_versions(t).values()) - min(oldest_versions(t).values()) for t in episodes]
+    return {
+        "asearcher/differing": sum(map(differs, groups)) / max(len(groups), 1),
+        "asearcher/most_turns": float(max((len(t.turns) for t in episodes), default=0)),
+        "asearcher/versions": sum(spread) / max(len(spread), 1),
+    }

@@ -1,0 +1,54 @@
+"""What the methods that learn to search share: their world and harness, and what is measured of their episodes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from quintain.credit.group import group_relative
+from quintain.losses.compose import combine
+from quintain.losses.policy import clipped
+from quintain.methods.method import Change, Needs, OnPolicy, Update, grouped
+from quintain.methods.rl.parts.kl import KLController
+from quintain.rewards.efficiency import num_calls
+from quintain.rewards.retrieval import is_well_formed, search_rate
+from quintain.training.job import GroupJob
+from quintain.types import Group, scored
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchJob(GroupJob):
+    """A job whose agent searches and answers."""
+
+    environment: str = "hopqa?hops=2&closed=0"
+    agent: str = "tags"
+    """Harness: tags as the papers write calls, or tools (calls in JSON); see the list of every method's."""
+
+
+def by_group(job: SearchJob, reward: Change, *, clip: float, kl_coef: float) -> OnPolicy:
+    """Return GRPO on `reward`, with the KL to the start in the loss; what was found is in none of its sums."""
+    anchor = KLController(kl_coef)
+    policy = clipped(clip, clip)
+    return OnPolicy(
+        collect=grouped(job.tasks, job.group_size),
+        reward=reward,
+        credit=lambda groups, _: group_relative(groups),
+        update=Update(
+            loss=combine((policy, 1.0), (anchor.loss(), 1.0)) if anchor.is_in_loss else policy,
+            aggregation="sequence_mean",
+            has_reference=anchor.is_in_loss,
+        ),
+        needs=Needs(reference=anchor.is_in_loss),
+        measure=measured,
+    )
+
+
+def measured(groups: Sequence[Group], _: Callable[[Sequence[int]], str]) -> Mapping[str, float]:
+    """Return the share of episodes that search, searches of an episode, and the share of the right form."""
+    episodes = scored(groups)
+    if not episodes:
+        return {}
+    return {
+        "search/rate": search_rate(episodes),
+        "search/calls": fmean(num_calls(t) for t in episodes),
+        "search/well_formed": fmean(float(is_well_formed(t)) for t in episodes),
+    }

@@ -1,0 +1,38 @@
+"""How tasks begin, as an agent is shown it: what a critic reads of a task that nobody has played."""
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+
+from quintain.agents.protocol import Agent, equip
+from quintain.environments.protocol import Environment
+from quintain.rollout.views import Looks
+from quintain.types import Action, Completion, Score, Stop, Task, Trajectory, Turn, as_content
+
+
+def openings(make: Callable[[], Environment], agent: Agent, tasks: Sequence[Task]) -> list[Trajectory]:
+    """Return an episode of one turn for each of `tasks`: its first prompt, after which nothing is said or done.
+
+    One token stands where the answer of `agent` would begin; nothing is sampled, and nothing of it may be trained on.
+    """
+    looks = Looks(has_state_keys=False)
+    with closing(equip(agent, make())) as environment:
+        return [opening(looks, environment, agent, task) for task in tasks]
+
+
+def opening(looks: Looks, environment: Environment, agent: Agent, task: Task) -> Trajectory:
+    """Return how `task` begins."""
+    start = looks.start(environment, task)
+    view = start.views[0]
+    prompt = agent.open(start.brief).observe(view.observation, view.legal_actions)
+    turn = Turn(
+        seat=view.seat,
+        observation=as_content(view.observation),
+        prompt_ids=prompt.token_ids,
+        completion=Completion(token_ids=(0,), logprobs=(), stop="length"),
+        action=Action(),
+        starts_segment=True,
+    )
+    outcome = Score(value=0.0, is_success=False)
+    return Trajectory(
+        task=task, turns=(turn,), outcome=outcome, stop=Stop.CUT, seed=0, group=task.id, index=0
+    )

@@ -1,0 +1,285 @@
+"""Boxes that are there at once: an interpreter that waits in a box forks a worker for each episode.
+
+Starting a box costs a tenth of a second, most of it for an interpreter that is the same every time. So one waits in a
+box of its own (`quintain.safety.forker`) and forks a worker into fresh namespaces, which is shut in as any box is; see
+there. A worker serves one episode, and ends with all its processes; nothing of it is left. The interpreter serves one
+episode at a time, so that no two share a user id, and goes back to the shelf when its worker is gone. Where any of this
+does not work, a box is started as ever.
+"""
+
+import array
+import base64
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import IO
+
+from quintain.errors import SandboxError
+from quintain.processes.tree import below, memory
+from quintain.safety import box
+from quintain.safety.box import END_DEADLINE, TICK, Box, num_files
+from quintain.safety.isolation import find_interpreter, hold_in_memory
+from quintain.safety.limits import Limits, Reason
+
+WORKER, FORKER = "/worker.py", "/forker.py"
+START_DEADLINE, FORK_DEADLINE = 60.0, 20.0
+MOST_IDLE = 64
+"""Interpreters that wait on the shelf."""
+CREDENTIALS = struct.Struct("iII")
+
+
+@dataclass(frozen=True, slots=True)
+class Pipes:
+    """The outer ends of a worker's standard streams."""
+
+    stdin: IO[bytes]
+    stdout: IO[bytes]
+    stderr: IO[bytes]
+
+
+class Nursery:
+    """An interpreter that waits in a box: ``Nursery(Limits()).fork({})``."""
+
+    def __init__(self, limits: Limits) -> None:
+        """Start it.
+
+        Raises:
+            SandboxError: it does not come up.
+        """
+        self.limits = limits
+        program, mounts = find_interpreter()
+        files = {place: source(place) for place in (WORKER, FORKER)}
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        with theirs:
+            self._box = Box(
+                [program, "-I", "-S", "-B", "-X", "utf8", FORKER],
+                limits,
+                files=files,
+                mounts=mounts,
+                stdin=theirs.fileno(),
+                forks=True,
+            )
+        self._hear(b"ready", START_DEADLINE)
+
+    @property
+    def process(self) -> int:
+        """The process that we started."""
+        return self._box.process.pid
+
+    def fork(self, files: Mapping[str, bytes]) -> "WarmBox":
+        """Return a worker among `files`: absolute path in the box → content.
+
+        Raises:
+            SandboxError: it does not come up; the interpreter is gone, too.
+        """
+        call_filter = box.open_filter()
+        order = {
+            "size": self.limits.scratch_bytes,
+            "files": {name: base64.b64encode(content).decode() for name, content in files.items()},
+            "filter": base64.b64encode(_content(call_filter)).decode(),
+        }
+        (requests, stdin), (stdout, replies), (stderr, text) = os.pipe(), os.pipe(), os.pipe()
+        inner = [hold_in_memory(json.dumps(order).encode()), requests, replies, text]
+        try:
+            sent = array.array("i", inner).tobytes()
+            self._control.sendmsg([b"fork"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, sent)])
+            keeper, worker = self._hear(b"forking", FORK_DEADLINE), self._hear(b"begun", FORK_DEADLINE)
+            exited = os.pidfd_open(worker)
+        except (OSError, SandboxError) as error:
+            for handle in (stdin, stdout, stderr):
+                os.close(handle)
+            self.end()
+            raise SandboxError(
+                f"forking in a sandbox: got {error}; check that the machine has room"
+            ) from error
+        finally:
+            for handle in inner:
+                os.close(handle)
+        pipes = Pipes(os.fdopen(stdin, "wb", 0), os.fdopen(stdout, "rb", 0), os.fdopen(stderr, "rb", 0))
+        return WarmBox(self, keeper, worker, exited, pipes)
+
+    def rest(self) -> None:
+        """Wait until the worker is buried.
+
+        Raises:
+            SandboxError: it is not.
+        """
+        self._hear(b"over", END_DEADLINE)
+
+    def end(self) -> None:
+        """End it, and its worker; safe to call twice."""
+        self._control.close()
+        self._box.end()
+
+    def _hear(self, wanted: bytes, seconds: float) -> int:
+        """Return the process that said `wanted`, as the kernel names it; it has run no code of an agent by then.
+
+        Raises:
+            SandboxError: something else was said, or nothing in time.
+        """
+        self._control.settimeout(seconds)
+        said, sender = b"", 0
+        with suppress(TimeoutError, OSError):
+            said, about, _, _ = self._control.recvmsg(4096, socket.CMSG_SPACE(CREDENTIALS.size))
+            for _, kind, data in about:
+                if kind == socket.SCM_CREDENTIALS:
+                    sender = CREDENTIALS.unpack(data[: CREDENTIALS.size])[0]
+        if said != wanted or not sender:
+            self.end()
+            got = said.decode(errors="replace") or "nothing"
+            raise SandboxError(
+                f"an interpreter in a sandbox: got {got!r} for {wanted.decode()}; see what the system refuses"
+            )
+        return sender
+
+
+class WarmBox:
+    """A worker in namespaces of its own; the same to its user as a `Box`."""
+
+    def __init__(self, nursery: Nursery, keeper: int, worker: int, exited: int, pipes: Pipes) -> None:
+        self.limits, self.pipes, self.exited = nursery.limits, pipes, exited
+        self.root = keeper
+        self.first = [worker]
+        self._nursery: Nursery | None = nursery
+        self._looked = time.monotonic()
+
+    def passed_limit(self) -> Reason:
+        """Return the limit that the worker has passed, if it is time to look again."""
+        now = time.monotonic()
+        if now - self._looked < TICK:
+            return ""
+        self._looked = now
+        processes = below(self.root)
+        if memory(processes) > self.limits.memory_bytes:
+            return "memory"
+        return "files" if num_files(processes[:1], self.limits) > self.limits.scratch_files else ""
+
+    def end(self) -> None:
+        """Kill the worker, with whom all its processes go, and give the interpreter back; safe to call twice.
+
+        Raises:
+            SandboxError: the kernel did not end it in time.
+        """
+        nursery, self._nursery = self._nursery, None
+        if nursery is None:
+            return
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.exited, signal.SIGKILL)
+        gone, _, _ = select.select([self.exited], [], [], END_DEADLINE)
+        os.close(self.exited)
+        for stream in (self.pipes.stdin, self.pipes.stdout, self.pipes.stderr):
+            stream.close()
+        if not gone:
+            nursery.end()
+            raise SandboxError(
+                f"ending sandbox {self.first[0]}: it was still there after {END_DEADLINE:g} s; "
+                "see what the system waits for"
+            )
+        nursery.rest()
+        _shelf.put(nursery)
+
+
+class Shelf:
+    """Interpreters that wait, by the limits that they were started with; a forked process has a shelf of its own."""
+
+    def __init__(self) -> None:
+        self._renew()
+        os.register_at_fork(after_in_child=self._renew)
+
+    def take(self, limits: Limits) -> Nursery:
+        """Return an interpreter with `limits`, which is yours until it is put back.
+
+        Raises:
+            SandboxError: none can be started.
+        """
+        with self._lock:
+            for nursery in self._idle:
+                if kernel_limits(nursery.limits) == kernel_limits(limits):
+                    self._idle.remove(nursery)
+                    nursery.limits = limits
+                    return nursery
+        made = Nursery(limits)
+        with self._lock:
+            self._all.add(made.process)
+        return made
+
+    def put(self, nursery: Nursery) -> None:
+        """Keep `nursery` for the next episode; of too many the oldest ends."""
+        with self._lock:
+            self._idle.append(nursery)
+            surplus = self._idle.pop(0) if len(self._idle) > MOST_IDLE else None
+            if surplus is not None:
+                self._all.discard(surplus.process)
+        if surplus is not None:
+            surplus.end()
+
+    def processes(self) -> frozenset[int]:
+        """Return the processes that were started for interpreters."""
+        return frozenset(self._all)
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[Nursery] = []
+        self._all: set[int] = set()
+
+
+def source(place: str) -> bytes:
+    """Return the text of the program that stands at `place` in a box."""
+    return Path(__file__).with_name(place[1:]).read_bytes()
+
+
+def kernel_limits(limits: Limits) -> tuple[int, int, int]:
+    """Return the limits that the kernel holds an interpreter to from its start."""
+    return limits.memory_bytes, limits.processes, limits.scratch_bytes
+
+
+_shelf = Shelf()
+
+
+def worker_box(limits: Limits, files: Mapping[str, bytes]) -> "WarmBox | None":
+    """Return a worker among `files`, forked from an interpreter that waits; None where that cannot be had.
+
+    Raises:
+        SandboxError: isolation is missing or does not work.
+    """
+    box.require()
+    if not works():
+        return None
+    try:
+        return _shelf.take(limits).fork(files)
+    except SandboxError:
+        return None
+
+
+@cache
+def works() -> bool:
+    """Whether interpreters can wait and fork on this machine; it is tried once."""
+    try:
+        _shelf.take(Limits()).fork({}).end()
+    except (SandboxError, OSError):
+        return False
+    return True
+
+
+def waiting() -> frozenset[int]:
+    """Return the processes of interpreters that wait, or work, which outlive environments on purpose."""
+    return _shelf.processes()
+
+
+def _content(handle: int | None) -> bytes:
+    """Return what can be read from `handle`, and close it."""
+    if handle is None:
+        return b""
+    with os.fdopen(handle, "rb") as file:
+        return file.read()

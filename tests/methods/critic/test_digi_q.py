@@ -1,0 +1,127 @@
+"""Digi-Q in its three stages: features of change, heads on features that rest, the best of N."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.methods.test_loops import episode
+from tests.methods.test_training import SMALL, rows, weights
+
+from quintain.credit.turn_td import TurnValues
+from quintain.methods.critic.digi_q import Config, changed, method, upto
+from quintain.methods.critic.turn_critics import CRITICS
+from quintain.methods.loops import replay, train_by
+from quintain.methods.method import CriticUpdate, Way
+from quintain.store.run import Run
+from quintain.training.job import MAIN
+from quintain.training.policies import Policies
+from quintain.types import Group, Text, Turn
+
+COIN = f"{Path(__file__).parents[1] / 'test_training.py'}:Coin"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.set_num_threads(1)
+    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+
+
+def config(**fields: Any) -> Config:
+    small = {
+        "tasks": 6, "batch_size": 3, "critic_updates": 2, "actor_updates": 1, "feature_steps": 1, "critic_steps": 1,
+        "steps": 3, "candidates": 3, "threshold": 0.0, "eval_start": False,
+    }  # fmt: skip
+    values: dict[str, Any] = {**SMALL, "environment": COIN, **small, **fields}
+    return Config(**values)
+
+
+def test_features_rest_while_heads_learn_and_the_policy_learns_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bodies: dict[tuple[int, str], list[torch.Tensor]] = {}
+    heads: dict[tuple[int, str], torch.Tensor] = {}
+    make = replay.make_updates
+
+    def watched(policies: Policies, buffer: Any, update: CriticUpdate, *rest: Any) -> Any:
+        found = make(policies, buffer, update, *rest)
+        step = rest[1].step
+        for name in (*CRITICS, MAIN):
+            bodies[step, name] = [p.detach().clone() for p in policies[name].model.parameters()]
+        for name in CRITICS:
+            head = policies[name].value_head
+            assert head is not None
+            heads[step, name] = head.linear.weight.detach().clone()
+        return found
+
+    monkeypatch.setattr(replay, "make_updates", watched)
+    made = config()
+    with Run.create(tmp_path / "run", recipe="digi_q", config=asdict(made)) as run:
+        train_by(method(made), made, run)
+
+    def is_same(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> bool:
+        return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+    for name in CRITICS:
+        assert not is_same(bodies[1, name], bodies[1, MAIN]), "features were fine-tuned"
+        assert is_same(bodies[1, name], bodies[2, name]), "features rest"
+        assert not torch.equal(heads[1, name], heads[2, name]), "heads learn"
+    assert is_same(bodies[1, MAIN], bodies[2, MAIN]) and not is_same(bodies[2, MAIN], bodies[3, MAIN])
+    first, second, third = rows(tmp_path / "run")[1:]
+    assert 0 <= first["critic_1/changed"] <= 1 and "critic_1/value/cross_entropy" in first
+    assert "critic_1/value/squared_error" in second and "digi_q/kept" in third
+    assert [row["buffer/size"] for row in (first, second, third)] == [6, 6, 6]
+    assert third["total/turns"] == first["total/turns"], "after the log the environment takes no step"
+    assert weights(tmp_path / "run" / "model") != weights(tmp_path / "run" / "start")
+
+
+def test_stages_and_what_is_asked() -> None:
+    made = method(config(feature_steps=2, critic_steps=3, steps=9))
+    features, heads, _, _, actor = made.updates
+    assert [features.count(step) for step in range(1, 8)] == [2, 2, 0, 0, 0, 0, 0]
+    assert [heads.count(step) for step in range(1, 8)] == [0, 0, 2, 2, 2, 0, 0]
+    assert [actor.count(step) for step in (5, 6, 9)] == [0, 1, 1]
+    assert heads.update.head_layers == 0 and features.update.head_layers is None
+    assert made.needs.others[CRITICS[0]].head_width == 64
+    assert method(config(log="other")).log == "other"
+
+
+def test_bootstrapping_from_the_log_is_another_target() -> None:
+    """The recorded turn's worth and that of the policy's own differ on an off-policy log."""
+    whole = episode(1)
+
+    class Asked:
+        step, max_length = 1, 100
+
+        def turn_values(self, episodes: Sequence[Any], *, by: str) -> TurnValues:
+            """Q is .1 for the recorded turn, and .9 for another."""
+            worth = [0.1 if t.turns[0].completion == whole.turns[0].completion else 0.9 for t in episodes]
+            return TurnValues(before=[[0.0]] * len(episodes), after=[[q] for q in worth])
+
+        def ways(self, episodes: Sequence[Any], *, size: int = 1) -> Any:
+            said = replace(whole.turns[0].completion, token_ids=(9,))
+            way = Way(episode=replace(whole, turns=(replace(whole.turns[0], completion=said),)), weight=1.0)
+            return [[[way]] for _ in episodes]
+
+    group = Group(task=whole.task, trajectories=(whole,))
+    first: Mapping[str, float] = {
+        name: float(made.updates[1].target([group], Asked()).samples[0].returns[1])  # type: ignore[arg-type, union-attr] # pyright: ignore
+        for name in ("policy", "log")
+        for made in [method(config(bootstrap=name))]
+    }
+    assert first == {"policy": pytest.approx(0.9), "log": pytest.approx(0.1)}, (
+        "y_V, which stands before the turn"
+    )
+
+
+def test_what_changes_what_is_seen() -> None:
+    whole = episode(1)
+
+    def seen(text: str, *, is_valid: bool = True) -> Turn:
+        return replace(whole.turns[0], observation=(Text(text=text),), is_valid=is_valid)
+
+    turns = (seen("a"), seen("b"), seen("b", is_valid=False), seen("c"))
+    assert changed(replace(whole, turns=turns, final_observation=(Text(text="c"),))) == [1, 0, 0, 0]
+    assert upto(replace(whole, turns=turns), 1).turns == turns[:2]

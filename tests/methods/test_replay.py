@@ -1,0 +1,256 @@
+"""The replay loop: priorities, ways on from recorded turns, logs of other runs, and critics that are measured."""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.methods.test_loops import CONFIG, drawn, episode, group
+from tests.methods.test_training import interrupting, rows, weights
+
+from quintain.credit.turn_td import TurnValues
+from quintain.data.samples import whole_prompt
+from quintain.errors import ConfigError, DataError, InvariantError, UsageError
+from quintain.losses.value import value
+from quintain.methods.critic.turn_critics import CRITICS, TARGETS, on_policy_targets, twins, watched
+from quintain.methods.loops import train_by
+from quintain.methods.loops.consultation import Consulted, taken
+from quintain.methods.loops.replay import Buffer
+from quintain.methods.loops.requirements import begun
+from quintain.methods.method import (
+    Consultation,
+    CriticUpdate,
+    Needs,
+    Replay,
+    ReplayBuffer,
+    Update,
+    grouped,
+    nothing_new,
+)
+from quintain.store.run import Run
+from quintain.training.context import TrainingContext
+from quintain.training.job import MAIN, OnPolicyJob
+from quintain.types import Trajectory
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.set_num_threads(1)
+    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+
+
+def surprise(episodes: Sequence[Trajectory], consultation: Consultation) -> list[float]:
+    """How far the first critic is from the return, which depends on its weights."""
+    said = consultation.turn_values(episodes, by=CRITICS[0])
+    return [abs(t.turns[-1].reward - q[-1]) + 0.01 for t, q in zip(episodes, said.after, strict=True)]
+
+
+def critics(**fields: Any) -> Replay:
+    """Twin critics alone, on two episodes of two tasks a step."""
+    updates = [
+        CriticUpdate(
+            policy=name,
+            target=on_policy_targets(number, discount=0.9, ways=lambda e, c: c.ways(e)),
+            update=Update(loss=value(), is_on_policy=False),
+            num_updates=lambda step: 0 if step == 1 else 2,
+        )
+        for number, name in enumerate(CRITICS)
+    ]
+    made = Replay(
+        collect=grouped(2, 2),
+        buffer=ReplayBuffer(capacity=6, batch_size=3, fresh_share=0.4, priority=surprise),
+        updates=updates,
+        critic=watched(0.9),
+        needs=Needs(others=twins(rate=0.5)),
+    )
+    return replace(made, **fields)
+
+
+def made_by(method: Replay, folder: Path, job: OnPolicyJob = CONFIG) -> Path:
+    with Run.create(folder, recipe="mine", config=asdict(job)) as run:
+        train_by(method, job, run)
+    return folder
+
+
+def test_a_resumed_run_draws_by_priority_and_says_ways_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bit for bit: buffer, priorities by the critic's weights, fresh turns, twins and their targets."""
+    made_by(critics(), tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        interrupting(patch, 2)
+        with pytest.raises(KeyboardInterrupt):
+            made_by(critics(), tmp_path / "stopped")
+    with Run.open(tmp_path / "stopped") as run:
+        train_by(critics(), CONFIG, run)
+    whole, resumed = rows(tmp_path / "whole"), rows(tmp_path / "stopped")
+    assert whole == resumed and len(whole) == 4
+    first, second, third = whole[1:]
+    assert "critic_1/value/mean" not in first, "in the first step nothing is learned"
+    assert second["critic_1/value/squared_error"] != second["critic_2/value/squared_error"]
+    assert third["buffer/effective_size"] < third["buffer/size"] == 6
+    assert {"critic/explained_variance", "critic/td_error", "critic/overestimation"} <= third.keys()
+    with Run.open(tmp_path / "whole", writable=False) as run:
+        uses = [use.episode for step, use in run.uses() if step == 3]
+        known = {t.id for t in run.trajectories(phase="train")}
+        assert uses and set(uses) <= known and run.latest_checkpoint() is not None
+
+
+def test_priorities_decide_what_is_drawn() -> None:
+    buffer = Buffer(ReplayBuffer(capacity=10, batch_size=2, fresh_share=0.5))
+    buffer.add(1, [group(*range(8))])
+    buffer.add(2, [group(8, 9)])
+    buffer.weigh([0, 0, 1, 3, 0, 0, 0, 0, 1, 0])
+    batches = [drawn(buffer, seed) for seed in range(200)]
+    assert all(len(set(batch)) == 2 and set(batch) <= {2, 3, 8} and 8 in batch for batch in batches)
+    threes = np.mean([3 in batch for batch in batches])
+    assert threes == pytest.approx(0.75, abs=0.1), "the other place goes to 2 or 3 as 1 to 3"
+    assert buffer.metrics(2)["buffer/effective_size"] == pytest.approx(25 / 11)
+    assert len(buffer.draw(0, 9)) == 3, "what has no chance is never drawn"
+    buffer.add(3, [group(10)])
+    assert buffer.metrics(3)["buffer/effective_size"] == 10, "other episodes, other priorities"
+    for wrong in ([1.0], [-1.0] * 10, [0.0] * 10, [float("nan")] * 10):
+        with pytest.raises(InvariantError, match="priorities of 10 episodes: got"):
+            buffer.weigh(wrong)
+
+
+@contextmanager
+def consulted(folder: Path, job: OnPolicyJob, needs: Needs) -> Generator[tuple[TrainingContext, Consulted]]:
+    with (
+        Run.create(folder, recipe="mine", config=asdict(job)) as run,
+        begun(needs, job, run) as context,
+    ):
+        asked = Consulted(context)
+        for step in context.steps():
+            asked.begin(step)
+            yield context, asked
+            return
+
+
+def test_ways_are_said_by_the_policy_and_carried_out_nowhere(tmp_path: Path) -> None:
+    with consulted(tmp_path / "run", CONFIG, Needs(legal_actions=True)) as (context, asked):
+        groups = grouped(2, 2)(context.collector, 1)
+        episodes = [t for g in groups for t in g.scored]
+        turns, tokens = context.collector.spent.env_steps, context.collector.spent.tokens
+        found = asked.ways(episodes, size=3)
+        assert [[len(ways) for ways in own] for own in found] == [[3] * len(t.turns) for t in episodes]
+        for own, whole in zip(found, episodes, strict=True):
+            for number, ways in enumerate(own):
+                for way in ways:
+                    last = way.episode.turns[-1]
+                    assert way.weight == 1 / 3 and way.episode.turns[:number] == whole.turns[:number]
+                    assert whole_prompt(way.episode.turns[:-1], last) == whole_prompt(
+                        whole.turns[:number], whole.turns[number]
+                    )
+        flat = [way.episode for own in found for ways in own for way in ways]
+        at_sampling = [t.turns[-1].completion.logprobs for t in flat]
+        for own, said in zip(asked.logprobs(flat), at_sampling, strict=True):
+            assert own[-1].tolist() == pytest.approx(said, abs=1e-4), "sampled as it is trained"
+        assert asked.ways(episodes, size=3) == found, "within a step the same"
+        assert context.collector.spent.env_steps == turns, "no step of the environment"
+        assert context.collector.spent.tokens > tokens, "but tokens are counted"
+        every = asked.legal_ways(episodes)
+        for own in every:
+            for ways in own:
+                assert len(ways) == 2 and sum(way.weight for way in ways) == pytest.approx(1)
+                logs = [sum(way.episode.turns[-1].completion.logprobs) for way in ways]
+                odds = np.exp(logs) / np.exp(logs).sum()
+                assert [way.weight for way in ways] == pytest.approx(odds.tolist(), abs=1e-5)
+        asked.begin(2)
+        assert asked.ways(episodes, size=3) != found, "another step, other words"
+        apart = replace(episodes[0], turns=(replace(episodes[0].turns[0], seat="agent/plan"),))
+        with pytest.raises(UsageError, match=r"ways on from turn 0 of .*: got one of agent/plan"):
+            asked.ways([replace(apart, id="other")])
+
+
+def test_a_way_ends_with_what_is_said() -> None:
+    whole = episode(1)
+    way = taken(whole, 0, replace(whole.turns[0].completion, token_ids=(7,)))
+    assert way.turns[-1].completion.token_ids == (7,) and way.turns[-1].reward == 0.0
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose buffer another one may begin with."""
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("log") / "run"
+    return made_by(
+        critics(updates=(), critic=None, needs=Needs(), buffer=ReplayBuffer()),
+        folder,
+        replace(CONFIG, steps=2),
+    )
+
+
+def offline(log: Path) -> Replay:
+    return critics(collect=nothing_new, log=str(log))
+
+
+@pytest.mark.slow
+def test_the_log_of_another_run_fills_the_buffer_and_stands_in_the_journal(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = replace(CONFIG, model=str(log / "start"), demonstrations=0)
+    made_by(offline(log), tmp_path / "whole", job)
+    whole = rows(tmp_path / "whole")
+    assert [row["buffer/size"] for row in whole[1:]] == [6, 6, 6] and whole[3]["total/turns"] == 0
+    assert "critic/td_error" in whole[3] and whole[3]["buffer/version_lag"] == 0
+    with monkeypatch.context() as patch:
+        interrupting(patch, 2)
+        with pytest.raises(KeyboardInterrupt):
+            made_by(offline(log), tmp_path / "stopped", job)
+    monkeypatch.setattr("quintain.methods.loops.replay.tokenizer_of", lambda _: pytest.fail("read again"))
+    with Run.open(tmp_path / "stopped") as run:
+        train_by(offline(log), job, run)
+        assert len([event for event in run.events() if event["kind"] == "log"]) == 1
+        assert {t.group[:4] for t in run.trajectories(phase="log")} == {"log/"}
+        assert run.uses(3)
+    assert rows(tmp_path / "stopped") == whole
+    assert weights(tmp_path / "stopped" / "model") == weights(tmp_path / "whole" / "model")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"agent": "react"}, "got episodes of the agent auto, and this run has react; give agent=auto"),
+        ({}, "got episodes of a model with another tokenizer; begin with a model of that run"),
+    ],
+)
+def test_a_log_that_does_not_fit_is_refused(
+    log: Path, tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        made_by(offline(log), tmp_path / "run", replace(CONFIG, seed=5, **change))
+
+
+def test_what_a_critic_needs_and_the_environment_has_not_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match="without a reward before their last turn, which this credit is made of"
+    ):
+        made_by(critics(needs=Needs(turn_rewards=True, others=twins(rate=1.0))), tmp_path / "run")
+    with pytest.raises(ConfigError, match="got one without snapshots"):
+        made_by(critics(needs=Needs(snapshots=True)), tmp_path / "other")
+
+
+@pytest.mark.slow
+def test_a_small_encoder_of_its_own(tmp_path: Path) -> None:
+    """Critics with another width than the policy, and heads with a layer, are saved and followed like others."""
+    job = replace(CONFIG, steps=2)
+    needs = Needs(others=twins(rate=0.5, size="mini", head_width=8))
+    seen: list[tuple[int, int]] = []
+
+    def values(episodes: Sequence[Trajectory], consultation: Consultation) -> TurnValues:
+        policies = consultation._policies  # type: ignore[attr-defined] # pyright: ignore
+        seen.append(tuple(policies[n].model.config.hidden_size for n in (MAIN, CRITICS[0])))  # pyright: ignore
+        return consultation.turn_values(episodes, by=TARGETS[0])
+
+    made = critics(needs=needs, critic=replace(watched(0.9), values=values, target=None))
+    folder = made_by(made, tmp_path / "run", job)
+    assert set(seen) == {(32, 64)} and rows(folder)[2]["critic_1/value/squared_error"] > 0
+    with pytest.raises(
+        ConfigError, match="learner_ranks: got 1 with the policy critic_1, a small network of its own"
+    ):
+        made_by(made, tmp_path / "ranks", replace(job, learner_ranks=1))
