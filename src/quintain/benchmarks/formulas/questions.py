@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from quintain.benchmarks.formulas.formula import Formula, Rng, flatten
-from quintain.types import Action, Completion, Score, Stop, Task, Trajectory, Turn, derive_seed
+from quintain.types import NOTHING, Action, Completion, Score, Stop, Task, Trajectory, Turn, derive_seed
 from quintain.worlds.hopqa.facts import Fact
 
 THINGS = ("Ka", "Lo", "Mi", "To", "Vis", "Ren")
@@ -95,6 +96,7 @@ def checked_plainly(case: Graph) -> list[float]:
     return [CHECKS.index(found), len(sets[-1]), readers(case.way)]
 
 
+SILENT = Action()
 Played = list[list[tuple[float, bool]]]
 
 
@@ -106,25 +108,33 @@ def episodes(rng: Rng) -> Played:
     ]
 
 
+def turn(
+    action: Action = SILENT, *, reward: float = 0.0, reward_terms: Mapping[str, float] = NOTHING
+) -> Turn:
+    """Return a turn of one token."""
+    return Turn(
+        observation=(), prompt_ids=(1,), completion=Completion(token_ids=(2,), logprobs=(0.0,), stop="stop"),
+        action=action, reward=reward, reward_terms=reward_terms,
+    )  # fmt: skip
+
+
+def episode(turns: Iterable[Turn], *, is_success: bool = False) -> Trajectory:
+    """Return an episode of `turns`."""
+    return Trajectory(
+        task=Task(id="t", environment="e", seed=0), turns=tuple(turns), stop=Stop.TERMINATED,
+        outcome=Score(value=0.0, is_success=is_success), seed=0, group="g", index=0,
+    )  # fmt: skip
+
+
 def paid(module: ModuleType, case: Played) -> list[float]:
     """Return what the code pays each turn."""
+
+    def said(is_readable: bool) -> Action:
+        return Action(text="a valid question", error=None if is_readable else "no call")
+
     told = [
-        Trajectory(
-            task=Task(id="t", environment="e", seed=0),
-            turns=tuple(
-                Turn(
-                    observation=(),
-                    prompt_ids=(1,),
-                    completion=Completion(token_ids=(2,), logprobs=(0.0,), stop="stop"),
-                    action=Action(text="a valid question", error=None if is_readable else "no call"),
-                    reward=reward,
-                )
-                for reward, is_readable in turns
-            ),
-            outcome=Score(value=0.0, is_success=False), stop=Stop.TERMINATED, seed=0, group="g", index=0,
-        )
-        for turns in case
-    ]  # fmt: skip
+        episode(turn(said(is_readable), reward=reward) for reward, is_readable in turns) for turns in case
+    ]
     return flatten([list(module.readable_reward().measure(t)) for t in told])
 
 
@@ -149,25 +159,7 @@ def lookers(rng: Rng) -> Looked:
 def bounded(module: ModuleType, case: Looked) -> list[float]:
     """Return the numbers of the code, and what each turn is paid."""
     told = [
-        Trajectory(
-            task=Task(id="t", environment="e", seed=0),
-            turns=tuple(
-                Turn(
-                    observation=(),
-                    prompt_ids=(1,),
-                    completion=Completion(token_ids=(2,), logprobs=(0.0,), stop="stop"),
-                    action=Action(text=""),
-                    reward_terms={LOOKS[k]: 0.0},
-                )
-                for k in turns
-            ),
-            outcome=Score(value=0.0, is_success=won),
-            stop=Stop.TERMINATED,
-            seed=0,
-            group="g",
-            index=0,
-        )
-        for turns, won in case
+        episode((turn(reward_terms={LOOKS[k]: 0.0}) for k in turns), is_success=won) for turns, won in case
     ]
     paid = [list(module.looking(1.0).measure(t)) for t in told]
     return flatten([list(module.boundary(told).values()), paid])
