@@ -338,6 +338,20 @@ class OnPolicyJob(Job):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RoundsJob(OnPolicyJob):
+    """A job of few rounds, each of which makes data of many tasks and goes through them several times."""
+
+    steps: PositiveInt = 3
+    """Rounds."""
+    learning_rate: PositiveFloat = 1e-4
+    eval_every: PositiveInt = 1
+    num_epochs: PositiveInt = 3
+    num_minibatches: PositiveInt = 4
+    tasks: PositiveInt = 32
+    """Tasks of a round."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupJob(OnPolicyJob):
     """A job whose steps are groups of episodes that are compared with each other."""
 
