@@ -325,6 +325,18 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ImitationJob(Job):
+    """A job that imitates what is there before it begins."""
+
+    steps: PositiveInt = 200
+    learning_rate: PositiveFloat = 1e-3
+    batch_size: PositiveInt = 32
+    """Episodes of a step."""
+    demonstrations: int | str | None = 400
+    """What is imitated: N episodes of the expert, or a file, folder, run or data set of conversations."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OnPolicyJob(Job):
     """A job whose steps learn from episodes that the policy has just sampled."""
 
@@ -349,6 +361,14 @@ class RoundsJob(OnPolicyJob):
     num_minibatches: PositiveInt = 4
     tasks: PositiveInt = 32
     """Tasks of a round."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodesJob(OnPolicyJob):
+    """A job whose steps are episodes of tasks that all differ."""
+
+    episodes: PositiveInt = 64
+    """Episodes of a step, each of another task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
