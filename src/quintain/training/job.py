@@ -388,3 +388,11 @@ class GroupJob(OnPolicyJob):
                 f"group_size: got {self.group_size}, and an episode alone has nothing to be compared with; "
                 "give 2 or more, or use ppo or reinforce_plus_plus"
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClipHigherJob(GroupJob):
+    """A job on groups whose ratio may rise further than it may fall."""
+
+    clip_high: PositiveFloat = 0.28
+    """The ratio is clipped to 0.8 … 1 + this."""
