@@ -8,11 +8,12 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.methods.toolrl.turns import adding, turn_of
 
 from quintain.adapters.http_tools.environment import HttpTools
 from quintain.benchmarks.experiments.toolrl import agent_rft as experiment
 from quintain.benchmarks.experiments.toolrl.agent_rft import KEY, STEP
-from quintain.benchmarks.formulas.calls import adding, episode_of, turn_of
+from quintain.benchmarks.formulas.episodes import episode_of
 from quintain.environments.protocol import begin, tool_action
 from quintain.errors import ConfigError, UsageError
 from quintain.methods.method import Estimates

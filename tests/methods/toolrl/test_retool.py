@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.methods.toolrl.turns import adding, turn_of
 
 from quintain.agents.capped import CappedCalls
-from quintain.benchmarks.formulas.calls import adding, episode_of, turn_of
+from quintain.benchmarks.formulas.episodes import episode_of
 from quintain.credit.layout import Critic
 from quintain.data.pipeline import as_example
 from quintain.environments.protocol import Environment, advance, begin

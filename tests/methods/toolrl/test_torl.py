@@ -5,9 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.methods.toolrl.turns import adding, turn_of
 
 from quintain.agents.capped import NONE_LEFT
-from quintain.benchmarks.formulas.calls import adding, episode_of, turn_of
+from quintain.benchmarks.formulas.episodes import episode_of
 from quintain.methods.toolrl import torl
 from quintain.rewards.conduct import is_broken
 from quintain.types import Action, Group, Score, ToolCall, Trajectory
