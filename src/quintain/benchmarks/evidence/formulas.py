@@ -28,9 +28,8 @@ BREAKS = (
 )  # fmt: skip
 """How a mutant may break."""
 ROOMS = (
-    "credit", "losses", "rewards", "stages", "choices", "conduct", "scoring", "estimators", "data", "rounds",
-    "imitation", "preference", "ensembles", "rlhf", "synthesis", "steps", "critics", "turn_critics",
-    "retrieval", "calls", "questions", "dialogue",
+    "credit", "losses", "rewards", "stages", "choices", "conduct", "scoring", "estimators", "rounds", "imitation",
+    "preference", "rlhf", "synthesis", "steps", "critics", "tools", "dialogue",
 )  # fmt: skip
 
 
