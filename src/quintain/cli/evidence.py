@@ -96,7 +96,7 @@ def run_signatures(arguments: Namespace, jobs: int) -> int:
 def run_objective(arguments: Namespace, _jobs: int) -> int:
     """Audit what the worlds of rows pay, and whether both arms are paid alike."""
     from quintain.benchmarks.evidence.audits import audit_objective
-    from quintain.benchmarks.evidence.checks import OBJECTIVE, record
+    from quintain.benchmarks.evidence.records import OBJECTIVE, record
 
     found: dict[str, Sequence[Check]] = {}
     for entry in league(arguments)[1]:
@@ -108,8 +108,8 @@ def run_objective(arguments: Namespace, _jobs: int) -> int:
 
 def run_formula(arguments: Namespace, _jobs: int) -> int:
     """Check formulas against references, and that wrong ones are found."""
-    from quintain.benchmarks.evidence.checks import FORMULA, formulas_key, record
     from quintain.benchmarks.evidence.formulas import check_formulas
+    from quintain.benchmarks.evidence.records import FORMULA, formulas_key, record
     from quintain.benchmarks.evidence.spec import chosen
 
     rows: dict[str, dict[str, None]] = {}

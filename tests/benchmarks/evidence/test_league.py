@@ -11,7 +11,6 @@ import torch
 
 from quintain.benchmarks.evidence import league as league_module
 from quintain.benchmarks.evidence.audits import audit_objective
-from quintain.benchmarks.evidence.checks import formulas_key, found_of, record
 from quintain.benchmarks.evidence.inference import Look
 from quintain.benchmarks.evidence.league import (
     BASELINE,
@@ -25,7 +24,7 @@ from quintain.benchmarks.evidence.league import (
     entry_of,
     outcome_of,
 )
-from quintain.benchmarks.evidence.records import append, lines
+from quintain.benchmarks.evidence.records import append, formulas_key, found_of, lines, record
 from quintain.benchmarks.evidence.spec import Signature, signatures
 from quintain.benchmarks.evidence.verdict import Check
 from quintain.benchmarks.trials import Benchmark

@@ -76,13 +76,6 @@ class GradientLab:
         """Numbers of a gradient."""
         return sum(p.numel() for p in self.parameters)
 
-    @property
-    def slices(self) -> dict[str, slice]:
-        """Name of a parameter → where it lies in a gradient."""
-        ends = np.cumsum([p.numel() for p in self.parameters]).tolist()
-        starts = [0, *ends[:-1]]
-        return {name: slice(start, end) for name, start, end in zip(self.names, starts, ends, strict=True)}
-
     def gradient(self, credit: Credit, update: Update = PLAIN, *, keep: Keep | None = None) -> Tensor:
         """Return the direction [P] in which `update` moves the weights: minus the gradient of its loss.
 
