@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import torch
 
-from quintain.benchmarks.comparisons.rl import BENCHMARKS
 from quintain.benchmarks.trials import (
     ARMS,
     Benchmark,
@@ -28,7 +27,6 @@ from quintain.benchmarks.trials import (
     warm,
 )
 from quintain.cli.main import main
-from quintain.environments.catalog import find
 from quintain.errors import ConfigError, DataError, UsageError
 from quintain.store.run import Run
 
@@ -42,7 +40,7 @@ WORLD = "guess?max_turns=1&high=3"
 
 def tiny(name: str = "one", **fields: Any) -> Benchmark:
     given: dict[str, Any] = {
-        "recipe": "rloo", "baseline": "grpo", "environment": WORLD, "claim": "It is.", "shared": SMALL,
+        "recipe": "rloo", "baseline": "grpo", "environment": WORLD, "shared": SMALL,
         "settings": {"kl_coef": 0.0}, **fields,
     }  # fmt: skip
     return Benchmark(name=name, **given)
@@ -154,7 +152,7 @@ if __name__ == "__main__":
 def test_a_method_without_a_policy_needs_no_start(tmp_path: Path) -> None:
     shared = {"steps": 2, "eval_every": 2, "eval_episodes": 4}
     benchmark = Benchmark(
-        name="dare", recipe="dare", baseline="dare", environment="shelf?tools=40", claim="It is.", shared=shared,
+        name="dare", recipe="dare", baseline="dare", environment="shelf?tools=40", shared=shared,
         baseline_settings={"ranks": "bm25"},
     )  # fmt: skip
     folders = [perform(trial(benchmark, arm, seed=0), tmp_path) for arm in ARMS]
@@ -207,10 +205,3 @@ def test_help_needs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--help"]) == 0
     assert main(["bench"]) == UsageError.exit_code
     assert capsys.readouterr().out.count("usage: quintain bench methods") == 2
-
-
-def test_every_benchmark_can_be_configured() -> None:
-    assert len({benchmark.name for benchmark in BENCHMARKS}) == len(BENCHMARKS)
-    for benchmark in BENCHMARKS:
-        assert trial(benchmark, "method", seed=0).name != trial(benchmark, "baseline", seed=0).name
-        find(benchmark.environment)

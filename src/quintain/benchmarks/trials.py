@@ -50,8 +50,6 @@ class Benchmark:
     baseline: str
     """recipe that the method is compared with"""
     environment: str
-    claim: str
-    """what the paper says, in a sentence"""
     shared: Mapping[str, Any] = NOTHING
     """settings of both arms: model, steps, budget, learning rate, …"""
     settings: Mapping[str, Any] = NOTHING
@@ -66,8 +64,6 @@ class Benchmark:
     """how much less the method may come to and still be "not worse"; none: .05"""
     rates: tuple[float, ...] = ()
     """learning rates of which both arms have the one that is best for the baseline; without, that of the settings"""
-    tried: str = ""
-    """what was tried where the claim did not hold here"""
 
     def arm(self, arm: str, seed: int, overrides: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """Return recipe and settings of ``method`` or ``baseline``."""

@@ -102,7 +102,7 @@ def _targets() -> Formula:
 
     return Formula(
         name="moe_dialogue.targets",
-        module="quintain.methods.critic.moe_dialogue",
+        module="methods.critic.moe_dialogue",
         functions=("choice_targets",),
         draw=draw_talks,
         ours=ours,
@@ -131,12 +131,7 @@ def _labels() -> Formula:
         ]
 
     return Formula(
-        name="moe_dialogue.labels",
-        module="quintain.methods.critic.moe_dialogue",
-        functions=("label_credit",),
-        draw=draw_talks,
-        ours=ours,
-        reference=reference,
+        "moe_dialogue.labels", "methods.critic.moe_dialogue", ("label_credit",), draw_talks, ours, reference
     )
 
 
@@ -168,14 +163,7 @@ def _intents() -> Formula:
         own = [said.lower() for place, said in enumerate(talk) if place % 2 == 1]
         return [1.0 if f"{thing}:" in heard or plain in own else 0.0]
 
-    return Formula(
-        name="dialogue.intents",
-        module="quintain.rewards.dialogue",
-        functions=("intent_of",),
-        draw=draw_utterance,
-        ours=ours,
-        reference=reference,
-    )
+    return Formula("dialogue.intents", "rewards.dialogue", ("intent_of",), draw_utterance, ours, reference)
 
 
 FACTS = (
@@ -228,14 +216,7 @@ def _advised() -> Formula:
             wanted = left[0] if left else wanted
         return [float(names.index(wanted))]
 
-    return Formula(
-        name="craft.advised",
-        module="quintain.worlds.craft.land",
-        functions=("advised",),
-        draw=draw_message,
-        ours=ours,
-        reference=reference,
-    )
+    return Formula("craft.advised", "worlds.craft.land", ("advised",), draw_message, ours, reference)
 
 
 def draw_texts(rng: Rng) -> tuple[str, str]:
@@ -259,7 +240,7 @@ def _understanding() -> Formula:
 
     return Formula(
         name="rladapter.understanding",
-        module="quintain.agents.experience",
+        module="agents.experience",
         functions=("likeness",),
         draw=draw_texts,
         ours=lambda module, case: [float(module.likeness(*case))],
@@ -286,12 +267,7 @@ def _messages() -> Formula:
         return found
 
     return Formula(
-        name="rladapter.messages",
-        module="quintain.methods.critic.rladapter",
-        functions=("messages",),
-        draw=draw_talks,
-        ours=ours,
-        reference=reference,
+        "rladapter.messages", "methods.critic.rladapter", ("messages",), draw_talks, ours, reference
     )
 
 
@@ -303,4 +279,4 @@ FORMULAS: tuple[Formula, ...] = (
     _advised(),
     _understanding(),
     _messages(),
-)
+)  # fmt: skip

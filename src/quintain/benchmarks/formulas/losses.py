@@ -156,7 +156,7 @@ def against(
 
     return Formula(
         name=f"losses.{name}",
-        module=f"quintain.losses.{place}",
+        module=f"losses.{place}",
         functions=(function,),
         draw=draw,
         ours=ours,
@@ -445,7 +445,7 @@ def loop_bounds() -> Formula:
     """Return LOOP's bounds of the ratio: as far below 1 as above it, in the logarithm."""
     return Formula(
         name="losses.loop_bounds",
-        module="quintain.methods.rl.loop",
+        module="methods.rl.loop",
         functions=("bounds",),
         draw=lambda rng: rng.uniform(0.01, 0.5, 5).tolist(),
         ours=lambda module, case: [
@@ -479,7 +479,7 @@ def adapted() -> Formula:
 
     return Formula(
         name="losses.adapted_coefficient",
-        module="quintain.losses.kl",
+        module="losses.kl",
         functions=("adapted_coefficient",),
         draw=draw_cases,
         ours=lambda module, case: [
@@ -515,14 +515,7 @@ def pooled() -> Formula:
             found += [sum(own) for own in members] + [sum(own) / len(own) for own in members]
         return found
 
-    return Formula(
-        name="losses.units",
-        module="quintain.losses.measure",
-        functions=("unit_sum", "unit_mean"),
-        draw=draw,
-        ours=ours,
-        reference=reference,
-    )
+    return Formula("losses.units", "losses.measure", ("unit_sum", "unit_mean"), draw, ours, reference)
 
 
 UNITS = ("sequence", "turn")

@@ -7,8 +7,9 @@ from itertools import permutations
 from types import ModuleType
 from typing import Any
 
+from quintain.benchmarks.formulas.episodes import episode_of, turn_of
 from quintain.benchmarks.formulas.formula import Formula, Rng, flatten
-from quintain.types import Action, Completion, Score, Stop, Task, ToolCall, Trajectory, Turn
+from quintain.types import ToolCall, Trajectory
 
 
 def economy(case: Sequence[tuple[int, int | None]]) -> list[float]:
@@ -75,21 +76,7 @@ def lengths(rng: Rng) -> list[tuple[int, int, int]]:
 
 def of_length(num: int) -> Trajectory:
     """Return an episode of one turn with `num` sampled tokens."""
-    turn = Turn(
-        observation=(),
-        prompt_ids=(1,),
-        completion=Completion(token_ids=(7,) * num, logprobs=(-0.5,) * num, stop="stop"),
-        action=Action(),
-    )
-    return Trajectory(
-        task=Task(id="t", environment="e", seed=0),
-        turns=(turn,),
-        outcome=Score(value=0.0, is_success=False),
-        stop=Stop.TERMINATED,
-        seed=0,
-        group="g",
-        index=0,
-    )
+    return episode_of([turn_of((7,) * num)])
 
 
 def overlap(case: Sequence[tuple[list[str], list[list[str]]]]) -> list[float]:
@@ -205,14 +192,7 @@ def each(
     def ours(module: ModuleType, cases: Sequence[Any]) -> list[float]:
         return flatten([call(vars(module)[function], case) for case in cases])
 
-    return Formula(
-        name=f"rewards.{name}",
-        module=f"quintain.rewards.{place}",
-        functions=(function,),
-        draw=draw,
-        ours=ours,
-        reference=reference,
-    )
+    return Formula(f"rewards.{name}", f"rewards.{place}", (function,), draw, ours, reference)
 
 
 Dialogues = tuple[list[list[float]], float, float, float]
@@ -348,30 +328,10 @@ def sentences(cases: Sequence[tuple[str, list[str]]]) -> list[float]:
 
 
 FORMULAS: tuple[Formula, ...] = (
-    Formula(
-        name="agents.needed_sentence",
-        module="quintain.agents.refined",
-        functions=("needed_sentence",),
-        draw=asked,
-        ours=sentences_of,
-        reference=sentences,
-    ),
-    Formula(
-        name="rewards.staged",
-        module="quintain.rewards.retrieval",
-        functions=("first_stage", "second_stage"),
-        draw=searched,
-        ours=stages_of,
-        reference=staged,
-    ),
-    Formula(
-        name="rewards.floored",
-        module="quintain.rewards.retrieval",
-        functions=("with_floor",),
-        draw=searched,
-        ours=floors_of,
-        reference=floored,
-    ),
+    Formula("agents.needed_sentence", "agents.refined", ("needed_sentence",), asked, sentences_of, sentences),
+    Formula("rewards.staged", "rewards.retrieval", ("first_stage", "second_stage"), searched, stages_of,
+        staged),
+    Formula("rewards.floored", "rewards.retrieval", ("with_floor",), searched, floors_of, floored),
     each("tool_economy", "efficiency", "tool_economy", lambda f, c: f(*c), calls, economy),
     each("repetition", "search", "repetition", lambda f, c: f(c, 3), texts, repeated),
     each("turn_shaped", "search", "turn_shaped", lambda f, c: f(*c), ends, shaped),
@@ -425,4 +385,4 @@ FORMULAS: tuple[Formula, ...] = (
         ranked,
     ),
     each("edit_distance", "dialogue", "edit_distance", lambda f, c: f(*c), messages, edits),
-)
+)  # fmt: skip

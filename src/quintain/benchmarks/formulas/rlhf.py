@@ -185,16 +185,8 @@ FORMULAS: tuple[Formula, ...] = (
         )
         for name, rate in (("bradley_terry", 0.0), ("bradley_terry.errors", ERRORS))
     ),
-    Formula(
-        name="credit.pay_scores", module="quintain.credit.scores", functions=("pay_scores", "score_metrics"),
-        draw=draw_paid, ours=paid, reference=paid_plainly,
-    ),
-    Formula(
-        name="eval.best_of", module="quintain.eval.reward_model", functions=("best_of",),
-        draw=draw_picked, ours=picked, reference=picked_plainly,
-    ),
-    Formula(
-        name="data.score_samples", module="quintain.data.comparisons", functions=("score_samples",),
-        draw=draw_read, ours=read, reference=read_plainly,
-    ),
+    Formula("credit.pay_scores", "credit.scores", ("pay_scores", "score_metrics"), draw_paid, paid,
+        paid_plainly),
+    Formula("eval.best_of", "eval.reward_model", ("best_of",), draw_picked, picked, picked_plainly),
+    Formula("data.score_samples", "data.comparisons", ("score_samples",), draw_read, read, read_plainly),
 )  # fmt: skip

@@ -93,7 +93,7 @@ def _revisions() -> Formula:
 
     return Formula(
         name="agent_r.revisions",
-        module="quintain.methods.preference.agent_r",
+        module="methods.preference.agent_r",
         functions=("partners", "verdicts", "first_bad", "num_common", "shortest"),
         draw=draw_tree,
         ours=ours,
@@ -148,12 +148,7 @@ def _rising() -> Formula:
         return found
 
     return Formula(
-        name="rro.rising",
-        module="quintain.methods.preference.rro",
-        functions=("num_drawn", "followed", "has_risen"),
-        draw=draws,
-        ours=ours,
-        reference=reference,
+        "rro.rising", "methods.preference.rro", ("num_drawn", "followed", "has_risen"), draws, ours, reference
     )
 
 
@@ -189,7 +184,7 @@ def _discriminator() -> Formula:
 
     return Formula(
         name="step_agent.discriminator",
-        module="quintain.methods.preference.step_agent",
+        module="methods.preference.step_agent",
         functions=("fitted", "probability"),
         draw=draws,
         ours=ours,
@@ -227,7 +222,7 @@ def _inspected() -> Formula:
 
     return Formula(
         name="step_agent.preferred",
-        module="quintain.methods.preference.step_agent",
+        module="methods.preference.step_agent",
         functions=("preferred", "does_the_same"),
         draw=draws,
         ours=ours,
@@ -282,7 +277,7 @@ def _lessons() -> Formula:
 
     return Formula(
         name="e2cl.lessons",
-        module="quintain.methods.preference.e2cl",
+        module="methods.preference.e2cl",
         functions=("lesson_of", "feedback_of", "example_of", "Lesson", "done_in"),
         draw=draws,
         ours=ours,

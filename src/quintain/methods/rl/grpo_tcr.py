@@ -6,8 +6,8 @@ are trained on.
 
 Differences to the paper: data is selected by the run's own episodes, group by group; a step of 8 groups of 8
 instead of 64 of 16; the bonus for turns is on wrong answers only, as in the code, and its effect on the number of
-calls is to be watched. There is no code tool. Measured on BabyAI and on sums of single digits that may be mended,
-where the paper has mathematics, science and code.
+calls is to be watched. There is no code tool. Measured on arithmetic with tools (`calc`), where the paper
+has mathematics, science and code.
 """
 
 from collections.abc import Sequence
