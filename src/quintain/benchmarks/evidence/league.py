@@ -221,6 +221,11 @@ def known(entry: Entry, folder: Path, spec: str = "") -> Values:
     }
 
 
+def rates_of(own: Values) -> list[float | None]:
+    """Return the learning rate of each recorded run at the rate that was chosen: one rate, run by run."""
+    return [line["rate"] for (_, factor, _), line in own.items() if factor == 1.0]
+
+
 def earlier_versions(entry: Entry, folder: Path) -> tuple[Earlier, ...]:
     """Return what came of the versions of the entry before the one that it has now."""
     have = lines(folder, entry.row, LAYER)
@@ -420,19 +425,25 @@ class Season:
         return []
 
     def _tuned(self, chosen: Sequence[Entry]) -> dict[str, float | None]:
-        """Return the rate of each entry: the baseline's best over the tuning seeds; None: that of its settings."""
+        """Return the rate of each entry: that of its recorded runs, else the baseline's best over the tuning seeds;
+        None: that of its settings.
+        """
+        rates = {entry.row: found[0] for entry in chosen if (found := rates_of(known(entry, self.folder)))}
         plans = {
             entry.row: {
                 rate: [entry.trial(BASELINE, seed, rate) for seed in TUNING] for rate in entry.benchmark.rates
             }
             for entry in chosen
-            if "learning_rate" not in entry.settings and len(entry.benchmark.rates) > 1
+            if entry.row not in rates
+            and "learning_rate" not in entry.settings
+            and len(entry.benchmark.rates) > 1
         }
         every = [found for rates in plans.values() for trials in rates.values() for found in trials]
         for _ in self._performed(every, "runs for learning rates"):
             pass
-        rates: dict[str, float | None] = {}
         for entry in chosen:
+            if entry.row in rates:
+                continue
             if entry.row not in plans:
                 rates[entry.row] = entry.benchmark.rates[0] if entry.benchmark.rates else None
                 continue
