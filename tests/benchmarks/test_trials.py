@@ -22,12 +22,15 @@ from quintain.benchmarks.trials import (
     arm_of,
     hacked_between,
     is_done,
+    makes_own_start,
     perform,
     trial,
     warm,
 )
 from quintain.cli.main import main
+from quintain.config import build
 from quintain.errors import ConfigError, DataError, UsageError
+from quintain.methods.find import find_method
 from quintain.store.run import Run
 
 SMALL: dict[str, Any] = {
@@ -146,6 +149,20 @@ if __name__ == "__main__":
         print(pool.submit(os.getpid).result(), flush=True)
         pool.submit(time.sleep, 600).result()
 """
+
+
+def test_a_cold_start_is_the_methods_own_and_nothing_shown_is_no_start() -> None:
+    cases = [
+        ("afm", 200, True),
+        ("grpo", 200, False),
+        ("grpo", 0, True),
+        ("sft", 200, False),
+        ("dare", 0, True),
+    ]
+    for name, shown, is_own in cases:
+        found = find_method(name)
+        config = build(found.config_class, {"environment": "sums", "demonstrations": shown}, name)
+        assert makes_own_start(found.make(config), config) is is_own, (name, shown)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals of POSIX")

@@ -21,7 +21,7 @@ from typing import Any, Literal
 from quintain.config import build
 from quintain.errors import DataError
 from quintain.methods.find import find_method
-from quintain.methods.method import Contrastive
+from quintain.methods.method import Contrastive, Method, OnPolicy
 from quintain.store.creation import CHECKPOINTS
 from quintain.store.run import Run
 from quintain.training.job import Job
@@ -179,11 +179,18 @@ def perform(chosen: Trial, root: Path) -> Path:
         opening = Run.open(folder)
     method = find_method(chosen.recipe).make(chosen.config)
     with opening as run:
-        if not isinstance(method, Contrastive) and not (start / "config.json").exists():
+        if not (makes_own_start(method, chosen.config) or (start / "config.json").exists()):
             shutil.copytree(warm(chosen, root), start, dirs_exist_ok=True)
         train_by(method, chosen.config, run)
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
     return folder
+
+
+def makes_own_start(method: Method, job: Job) -> bool:
+    """Return whether the start is part of `method`: it chooses what is imitated before, or `job` shows nothing."""
+    if isinstance(method, OnPolicy) and method.cold_start is not None:
+        return True
+    return isinstance(method, Contrastive) or job.demonstrations == 0
 
 
 def is_done(chosen: Trial, root: Path) -> bool:
