@@ -222,3 +222,34 @@ def test_help_needs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--help"]) == 0
     assert main(["bench"]) == UsageError.exit_code
     assert capsys.readouterr().out.count("usage: quintain bench methods") == 2
+
+
+SCORED = {key: value for key, value in SMALL.items() if key not in ("tasks", "group_size")} | {"episodes": 2}
+FITTED = {"tasks": 3, "group_size": 2, "answers": 2, "steps": 1, "held_out": 0.4, "labeller_errors": 1.0}
+PAID = tiny(
+    recipe="learning_to_summarize",
+    baseline="ppo",
+    shared=SCORED,
+    settings={"reward_model": FITTED, "num_epochs": 1},
+)
+
+
+def test_a_table_in_the_place_of_a_reward_model_is_how_it_is_trained_on_the_start() -> None:
+    chosen = trial(PAID, "method", seed=0)
+    model = chosen.reward_model
+    assert model is not None and chosen.config.reward_model == model.name
+    assert (model.recipe, model.start, model.config.tasks) == ("reward_model", chosen.start, 3)
+    assert trial(PAID, "baseline", seed=0).reward_model is None
+    other = chosen.from_start(3, 300)
+    assert other.reward_model is not None and other.config.reward_model == other.reward_model.name
+    assert other.reward_model.start == other.start != chosen.start
+
+
+@pytest.mark.slow
+def test_an_arm_is_paid_by_the_reward_model_that_was_trained_for_it(tmp_path: Path) -> None:
+    chosen = trial(PAID, "method", seed=0)
+    folder, model = perform(chosen, tmp_path), chosen.config.reward_model
+    assert (tmp_path / model / "model" / "model.safetensors").exists() and is_done(chosen, tmp_path)
+    with Run.open(folder, writable=False) as run:
+        assert run.config["reward_model"] == model
+        assert "reward_model/score" in run.metrics()[-1]

@@ -114,14 +114,12 @@ class Entry:
             **({} if rate is None else {"learning_rate": rate}),
         }
         if arm == REPEAT:
-            return replace(
-                trial(self.benchmark, BASELINE, seed=seed + AGAIN, overrides=values), start_seed=seed
-            )
+            return trial(self.benchmark, BASELINE, seed=seed + AGAIN, overrides=values).from_start(seed)
         found = trial(self.benchmark, arm, seed=seed, overrides=values)
         if seed not in TUNING:
             return found
         first = TUNING.index(seed)
-        return replace(found, start_seed=first, start_task=first * TASKS_APART)
+        return found.from_start(first, first * TASKS_APART)
 
 
 def entry_of(signature: Signature) -> Entry | None:
