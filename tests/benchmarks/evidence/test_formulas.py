@@ -102,7 +102,7 @@ def test_all_of_credit_losses_and_rewards_has_a_second_version() -> None:
     for formula in known_formulas().values():
         tree = ast.parse(inspect.getsource(importlib.import_module(f"quintain.{formula.module}")))
         reached = called_by(tree, formula.functions, ())
-        checked.setdefault(formula.module, set()).update(name.split(".")[0] for name in reached)
+        checked.setdefault(f"quintain.{formula.module}", set()).update(name.split(".")[0] for name in reached)
     missing: list[str] = []
     for room in (quintain.credit, quintain.losses, quintain.rewards):
         for info in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
