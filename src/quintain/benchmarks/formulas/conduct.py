@@ -101,14 +101,8 @@ def of_term(
             [[one] if isinstance(one, float | int) else [*cast(Sequence[float], one)] for one in found]
         )
 
-    return Formula(
-        name=f"rewards.{name}",
-        module=f"rewards.{place}",
-        functions=(function, *more),
-        draw=groups,
-        ours=ours,
-        reference=lambda case: flatten([plain(t) for t in episodes(case)]),
-    )
+    return Formula(f"rewards.{name}", f"rewards.{place}", (function, *more), groups, ours,
+        lambda case: flatten([plain(t) for t in episodes(case)]))  # fmt: skip
 
 
 def news(t: Trajectory) -> list[float]:

@@ -208,23 +208,10 @@ FORMULAS: tuple[Formula, ...] = (
         lambda case: flatten([highest(case, share) for share in SHARES])),
     Formula("credit.in_window", "credit.selection", ("in_window",), draw_tokens, windowed, between),
     replace(
-        against(
-            "cross_entropy", "value", "cross_entropy", lambda module: module.cross_entropy(), summed(surprise)
-        ),
-        draw=draw_chances,
-    ),
-    against(
-        "kl_regression",
-        "regression",
-        "kl_regression",
-        lambda module: module.kl_regression(0.7),
-        fitted(0.7, is_huber=False),
-    ),
-    against(
-        "kl_regression_huber",
-        "regression",
-        "kl_regression",
-        lambda module: module.kl_regression(0.7, shape="huber"),
-        fitted(0.7, is_huber=True),
-    ),
+        against("cross_entropy", "value", "cross_entropy", lambda m: m.cross_entropy(), summed(surprise)),
+        draw=draw_chances),
+    against("kl_regression", "regression", "kl_regression",
+        lambda m: m.kl_regression(0.7), fitted(0.7, is_huber=False)),
+    against("kl_regression_huber", "regression", "kl_regression",
+        lambda m: m.kl_regression(0.7, shape="huber"), fitted(0.7, is_huber=True)),
 )  # fmt: skip

@@ -100,14 +100,8 @@ def _targets() -> Formula:
             found += [float(np.float32(r + DISCOUNT * v)) for r, v in zip(paid, after, strict=True)]
         return found
 
-    return Formula(
-        name="moe_dialogue.targets",
-        module="methods.critic.moe_dialogue",
-        functions=("choice_targets",),
-        draw=draw_talks,
-        ours=ours,
-        reference=reference,
-    )
+    return Formula("moe_dialogue.targets", "methods.critic.moe_dialogue", ("choice_targets",),
+        draw_talks, ours, reference)  # fmt: skip
 
 
 def _labels() -> Formula:
@@ -238,14 +232,8 @@ def _understanding() -> Formula:
         norms = float(np.linalg.norm(left) * np.linalg.norm(right))
         return [float(left @ right) / norms if norms else 0.0]
 
-    return Formula(
-        name="rladapter.understanding",
-        module="agents.experience",
-        functions=("likeness",),
-        draw=draw_texts,
-        ours=lambda module, case: [float(module.likeness(*case))],
-        reference=reference,
-    )
+    return Formula("rladapter.understanding", "agents.experience", ("likeness",), draw_texts,
+        lambda module, case: [float(module.likeness(*case))], reference)  # fmt: skip
 
 
 def _messages() -> Formula:

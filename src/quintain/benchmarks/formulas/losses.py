@@ -154,16 +154,9 @@ def against(
                 found.append((around[0] - around[1]) / (2 * STEP))
         return found
 
-    return Formula(
-        name=f"losses.{name}",
-        module=f"losses.{place}",
-        functions=(function,),
-        draw=draw,
-        ours=ours,
-        reference=reference,
+    return Formula(f"losses.{name}", f"losses.{place}", (function,), draw, ours, reference,
         exact=exact_of(make) if place == "policy" else None,
-        aside=("_report", "log_ratio") if function == "reinforce" else ("_report",),
-    )
+        aside=("_report", "log_ratio") if function == "reinforce" else ("_report",))  # fmt: skip
 
 
 def exact_of(make: Callable[[ModuleType], Loss]) -> Callable[[ModuleType], float]:

@@ -91,14 +91,8 @@ def _revisions() -> Formula:
                     kept.append(place)
         return [*found, -9, *map(float, kept[:KEPT])]
 
-    return Formula(
-        name="agent_r.revisions",
-        module="methods.preference.agent_r",
-        functions=("partners", "verdicts", "first_bad", "num_common", "shortest"),
-        draw=draw_tree,
-        ours=ours,
-        reference=reference,
-    )
+    return Formula("agent_r.revisions", "methods.preference.agent_r",
+        ("partners", "verdicts", "first_bad", "num_common", "shortest"), draw_tree, ours, reference)  # fmt: skip
 
 
 def common(one: Sequence[int], other: Sequence[int]) -> int:
@@ -182,14 +176,8 @@ def _discriminator() -> Formula:
         rewards = [sum(w * x for w, x in zip(weights, row, strict=True)) for row, _, _ in rows]
         return [*weights, *rewards, *(1 / (1 + exp(-reward)) for reward in rewards)]
 
-    return Formula(
-        name="step_agent.discriminator",
-        module="methods.preference.step_agent",
-        functions=("fitted", "probability"),
-        draw=draws,
-        ours=ours,
-        reference=reference,
-    )
+    return Formula("step_agent.discriminator", "methods.preference.step_agent",
+        ("fitted", "probability"), draws, ours, reference)  # fmt: skip
 
 
 def _inspected() -> Formula:
@@ -220,14 +208,8 @@ def _inspected() -> Formula:
             for x in (right, k, 0)
         ]
 
-    return Formula(
-        name="step_agent.preferred",
-        module="methods.preference.step_agent",
-        functions=("preferred", "does_the_same"),
-        draw=draws,
-        ours=ours,
-        reference=reference,
-    )
+    return Formula("step_agent.preferred", "methods.preference.step_agent",
+        ("preferred", "does_the_same"), draws, ours, reference)  # fmt: skip
 
 
 def _lessons() -> Formula:
@@ -275,14 +257,8 @@ def _lessons() -> Formula:
             found += [0.0] * turn + [0.0] + [1.0] * (len(words) - 1)
         return found
 
-    return Formula(
-        name="e2cl.lessons",
-        module="methods.preference.e2cl",
-        functions=("lesson_of", "feedback_of", "example_of", "Lesson", "done_in"),
-        draw=draws,
-        ours=ours,
-        reference=reference,
-    )
+    return Formula("e2cl.lessons", "methods.preference.e2cl",
+        ("lesson_of", "feedback_of", "example_of", "Lesson", "done_in"), draws, ours, reference)  # fmt: skip
 
 
 FORMULAS: tuple[Formula, ...] = (_revisions(), _rising(), _lessons(), _discriminator(), _inspected())
