@@ -22,12 +22,15 @@ from quintain.benchmarks.trials import (
     arm_of,
     hacked_between,
     is_done,
+    makes_own_start,
     perform,
     trial,
     warm,
 )
 from quintain.cli.main import main
+from quintain.config import build
 from quintain.errors import ConfigError, DataError, UsageError
+from quintain.methods.find import find_method
 from quintain.store.run import Run
 
 SMALL: dict[str, Any] = {
@@ -148,6 +151,20 @@ if __name__ == "__main__":
 """
 
 
+def test_a_cold_start_is_the_methods_own_and_nothing_shown_is_no_start() -> None:
+    cases = [
+        ("afm", 200, True),
+        ("grpo", 200, False),
+        ("grpo", 0, True),
+        ("sft", 200, False),
+        ("dare", 0, True),
+    ]
+    for name, shown, is_own in cases:
+        found = find_method(name)
+        config = build(found.config_class, {"environment": "sums", "demonstrations": shown}, name)
+        assert makes_own_start(found.make(config), config) is is_own, (name, shown)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals of POSIX")
 def test_a_method_without_a_policy_needs_no_start(tmp_path: Path) -> None:
     shared = {"steps": 2, "eval_every": 2, "eval_episodes": 4}
@@ -205,3 +222,34 @@ def test_help_needs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--help"]) == 0
     assert main(["bench"]) == UsageError.exit_code
     assert capsys.readouterr().out.count("usage: quintain bench methods") == 2
+
+
+SCORED = {key: value for key, value in SMALL.items() if key not in ("tasks", "group_size")} | {"episodes": 2}
+FITTED = {"tasks": 3, "group_size": 2, "answers": 2, "steps": 1, "held_out": 0.4, "labeller_errors": 1.0}
+PAID = tiny(
+    recipe="learning_to_summarize",
+    baseline="ppo",
+    shared=SCORED,
+    settings={"reward_model": FITTED, "num_epochs": 1},
+)
+
+
+def test_a_table_in_the_place_of_a_reward_model_is_how_it_is_trained_on_the_start() -> None:
+    chosen = trial(PAID, "method", seed=0)
+    model = chosen.reward_model
+    assert model is not None and chosen.config.reward_model == model.name
+    assert (model.recipe, model.start, model.config.tasks) == ("reward_model", chosen.start, 3)
+    assert trial(PAID, "baseline", seed=0).reward_model is None
+    other = chosen.from_start(3, 300)
+    assert other.reward_model is not None and other.config.reward_model == other.reward_model.name
+    assert other.reward_model.start == other.start != chosen.start
+
+
+@pytest.mark.slow
+def test_an_arm_is_paid_by_the_reward_model_that_was_trained_for_it(tmp_path: Path) -> None:
+    chosen = trial(PAID, "method", seed=0)
+    folder, model = perform(chosen, tmp_path), chosen.config.reward_model
+    assert (tmp_path / model / "model" / "model.safetensors").exists() and is_done(chosen, tmp_path)
+    with Run.open(folder, writable=False) as run:
+        assert run.config["reward_model"] == model
+        assert "reward_model/score" in run.metrics()[-1]

@@ -347,6 +347,9 @@ class OnPolicyJob(Job):
     leaves: LeafRule = "used"
     """Streams of an episode to train, where its history was rewritten: used (all but calls of an agent outside that it
     did not read or go on from), all, last, longest, or root (the first)."""
+    whole_groups: bool = False
+    """Learn only from groups of which every episode has an outcome: where one failed, was cut or became too old, the
+    others of its group are left out, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -207,6 +207,24 @@ def test_the_season_runs_what_is_missing(
     assert len(lines(tmp_path / "results", "one", "league")) == len(stored)
 
 
+def test_a_season_goes_on_at_the_rate_of_its_recorded_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, asked = entry(rates=(1e-3, 5e-4)), list[tuple[str, int, float]]()
+    put(tmp_path, one, METHOD, shifted(0.02, 0.3, num=6), rate=5e-4)
+    put(tmp_path, one, BASELINE, BASE[:6], rate=5e-4)
+
+    def told(season: Season, plan: Sequence[tuple[Entry, str, int, float, float]], what: str) -> None:
+        asked.extend((arm, seed, rate) for _, arm, seed, _, rate in plan)
+        put(tmp_path, one, METHOD, shifted(0.02, 0.3))
+        put(tmp_path, one, BASELINE, BASE)
+
+    monkeypatch.setattr(Season, "_run", told)
+    monkeypatch.setattr(Season, "_played", lambda season, left: left and pytest.fail("rates are tried"))
+    Season(tmp_path / "runs", tmp_path, 1, lambda row: f"run {row}", [one])([one])
+    assert asked == [(arm, seed, 5e-4) for arm in (METHOD, BASELINE) for seed in range(6, 10)]
+
+
 def test_registered_rows_make_the_league(claim: Callable[..., Signature]) -> None:
     table = {
         "baseline": "grpo",

@@ -114,14 +114,12 @@ class Entry:
             **({} if rate is None else {"learning_rate": rate}),
         }
         if arm == REPEAT:
-            return replace(
-                trial(self.benchmark, BASELINE, seed=seed + AGAIN, overrides=values), start_seed=seed
-            )
+            return trial(self.benchmark, BASELINE, seed=seed + AGAIN, overrides=values).from_start(seed)
         found = trial(self.benchmark, arm, seed=seed, overrides=values)
         if seed not in TUNING:
             return found
         first = TUNING.index(seed)
-        return replace(found, start_seed=first, start_task=first * TASKS_APART)
+        return found.from_start(first, first * TASKS_APART)
 
 
 def entry_of(signature: Signature) -> Entry | None:
@@ -219,6 +217,11 @@ def known(entry: Entry, folder: Path, spec: str = "") -> Values:
         for line in lines(folder, entry.row, LAYER)
         if line["spec"] == wanted
     }
+
+
+def rates_of(own: Values) -> list[float | None]:
+    """Return the learning rate of each recorded run at the rate that was chosen: one rate, run by run."""
+    return [line["rate"] for (_, factor, _), line in own.items() if factor == 1.0]
 
 
 def earlier_versions(entry: Entry, folder: Path) -> tuple[Earlier, ...]:
@@ -420,19 +423,25 @@ class Season:
         return []
 
     def _tuned(self, chosen: Sequence[Entry]) -> dict[str, float | None]:
-        """Return the rate of each entry: the baseline's best over the tuning seeds; None: that of its settings."""
+        """Return the rate of each entry: that of its recorded runs, else the baseline's best over the tuning seeds;
+        None: that of its settings.
+        """
+        rates = {entry.row: found[0] for entry in chosen if (found := rates_of(known(entry, self.folder)))}
         plans = {
             entry.row: {
                 rate: [entry.trial(BASELINE, seed, rate) for seed in TUNING] for rate in entry.benchmark.rates
             }
             for entry in chosen
-            if "learning_rate" not in entry.settings and len(entry.benchmark.rates) > 1
+            if entry.row not in rates
+            and "learning_rate" not in entry.settings
+            and len(entry.benchmark.rates) > 1
         }
         every = [found for rates in plans.values() for trials in rates.values() for found in trials]
         for _ in self._performed(every, "runs for learning rates"):
             pass
-        rates: dict[str, float | None] = {}
         for entry in chosen:
+            if entry.row in rates:
+                continue
             if entry.row not in plans:
                 rates[entry.row] = entry.benchmark.rates[0] if entry.benchmark.rates else None
                 continue

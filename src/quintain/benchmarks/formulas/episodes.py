@@ -12,16 +12,15 @@ SILENT = Action()
 def turn_of(said: Sequence[int] = (2,), action: Action = SILENT, **fields: Any) -> Turn:
     """Return a turn that sampled the tokens `said` after a prompt of one; `fields` are those of `Turn`."""
     completion = Completion(token_ids=tuple(said), logprobs=(-0.5,) * len(said), stop="stop")
-    return Turn(
-        **{"observation": (), "prompt_ids": (1,), "completion": completion, "action": action, **fields}
-    )
+    given: dict[str, Any] = {"observation": (), "prompt_ids": (1,), **fields}
+    return Turn(completion=completion, action=action, **given)
 
 
 def episode_of(
     turns: Iterable[Turn], value: float = 0.0, *, is_success: bool = False, **fields: Any
 ) -> Trajectory:
     """Return the episode of `turns`, which came to `value`; `fields` are those of `Trajectory`."""
-    given = {
+    given: dict[str, Any] = {
         "task": TASK,
         "outcome": Score(value=value, is_success=is_success),
         "stop": Stop.TERMINATED,

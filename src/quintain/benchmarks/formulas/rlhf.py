@@ -72,6 +72,18 @@ def ranked(
     return sum(means) / len(means)
 
 
+def classified(case: Case, _logs: list[float], _entropy: list[float], values: list[float]) -> float:
+    """Return the mean over comparisons of the mean over their answers of the cross-entropy of good and bad."""
+    assert isinstance(case, Ranked), "drawn with ranks"
+    found: dict[int, list[float]] = {}
+    for stream, (number, _) in enumerate(case.pairs):
+        score = sum(values[t] for t in case.trained if case.tokens[t].stream == stream)
+        is_good = case.ranks[stream] == 1.0
+        found.setdefault(number, []).append(-log(1 / (1 + exp(-score if is_good else score))))
+    means = [sum(answers) / len(answers) for answers in found.values()]
+    return sum(means) / len(means)
+
+
 def paid(module: ModuleType, case: tuple[Played, list[float]]) -> list[float]:
     """Return rewards of all turns and outcomes of all scored episodes, and what is measured of them."""
     played, scores = case
@@ -247,6 +259,11 @@ FORMULAS: tuple[Formula, ...] = (
             aside=("_told",),
         )
         for name, rate in (("bradley_terry", 0.0), ("bradley_terry.errors", ERRORS))
+    ),
+    replace(
+        against("classification", "reward_model", "classification", lambda m: m.classification(), classified),
+        draw=draw_ranked,
+        aside=("_told",),
     ),
     Formula("credit.pay_scores", "credit.scores", ("pay_scores", "score_metrics"), draw_paid, paid,
         paid_plainly),

@@ -10,8 +10,9 @@ reference is the log-probs at sampling, so no other policy is kept.
 Differences to the paper: its critic is the base language model, which picks the best way, then the best of the rest,
 and so on; ours scores each way by itself, and equal scores share their rank. With `judge` that is a model behind a chat
 endpoint; without it the value model of ReST-MCTS*, which learned from the trees of earlier rounds and cannot tell ways
-apart in the first. A state that is over may be selected again, and its outcome counts again. There is no search at
-test time. All that a turn says is trained, where the paper trains its action and the thought before it.
+apart in the first. A state that is over may be selected again, and its outcome counts again. Search at
+test time is measured (``mcts/followed``: tasks that are solved by whoever follows the tree, which are new in every
+round) and not served. All that a turn says is trained, where the paper trains its action and the thought before it.
 """
 
 from __future__ import annotations
