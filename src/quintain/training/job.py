@@ -375,6 +375,29 @@ class EpisodesJob(OnPolicyJob):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExploringJob(OnPolicyJob):
+    """A job of few rounds that explore what the expert showed, and train on what came of it."""
+
+    steps: PositiveInt = 1
+    """Rounds: explore, build data, train on it; the paper has one."""
+    demonstrations: int | str | None = 128
+    """The expert's episodes: they are imitated first, then explored."""
+    learning_rate: PositiveFloat = 1e-3
+    eval_every: PositiveInt = 1
+    updates: PositiveInt = 60
+    """Optimizer steps of a round."""
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for values that no run can have; without episodes there is nothing to explore."""
+        OnPolicyJob.check(self)
+        if not isinstance(self.demonstrations, int) or not self.demonstrations:
+            raise ConfigError(
+                f"demonstrations: got {self.demonstrations!r}, and the expert's episodes are what is explored; give a "
+                "number of 1 or more"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupJob(OnPolicyJob):
     """A job whose steps are groups of episodes that are compared with each other."""
 
@@ -391,6 +414,15 @@ class GroupJob(OnPolicyJob):
                 f"group_size: got {self.group_size}, and an episode alone has nothing to be compared with; "
                 "give 2 or more, or use ppo or reinforce_plus_plus"
             )
+
+
+def check_ratios(job: OnPolicyJob) -> None:
+    """Raise a `ConfigError` where a step has one update, in which nothing has moved that could be clipped."""
+    if job.num_epochs * job.num_minibatches < 2:
+        raise ConfigError(
+            f"num_epochs: got {job.num_epochs} with one minibatch, so that every ratio is 1, never clipped; "
+            "give 2 or more, or use grpo"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
