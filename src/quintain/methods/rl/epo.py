@@ -23,7 +23,7 @@ from quintain.errors import ConfigError
 from quintain.losses.imitation import weighted_imitation
 from quintain.methods.method import Needs, OnPolicy, Update, grouped
 from quintain.training.job import EpisodesJob
-from quintain.types import Group, Score, Trajectory
+from quintain.types import Group, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ def method(config: Config) -> OnPolicy:
 
 def key_turns(trajectory: Trajectory) -> list[float]:
     """Return 1 for the turns of a successful episode that were carried out and led to a new state, and for the last."""
-    if not isinstance(trajectory.outcome, Score) or not trajectory.outcome.is_success:
+    if not trajectory.is_success:
         return [0.0] * len(trajectory.turns)
     keys = [turn.state_key for turn in trajectory.turns]
     inner = [
