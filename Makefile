@@ -33,7 +33,7 @@ INSTALL := -m pip --disable-pip-version-check install
 BFCL := --no-deps bfcl-eval==2026.3.23
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-real flagship-fireact flagship-rest test test-slow coverage test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick test-clients test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
+.PHONY: help quickstart quickstart-real flagship-fireact flagship-rest flagship-eto test test-slow coverage test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick test-clients test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -50,6 +50,9 @@ flagship-fireact: $(VENV)/.flagship  ## the real model taught by 200 episodes of
 
 flagship-rest: $(VENV)/.quickstart-real  ## the real model in three rounds on its own successes (docs/real-model-imitation.md)
 	$(BIN)/quintain train rest --config examples/flagship_rest.toml --run flagship-rest --replace
+
+flagship-eto: $(VENV)/.flagship  ## the real model in three rounds on its own failures, by LoRA (docs/real-model-imitation.md)
+	$(BIN)/quintain train eto --config examples/flagship_eto.toml --run flagship-eto --replace
 
 test: $(VENV)/.dev  ## the whole suite but for what takes seconds each
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto

@@ -333,6 +333,18 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ImitationJob(Job):
+    """A job that imitates what is there before it begins."""
+
+    steps: PositiveInt = 200
+    learning_rate: PositiveFloat = 1e-3
+    batch_size: PositiveInt = 32
+    """Episodes of a step."""
+    demonstrations: int | str | None = 400
+    """What is imitated: N episodes of the expert, or a file, folder, run or data set of conversations."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OnPolicyJob(Job):
     """A job whose steps learn from episodes that the policy has just sampled."""
 
@@ -343,6 +355,31 @@ class OnPolicyJob(Job):
     leaves: LeafRule = "used"
     """Streams of an episode to train, where its history was rewritten: used (all but calls of an agent outside that it
     did not read or go on from), all, last, longest, or root (the first)."""
+    whole_groups: bool = False
+    """Learn only from groups of which every episode has an outcome: where one failed, was cut or became too old, the
+    others of its group are left out, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundsJob(OnPolicyJob):
+    """A job of few rounds, each of which makes data of many tasks and goes through them several times."""
+
+    steps: PositiveInt = 3
+    """Rounds."""
+    learning_rate: PositiveFloat = 1e-4
+    eval_every: PositiveInt = 1
+    num_epochs: PositiveInt = 3
+    num_minibatches: PositiveInt = 4
+    tasks: PositiveInt = 32
+    """Tasks of a round."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodesJob(OnPolicyJob):
+    """A job whose steps are episodes of tasks that all differ."""
+
+    episodes: PositiveInt = 64
+    """Episodes of a step, each of another task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,3 +399,11 @@ class GroupJob(OnPolicyJob):
                 f"group_size: got {self.group_size}, and an episode alone has nothing to be compared with; "
                 "give 2 or more, or use ppo or reinforce_plus_plus"
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClipHigherJob(GroupJob):
+    """A job on groups whose ratio may rise further than it may fall."""
+
+    clip_high: PositiveFloat = 0.28
+    """The ratio is clipped to 0.8 … 1 + this."""

@@ -304,6 +304,8 @@ class Learner:
             num_stale, num = sum(part.num_stale for part in gaps), batches[0].extra.num_trained
             if batches[0].extra.versions is not None:
                 metrics["gap/stale_fraction"] = num_stale / num
+                metrics["gap/age_mean"] = sum(part.age for part in gaps) / num
+                metrics["gap/age_max"] = float(max(part.oldest for part in gaps))
                 num = max(num - num_stale, 1)
             metrics["gap/mean"] = sum(part.total for part in gaps) / num
             metrics["gap/max"] = max(part.largest for part in gaps)

@@ -67,7 +67,7 @@ class Answer:
 @cache
 def checks_of(formula: Formula) -> tuple[Check, ...]:
     """Return the checks of one formula."""
-    module = importlib.import_module(formula.module)
+    module = importlib.import_module(f"quintain.{formula.module}")
     answers = [answer(formula, seed) for seed in range(NUM_BATCHES)]
     worst = max(error(formula, module, found) for found in answers)
     found = [

@@ -1,10 +1,9 @@
 """Tool calls under a cap, traces rewritten to calls, and what they are paid, each beside a plain second version."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from types import ModuleType
-from typing import Any
 
+from quintain.benchmarks.formulas.episodes import TASK, episode_of, turn_of
 from quintain.benchmarks.formulas.formula import Formula, Rng
 from quintain.environments.protocol import Environment
 from quintain.rewards.conduct import environment_reward
@@ -12,48 +11,18 @@ from quintain.rewards.efficiency import num_calls
 from quintain.rewards.terms import apply
 from quintain.types import (
     Action,
-    Completion,
     Score,
     StepResult,
-    Stop,
     Task,
     Text,
     ToolCall,
+    ToolCause,
     ToolError,
     ToolSpec,
-    Trajectory,
-    Turn,
 )
 
-TASK = Task(id="t", environment="e", seed=0)
-Said = tuple[str, bool, tuple[str, ...]]
+Said = tuple[str, bool, tuple[ToolCause, ...]]
 """(what a turn called, whether it was carried out, causes of calls that failed)"""
-
-
-def turn_of(observation: str, action: Action, *, is_valid: bool = True, causes: Sequence[str] = ()) -> Turn:
-    """Return a turn of one token."""
-    errors: Any = tuple(ToolError(tool="add", cause=cause) for cause in causes)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
-    return Turn(
-        observation=(Text(text=observation),),
-        prompt_ids=(1,),
-        completion=Completion(token_ids=(2,), logprobs=(-0.5,), stop="stop"),
-        action=action,
-        is_valid=is_valid,
-        tool_errors=errors,
-    )
-
-
-def episode_of(turns: Sequence[Turn], *, is_success: bool = False) -> Trajectory:
-    """Return the episode of `turns`."""
-    outcome = Score(value=0.0, is_success=is_success)
-    return Trajectory(
-        task=TASK, turns=tuple(turns), outcome=outcome, stop=Stop.TERMINATED, seed=0, group="g", index=0
-    )
-
-
-def adding(a: int, b: int) -> ToolCall:
-    """Return a call."""
-    return ToolCall(name="add", arguments={"a": a, "b": b})
 
 
 # ToRL's reward
@@ -82,7 +51,9 @@ def own_rewards(module: ModuleType, case: Sequence[tuple[bool, float, list[Said]
     for is_success, weight, said in case:
         turns = [
             turn_of(
-                "", Action(error="bad") if what == "unreadable" else Action(), is_valid=valid, causes=causes
+                action=Action(error="bad") if what == "unreadable" else Action(),
+                is_valid=valid,
+                tool_errors=tuple(ToolError(tool="add", cause=cause) for cause in causes),
             )
             for what, valid, causes in said
         ]
@@ -211,7 +182,10 @@ def own_rewriting(
         plan = module.rewrite(Action(text=text, tool_calls=(last,)), [ADD])
         arguments = [value for action in plan for value in action.tool_calls[0].arguments.values()]
         told = ["go", *(f"= {sum(action.tool_calls[0].arguments.values())}" for action in plan[:-1])]
-        shown = episode_of([turn_of(said, action) for said, action in zip(told, plan, strict=True)])
+        shown = episode_of(
+            turn_of(action=action, observation=(Text(text=said),))
+            for said, action in zip(told, plan, strict=True)
+        )
         found += [float(len(plan)), *map(float, arguments), float(module.uses_results(shown))]
     return found
 
@@ -248,8 +222,8 @@ def own_costs(module: ModuleType, case: Sequence[tuple[float, int, float, float]
     found: list[float] = []
     for score, num, budget, weight in case:
         right = environment_reward()
-        turn = turn_of("", Action(tool_calls=(adding(1, 2),) * num))
-        episode = episode_of([replace(turn, reward=score)], is_success=score > 0)
+        turn = turn_of(action=Action(tool_calls=(ToolCall(name="add"),) * num), reward=score)
+        episode = episode_of([turn], is_success=score > 0)
         penalty = module.efficiency(right, num_calls, budget=budget, strength=weight, limit=0.25)
         outcome = apply(episode, (right, penalty)).outcome
         assert isinstance(outcome, Score), "terms of numbers"
@@ -267,36 +241,11 @@ def plain_costs(case: Sequence[tuple[float, int, float, float]]) -> list[float]:
 
 
 FORMULAS: tuple[Formula, ...] = (
-    Formula(
-        name="calls.penalised",
-        module="quintain.rewards.efficiency",
-        functions=("efficiency", "over_budget", "scale"),
-        draw=drawn_costs,
-        ours=own_costs,
-        reference=plain_costs,
-    ),
-    Formula(
-        name="calls.torl_reward",
-        module="quintain.rewards.conduct",
-        functions=("verdict", "broken_calls", "is_broken"),
-        draw=drawn_episodes,
-        ours=own_rewards,
-        reference=plain_rewards,
-    ),
-    Formula(
-        name="calls.capped",
-        module="quintain.agents.capped",
-        functions=("step", "within_cap"),
-        draw=drawn_calls,
-        ours=own_cap,
-        reference=plain_cap,
-    ),
-    Formula(
-        name="calls.rewritten",
-        module="quintain.methods.toolrl.retool",
-        functions=("rewrite", "call_of", "uses_results", "written"),
-        draw=drawn_traces,
-        ours=own_rewriting,
-        reference=plain_rewriting,
-    ),
-)
+    Formula("calls.penalised", "rewards.efficiency", ("efficiency", "over_budget", "scale"), drawn_costs,
+        own_costs, plain_costs),
+    Formula("calls.torl_reward", "rewards.conduct", ("verdict", "broken_calls", "is_broken"), drawn_episodes,
+        own_rewards, plain_rewards),
+    Formula("calls.capped", "agents.capped", ("step", "within_cap"), drawn_calls, own_cap, plain_cap),
+    Formula("calls.rewritten", "methods.toolrl.retool", ("rewrite", "call_of", "uses_results", "written"),
+        drawn_traces, own_rewriting, plain_rewriting),
+)  # fmt: skip

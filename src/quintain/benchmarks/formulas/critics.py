@@ -189,78 +189,29 @@ def fitted(beta: float, *, is_huber: bool) -> Plain:
     return plain
 
 
+def windowed(module: ModuleType, case: Sequence[Sequence[Sequence[float]]]) -> list[float]:
+    """Return for every token whether it is inside the window."""
+    marked = module.in_window([[np.array(t) for t in turns] for turns in case], 0.5, 0.9)
+    return flatten([[float(x) for x in own] for own in marked])
+
+
 FORMULAS: tuple[Formula, ...] = (
-    Formula(
-        name="credit.judged",
-        module="quintain.credit.success",
-        functions=("judged", "labels", "chances"),
-        draw=credit.draw,
-        ours=read,
-        reference=told,
-    ),
-    Formula(
-        name="credit.doubly_robust",
-        module="quintain.credit.success",
-        functions=("doubly_robust",),
-        draw=draw_seen,
-        ours=lambda module, case: said(module, case, "doubly_robust", mixing=MIXING),
-        reference=robust,
-    ),
-    Formula(
-        name="credit.summed",
-        module="quintain.credit.success",
-        functions=("summed", "Judged"),
-        draw=draw_seen,
-        ours=lambda module, case: said(module, case, "summed", discount=MIXING),
-        reference=added,
-    ),
-    Formula(
-        name="credit.mixed",
-        module="quintain.credit.success",
-        functions=("mixed", "Judged"),
-        draw=draw_seen,
-        ours=lambda module, case: said(module, case, "mixed", mixing=MIXING),
-        reference=halved,
-    ),
-    Formula(
-        name="credit.top_share",
-        module="quintain.credit.selection",
-        functions=("top_share",),
-        draw=draw_scores,
-        ours=lambda module, case: flatten([[float(x) for x in module.top_share(case, p)] for p in SHARES]),
-        reference=lambda case: flatten([highest(case, share) for share in SHARES]),
-    ),
-    Formula(
-        name="credit.in_window",
-        module="quintain.credit.selection",
-        functions=("in_window",),
-        draw=draw_tokens,
-        ours=lambda module, case: flatten(
-            [
-                [float(x) for x in own]
-                for own in module.in_window([[np.array(t) for t in turns] for turns in case], 0.5, 0.9)
-            ]
-        ),
-        reference=between,
-    ),
+    Formula("credit.judged", "credit.success", ("judged", "labels", "chances"), credit.draw, read, told),
+    Formula("credit.doubly_robust", "credit.success", ("doubly_robust",), draw_seen,
+        lambda module, case: said(module, case, "doubly_robust", mixing=MIXING), robust),
+    Formula("credit.summed", "credit.success", ("summed", "Judged"), draw_seen,
+        lambda module, case: said(module, case, "summed", discount=MIXING), added),
+    Formula("credit.mixed", "credit.success", ("mixed", "Judged"), draw_seen,
+        lambda module, case: said(module, case, "mixed", mixing=MIXING), halved),
+    Formula("credit.top_share", "credit.selection", ("top_share",), draw_scores,
+        lambda module, case: flatten([[float(x) for x in module.top_share(case, p)] for p in SHARES]),
+        lambda case: flatten([highest(case, share) for share in SHARES])),
+    Formula("credit.in_window", "credit.selection", ("in_window",), draw_tokens, windowed, between),
     replace(
-        against(
-            "cross_entropy", "value", "cross_entropy", lambda module: module.cross_entropy(), summed(surprise)
-        ),
-        draw=draw_chances,
-    ),
-    against(
-        "kl_regression",
-        "regression",
-        "kl_regression",
-        lambda module: module.kl_regression(0.7),
-        fitted(0.7, is_huber=False),
-    ),
-    against(
-        "kl_regression_huber",
-        "regression",
-        "kl_regression",
-        lambda module: module.kl_regression(0.7, shape="huber"),
-        fitted(0.7, is_huber=True),
-    ),
-)
+        against("cross_entropy", "value", "cross_entropy", lambda m: m.cross_entropy(), summed(surprise)),
+        draw=draw_chances),
+    against("kl_regression", "regression", "kl_regression",
+        lambda m: m.kl_regression(0.7), fitted(0.7, is_huber=False)),
+    against("kl_regression_huber", "regression", "kl_regression",
+        lambda m: m.kl_regression(0.7, shape="huber"), fitted(0.7, is_huber=True)),
+)  # fmt: skip

@@ -109,6 +109,6 @@ def by_sets(case: list[Call]) -> list[float]:
 
 
 FORMULAS: tuple[Formula, ...] = (
-    Formula(name="data.find_faults", module="quintain.data.calls",
-            functions=("find_faults", "misfits", "unsaid", "leaves"), draw=draw_calls, ours=counted, reference=by_sets),
+    Formula("data.find_faults", "data.calls", ("find_faults", "misfits", "unsaid", "leaves"), draw_calls,
+        counted, by_sets),
 )  # fmt: skip

@@ -75,12 +75,6 @@ def asked_plainly(case: list[list[float]]) -> list[float]:
 
 
 FORMULAS: tuple[Formula, ...] = (
-    Formula(
-        name="ensembles.rewards", module="quintain.eval.reward_model", functions=("ensemble_rewards",),
-        draw=draw_told, ours=paid, reference=paid_plainly,
-    ),
-    Formula(
-        name="ensembles.queries", module="quintain.eval.reward_model", functions=("by_dispute",),
-        draw=draw_differences, ours=asked, reference=asked_plainly,
-    ),
+    Formula("ensembles.rewards", "eval.reward_model", ("ensemble_rewards",), draw_told, paid, paid_plainly),
+    Formula("ensembles.queries", "eval.reward_model", ("by_dispute",), draw_differences, asked, asked_plainly),
 )  # fmt: skip

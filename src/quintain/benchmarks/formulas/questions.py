@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from quintain.benchmarks.formulas.episodes import episode_of, turn_of
 from quintain.benchmarks.formulas.formula import Formula, Rng, flatten
-from quintain.types import NOTHING, Action, Completion, Score, Stop, Task, Trajectory, Turn, derive_seed
+from quintain.types import Action, derive_seed
 from quintain.worlds.hopqa.facts import Fact
 
 THINGS = ("Ka", "Lo", "Mi", "To", "Vis", "Ren")
@@ -96,7 +96,6 @@ def checked_plainly(case: Graph) -> list[float]:
     return [CHECKS.index(found), len(sets[-1]), readers(case.way)]
 
 
-SILENT = Action()
 Played = list[list[tuple[float, bool]]]
 
 
@@ -108,24 +107,6 @@ def episodes(rng: Rng) -> Played:
     ]
 
 
-def turn(
-    action: Action = SILENT, *, reward: float = 0.0, reward_terms: Mapping[str, float] = NOTHING
-) -> Turn:
-    """Return a turn of one token."""
-    return Turn(
-        observation=(), prompt_ids=(1,), completion=Completion(token_ids=(2,), logprobs=(0.0,), stop="stop"),
-        action=action, reward=reward, reward_terms=reward_terms,
-    )  # fmt: skip
-
-
-def episode(turns: Iterable[Turn], *, is_success: bool = False) -> Trajectory:
-    """Return an episode of `turns`."""
-    return Trajectory(
-        task=Task(id="t", environment="e", seed=0), turns=tuple(turns), stop=Stop.TERMINATED,
-        outcome=Score(value=0.0, is_success=is_success), seed=0, group="g", index=0,
-    )  # fmt: skip
-
-
 def paid(module: ModuleType, case: Played) -> list[float]:
     """Return what the code pays each turn."""
 
@@ -133,7 +114,8 @@ def paid(module: ModuleType, case: Played) -> list[float]:
         return Action(text="a valid question", error=None if is_readable else "no call")
 
     told = [
-        episode(turn(said(is_readable), reward=reward) for reward, is_readable in turns) for turns in case
+        episode_of(turn_of(action=said(is_readable), reward=reward) for reward, is_readable in turns)
+        for turns in case
     ]
     return flatten([list(module.readable_reward().measure(t)) for t in told])
 
@@ -159,7 +141,8 @@ def lookers(rng: Rng) -> Looked:
 def bounded(module: ModuleType, case: Looked) -> list[float]:
     """Return the numbers of the code, and what each turn is paid."""
     told = [
-        episode((turn(reward_terms={LOOKS[k]: 0.0}) for k in turns), is_success=won) for turns, won in case
+        episode_of((turn_of(reward_terms={LOOKS[k]: 0.0}) for k in turns), is_success=won)
+        for turns, won in case
     ]
     paid = [list(module.looking(1.0).measure(t)) for t in told]
     return flatten([list(module.boundary(told).values()), paid])
@@ -242,37 +225,11 @@ def graded_plainly(case: Report) -> list[float]:
 
 
 FORMULAS: tuple[Formula, ...] = (
-    Formula(
-        name="toolrl.boundary",
-        module="quintain.methods.toolrl.deep_research",
-        functions=("boundary", "looks", "looking"),
-        draw=lookers,
-        ours=bounded,
-        reference=bounded_plainly,
-    ),
-    Formula(
-        name="toolrl.graded",
-        module="quintain.worlds.web.research",
-        functions=("grade", "value", "Grade"),
-        draw=reports,
-        ours=graded,
-        reference=graded_plainly,
-    ),
-    Formula(
-        name="toolrl.evolved",
-        module="quintain.worlds.hopqa.synthesis",
-        functions=("problem", "answers", "step", "closed_book", "Hop"),
-        draw=graphs,
-        ours=checked,
-        reference=checked_plainly,
-        aside=("words",),
-    ),
-    Formula(
-        name="toolrl.readable",
-        module="quintain.methods.toolrl.asearcher",
-        functions=("readable_reward",),
-        draw=episodes,
-        ours=paid,
-        reference=paid_plainly,
-    ),
-)
+    Formula("toolrl.boundary", "methods.toolrl.deep_research", ("boundary", "looks", "looking"), lookers,
+        bounded, bounded_plainly),
+    Formula("toolrl.graded", "worlds.web.research", ("grade", "value", "Grade"), reports, graded,
+        graded_plainly),
+    Formula("toolrl.evolved", "worlds.hopqa.synthesis", ("problem", "answers", "step", "closed_book", "Hop"),
+        graphs, checked, checked_plainly, aside=("words",)),
+    Formula("toolrl.readable", "methods.toolrl.asearcher", ("readable_reward",), episodes, paid, paid_plainly),
+)  # fmt: skip

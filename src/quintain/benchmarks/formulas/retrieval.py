@@ -94,20 +94,7 @@ def measured_plainly(case: Rankings) -> list[float]:
 
 
 FORMULAS: tuple[Formula, ...] = (
-    Formula(
-        name="losses.info_nce",
-        module="quintain.losses.contrastive",
-        functions=("info_nce",),
-        draw=pairs,
-        ours=learned,
-        reference=learned_plainly,
-    ),
-    Formula(
-        name="eval.ranking",
-        module="quintain.eval.ranking",
-        functions=("ranking_metrics", "recall", "reciprocal_rank", "ndcg"),
-        draw=rankings,
-        ours=measured,
-        reference=measured_plainly,
-    ),
-)
+    Formula("losses.info_nce", "losses.contrastive", ("info_nce",), pairs, learned, learned_plainly),
+    Formula("eval.ranking", "eval.ranking", ("ranking_metrics", "recall", "reciprocal_rank", "ndcg"), rankings,
+        measured, measured_plainly),
+)  # fmt: skip

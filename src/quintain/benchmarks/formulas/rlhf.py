@@ -71,6 +71,18 @@ def ranked(
     return sum(means) / len(means)
 
 
+def classified(case: Case, _logs: list[float], _entropy: list[float], values: list[float]) -> float:
+    """Return the mean over comparisons of the mean over their answers of the cross-entropy of good and bad."""
+    assert isinstance(case, Ranked), "drawn with ranks"
+    found: dict[int, list[float]] = {}
+    for stream, (number, _) in enumerate(case.pairs):
+        score = sum(values[t] for t in case.trained if case.tokens[t].stream == stream)
+        is_good = case.ranks[stream] == 1.0
+        found.setdefault(number, []).append(-log(1 / (1 + exp(-score if is_good else score))))
+    means = [sum(answers) / len(answers) for answers in found.values()]
+    return sum(means) / len(means)
+
+
 def paid(module: ModuleType, case: tuple[Played, list[float]]) -> list[float]:
     """Return rewards of all turns and outcomes of all scored episodes, and what is measured of them."""
     played, scores = case
@@ -185,16 +197,13 @@ FORMULAS: tuple[Formula, ...] = (
         )
         for name, rate in (("bradley_terry", 0.0), ("bradley_terry.errors", ERRORS))
     ),
-    Formula(
-        name="credit.pay_scores", module="quintain.credit.scores", functions=("pay_scores", "score_metrics"),
-        draw=draw_paid, ours=paid, reference=paid_plainly,
+    replace(
+        against("classification", "reward_model", "classification", lambda m: m.classification(), classified),
+        draw=draw_ranked,
+        aside=("_told",),
     ),
-    Formula(
-        name="eval.best_of", module="quintain.eval.reward_model", functions=("best_of",),
-        draw=draw_picked, ours=picked, reference=picked_plainly,
-    ),
-    Formula(
-        name="data.score_samples", module="quintain.data.comparisons", functions=("score_samples",),
-        draw=draw_read, ours=read, reference=read_plainly,
-    ),
+    Formula("credit.pay_scores", "credit.scores", ("pay_scores", "score_metrics"), draw_paid, paid,
+        paid_plainly),
+    Formula("eval.best_of", "eval.reward_model", ("best_of",), draw_picked, picked, picked_plainly),
+    Formula("data.score_samples", "data.comparisons", ("score_samples",), draw_read, read, read_plainly),
 )  # fmt: skip

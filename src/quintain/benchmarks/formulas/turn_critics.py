@@ -9,12 +9,13 @@ from typing import Any
 import torch
 
 from quintain.benchmarks.formulas.credit import Case, Play, draw
+from quintain.benchmarks.formulas.episodes import episode_of, turn_of
 from quintain.benchmarks.formulas.formula import Formula, Rng, flatten
 from quintain.credit.turn_td import TurnValues
 from quintain.data.pack import pack
 from quintain.data.turn_values import last_turn_samples
 from quintain.losses.policy import reinforce
-from quintain.types import Action, Completion, Outputs, Sample, Score, Stop, Task, Trajectory, Turn, scored
+from quintain.types import Outputs, Sample, Trajectory, Turn, scored
 
 GAMMA = 0.9
 
@@ -135,28 +136,9 @@ def spoken(rng: Rng) -> list[Trajectory]:
         for number in range(int(rng.integers(1, 5))):
             said = tuple(int(i) for i in rng.integers(1, 50, int(rng.integers(1, 4))))
             seen = tuple(int(i) for i in rng.integers(50, 99, int(rng.integers(1, 4))))
-            completion = Completion(token_ids=said, logprobs=(-1.0,) * len(said), stop="stop")
             starts = number == 0 or bool(rng.random() < 0.3)
-            turns.append(
-                Turn(
-                    observation=(),
-                    prompt_ids=seen,
-                    completion=completion,
-                    action=Action(),
-                    starts_segment=starts,
-                )
-            )
-        found.append(
-            Trajectory(
-                task=Task(id="t", environment="e", seed=0),
-                turns=tuple(turns),
-                outcome=Score(value=0, is_success=False),
-                stop=Stop.TERMINATED,
-                seed=index,
-                group="g",
-                index=index,
-            )
-        )
+            turns.append(turn_of(said, prompt_ids=seen, starts_segment=starts))
+        found.append(episode_of(turns, seed=index, index=index))
     return found
 
 
@@ -251,24 +233,17 @@ def actor_on_a_toy(module: ModuleType) -> float:
 
 
 def _said(state: int, action: int) -> Trajectory:
-    completion = Completion(token_ids=(3 + action,), logprobs=(-1.0,), stop="stop")
-    turn = Turn(
-        observation=(), prompt_ids=(state,), completion=completion, action=Action(), starts_segment=True
-    )
-    return Trajectory(
-        task=Task(id="t", environment="e", seed=0), turns=(turn,), outcome=Score(value=0, is_success=False),
-        stop=Stop.TERMINATED, seed=0, group="g", index=0,
-    )  # fmt: skip
+    return episode_of([turn_of([3 + action], prompt_ids=(state,), starts_segment=True)])
 
 
 FORMULAS: tuple[Formula, ...] = (
-    Formula(name="credit.turn_td", module="quintain.credit.turn_td",
-            functions=("q_targets", "state_targets", "way_advantages", "by_way", "monte_carlo", "critic_metrics",
-                       "least", "combined"),
-            aside=("check",), draw=valued, ours=credited, reference=reckoned, exact=actor_on_a_toy),
-    Formula(name="credit.best_ways", module="quintain.credit.turn_td", functions=("best_ways",), draw=valued,
-            ours=lambda m, given: [float(x) for row in m.best_ways(given.said, given.before, 0.3) for x in row],
-            reference=extracted),
-    Formula(name="data.turn_values", module="quintain.data.turn_values",
-            functions=("turn_value_samples", "last_turn_samples"), draw=spoken, ours=marked, reference=laid_out),
+    Formula("credit.turn_td", "credit.turn_td",
+        ("q_targets", "state_targets", "way_advantages", "by_way", "monte_carlo", "critic_metrics", "least",
+         "combined"),
+        valued, credited, reckoned, aside=("check",), exact=actor_on_a_toy),
+    Formula("credit.best_ways", "credit.turn_td", ("best_ways",), valued,
+        lambda m, given: [float(x) for row in m.best_ways(given.said, given.before, 0.3) for x in row],
+        extracted),
+    Formula("data.turn_values", "data.turn_values", ("turn_value_samples", "last_turn_samples"), spoken, marked,
+        laid_out),
 )  # fmt: skip
