@@ -207,6 +207,9 @@ class Job:
     """Keep only what each layer begins with for the backward pass, and compute the rest anew: less memory."""
     learner_ranks: NonNegativeInt = 0
     """Processes over which weights, gradients and optimizer of what is trained are sharded (FSDP2); 0: in this one."""
+    context_ranks: PositiveInt = 1
+    """Ranks of the learner that share the tokens of a batch (context parallelism), for streams too long for one of
+    them; learner_ranks is a multiple of it."""
     cluster: str = ""
     """Ray cluster on which engines sample and workers play the episodes: local, auto, ray://HOST:10001 or HOST:6379
     (docs/scale.md); empty: this process does."""
@@ -286,6 +289,11 @@ class Job:
             raise ConfigError(
                 f"max_stragglers: got {self.max_stragglers} without max_staleness, where every episode is waited for; "
                 "give rollout=async and a max_staleness of 1 or more, or leave it at 0"
+            )
+        if self.context_ranks > 1 and (not self.learner_ranks or self.learner_ranks % self.context_ranks):
+            raise ConfigError(
+                f"context_ranks: got {self.context_ranks} with learner_ranks {self.learner_ranks}; give a multiple "
+                "of it as learner_ranks, or 1"
             )
         if self.cluster:
             check_address(self.cluster)
