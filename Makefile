@@ -33,7 +33,7 @@ INSTALL := -m pip --disable-pip-version-check install
 BFCL := --no-deps bfcl-eval==2026.3.23
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-real flagship-fireact flagship-rest flagship-eto flagship-instruct test test-slow coverage test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick test-clients test-cluster test-vllm test-wheel test-trackers check format bench docs clean
+.PHONY: help quickstart quickstart-real flagship-fireact flagship-rest flagship-eto flagship-instruct test test-slow coverage test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick test-clients test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -117,7 +117,14 @@ test-clients: .venv-clients/.ready  ## SDKs and agents of others, unmodified, ea
 test-cluster: $(VENV)/.dev $(VENV)/.ray  ## learners over several processes, and runs on a Ray cluster, whose processes and nodes are killed (10 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster -m cluster -q
 
-test-vllm: $(VENV)/.dev .venv-vllm/.ready  ## vLLM on this machine's processor: every promise of an engine, and GRPO that learns through it (10 minutes)
+# A gradient over two launchers of torchrun, and GRPO on Ray against one process.
+test-cluster-quick: $(VENV)/.dev $(VENV)/.ray
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster -m cluster -q -k "two_machines_have or learns_in_one_process"
+
+test-vllm-quick: $(VENV)/.dev .venv-vllm/.ready
+	OMP_NUM_THREADS=1 VLLM_CPU_KVCACHE_SPACE=1 $(BIN)/python -m pytest tests/vllm -m vllm -q -k turns
+
+test-vllm: $(VENV)/.dev $(VENV)/.ray .venv-vllm/.ready  ## vLLM on this machine's processor: every promise of an engine, and GRPO that learns through it (10 minutes)
 	OMP_NUM_THREADS=1 VLLM_CPU_KVCACHE_SPACE=1 $(BIN)/python -m pytest tests/vllm -m vllm -q -rP
 
 check: $(VENV)/.dev  ## style, layout of the rooms, types

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import torch
 
-from quintain.benchmarks.comparisons.rl import BENCHMARKS
 from quintain.benchmarks.trials import (
     ARMS,
     Benchmark,
@@ -23,13 +22,15 @@ from quintain.benchmarks.trials import (
     arm_of,
     hacked_between,
     is_done,
+    makes_own_start,
     perform,
     trial,
     warm,
 )
 from quintain.cli.main import main
-from quintain.environments.catalog import find
+from quintain.config import build
 from quintain.errors import ConfigError, DataError, UsageError
+from quintain.methods.find import find_method
 from quintain.store.run import Run
 
 SMALL: dict[str, Any] = {
@@ -42,7 +43,7 @@ WORLD = "guess?max_turns=1&high=3"
 
 def tiny(name: str = "one", **fields: Any) -> Benchmark:
     given: dict[str, Any] = {
-        "recipe": "rloo", "baseline": "grpo", "environment": WORLD, "claim": "It is.", "shared": SMALL,
+        "recipe": "rloo", "baseline": "grpo", "environment": WORLD, "shared": SMALL,
         "settings": {"kl_coef": 0.0}, **fields,
     }  # fmt: skip
     return Benchmark(name=name, **given)
@@ -150,11 +151,25 @@ if __name__ == "__main__":
 """
 
 
+def test_a_cold_start_is_the_methods_own_and_nothing_shown_is_no_start() -> None:
+    cases = [
+        ("afm", 200, True),
+        ("grpo", 200, False),
+        ("grpo", 0, True),
+        ("sft", 200, False),
+        ("dare", 0, True),
+    ]
+    for name, shown, is_own in cases:
+        found = find_method(name)
+        config = build(found.config_class, {"environment": "sums", "demonstrations": shown}, name)
+        assert makes_own_start(found.make(config), config) is is_own, (name, shown)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals of POSIX")
 def test_a_method_without_a_policy_needs_no_start(tmp_path: Path) -> None:
     shared = {"steps": 2, "eval_every": 2, "eval_episodes": 4}
     benchmark = Benchmark(
-        name="dare", recipe="dare", baseline="dare", environment="shelf?tools=40", claim="It is.", shared=shared,
+        name="dare", recipe="dare", baseline="dare", environment="shelf?tools=40", shared=shared,
         baseline_settings={"ranks": "bm25"},
     )  # fmt: skip
     folders = [perform(trial(benchmark, arm, seed=0), tmp_path) for arm in ARMS]
@@ -207,13 +222,6 @@ def test_help_needs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--help"]) == 0
     assert main(["bench"]) == UsageError.exit_code
     assert capsys.readouterr().out.count("usage: quintain bench methods") == 2
-
-
-def test_every_benchmark_can_be_configured() -> None:
-    assert len({benchmark.name for benchmark in BENCHMARKS}) == len(BENCHMARKS)
-    for benchmark in BENCHMARKS:
-        assert trial(benchmark, "method", seed=0).name != trial(benchmark, "baseline", seed=0).name
-        find(benchmark.environment)
 
 
 SCORED = {key: value for key, value in SMALL.items() if key not in ("tasks", "group_size")} | {"episodes": 2}

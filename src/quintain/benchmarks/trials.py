@@ -24,7 +24,7 @@ from typing import Any, Literal
 from quintain.config import build
 from quintain.errors import DataError
 from quintain.methods.find import find_method
-from quintain.methods.method import Contrastive
+from quintain.methods.method import Contrastive, Method, OnPolicy
 from quintain.store.creation import CHECKPOINTS
 from quintain.store.run import Run
 from quintain.training.job import Job
@@ -55,8 +55,6 @@ class Benchmark:
     baseline: str
     """recipe that the method is compared with"""
     environment: str
-    claim: str
-    """what the paper says, in a sentence"""
     shared: Mapping[str, Any] = NOTHING
     """settings of both arms: model, steps, budget, learning rate, …"""
     settings: Mapping[str, Any] = NOTHING
@@ -71,8 +69,6 @@ class Benchmark:
     """how much less the method may come to and still be "not worse"; none: .05"""
     rates: tuple[float, ...] = ()
     """learning rates of which both arms have the one that is best for the baseline; without, that of the settings"""
-    tried: str = ""
-    """what was tried where the claim did not hold here"""
 
     def arm(self, arm: str, seed: int, overrides: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """Return recipe and settings of ``method`` or ``baseline``."""
@@ -212,11 +208,18 @@ def perform(chosen: Trial, root: Path) -> Path:
         config = replace(config, reward_model=find_model(str(perform(chosen.reward_model, root))))
     method = find_method(chosen.recipe).make(config)
     with opening as run:
-        if not isinstance(method, Contrastive) and not (start / "config.json").exists():
+        if not (makes_own_start(method, chosen.config) or (start / "config.json").exists()):
             shutil.copytree(warm(chosen, root), start, dirs_exist_ok=True)
         train_by(method, config, run)
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
     return folder
+
+
+def makes_own_start(method: Method, job: Job) -> bool:
+    """Return whether the start is part of `method`: it chooses what is imitated before, or `job` shows nothing."""
+    if isinstance(method, OnPolicy) and method.cold_start is not None:
+        return True
+    return isinstance(method, Contrastive) or job.demonstrations == 0
 
 
 def is_done(chosen: Trial, root: Path) -> bool:

@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from quintain.benchmarks.comparisons.worlds import ON
 from quintain.benchmarks.evidence.inference import (
     LOOKS,
     Bound,
@@ -29,6 +28,7 @@ from quintain.benchmarks.evidence.inference import (
 from quintain.benchmarks.evidence.objective import REFUSING
 from quintain.benchmarks.evidence.records import append, lines, provenance, version_of
 from quintain.benchmarks.evidence.spec import League, Signature
+from quintain.benchmarks.evidence.worlds import ON
 from quintain.benchmarks.sweep import workers
 from quintain.benchmarks.trials import Arm, Benchmark, Trial, arm_of, is_done, perform, trial, warm
 from quintain.errors import UsageError, suggestion
@@ -67,8 +67,6 @@ class Entry:
     seeds: int = 10
     """most seeds of its sequence"""
     axis: str = "steps"
-    is_primary: bool = False
-    """whether it is what its row is called by; the others are exploratory"""
     reward: str = ""
     """what the method's reward adds, where that is the idea"""
     settings: Mapping[str, Any] = NOTHING
@@ -81,10 +79,14 @@ class Entry:
         return MARGIN if found is None else found
 
     def digest(self) -> str:
-        """Return the SHA-256 of what is compared; what was tried and the wording of the claim are no part of it."""
-        told = {**asdict(self), "row": "", "reward": "", "is_primary": False}
-        compared = asdict(self.benchmark)
-        told["benchmark"] = {k: v for k, v in compared.items() if k not in ("name", "claim", "tried")}
+        """Return the SHA-256 of what is compared; names are no part of it."""
+        told = {
+            **asdict(self),
+            "row": "",
+            "reward": "",
+            "is_primary": False,
+        }  # the last for lines recorded with it
+        told["benchmark"] = {k: v for k, v in asdict(self.benchmark).items() if k != "name"}
         return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
 
     def baseline_key(self) -> str:
@@ -123,7 +125,7 @@ class Entry:
 def entry_of(signature: Signature) -> Entry | None:
     """Return the comparison that a registered row names; None where it names none.
 
-    Settings of the world are those of `comparisons.worlds`, where it stands there.
+    Settings of the world are those of `ON`, where it stands there.
     """
     if signature.league is None:
         return None
@@ -135,7 +137,6 @@ def entry_of(signature: Signature) -> Entry | None:
             recipe=league.recipe or signature.method,
             baseline=league.baseline,
             environment=league.world,
-            claim=league.claim or signature.number,
             shared={**ON.get(league.world, {}), **budget, **league.shared},
             settings=league.settings,
             baseline_settings=league.baseline_settings,
@@ -147,7 +148,6 @@ def entry_of(signature: Signature) -> Entry | None:
         ),
         seeds=league.seeds,
         axis=league.axis,
-        is_primary=True,
         reward=league.reward,
     )
 
@@ -219,6 +219,11 @@ def known(entry: Entry, folder: Path, spec: str = "") -> Values:
     }
 
 
+def rates_of(own: Values) -> list[float | None]:
+    """Return the learning rate of each recorded run at the rate that was chosen: one rate, run by run."""
+    return [line["rate"] for (_, factor, _), line in own.items() if factor == 1.0]
+
+
 def earlier_versions(entry: Entry, folder: Path) -> tuple[Earlier, ...]:
     """Return what came of the versions of the entry before the one that it has now."""
     have = lines(folder, entry.row, LAYER)
@@ -258,11 +263,7 @@ def value_of(entry: Entry, line: Mapping[str, Any]) -> float:
 def outcome_of(entry: Entry, rivals: Sequence[Entry], folder: Path) -> Outcome:
     """Return what the results in `folder` say of `entry`; `rivals` are all registered entries, itself among them."""
     key = entry.baseline_key()
-    group = {
-        found.row: (found, known(found, folder))
-        for found in rivals
-        if found.baseline_key() == key and (found.is_primary or not entry.is_primary)
-    }
+    group = {found.row: (found, known(found, folder)) for found in rivals if found.baseline_key() == key}
     own = group[entry.row][1]
     bound: Bound | None = None
     verdict, stopped, is_futile = "unfinished", None, False
@@ -422,19 +423,25 @@ class Season:
         return []
 
     def _tuned(self, chosen: Sequence[Entry]) -> dict[str, float | None]:
-        """Return the rate of each entry: the baseline's best over the tuning seeds; None: that of its settings."""
+        """Return the rate of each entry: that of its recorded runs, else the baseline's best over the tuning seeds;
+        None: that of its settings.
+        """
+        rates = {entry.row: found[0] for entry in chosen if (found := rates_of(known(entry, self.folder)))}
         plans = {
             entry.row: {
                 rate: [entry.trial(BASELINE, seed, rate) for seed in TUNING] for rate in entry.benchmark.rates
             }
             for entry in chosen
-            if "learning_rate" not in entry.settings and len(entry.benchmark.rates) > 1
+            if entry.row not in rates
+            and "learning_rate" not in entry.settings
+            and len(entry.benchmark.rates) > 1
         }
         every = [found for rates in plans.values() for trials in rates.values() for found in trials]
         for _ in self._performed(every, "runs for learning rates"):
             pass
-        rates: dict[str, float | None] = {}
         for entry in chosen:
+            if entry.row in rates:
+                continue
             if entry.row not in plans:
                 rates[entry.row] = entry.benchmark.rates[0] if entry.benchmark.rates else None
                 continue
@@ -518,16 +525,9 @@ def timed(chosen: Trial, root: Path) -> tuple[str, float]:
     return perform(chosen, root).name, round(time.process_time() - began, 3)
 
 
-def entries(
-    family: str, signatures: Mapping[str, Signature], comparisons: Sequence[Benchmark]
-) -> list[Entry]:
-    """Return the league of a family: rows that are registered with one, then `comparisons` of other names."""
-    own = [entry for found in signatures.values() if found.family == family and (entry := entry_of(found))]
-    names = {entry.row for entry in own}
-    return [
-        *own,
-        *(Entry(row=found.name, benchmark=found) for found in comparisons if found.name not in names),
-    ]
+def entries(family: str, signatures: Mapping[str, Signature]) -> list[Entry]:
+    """Return the league of a family: rows that are registered with one."""
+    return [entry for found in signatures.values() if found.family == family and (entry := entry_of(found))]
 
 
 def chosen_entries(registered: Sequence[Entry], only: str | None, settings: Mapping[str, Any]) -> list[Entry]:

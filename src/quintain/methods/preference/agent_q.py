@@ -28,7 +28,7 @@ from quintain.losses.preference import dpo, logged
 from quintain.methods.method import Folds, Rounds, Update
 from quintain.methods.preference.searching import Critic, Search
 from quintain.methods.selftraining.rest_mcts import TextValue
-from quintain.training.job import OnPolicyJob
+from quintain.training.job import RoundsJob
 from quintain.types import Trajectory, as_text
 
 RUBRIC = (
@@ -38,15 +38,9 @@ RUBRIC = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(RoundsJob):
     """Configuration of Agent Q."""
 
-    steps: int = 3
-    """Rounds."""
-    learning_rate: float = 1e-4
-    eval_every: int = 1
-    num_epochs: PositiveInt = 3
-    num_minibatches: PositiveInt = 4
     tasks: PositiveInt = 32
     """Tasks of a round, a tree each."""
     branches: PositiveInt = 4
@@ -67,7 +61,7 @@ class Config(OnPolicyJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        OnPolicyJob.check(self)
+        RoundsJob.check(self)
         if self.branches < 2:
             raise ConfigError(
                 f"branches: got {self.branches}, of which no two could be compared; give 2 or more"
