@@ -137,13 +137,13 @@ format: $(VENV)/.dev  ## put the code in the shape that `make check` asks for
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.bench  ## how fast it is on this machine, side by side with TRL (20 minutes; figures in benchmarks/results)
+bench: $(VENV)/.bench  ## how fast it is on this machine, side by side with TRL (40 minutes; figures in benchmarks/results)
 	@mkdir -p benchmarks/results
 	$(BIN)/python benchmarks/parts.py
 	$(BIN)/python benchmarks/overhead.py --json benchmarks/results/overhead.json
 	$(BIN)/python benchmarks/growth.py --json benchmarks/results/growth.json
 	$(BIN)/python benchmarks/limits.py --json benchmarks/results/limits.json
-	$(BIN)/python benchmarks/compare.py --growth --json benchmarks/results/compare.json
+	$(BIN)/python benchmarks/compare.py --growth --sizes 30M 135M --json benchmarks/results/compare.json
 
 test-gpu: $(VENV)/.dev  ## what only a GPU shows, with its speeds (skipped with a reason where there is none)
 	OMP_NUM_THREADS=4 $(BIN)/python -m pytest tests/gpu -q -rsP

@@ -58,7 +58,7 @@ class World:
 
     name: str
     environment: str = ""
-    """with knobs, where the default is not what is imitated; the name where empty"""
+    """with options, where the default is not what is imitated; the name where empty"""
     settings: Mapping[str, Any] = NOTHING
     """settings of `sft` that differ from `SETTINGS`"""
 

@@ -51,10 +51,10 @@ SUPERSEDED, UNDECIDED = 1, 2
 """What a row says that a resumed run has left behind, for good or until it says which episodes it takes back."""
 MAX_PARENTS = 64
 """Episodes that are kept while reading, because branches may follow that begin with their turns."""
-PAGE = 2048
+PAGE = 4096
 """Bytes of a page of the file: what an episode leaves of its last one is empty."""
-FETCHED = 32
-"""Rows that are fetched at once."""
+FETCHED, FETCHED_BYTES = 32, 32_768
+"""Rows that are fetched at once, and the bytes after which there are no more of them."""
 
 
 def create_journal(file: Path, meta: Mapping[str, str]) -> None:
@@ -172,7 +172,8 @@ class Journal:
                 (step_row, place, episode, part, rejected)
                 for place, ((episode, _, part), (rejected, _)) in enumerate(zip(used, rivals, strict=True))
             ]
-            connection.executemany(INSERT_USE, rows)
+            if rows:
+                connection.executemany(INSERT_USE, rows)
         self._noted = self.machine
         return batch_hash
 
@@ -274,23 +275,22 @@ class Journal:
     def recorded(self, *, step: int | None, phase: str | None) -> Iterator[Recorded]:
         """Yield the trajectories in order of arrival; a row that cannot be read is reported and skipped."""
         query = (
-            f"SELECT row FROM episodes WHERE is_abandoned = 0 AND {':step IS NULL' if step is None else OF_STEP} "
+            "SELECT row, ifnull(length(structure) + length(payload), 0) FROM episodes WHERE is_abandoned = 0 "
+            f"AND {':step IS NULL' if step is None else OF_STEP} "
             "AND (:phase IS NULL OR phase = :phase) ORDER BY row"
         )
         parents: dict[int, Recorded] = {}
-        fetched: dict[int, Opened | DataError] = {}
-        rows = [row_id for (row_id,) in self._all(query, _range(step, phase))]
-        for number, row_id in enumerate(rows):
-            if number % FETCHED == 0:
-                fetched = self._fetch(rows[number : number + FETCHED])
-            if len(parents) > MAX_PARENTS:
-                parents.clear()
-            try:
-                recorded = self._read(row_id, parents, fetched)
-            except (DataError, StoreError) as error:
-                self._report("quarantine", f"trajectory row {row_id} of {self.file}: {error}")
-                continue
-            yield recorded
+        for rows in _portions(self._all(query, _range(step, phase))):
+            fetched = self._fetch(rows)
+            for row_id in rows:
+                if len(parents) > MAX_PARENTS:
+                    parents.clear()
+                try:
+                    recorded = self._read(row_id, parents, fetched)
+                except (DataError, StoreError) as error:
+                    self._report("quarantine", f"trajectory row {row_id} of {self.file}: {error}")
+                    continue
+                yield recorded
 
     def episode(self, name: str) -> Trajectory:
         """Return the episode with the id `name`; raise `DataError` when there is none or it cannot be read."""
@@ -544,6 +544,20 @@ def _range(step: int | None, phase: str | None) -> dict[str, Any]:
     """Return the values for `schema.OF_STEP` and the phase."""
     first, last = (b"", b"") if step is None else (step.to_bytes(4), step.to_bytes(4) + b"\xff" * 6)
     return {"step": step, "phase": phase, "first": first, "last": last}
+
+
+def _portions(rows: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
+    """Yield the numbers of `rows`, which have so many bytes, in portions that are fetched at once."""
+    portion: list[int] = []
+    size = 0
+    for row_id, num_bytes in rows:
+        portion.append(row_id)
+        size += num_bytes
+        if size > FETCHED_BYTES or len(portion) == FETCHED:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
 
 
 def _batch_hash(parts: Sequence[bytes]) -> str:
