@@ -36,15 +36,17 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
+from dataclasses import asdict
 from pathlib import Path
 from random import Random
 from statistics import mean, median
 from typing import Any
 
-import quintain
 from quintain.benchmarks.evidence.inference import estimate
 from quintain.data.samples import token_versions
 from quintain.environments.protocol import Environment
+from quintain.methods.loops import train_by
+from quintain.methods.rl import policy_gradient
 from quintain.store.run import Run
 from quintain.types import Action, Failure, StepResult, Task, Trajectory
 
@@ -55,16 +57,14 @@ TASKS, SIZE = 8, 8
 ALIVE = TASKS * SIZE
 STEPS, EVAL_EVERY, HELD_OUT = 90, 15, 256
 SYNCHRONOUS, CLAIMED, LOCKSTEP = "0", "4", "lockstep"
-ARMS = (SYNCHRONOUS, "1", "2", CLAIMED, "8", LOCKSTEP)
+ARMS = (SYNCHRONOUS, CLAIMED, "1", "2", "8", LOCKSTEP)
 LOCKSTEP_STEPS = 8
 LEAST_RATIO, TOLERANCE = 2.8, 0.05
 RECIPE: Mapping[str, Any] = {
     "loss": "truncated", "credit": "group", "learning_rate": 2e-3, "lr_schedule": "linear", "lr_warmup": 9,
-    "tasks": TASKS, "group_size": SIZE, "concurrency": ALIVE, "agent": "text", "max_turn_tokens": 4,
+    "tasks": TASKS, "group_size": SIZE, "concurrency": ALIVE,
     "eval_environment": WORLD, "eval_episodes": HELD_OUT, "eval_every": EVAL_EVERY, "records_signals": False,
 }  # fmt: skip
-START: Mapping[str, Any] = {"demonstrations": 48, "imitation_epochs": 7}
-"""What the start of all arms imitates."""
 
 
 class Search(Environment):
@@ -110,12 +110,21 @@ class SlowSearch(Search):
         return super().step(action)
 
 
+def train_in(folder: Path, **options: Any) -> None:
+    """Train the run in `folder`."""
+    config = policy_gradient.Config(
+        model=options.pop("model", "micro"), agent="text", max_turn_tokens=4, **options
+    )
+    config.check()
+    with Run.create(folder, recipe="policy_gradient", config=asdict(config)) as run:
+        train_by(policy_gradient.method(config), config, run)
+
+
 def prepare(folder: Path, seed: int) -> None:
-    """Make the model of `seed` that all arms start from: it knows how a guess is written, and little of where."""
-    quintain.train(
-        "policy_gradient", run=folder.name, root=folder.parent, environment=WORLD, model="micro", seed=seed,
-        agent="text", max_turn_tokens=4,
-        eval_start=False, eval_episodes=1, tasks=1, group_size=2, steps=1, **START,
+    """Make the model of `seed` that all arms start from: it knows how a number is said, and little of which."""
+    train_in(
+        folder, environment=WORLD, seed=seed, eval_start=False, eval_episodes=1, tasks=1, group_size=2, steps=1,
+        demonstrations=48, imitation_epochs=7,
     )  # fmt: skip
 
 
@@ -123,9 +132,9 @@ def train(folder: Path, arm: str, seed: int, steps: int) -> dict[str, Any]:
     """Return what an arm came to: seconds, success by step, and how old its tokens were."""
     way = {"rollout": "lockstep"} if arm == LOCKSTEP else {"rollout": "async", "max_staleness": int(arm)}
     cpu, wall = time.process_time(), time.monotonic()
-    quintain.train(
-        "policy_gradient", run=folder.name, root=folder.parent, environment=WORLD.replace(":Search", ":SlowSearch"),
-        model=str(folder.parent / f"{seed}-start" / "start"), demonstrations=0, seed=seed, 
+    start = folder.parent / f"{seed}-start" / "start"
+    train_in(
+        folder, environment=WORLD.replace(":Search", ":SlowSearch"), model=str(start), demonstrations=0, seed=seed,
         steps=min(steps, LOCKSTEP_STEPS) if arm == LOCKSTEP else steps, **RECIPE, **way,
     )  # fmt: skip
     cpu = time.process_time() - cpu
@@ -195,8 +204,8 @@ def play_all(
         list(few.map(lambda seed: play(place, "start", seed, steps), seeds))
         waiting = [
             (many if arm in (LOCKSTEP, SYNCHRONOUS) else few).submit(play, place, arm, seed, steps)
-            for seed in seeds
             for arm in arms
+            for seed in seeds
         ]
         return [each.result() for each in waiting]
 
