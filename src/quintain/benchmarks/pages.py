@@ -112,13 +112,13 @@ def league_page(standings: Mapping[str, Standing]) -> str:
         "# The league",
         "",
         "Each method against the baseline that its paper compares with, on the world of its row, at equal budget, from "
-        "one start and at one learning rate, the baseline's best over three tuning seeds. A seed draws its own "
-        "training and held-out tasks (512). Seeds come in a sequence of 6, 10 and 16 that spends an error of .05; "
-        "intervals are simultaneous (Dunnett) in an additive model of arm and seed. *Better* stands when it survives "
-        "the correction over rows (Benjamini-Hochberg, 5 %), with the same sign at half and at double the rate. "
-        "*Refused*: an alarm for hacking or length held in an arm when a run of it ended. What was registered anew, on "
-        "another world or with other settings, is a new version, and those before it stand beside it. Click on a "
-        "heading to sort.",
+        "one start and at one learning rate: where several are registered, the baseline's best over three tuning "
+        "seeds. A seed draws its own training and held-out tasks (512). Seeds come in a sequence of 6, 10 and 16 that "
+        "spends an error of .05; intervals are simultaneous (Dunnett) in an additive model of arm and seed. *Better* "
+        "stands when it survives the correction over rows (Benjamini-Hochberg, 5 %), with the same sign at half and at "
+        "double the rate; until both were run it is called *not worse*. *Refused*: an alarm for hacking or length held "
+        "in an arm when a run of it ended. What was registered anew, on another world or with other settings, is a new "
+        "version, and those before it stand beside it. Click on a heading to sort.",
         "",
         "| method | baseline | world | model | budget | verdict | difference | seeds | at ½ and 2× the rate | against "
         "itself | earlier versions | used by the method | used by the baseline | command |",

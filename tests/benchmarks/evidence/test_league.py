@@ -111,6 +111,23 @@ def test_an_outcome_tells_budgets_signs_and_noise(tmp_path: Path) -> None:
     assert (found.rate, found.command, found.version) == (1e-3, "again", 1)
 
 
+@pytest.mark.parametrize(
+    ("gain", "before", "after"), [(0.2, "not worse", "better"), (-0.2, "unfinished", "worse")]
+)
+def test_a_claim_waits_for_the_runs_at_other_rates(
+    tmp_path: Path, gain: float, before: str, after: str
+) -> None:
+    one = entry(rates=(1e-3,))
+    put(tmp_path, one, METHOD, shifted(gain, num=6))
+    put(tmp_path, one, BASELINE, BASE[:6])
+    for arm, factor, seed in league_module.elsewhere():
+        found = outcome_of(one, [one], tmp_path)
+        assert (found.verdict, found.is_claimed) == (before, True)
+        own = {"value": 0.5 + gain if arm == METHOD else 0.5, "seed": seed, "factor": factor}
+        append(tmp_path, "one", {**lines(tmp_path, "one")[0], "arm": arm, **own})
+    assert outcome_of(one, [one], tmp_path).verdict == after
+
+
 def test_what_is_lower_is_turned_and_alarms_refuse(tmp_path: Path) -> None:
     fewer = entry(is_lower_better=True)
     put(tmp_path, fewer, METHOD, shifted(-0.2, num=6))
@@ -191,7 +208,7 @@ def test_the_season_runs_what_is_missing(
         monkeypatch.setattr(f"quintain.benchmarks.evidence.{place}", short)
     monkeypatch.setattr(league_module, "TUNING", (1000,))
     monkeypatch.setattr(league_module, "FACTORS", (0.5,))
-    monkeypatch.setattr(league_module, "CLAIMED", league_module.VERDICTS)
+    monkeypatch.setattr(league_module, "CLAIMED", ("better", "worse", "not worse", "unresolved"))
     one = replace(entry(rates=(1e-3, 5e-4)), seeds=2)
     season = Season(tmp_path / "runs", tmp_path / "results", 1, lambda row: f"run {row}", [one])
     found = season([one])["one"]

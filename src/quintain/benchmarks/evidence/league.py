@@ -3,7 +3,8 @@
 A seed draws its own training and held-out tasks. Both arms learn at one rate, the best for the baseline over tuning
 seeds. Arms with the same baseline are one comparison: an additive model of arm and seed with one residual, and bounds
 that hold for all of them at once. Seeds come in a sequence (6, 10, 16), and each look spends its share of the error.
-What is found better or worse must have the same sign at half and at double the rate, or it is unresolved.
+What is found better or worse must have the same sign at half and at double the rate, or it is unresolved; until those
+runs are there, what is better is called not worse.
 """
 
 import hashlib
@@ -203,6 +204,8 @@ class Outcome:
     known"""
     command: str = ""
     is_futile: bool = False
+    is_claimed: bool = False
+    """whether the sequence says better or worse, which other rates must bear out"""
 
 
 Values = dict[tuple[str, float, int], dict[str, Any]]
@@ -286,13 +289,15 @@ def outcome_of(entry: Entry, rivals: Sequence[Entry], folder: Path) -> Outcome:
         if is_last or is_futile:
             verdict = "not worse" if found.low > -entry.margin else "unresolved"
             break
-    signs = signs_of(entry, own)
-    if verdict in CLAIMED and any((mean > 0) != (verdict == "better") for mean in signs.values()):
+    is_claimed = verdict in CLAIMED
+    if is_claimed and any((mean > 0) != (verdict == "better") for mean in signs_of(entry, own).values()):
         verdict = "unresolved"
+    elif is_claimed and entry.benchmark.rates and any(run not in own for run in elsewhere()):
+        verdict = "not worse" if verdict == "better" else "unfinished"
     raised = raised_by(own)
     if raised and verdict != "unfinished":
         verdict = "refused"
-    return described(entry, own, verdict, bound, stopped, raised, folder, is_futile)
+    return described(entry, own, verdict, bound, stopped, raised, folder, is_futile, is_claimed)
 
 
 def described(
@@ -304,6 +309,7 @@ def described(
     raised: tuple[str, ...],
     folder: Path,
     is_futile: bool,
+    is_claimed: bool,
 ) -> Outcome:
     """Return the outcome with means, budgets, signs at other rates, and the baseline against itself."""
     sign = -1.0 if entry.benchmark.is_lower_better else 1.0
@@ -342,7 +348,13 @@ def described(
         seconds={line["run"]: float(line.get("processor_seconds", line["seconds"])) for line in own.values()},
         command=some["command"] if some else "",
         is_futile=is_futile,
+        is_claimed=is_claimed,
     )
+
+
+def elsewhere() -> list[tuple[str, float, int]]:
+    """Return the runs at other rates that a claim needs: (arm, factor on the rate, seed)."""
+    return [(arm, factor, seed) for arm in (METHOD, BASELINE) for seed in TUNING for factor in FACTORS]
 
 
 def signs_of(entry: Entry, own: Values) -> dict[float, float]:
@@ -385,20 +397,15 @@ class Season:
             (entry, arm, seed) for entry in chosen for arm, seed in self._missing(entry, self.outcome(entry))
         ]:
             self._run([(entry, arm, seed, 1.0, rates[entry.row]) for entry, arm, seed in wanted], "runs")
-        verdicts = {entry.row: self.outcome(entry).verdict for entry in chosen}
+        claimed = [entry for entry in chosen if self.outcome(entry).is_claimed]
         others = [
             (entry, arm, seed, factor, rate * factor)
-            for entry in chosen
-            if (rate := rates[entry.row]) is not None and verdicts[entry.row] in CLAIMED
-            for arm in (METHOD, BASELINE)
-            for seed in TUNING
-            for factor in FACTORS
+            for entry in claimed
+            if (rate := rates[entry.row]) is not None
+            for arm, factor, seed in elsewhere()
         ]
         repeats = [
-            (entry, REPEAT, seed, 1.0, rates[entry.row])
-            for entry in chosen
-            if verdicts[entry.row] in CLAIMED
-            for seed in range(LOOKS[0].num)
+            (entry, REPEAT, seed, 1.0, rates[entry.row]) for entry in claimed for seed in range(LOOKS[0].num)
         ]
         self._run([*others, *repeats], "runs at other rates and of baselines against themselves")
         return {entry.row: self.outcome(entry) for entry in chosen}
@@ -409,7 +416,7 @@ class Season:
 
     def _missing(self, entry: Entry, outcome: Outcome) -> list[tuple[str, int]]:
         """Return the runs up to the next look of an unfinished sequence."""
-        if outcome.verdict != "unfinished":
+        if outcome.verdict != "unfinished" or outcome.is_claimed:
             return []
         have = known(entry, self.folder)
         for look in looks(entry.seeds):
