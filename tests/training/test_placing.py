@@ -76,4 +76,10 @@ def test_ray_that_is_missing_is_told_before_a_run_is_made(
     monkeypatch.setitem(sys.modules, "ray", None)  # pyright: ignore[reportArgumentType]
     with pytest.raises(MissingExtra, match="a cluster needs the package ray"):
         quintain.train("grpo", run="none", root=tmp_path, cluster="local", **JOB)
+    file = tmp_path / "placement.toml"
+    file.write_text("[policies.refrence]\ncpus = 1\n")
+    with pytest.raises(
+        ConfigError, match=r"policies of a placement: got 'refrence'; the policies .* are none"
+    ):
+        quintain.train("grpo", run="none", root=tmp_path, cluster="local", placement=str(file), **JOB)
     assert not (tmp_path / "none").exists()
