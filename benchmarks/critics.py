@@ -222,7 +222,7 @@ def main() -> None:
         ratio = estimate(
             [[math.log(each / (of or BUDGET)) for each, of in zip(took, steps["archer"], strict=True)]]
         )
-        row = {
+        row: dict[str, Any] = {
             "arm": name,
             "end": [end.mean, end.low, end.high],
             "worst": min(curve[-1][1] for curve in own),
