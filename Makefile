@@ -33,7 +33,7 @@ INSTALL := -m pip --disable-pip-version-check install
 BFCL := --no-deps bfcl-eval==2026.3.23
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-real flagship-fireact flagship-rest flagship-eto flagship-instruct test test-slow coverage test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick test-clients test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
+.PHONY: help quickstart quickstart-real flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-archer flagship-instruct test test-slow coverage test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick test-clients test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -58,6 +58,15 @@ flagship-instruct: $(VENV)/.quickstart-real  ## InstructGPT's three commands wit
 	$(BIN)/quintain train sft --config examples/flagship_instruct_sft.toml --run flagship-sft --replace
 	$(BIN)/quintain train reward_model --config examples/flagship_instruct_reward.toml --model runs/flagship-sft/model --run flagship-reward --replace
 	$(BIN)/quintain train instruct_gpt --config examples/flagship_instruct_ppo.toml --model runs/flagship-sft/model --reward-model flagship-reward --corpus runs/flagship-sft --run flagship-instruct --replace
+
+flagship-search-r1: $(VENV)/.flagship  ## the real model learns to search by Search-R1, with a retrieval server (docs/real-model-search.md)
+	$(BIN)/quintain retrieve "hopqa?facts=50000" --port 8231 & server=$$!; trap "kill $$server" EXIT; \
+	until $(BIN)/python -c "from urllib.request import urlopen; urlopen('http://127.0.0.1:8231/health')" 2>/dev/null; \
+	do kill -0 $$server && sleep 1 || exit 1; done; \
+	$(BIN)/quintain train search_r1 --config examples/flagship_search_r1.toml --run flagship-search-r1 --replace
+
+flagship-archer: $(VENV)/.flagship  ## the real model learns from critics of turns by ArCHer (docs/real-model-search.md)
+	$(BIN)/quintain train archer --config examples/flagship_archer.toml --run flagship-archer --replace
 
 test: $(VENV)/.dev  ## the whole suite but for what takes seconds each
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
