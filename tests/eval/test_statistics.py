@@ -41,6 +41,22 @@ def test_wilson_is_symmetric_and_narrows() -> None:
     assert wide[0] < low < narrow[0] < 0.15 < narrow[1] < high < wide[1]
 
 
+@pytest.mark.parametrize("num", [64, 128, 512])
+def test_wilson_covers_95_percent_of_the_rates(num: int) -> None:
+    generator = np.random.default_rng(num)
+    rates = generator.uniform(0.05, 0.95, 2_000)
+    wins = generator.binomial(num, rates)
+    known = {count: wilson(count, num) for count in set(wins.tolist())}
+    hits = [known[k][0] <= rate <= known[k][1] for k, rate in zip(wins.tolist(), rates.tolist(), strict=True)]
+    assert 0.93 <= np.mean(hits) <= 0.97
+
+
+def test_a_bootstrap_of_many_differences_covers_95_percent() -> None:
+    differences = np.random.default_rng(0).choice([-1.0, 0.0, 1.0], p=[0.05, 0.8, 0.15], size=(1_000, 100))
+    found = [bootstrap_mean(own, num_resamples=400) for own in differences.tolist()]
+    assert 0.93 <= np.mean([low <= 0.1 <= high for low, high in found]) <= 0.97
+
+
 @pytest.mark.parametrize(("wins", "num"), [(-1, 3), (4, 3)])
 def test_wilson_refuses_impossible_counts(wins: int, num: int) -> None:
     with pytest.raises(DataError, match=f"got {wins} of {num}"):

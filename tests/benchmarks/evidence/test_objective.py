@@ -16,6 +16,10 @@ from quintain.methods.method import same_groups
 from quintain.types import Action, Completion, Group, Score, Stop, Task, Trajectory, Turn
 
 CHEAP = ("guess", "twocards", "collab", "stream", "room", "bandit?mode=mastermind")
+OTHERS = (
+    "api", "calc", "craft", "desk", "hopqa", "house", "keydoor", "plan", "screen", "shelf", "shop", "sokoban", "sums",
+    "toolbox", "web",
+)  # fmt: skip
 LURE = '''
 import quintain
 from quintain.types import Action, StepResult
@@ -46,7 +50,7 @@ class Lure(quintain.Environment):
 '''
 
 
-@pytest.mark.parametrize("world", CHEAP)
+@pytest.mark.parametrize("world", [*CHEAP, *(pytest.param(one, marks=pytest.mark.slow) for one in OTHERS)])
 def test_a_world_pays_for_what_is_measured(world: str) -> None:
     found = audit_world(world, num_tasks=12, num_episodes=64)
     assert [check.detail for check in found.checks if not check.has_passed] == []

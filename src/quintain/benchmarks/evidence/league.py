@@ -3,7 +3,8 @@
 A seed draws its own training and held-out tasks. Both arms learn at one rate, the best for the baseline over tuning
 seeds. Arms with the same baseline are one comparison: an additive model of arm and seed with one residual, and bounds
 that hold for all of them at once. Seeds come in a sequence (6, 10, 16), and each look spends its share of the error.
-What is found better or worse must have the same sign at half and at double the rate, or it is unresolved.
+What is found better or worse must have the same sign at half and at double the rate, or it is unresolved; until those
+runs are there, what is better is called not worse.
 """
 
 import hashlib
@@ -16,7 +17,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from quintain.benchmarks.comparisons.worlds import ON
 from quintain.benchmarks.evidence.inference import (
     LOOKS,
     Bound,
@@ -29,6 +29,7 @@ from quintain.benchmarks.evidence.inference import (
 from quintain.benchmarks.evidence.objective import REFUSING
 from quintain.benchmarks.evidence.records import append, lines, provenance, version_of
 from quintain.benchmarks.evidence.spec import League, Signature
+from quintain.benchmarks.evidence.worlds import ON
 from quintain.benchmarks.sweep import workers
 from quintain.benchmarks.trials import Arm, Benchmark, Trial, arm_of, is_done, perform, trial, warm
 from quintain.errors import UsageError, suggestion
@@ -67,8 +68,6 @@ class Entry:
     seeds: int = 10
     """most seeds of its sequence"""
     axis: str = "steps"
-    is_primary: bool = False
-    """whether it is what its row is called by; the others are exploratory"""
     reward: str = ""
     """what the method's reward adds, where that is the idea"""
     settings: Mapping[str, Any] = NOTHING
@@ -81,10 +80,14 @@ class Entry:
         return MARGIN if found is None else found
 
     def digest(self) -> str:
-        """Return the SHA-256 of what is compared; what was tried and the wording of the claim are no part of it."""
-        told = {**asdict(self), "row": "", "reward": "", "is_primary": False}
-        compared = asdict(self.benchmark)
-        told["benchmark"] = {k: v for k, v in compared.items() if k not in ("name", "claim", "tried")}
+        """Return the SHA-256 of what is compared; names are no part of it."""
+        told = {
+            **asdict(self),
+            "row": "",
+            "reward": "",
+            "is_primary": False,
+        }  # the last for lines recorded with it
+        told["benchmark"] = {k: v for k, v in asdict(self.benchmark).items() if k != "name"}
         return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
 
     def baseline_key(self) -> str:
@@ -112,20 +115,18 @@ class Entry:
             **({} if rate is None else {"learning_rate": rate}),
         }
         if arm == REPEAT:
-            return replace(
-                trial(self.benchmark, BASELINE, seed=seed + AGAIN, overrides=values), start_seed=seed
-            )
+            return trial(self.benchmark, BASELINE, seed=seed + AGAIN, overrides=values).from_start(seed)
         found = trial(self.benchmark, arm, seed=seed, overrides=values)
         if seed not in TUNING:
             return found
         first = TUNING.index(seed)
-        return replace(found, start_seed=first, start_task=first * TASKS_APART)
+        return found.from_start(first, first * TASKS_APART)
 
 
 def entry_of(signature: Signature) -> Entry | None:
     """Return the comparison that a registered row names; None where it names none.
 
-    Settings of the world are those of `comparisons.worlds`, where it stands there.
+    Settings of the world are those of `ON`, where it stands there.
     """
     if signature.league is None:
         return None
@@ -137,7 +138,6 @@ def entry_of(signature: Signature) -> Entry | None:
             recipe=league.recipe or signature.method,
             baseline=league.baseline,
             environment=league.world,
-            claim=league.claim or signature.number,
             shared={**ON.get(league.world, {}), **budget, **league.shared},
             settings=league.settings,
             baseline_settings=league.baseline_settings,
@@ -149,7 +149,6 @@ def entry_of(signature: Signature) -> Entry | None:
         ),
         seeds=league.seeds,
         axis=league.axis,
-        is_primary=True,
         reward=league.reward,
     )
 
@@ -205,6 +204,8 @@ class Outcome:
     known"""
     command: str = ""
     is_futile: bool = False
+    is_claimed: bool = False
+    """whether the sequence says better or worse, which other rates must bear out"""
 
 
 Values = dict[tuple[str, float, int], dict[str, Any]]
@@ -219,6 +220,11 @@ def known(entry: Entry, folder: Path, spec: str = "") -> Values:
         for line in lines(folder, entry.row, LAYER)
         if line["spec"] == wanted
     }
+
+
+def rates_of(own: Values) -> list[float | None]:
+    """Return the learning rate of each recorded run at the rate that was chosen: one rate, run by run."""
+    return [line["rate"] for (_, factor, _), line in own.items() if factor == 1.0]
 
 
 def earlier_versions(entry: Entry, folder: Path) -> tuple[Earlier, ...]:
@@ -260,11 +266,7 @@ def value_of(entry: Entry, line: Mapping[str, Any]) -> float:
 def outcome_of(entry: Entry, rivals: Sequence[Entry], folder: Path) -> Outcome:
     """Return what the results in `folder` say of `entry`; `rivals` are all registered entries, itself among them."""
     key = entry.baseline_key()
-    group = {
-        found.row: (found, known(found, folder))
-        for found in rivals
-        if found.baseline_key() == key and (found.is_primary or not entry.is_primary)
-    }
+    group = {found.row: (found, known(found, folder)) for found in rivals if found.baseline_key() == key}
     own = group[entry.row][1]
     bound: Bound | None = None
     verdict, stopped, is_futile = "unfinished", None, False
@@ -287,13 +289,15 @@ def outcome_of(entry: Entry, rivals: Sequence[Entry], folder: Path) -> Outcome:
         if is_last or is_futile:
             verdict = "not worse" if found.low > -entry.margin else "unresolved"
             break
-    signs = signs_of(entry, own)
-    if verdict in CLAIMED and any((mean > 0) != (verdict == "better") for mean in signs.values()):
+    is_claimed = verdict in CLAIMED
+    if is_claimed and any((mean > 0) != (verdict == "better") for mean in signs_of(entry, own).values()):
         verdict = "unresolved"
+    elif is_claimed and entry.benchmark.rates and any(run not in own for run in elsewhere()):
+        verdict = "not worse" if verdict == "better" else "unfinished"
     raised = raised_by(own)
     if raised and verdict != "unfinished":
         verdict = "refused"
-    return described(entry, own, verdict, bound, stopped, raised, folder, is_futile)
+    return described(entry, own, verdict, bound, stopped, raised, folder, is_futile, is_claimed)
 
 
 def described(
@@ -305,6 +309,7 @@ def described(
     raised: tuple[str, ...],
     folder: Path,
     is_futile: bool,
+    is_claimed: bool,
 ) -> Outcome:
     """Return the outcome with means, budgets, signs at other rates, and the baseline against itself."""
     sign = -1.0 if entry.benchmark.is_lower_better else 1.0
@@ -343,7 +348,13 @@ def described(
         seconds={line["run"]: float(line.get("processor_seconds", line["seconds"])) for line in own.values()},
         command=some["command"] if some else "",
         is_futile=is_futile,
+        is_claimed=is_claimed,
     )
+
+
+def elsewhere() -> list[tuple[str, float, int]]:
+    """Return the runs at other rates that a claim needs: (arm, factor on the rate, seed)."""
+    return [(arm, factor, seed) for arm in (METHOD, BASELINE) for seed in TUNING for factor in FACTORS]
 
 
 def signs_of(entry: Entry, own: Values) -> dict[float, float]:
@@ -386,20 +397,15 @@ class Season:
             (entry, arm, seed) for entry in chosen for arm, seed in self._missing(entry, self.outcome(entry))
         ]:
             self._run([(entry, arm, seed, 1.0, rates[entry.row]) for entry, arm, seed in wanted], "runs")
-        verdicts = {entry.row: self.outcome(entry).verdict for entry in chosen}
+        claimed = [entry for entry in chosen if self.outcome(entry).is_claimed]
         others = [
             (entry, arm, seed, factor, rate * factor)
-            for entry in chosen
-            if (rate := rates[entry.row]) is not None and verdicts[entry.row] in CLAIMED
-            for arm in (METHOD, BASELINE)
-            for seed in TUNING
-            for factor in FACTORS
+            for entry in claimed
+            if (rate := rates[entry.row]) is not None
+            for arm, factor, seed in elsewhere()
         ]
         repeats = [
-            (entry, REPEAT, seed, 1.0, rates[entry.row])
-            for entry in chosen
-            if verdicts[entry.row] in CLAIMED
-            for seed in range(LOOKS[0].num)
+            (entry, REPEAT, seed, 1.0, rates[entry.row]) for entry in claimed for seed in range(LOOKS[0].num)
         ]
         self._run([*others, *repeats], "runs at other rates and of baselines against themselves")
         return {entry.row: self.outcome(entry) for entry in chosen}
@@ -410,7 +416,7 @@ class Season:
 
     def _missing(self, entry: Entry, outcome: Outcome) -> list[tuple[str, int]]:
         """Return the runs up to the next look of an unfinished sequence."""
-        if outcome.verdict != "unfinished":
+        if outcome.verdict != "unfinished" or outcome.is_claimed:
             return []
         have = known(entry, self.folder)
         for look in looks(entry.seeds):
@@ -424,19 +430,25 @@ class Season:
         return []
 
     def _tuned(self, chosen: Sequence[Entry]) -> dict[str, float | None]:
-        """Return the rate of each entry: the baseline's best over the tuning seeds; None: that of its settings."""
+        """Return the rate of each entry: that of its recorded runs, else the baseline's best over the tuning seeds;
+        None: that of its settings.
+        """
+        rates = {entry.row: found[0] for entry in chosen if (found := rates_of(known(entry, self.folder)))}
         plans = {
             entry.row: {
                 rate: [entry.trial(BASELINE, seed, rate) for seed in TUNING] for rate in entry.benchmark.rates
             }
             for entry in chosen
-            if "learning_rate" not in entry.settings and len(entry.benchmark.rates) > 1
+            if entry.row not in rates
+            and "learning_rate" not in entry.settings
+            and len(entry.benchmark.rates) > 1
         }
         every = [found for rates in plans.values() for trials in rates.values() for found in trials]
         for _ in self._performed(every, "runs for learning rates"):
             pass
-        rates: dict[str, float | None] = {}
         for entry in chosen:
+            if entry.row in rates:
+                continue
             if entry.row not in plans:
                 rates[entry.row] = entry.benchmark.rates[0] if entry.benchmark.rates else None
                 continue
@@ -520,16 +532,9 @@ def timed(chosen: Trial, root: Path) -> tuple[str, float]:
     return perform(chosen, root).name, round(time.process_time() - began, 3)
 
 
-def entries(
-    family: str, signatures: Mapping[str, Signature], comparisons: Sequence[Benchmark]
-) -> list[Entry]:
-    """Return the league of a family: rows that are registered with one, then `comparisons` of other names."""
-    own = [entry for found in signatures.values() if found.family == family and (entry := entry_of(found))]
-    names = {entry.row for entry in own}
-    return [
-        *own,
-        *(Entry(row=found.name, benchmark=found) for found in comparisons if found.name not in names),
-    ]
+def entries(family: str, signatures: Mapping[str, Signature]) -> list[Entry]:
+    """Return the league of a family: rows that are registered with one."""
+    return [entry for found in signatures.values() if found.family == family and (entry := entry_of(found))]
 
 
 def chosen_entries(registered: Sequence[Entry], only: str | None, settings: Mapping[str, Any]) -> list[Entry]:

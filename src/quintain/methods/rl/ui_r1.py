@@ -6,7 +6,7 @@ that do not point are not marked down for it.
 
 Differences to the paper: what is wanted is the expert's action, and the box is the environment's, or where it knows
 none, what lies `tolerance` around the expert's point; the length reward of its later, "efficient" variant is left
-out. Readable stands for the paper's tags around thought and answer. Measured on smaller boxes of text (`screen`) than
+out. Readable stands for the paper's tags around thought and answer. Measured on other boxes of text (`screen`) than
 those of the 128 tasks it learned from, where the paper has screenshots.
 """
 
