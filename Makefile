@@ -33,7 +33,7 @@ INSTALL := -m pip --disable-pip-version-check install
 BFCL := --no-deps bfcl-eval==2026.3.23
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-real flagship-fireact flagship-rest test test-slow coverage test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick test-clients test-cluster test-vllm test-wheel test-trackers check format bench docs clean
+.PHONY: help quickstart quickstart-real flagship-fireact flagship-rest flagship-eto flagship-instruct test test-slow coverage test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick test-clients test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -50,6 +50,14 @@ flagship-fireact: $(VENV)/.flagship  ## the real model taught by 200 episodes of
 
 flagship-rest: $(VENV)/.quickstart-real  ## the real model in three rounds on its own successes (docs/real-model-imitation.md)
 	$(BIN)/quintain train rest --config examples/flagship_rest.toml --run flagship-rest --replace
+
+flagship-eto: $(VENV)/.flagship  ## the real model in three rounds on its own failures, by LoRA (docs/real-model-imitation.md)
+	$(BIN)/quintain train eto --config examples/flagship_eto.toml --run flagship-eto --replace
+
+flagship-instruct: $(VENV)/.quickstart-real  ## InstructGPT's three commands with the real model: a supervised policy, a reward model of rankings, PPO on that (docs/real-model-imitation.md)
+	$(BIN)/quintain train sft --config examples/flagship_instruct_sft.toml --run flagship-sft --replace
+	$(BIN)/quintain train reward_model --config examples/flagship_instruct_reward.toml --model runs/flagship-sft/model --run flagship-reward --replace
+	$(BIN)/quintain train instruct_gpt --config examples/flagship_instruct_ppo.toml --model runs/flagship-sft/model --reward-model flagship-reward --corpus runs/flagship-sft --run flagship-instruct --replace
 
 test: $(VENV)/.dev  ## the whole suite but for what takes seconds each
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
@@ -109,7 +117,14 @@ test-clients: .venv-clients/.ready  ## SDKs and agents of others, unmodified, ea
 test-cluster: $(VENV)/.dev $(VENV)/.ray  ## learners over several processes, and runs on a Ray cluster, whose processes and nodes are killed (10 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster -m cluster -q
 
-test-vllm: $(VENV)/.dev .venv-vllm/.ready  ## vLLM on this machine's processor: every promise of an engine, and GRPO that learns through it (10 minutes)
+# A gradient over two launchers of torchrun, and GRPO on Ray against one process.
+test-cluster-quick: $(VENV)/.dev $(VENV)/.ray
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/cluster -m cluster -q -k "two_machines_have or learns_in_one_process"
+
+test-vllm-quick: $(VENV)/.dev .venv-vllm/.ready
+	OMP_NUM_THREADS=1 VLLM_CPU_KVCACHE_SPACE=1 $(BIN)/python -m pytest tests/vllm -m vllm -q -k turns
+
+test-vllm: $(VENV)/.dev $(VENV)/.ray .venv-vllm/.ready  ## vLLM on this machine's processor: every promise of an engine, and GRPO that learns through it (10 minutes)
 	OMP_NUM_THREADS=1 VLLM_CPU_KVCACHE_SPACE=1 $(BIN)/python -m pytest tests/vllm -m vllm -q -rP
 
 check: $(VENV)/.dev  ## style, layout of the rooms, types
@@ -122,13 +137,13 @@ format: $(VENV)/.dev  ## put the code in the shape that `make check` asks for
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.bench  ## how fast it is on this machine, side by side with TRL (20 minutes; figures in benchmarks/results)
+bench: $(VENV)/.bench  ## how fast it is on this machine, side by side with TRL (40 minutes; figures in benchmarks/results)
 	@mkdir -p benchmarks/results
 	$(BIN)/python benchmarks/parts.py
 	$(BIN)/python benchmarks/overhead.py --json benchmarks/results/overhead.json
 	$(BIN)/python benchmarks/growth.py --json benchmarks/results/growth.json
 	$(BIN)/python benchmarks/limits.py --json benchmarks/results/limits.json
-	$(BIN)/python benchmarks/compare.py --growth --json benchmarks/results/compare.json
+	$(BIN)/python benchmarks/compare.py --growth --sizes 30M 135M --json benchmarks/results/compare.json
 
 test-gpu: $(VENV)/.dev  ## what only a GPU shows, with its speeds (skipped with a reason where there is none)
 	OMP_NUM_THREADS=4 $(BIN)/python -m pytest tests/gpu -q -rsP

@@ -62,9 +62,9 @@ def peer_python() -> Path:
 
 
 def model_folder(python: Path, folder: Path, *options: str) -> Path:
-    """Return `folder` with a model that knows the world, made with `options` if it is not there."""
+    """Return `folder` with a model of the comparison, made with `options` if it is not there."""
     if not (folder / "config.json").exists():
-        print(f"teaching the model of the comparison in {folder}", flush=True)
+        print(f"making a model of the comparison in {folder}", flush=True)
         found = subprocess.run(
             [python, "-c", "import trl, pathlib; print(pathlib.Path(trl.__file__).parent)"],
             check=True, capture_output=True, text=True,
@@ -74,18 +74,22 @@ def model_folder(python: Path, folder: Path, *options: str) -> Path:
     return folder
 
 
-def run(python: Path | str, script: str, what: str, folder: Path) -> Result:
+def run(python: Path | str, script: str, what: str, folder: Path, *options: str) -> Result:
     """Return what `script` says of `what`."""
     done = subprocess.run(
-        [python, HERE / script, what, folder], check=False, capture_output=True, text=True, cwd=folder
+        [python, HERE / script, what, folder, *options],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=folder,
     )
     if done.returncode:
         raise SystemExit(f"{script} {what}: {done.stderr.strip()[-2000:]}")
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def compare(what: str, python: Path, folder: Path, pairs: int) -> Result:
-    """Return the rates of both sides and their ratio over `pairs` pairs."""
+def compare(what: str, python: Path, folder: Path, pairs: int, *options: str) -> Result:
+    """Return the rates of both sides, each run with `options`, and their ratio over `pairs` pairs."""
     _, unit, amount, target = WORK[what]
     own = "decode" if what == "batching" else what
     rates: dict[str, list[float]] = {"peer": [], "ours": []}
@@ -93,9 +97,9 @@ def compare(what: str, python: Path, folder: Path, pairs: int) -> Result:
     for pair in range(pairs):
         sides = [("peer", python, "peer.py", what), ("ours", sys.executable, "ours.py", own)]
         for side, interpreter, script, name in sides if pair % 2 == 0 else reversed(sides):
-            last[side] = run(interpreter, script, name, folder)
+            last[side] = run(interpreter, script, name, folder, *options)
             rates[side].append((amount or last[side]["tokens"]) / last[side]["seconds"])
-            print(f"{what}: {side} {rates[side][-1]:,.1f} {unit}", flush=True)
+            print(" ".join([f"{what}: {side} {rates[side][-1]:,.1f} {unit}", *options]), flush=True)
     ratios = [ours / peer for ours, peer in zip(rates["ours"], rates["peer"], strict=True)]
     return {
         "what": what,
@@ -132,6 +136,14 @@ def growth(python: Path, folder: Path) -> Result:
     return grown
 
 
+def larger(size: str, python: Path, folder: Path, pairs: int) -> list[Result]:
+    """Return the comparisons of decoding and supervised training for a model of `size`, which is made in `folder`."""
+    option = ("--size", size)
+    made = model_folder(python, folder, *option)
+    found = [compare(what, python, made, pairs, *option) for what in ("decode", "sft")]
+    return [{**each, "size": size} for each in found]
+
+
 def show(results: list[Result]) -> None:
     """Print the table."""
     versions = results[0]["details"]["peer"]["versions"]
@@ -141,7 +153,7 @@ def show(results: list[Result]) -> None:
     )  # fmt: skip
     for result in results:
         table.add_row(
-            WORK[result["what"]][0],
+            f"{result['size']}: {result['what']}" if "size" in result else WORK[result["what"]][0],
             result["unit"],
             f"{result['peer']:,.1f}",
             f"{result['ours']:,.1f}",
@@ -160,6 +172,13 @@ def main() -> None:
     parser.add_argument(
         "--growth", action="store_true", help="also the growth of both sides in turns (minutes)"
     )
+    parser.add_argument(
+        "--sizes",
+        nargs="*",
+        default=[],
+        choices=("30M", "135M"),
+        help="also decode and train larger models (minutes)",
+    )
     parser.add_argument("--model", type=Path, help="model folder to use or to make (a temporary one)")
     parser.add_argument("--json", type=Path, help="file to write the figures to")
     arguments = parser.parse_args()
@@ -171,6 +190,8 @@ def main() -> None:
         grown: Result | None = None
         if arguments.growth:
             grown = growth(python, model_folder(python, folder.with_name(f"{folder.name}-long"), "--long"))
+        for size in arguments.sizes:
+            results += larger(size, python, folder.with_name(f"{folder.name}-{size}"), arguments.pairs)
     show(results)
     if arguments.json:
         about = {"date": date.today().isoformat(), "machine": platform.platform()}

@@ -1,4 +1,4 @@
-"""Our side of the comparison: python ours.py grpo|turns|decode|sft FOLDER. Prints one line of JSON."""
+"""Our side of the comparison: python ours.py grpo|turns|decode|sft FOLDER [--size 30M]. Prints one line of JSON."""
 
 from __future__ import annotations
 
@@ -97,12 +97,12 @@ def _turns(folder: str, *, shares: bool) -> list[dict[str, float]]:
     return rows
 
 
-def decode(folder: str) -> Result:
-    """Time steady decoding: 64 rows, prompts of 256 tokens."""
+def decode(folder: str, size: workload.Size) -> Result:
+    """Time steady decoding: so many rows (64 of the taught model), prompts of 256 tokens."""
     model = load(folder).model
     engine = build_engine(EngineSettings(), model)
-    ids = workload.prompts(model.config.vocab_size, workload.DECODE_ROWS, workload.DECODE_PROMPT)
-    sampling = Sampling(max_tokens=workload.DECODE_NEW)
+    ids = workload.prompts(model.config.vocab_size, size.decode_rows, workload.DECODE_PROMPT)
+    sampling = Sampling(max_tokens=size.decode_new)
     seconds: list[float] = []
     for _ in range(3):
         for row, prompt in enumerate(ids):
@@ -115,21 +115,21 @@ def decode(folder: str) -> Result:
         seconds.append((time.perf_counter() - started) / steps)
         for row in range(len(ids)):
             engine.release(str(row))
-    return {"seconds": statistics.median(seconds[1:]), "tokens": workload.DECODE_ROWS}
+    return {"seconds": statistics.median(seconds[1:]), "tokens": size.decode_rows}
 
 
-def sft(folder: str) -> Result:
-    """Time supervised steps of 32 streams of 50 to 600 tokens; the first is dropped."""
+def sft(folder: str, size: workload.Size) -> Result:
+    """Time supervised steps of so many streams (32) of 50 to 600 tokens; the first is dropped."""
     model = load(folder).model
     learner = Learner(model, Optimization(learning_rate=1e-6))
-    rows = workload.streams(model.config.vocab_size, REPEATS)
+    rows = workload.streams(model.config.vocab_size, size.sft_steps, size.sft_rows)
     seconds: list[float] = []
-    for start in range(0, len(rows), workload.SFT_ROWS):
-        samples = [stream(ids, i) for i, ids in enumerate(rows[start : start + workload.SFT_ROWS])]
+    for start in range(0, len(rows), size.sft_rows):
+        samples = [stream(ids, i) for i, ids in enumerate(rows[start : start + size.sft_rows])]
         started = time.perf_counter()
         learner.step(micro_batches(samples, max_tokens=Job().micro_tokens), imitation())
         seconds.append(time.perf_counter() - started)
-    return {"seconds": statistics.median(seconds[1:]), "tokens": sum(map(len, rows)) / REPEATS}
+    return {"seconds": statistics.median(seconds[1:]), "tokens": sum(map(len, rows)) / size.sft_steps}
 
 
 def stream(ids: list[int], index: int) -> Sample:
@@ -154,10 +154,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("grpo", "turns", "decode", "sft"))
     parser.add_argument("folder", help="the model")
+    parser.add_argument("--size", choices=workload.SIZES, default=workload.TAUGHT)
     arguments = parser.parse_args()
-    what, folder = arguments.what, arguments.folder
+    what, folder, size = arguments.what, arguments.folder, workload.SIZES[arguments.size]
     torch.set_flush_denormal(True)
-    result = {"grpo": grpo, "turns": turns, "decode": decode, "sft": sft}[what](folder)
+    if what in ("decode", "sft"):
+        result = {"decode": decode, "sft": sft}[what](folder, size)
+    else:
+        result = {"grpo": grpo, "turns": turns}[what](folder)
     versions = {
         "quintain": quintain.__version__,
         "transformers": transformers.__version__,

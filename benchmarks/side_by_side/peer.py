@@ -1,4 +1,4 @@
-"""The peer's side, run by the peer's own interpreter: python peer.py grpo|turns|decode|batching|sft FOLDER.
+"""The peer's side, run by its own interpreter: python peer.py grpo|turns|decode|batching|sft FOLDER [--size 30M].
 
 Prints one line of JSON. Settings are the peer's own, with what costs time and is not compared switched off:
 logging, saving, gradient checkpointing, reference model.
@@ -118,14 +118,12 @@ def turns(folder):
     return {"rows": rows}
 
 
-def decode(folder):
-    """Time steady decoding of `transformers.generate`: 64 rows, prompts of 256 tokens."""
+def decode(folder, size):
+    """Time steady decoding of `transformers.generate`: so many rows (64), prompts of 256 tokens."""
     from transformers import StoppingCriteria
 
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    ids = torch.tensor(
-        workload.prompts(model.config.vocab_size, workload.DECODE_ROWS, workload.DECODE_PROMPT)
-    )
+    ids = torch.tensor(workload.prompts(model.config.vocab_size, size.decode_rows, workload.DECODE_PROMPT))
     moments = []
 
     class Note(StoppingCriteria):
@@ -142,13 +140,13 @@ def decode(folder):
                 attention_mask=torch.ones_like(ids),
                 do_sample=True,
                 top_k=0,
-                max_new_tokens=workload.DECODE_NEW,
+                max_new_tokens=size.decode_new,
                 eos_token_id=None,
                 pad_token_id=0,
                 stopping_criteria=[Note()],
             )
         best.append((moments[-1] - moments[0]) / (len(moments) - 1))
-    return {"seconds": statistics.median(best[1:]), "tokens": workload.DECODE_ROWS}
+    return {"seconds": statistics.median(best[1:]), "tokens": size.decode_rows}
 
 
 def batching(folder):
@@ -167,15 +165,16 @@ def batching(folder):
     return {"seconds": seconds, "tokens": tokens}
 
 
-def sft(folder, steps=5):
-    """Time supervised steps of 32 streams of 50 to 600 tokens; the first is dropped."""
+def sft(folder, size):
+    """Time supervised steps of so many streams (32) of 50 to 600 tokens; the first is dropped."""
+    steps = size.sft_steps
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    rows = workload.streams(model.config.vocab_size, steps)
+    rows = workload.streams(model.config.vocab_size, steps, size.sft_rows)
     clock = Clock()
     config = trl.SFTConfig(
         **settings(
             steps,
-            per_device_train_batch_size=workload.SFT_ROWS,
+            per_device_train_batch_size=size.sft_rows,
             max_length=None,
             packing=False,
             learning_rate=1e-6,
@@ -200,8 +199,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=sorted(known))
     parser.add_argument("folder", help="the model")
+    parser.add_argument("--size", choices=workload.SIZES, default=workload.TAUGHT)
     arguments = parser.parse_args()
-    result = known[arguments.what](arguments.folder)
+    sized = (workload.SIZES[arguments.size],) if arguments.what in ("decode", "sft") else ()
+    result = known[arguments.what](arguments.folder, *sized)
     versions = {"trl": trl.__version__, "transformers": transformers.__version__, "torch": torch.__version__}
     print(json.dumps(result | {"versions": versions}))
 

@@ -1,7 +1,8 @@
-"""Make the model folder of the comparison: python prepare.py TEMPLATE FOLDER.
+"""Make the model folder of the comparison: python prepare.py TEMPLATE FOLDER [--size 30M].
 
 A Qwen3 of 1.7M parameters with a byte-level tokenizer and the chat template in the file TEMPLATE (the peer
-ships Qwen3's), taught by imitation to guess numbers with the tool. Nothing is downloaded.
+ships Qwen3's), taught by imitation to guess numbers with the tool; of another size it has random weights. Nothing is
+downloaded.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
+import torch
 import workload
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from transformers.utils import get_json_schema
 
 from quintain.curriculum.streams import TaskStream
@@ -22,7 +24,7 @@ from quintain.data.samples import imitation_samples
 from quintain.environments.catalog import find
 from quintain.losses.imitation import imitation
 from quintain.models.save import save
-from quintain.models.tiny import TinySize, build_tiny
+from quintain.models.tiny import build_tiny
 from quintain.rollout.collect import Limits, Rollout
 from quintain.training.job import Job
 from quintain.training.learner import Learner, Optimization
@@ -32,7 +34,6 @@ from quintain.worlds.guess.game import Guess
 
 SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 MARKUP = ["<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>"]
-SHAPE = TinySize(hidden=192, intermediate=512, num_heads=4, num_key_value_heads=2)
 UPDATES = 150
 
 
@@ -55,6 +56,14 @@ def tokenizer(template: str) -> PreTrainedTokenizerFast:
         chat_template=template,
         padding_side="left",
     )
+
+
+def untaught(tokens: PreTrainedTokenizerFast, size: workload.Size) -> Qwen3ForCausalLM:
+    """Return a model of `size` with random weights."""
+    torch.manual_seed(0)
+    return Qwen3ForCausalLM(
+        Qwen3Config(vocab_size=len(tokens), tie_word_embeddings=True, **size.shape)
+    ).eval()
 
 
 class Never(Guess):
@@ -109,10 +118,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("template", type=Path, help="file with the chat template")
     parser.add_argument("folder", type=Path, help="where the model goes")
+    parser.add_argument("--size", choices=workload.SIZES, default=workload.TAUGHT)
     parser.add_argument("--long", action="store_true", help="also teach searches at random that go on")
     arguments = parser.parse_args()
     tokens = tokenizer(arguments.template.read_text(encoding="utf-8"))
-    model = build_tiny(tokens, size=SHAPE)
+    if arguments.size != workload.TAUGHT:
+        save(untaught(tokens, workload.SIZES[arguments.size]), tokens, arguments.folder)
+        return
+    model = build_tiny(tokens, size="small")
     shown = searches(tokens) + (long_searches(tokens) if arguments.long else [])
     shown += [as_the_peer_asks(trajectory, tokens) for trajectory in shown]
     samples = imitation_samples(shown)

@@ -55,6 +55,7 @@ from quintain.training.job import Job
 from quintain.training.outside import find_source
 from quintain.training.policies import load_main
 from quintain.training.progress import Display
+from quintain.training.sharding.torchrun import driving, launched_ranks
 from quintain.training.start import (
     USUAL_DEMONSTRATIONS,
     build_agent,
@@ -115,6 +116,7 @@ def train(
     if environment is not None:
         values["environment"] = environment if isinstance(environment, str) else class_name(environment)
     settings = place_data(build(found.config_class, values, f"train({found.label!r})"), Path(root))
+    settings = dataclasses.replace(settings, learner_ranks=launched_ranks(settings.learner_ranks))
     chosen = found.make(settings)
     if settings.environment == NO_ENVIRONMENT and not isinstance(chosen, Offline | Contrastive):
         raise UsageError(
@@ -122,14 +124,17 @@ def train(
         )
     check_parts(settings)
     check_run(settings, chosen.needs.policies)
-    if settings.teacher:
-        check_free(folder, replace=replace)
-        settings = ask_teacher(settings, folder.with_name(f"{folder.name}-teacher"), replace=replace)
-        chosen = found.make(settings)
-    new = Run.create(folder, recipe=found.spec, config=asdict(settings), replace=replace)
-    with looked_after(new, start=START, is_new=True) as opened:
-        train_by(chosen, settings, opened)
-        conclude(opened)
+    with driving({"method": found.spec, **asdict(settings)}, settings.device) as is_driver:
+        if not is_driver:
+            return folder
+        if settings.teacher:
+            check_free(folder, replace=replace)
+            settings = ask_teacher(settings, folder.with_name(f"{folder.name}-teacher"), replace=replace)
+            chosen = found.make(settings)
+        new = Run.create(folder, recipe=found.spec, config=asdict(settings), replace=replace)
+        with looked_after(new, start=START, is_new=True) as opened:
+            train_by(chosen, settings, opened)
+            conclude(opened)
     return folder
 
 
@@ -173,15 +178,28 @@ def resume(
 
     It goes on with the configuration that it has; only where it computes may be another: on which cluster ("" for this
     process) in which placement, and on how many ranks it learns: a checkpoint of ranks is read by any number of them,
-    and by a learner without any (0).
+    and by a learner without any (0). Tokens of a batch are shared where the ranks are a multiple of `context_ranks`.
     """
-    with looked_after(Run.open(Path(folder)), start=START, is_new=False) as run:
-        found = find_method(run.recipe)
-        settings = build(found.config_class, run.config, f"{folder}/config.json", is_stored=True)
-        elsewhere = {"learner_ranks": learner_ranks, "cluster": cluster, "placement": placement}
-        settings = replace(settings, **{key: value for key, value in elsewhere.items() if value is not None})
-        train_by(found.make(settings), settings, run)
-        conclude(run)
+    with Run.open(Path(folder), writable=False) as run:
+        device = str(run.config.get("device", "auto"))
+    elsewhere = {
+        "learner_ranks": launched_ranks(learner_ranks or 0) or learner_ranks,
+        "cluster": cluster,
+        "placement": placement,
+    }
+    with driving({"method": f"resume {run.folder.resolve()}", **elsewhere}, device) as is_driver:
+        if not is_driver:
+            return Path(folder)
+        with looked_after(Run.open(Path(folder)), start=START, is_new=False) as run:
+            found = find_method(run.recipe)
+            settings = build(found.config_class, run.config, f"{folder}/config.json", is_stored=True)
+            settings = replace(
+                settings, **{key: value for key, value in elsewhere.items() if value is not None}
+            )
+            if settings.learner_ranks % settings.context_ranks or not settings.learner_ranks:
+                settings = replace(settings, context_ranks=1)
+            train_by(found.make(settings), settings, run)
+            conclude(run)
     return Path(folder)
 
 

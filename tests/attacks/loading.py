@@ -8,7 +8,6 @@ import struct
 import zlib
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -178,7 +177,7 @@ def changed(scene: Scene) -> object:
     record = codec.encode(episode(0.0, (1,)))
     told, instead = (b"\xa5value\xcb" + struct.pack(">d", value) for value in (0.0, 9.0))
     assert told in record.structure
-    return codec.decode(replace(record, structure=record.structure.replace(told, instead)))
+    return codec.decode(record._replace(structure=record.structure.replace(told, instead)))
 
 
 def any_digest(scene: Scene) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import torch
 
-from quintain.benchmarks.comparisons.rl import BENCHMARKS
 from quintain.benchmarks.trials import (
     ARMS,
     Benchmark,
@@ -23,13 +22,15 @@ from quintain.benchmarks.trials import (
     arm_of,
     hacked_between,
     is_done,
+    makes_own_start,
     perform,
     trial,
     warm,
 )
 from quintain.cli.main import main
-from quintain.environments.catalog import find
+from quintain.config import build
 from quintain.errors import ConfigError, DataError, UsageError
+from quintain.methods.find import find_method
 from quintain.store.run import Run
 
 SMALL: dict[str, Any] = {
@@ -42,7 +43,7 @@ WORLD = "guess?max_turns=1&high=3"
 
 def tiny(name: str = "one", **fields: Any) -> Benchmark:
     given: dict[str, Any] = {
-        "recipe": "rloo", "baseline": "grpo", "environment": WORLD, "claim": "It is.", "shared": SMALL,
+        "recipe": "rloo", "baseline": "grpo", "environment": WORLD, "shared": SMALL,
         "settings": {"kl_coef": 0.0}, **fields,
     }  # fmt: skip
     return Benchmark(name=name, **given)
@@ -150,11 +151,25 @@ if __name__ == "__main__":
 """
 
 
+def test_a_cold_start_is_the_methods_own_and_nothing_shown_is_no_start() -> None:
+    cases = [
+        ("afm", 200, True),
+        ("grpo", 200, False),
+        ("grpo", 0, True),
+        ("sft", 200, False),
+        ("dare", 0, True),
+    ]
+    for name, shown, is_own in cases:
+        found = find_method(name)
+        config = build(found.config_class, {"environment": "sums", "demonstrations": shown}, name)
+        assert makes_own_start(found.make(config), config) is is_own, (name, shown)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals of POSIX")
 def test_a_method_without_a_policy_needs_no_start(tmp_path: Path) -> None:
     shared = {"steps": 2, "eval_every": 2, "eval_episodes": 4}
     benchmark = Benchmark(
-        name="dare", recipe="dare", baseline="dare", environment="shelf?tools=40", claim="It is.", shared=shared,
+        name="dare", recipe="dare", baseline="dare", environment="shelf?tools=40", shared=shared,
         baseline_settings={"ranks": "bm25"},
     )  # fmt: skip
     folders = [perform(trial(benchmark, arm, seed=0), tmp_path) for arm in ARMS]
@@ -209,8 +224,32 @@ def test_help_needs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.count("usage: quintain bench methods") == 2
 
 
-def test_every_benchmark_can_be_configured() -> None:
-    assert len({benchmark.name for benchmark in BENCHMARKS}) == len(BENCHMARKS)
-    for benchmark in BENCHMARKS:
-        assert trial(benchmark, "method", seed=0).name != trial(benchmark, "baseline", seed=0).name
-        find(benchmark.environment)
+SCORED = {key: value for key, value in SMALL.items() if key not in ("tasks", "group_size")} | {"episodes": 2}
+FITTED = {"tasks": 3, "group_size": 2, "answers": 2, "steps": 1, "held_out": 0.4, "labeller_errors": 1.0}
+PAID = tiny(
+    recipe="learning_to_summarize",
+    baseline="ppo",
+    shared=SCORED,
+    settings={"reward_model": FITTED, "num_epochs": 1},
+)
+
+
+def test_a_table_in_the_place_of_a_reward_model_is_how_it_is_trained_on_the_start() -> None:
+    chosen = trial(PAID, "method", seed=0)
+    model = chosen.reward_model
+    assert model is not None and chosen.config.reward_model == model.name
+    assert (model.recipe, model.start, model.config.tasks) == ("reward_model", chosen.start, 3)
+    assert trial(PAID, "baseline", seed=0).reward_model is None
+    other = chosen.from_start(3, 300)
+    assert other.reward_model is not None and other.config.reward_model == other.reward_model.name
+    assert other.reward_model.start == other.start != chosen.start
+
+
+@pytest.mark.slow
+def test_an_arm_is_paid_by_the_reward_model_that_was_trained_for_it(tmp_path: Path) -> None:
+    chosen = trial(PAID, "method", seed=0)
+    folder, model = perform(chosen, tmp_path), chosen.config.reward_model
+    assert (tmp_path / model / "model" / "model.safetensors").exists() and is_done(chosen, tmp_path)
+    with Run.open(folder, writable=False) as run:
+        assert run.config["reward_model"] == model
+        assert "reward_model/score" in run.metrics()[-1]

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 from threading import Thread
 
@@ -46,11 +47,11 @@ def _ranks_of() -> Generator[Callable[[int], Ranks]]:  # pyright: ignore[reportU
         ranks.close()
 
 
-@pytest.mark.parametrize("count", [1, 2, 4])
-def test_any_number_of_ranks_has_the_same_gradient(start: Path, count: int) -> None:
+@pytest.mark.parametrize(("count", "sharing"), [(1, (1,)), (2, (1,)), (4, (1, 2))])
+def test_any_number_of_ranks_has_the_same_gradient(start: Path, count: int, sharing: tuple[int, ...]) -> None:
     with closing(Ranks(count)) as ranks:
-        for name in CASES:
-            check_case(ranks, start, name)
+        for name, context_ranks in product(CASES, sharing):
+            check_case(ranks, start, name, context_ranks=context_ranks)
 
 
 def test_a_checkpoint_is_taken_up_by_another_number_of_ranks(

@@ -29,6 +29,8 @@ from quintain.engines.scripted import Scripted
 from quintain.engines.settings import EngineSettings
 from quintain.environments.catalog import find
 from quintain.errors import EngineFault, UsageError
+from quintain.models.heads import ValueHead
+from quintain.models.save import save
 from quintain.models.tiny import build_tiny
 from quintain.models.weights import write_weights
 from quintain.rollout.collect import Rollout
@@ -37,6 +39,7 @@ from quintain.store.run import Run
 from quintain.text.chat import Chat
 from quintain.text.tokenizer import train_tokenizer
 from quintain.training.sharding.actors import RankActor, RankActors
+from quintain.training.start import make_start
 from quintain.types import Score, Trajectory, derive_seed
 
 ray = pytest.importorskip("ray")
@@ -188,6 +191,53 @@ def test_a_method_on_a_cluster_learns_what_it_learns_in_one_process(
     apart = max(float((ends[0][name] - ends[1][name]).abs().max()) for name in ends[1])
     print(f"largest difference of a weight after 3 steps: {apart:.2g}")
     assert apart < 1e-5
+
+
+@pytest.fixture(scope="module", name="taught")
+def _taught(tmp_path_factory: pytest.TempPathFactory) -> Path:  # pyright: ignore[reportUnusedFunction]
+    """A model that is a reward model, too."""
+    model, tokenizer = make_start("micro", find(WORLD), seed=0)
+    return save(model, tokenizer, tmp_path_factory.mktemp("model") / "taught", ValueHead(32, seed=5))
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "apart"),
+    [
+        ("dpo", {"tasks": 16, "group_size": 4, "batch_size": 4, "steps": 2}, {"reference": 1}),
+        ("instruct_gpt", {"episodes": 8, "steps": 2}, {"reference": 1, "critic": 2, "reward_model": 1}),
+    ],
+)
+def test_policies_beside_the_main_one_compute_on_the_cluster_what_they_compute_here(
+    nodes: Any, taught: Path, tmp_path: Path, method: str, options: dict[str, Any], apart: dict[str, int]
+) -> None:
+    file = tmp_path / "placement.toml"
+    file.write_text("\n".join(f"[policies.{name}]\nranks = {count}" for name, count in apart.items()))
+    job: dict[str, Any] = {
+        "environment": WORLD,
+        "model": str(taught),
+        "eval_every": 1,
+        "eval_episodes": 8,
+        **options,
+    }
+    job |= {"reward_model": str(taught)} if "reward_model" in apart else {"demonstrations": 32}
+    here = quintain.train(method, run="here", root=tmp_path, **job)
+    there = quintain.train(method, run="there", root=tmp_path, cluster="auto", placement=str(file), **job)
+    rows = [
+        [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        for folder in (here, there)
+    ]
+    for one, other in zip(*rows, strict=True):
+        names = [
+            name
+            for name in one
+            if not name.startswith(("phase", "time/", "tokens_per_second"))
+            and name != "preference/accuracy"  # both sides are equal in the first step, to rounding
+        ]
+        assert {name: other[name] for name in names} == {
+            name: pytest.approx(one[name], rel=1e-4, abs=1e-4) for name in names
+        }
+    ends = [load_file(folder / "model" / "model.safetensors") for folder in (here, there)]
+    assert max(float((ends[0][name] - ends[1][name]).abs().max()) for name in ends[0]) < 1e-5
 
 
 def test_the_engine_on_a_cluster_keeps_what_engines_promise(nodes: Any, tmp_path: Path) -> None:

@@ -52,6 +52,12 @@ def test_answers_that_look_alike_tie_and_only_two_can() -> None:
         labeller.rank((1.0, 0.9, 0.8), 0)
 
 
+def test_a_labeller_calls_good_what_is_above_a_bar() -> None:
+    assert [Labeller().approves(reward, 0.5, 0) for reward in (1.0, 0.5, 0.2)] == [True, False, False]
+    right = [Labeller(temperature=0.5).approves(1.0, 0.4, n) for n in range(4000)]
+    assert sum(right) / len(right) == pytest.approx(1 / (1 + exp(-0.6 / 0.5)), abs=0.025)
+
+
 @pytest.mark.parametrize("noise", [{"temperature": -1.0}, {"error_rate": 1.5}, {"tie_band": -0.1}])
 def test_there_is_no_such_noise(noise: dict[str, float]) -> None:
     with pytest.raises(UsageError, match="of a labeller: got"):
@@ -71,6 +77,8 @@ def test_episodes_of_a_group_are_ranked_once_each_in_parts_of_one_size(
     assert whole[0].ranks == (0.0, 4.0, 2.0, 1.0, 3.0) and len(whole[0:1]) == len(whole) == 1
     with pytest.raises(UsageError, match="answers of a comparison: got 1"):
         labelled([group_of(*made)], Labeller(), size=1)
+    judged = labelled([group_of(*made)], Labeller(), size=5, bar=0.5)
+    assert [each.ranks for each in judged] == [(0.0, 1.0, 0.0, 0.0, 1.0)]
 
 
 def test_what_cannot_be_learned_from_is_refused_and_counted(trajectory: Make, episodes: Episodes) -> None:

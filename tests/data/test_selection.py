@@ -10,6 +10,7 @@ from quintain.data.filters import (
     solved_between,
     successful,
     token_hash,
+    whole,
     without_truncated,
 )
 from quintain.data.pairs import best_and_worst
@@ -48,6 +49,12 @@ def test_filters_by_outcome(some: Callable[..., Group]) -> None:
     groups = [some(1.0, 0, None, 0.5), some(0, 0), some(None)]
     assert values(successful(groups)) == [[1.0, 0.5]]
     assert len(scored(groups)) == 5
+
+
+def test_only_whole_groups(some: Callable[..., Group]) -> None:
+    groups = [some(1.0, 0), some(1.0, 0, None), some(None), some(0.5)]
+    assert whole(groups) == [groups[0], groups[3]]
+    assert whole([Group(task=groups[0].task, trajectories=())]) == []
 
 
 def test_groups_by_the_share_that_was_solved(some: Callable[..., Group]) -> None:

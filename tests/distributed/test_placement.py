@@ -10,6 +10,7 @@ from quintain.distributed.placement import (
     Engines,
     LearnerRanks,
     Placement,
+    PolicyRanks,
     Workers,
     bundles,
     load_placement,
@@ -28,6 +29,8 @@ def test_a_file_says_what_differs_from_the_usual(tmp_path: Path) -> None:
         wait=5, workers=Workers(max=64, resources={"data": 1.0}), engines=Engines(gpus=1.0)
     )
     assert load_placement("") == Placement()
+    file.write_text("[policies.critic]\nranks = 2\ngpus = 1\n")
+    assert load_placement(str(file)).policies == {"critic": PolicyRanks(ranks=2, gpus=1.0)}
 
 
 @pytest.mark.parametrize(
@@ -49,10 +52,12 @@ def test_a_run_needs_engines_for_each_policy_its_ranks_and_the_fewest_workers() 
         workers=Workers(min=2, cpus=0.5, resources={"data": 1.0}),
         engines=Engines(replicas=2, gpus=1.0),
         learner=LearnerRanks(cpus=4.0, gpus=1.0),
+        policies={"reference": PolicyRanks(ranks=2, cpus=3.0)},
     )
     assert bundles(placement, num_policies=2, num_ranks=1) == [
         *[Bundle(part="engine", needs={"CPU": 1.0, "GPU": 1.0})] * 4,
         Bundle(part="learner rank", needs={"CPU": 4.0, "GPU": 1.0}),
+        *[Bundle(part="reference", needs={"CPU": 3.0})] * 2,
         *[Bundle(part="worker", needs={"CPU": 0.5, "data": 1.0})] * 2,
     ]
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from quintain.errors import DataError, InvariantError, UsageError
-from quintain.losses.reward_model import bradley_terry
+from quintain.losses.reward_model import bradley_terry, classification
 from quintain.types import Batch, LossReport, Outputs
 
 
@@ -110,3 +110,22 @@ def test_what_no_reward_model_learns_from_is_an_error(batch: Callable[..., Batch
         loss(outputs, compared(batch, [0, -1], [1.0, 0.0]))
     with pytest.raises(InvariantError, match="never split a comparison"):
         loss(outputs, compared(batch, [0, 1], [1.0, 0.0]))
+
+
+def test_a_classifier_judges_each_answer_by_itself(batch: Callable[..., Batch]) -> None:
+    outputs, values = scored([2.0, -1.0])
+    report = classification()(outputs, compared(batch, [0, 0], [1.0, 0.0]))
+    assert report.loss.item() == pytest.approx(0.2200948, abs=1e-6)
+    assert gradient(report, values) == pytest.approx([-0.0596015, 0.1344707], abs=1e-6)
+    assert report.metrics["reward_model/accuracy"] == 1.0
+    assert report.metrics["reward_model/margin"] == pytest.approx(1.5)
+
+
+def test_a_classifiers_comparisons_count_alike_and_all_may_be_bad(batch: Callable[..., Batch]) -> None:
+    outputs, values = scored([0.0, 0.0, 0.0, 0.0])
+    report = classification()(outputs, compared(batch, [0, 0, 0, 1], [0.0, 0.0, 0.0, 1.0]))
+    assert report.loss.item() == pytest.approx(torch.tensor(2.0).log().item(), abs=1e-6)
+    assert gradient(report, values) == pytest.approx([1 / 12, 1 / 12, 1 / 12, -1 / 4])
+    assert report.metrics["reward_model/accuracy"] == 0.0
+    with pytest.raises(UsageError, match="without a value head"):
+        classification()(replace(outputs, values=None), compared(batch, [0, 0], [1.0, 0.0]))

@@ -1,4 +1,5 @@
 import random
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -6,9 +7,9 @@ import pytest
 
 pytest.importorskip("bm25s")
 
-from quintain.errors import DataError, UsageError
+from quintain.errors import DataError, MissingExtra, UsageError
 from quintain.retrieval.bm25 import highest
-from quintain.retrieval.dense import Dense, Embedder, cloze_pairs
+from quintain.retrieval.dense import Dense, Embedder, Graph, cloze_pairs
 from quintain.retrieval.passages import Passage
 from quintain.retrieval.retriever import Indexed
 from quintain.worlds.hopqa.corpus import draw_facts
@@ -76,3 +77,22 @@ def test_training_that_cannot_be() -> None:
         Embedder().fit(lambda _: [("a", "b")])
     with pytest.raises(UsageError, match="batch_size=1"):
         Embedder().fit(lambda _: [], batch_size=1)
+
+
+def test_a_graph_finds_nearly_what_the_exact_index_finds() -> None:
+    pytest.importorskip("faiss")
+    corpus = draw_facts(600, 0.0, 0.0, False)
+    texts = [f"{passage.title} {passage.text}" for passage in corpus.passages]
+    embedder = Embedder(seed=3)
+    exact, near = Dense(texts, embedder), Graph(texts, embedder)
+    asked = [f"{fact.relation} {fact.subject}" for fact in corpus.facts[:100]]
+    same = [near.search(query, 3)[0][0] == exact.search(query, 3)[0][0] for query in asked]
+    assert np.mean(same) >= 0.95, np.mean(same)
+    assert near.search(asked[0], 3)[0][1] == pytest.approx(exact.search(asked[0], 3)[0][1], abs=1e-5)
+    assert near.search("of the", 3) == [] and len(Graph(texts[:2], embedder).search(asked[0], 5)) == 2
+
+
+def test_a_graph_without_its_package_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(MissingExtra, match=r"quintain\[faiss\]"):
+        Graph(["a text"], Embedder())

@@ -152,3 +152,6 @@ def test_the_next_episode_goes_where_outcomes_and_ranks_with_their_bound_are_bes
     tree.expand(b, ways("d", "e"), [0.0, 0.0])
     tree.tell(b.children["e"], 1.0)
     assert len(tree.families()) == 1, "one visited child has nothing to be compared with"
+    assert tree.follow() is b.children["e"], "a: .5, b: 1/8 + 1/2, and d was not visited"
+    tree.mixing = 1.0
+    assert tree.follow() is a.children["c"], "by outcomes alone a: 1, b: 1/4"

@@ -312,7 +312,7 @@ def test_actions_of_foreign_clients() -> None:
     assert action_in("[1]", True).error is not None
 
 
-def test_knobs_that_no_client_can_have() -> None:
+def test_options_that_no_client_can_have() -> None:
     with serving("agentgym", find("guess")) as server:
         for query, told in (("world=zork", "choose"), ("num_tasks=1", "2 or more")):
             with pytest.raises(UsageError, match=told):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from quintain.errors import DataError
 from quintain.store import codec
-from quintain.store.codec import Record, decode, encode
+from quintain.store.codec import Record, decode, encode, encode_all
 from quintain.types import (
     Action,
     Completion,
@@ -120,7 +120,7 @@ def test_every_changed_byte_is_found(trajectory: Trajectory, data: st.DataObject
     place = data.draw(st.integers(0, len(old) - 1))
     changed = old[:place] + bytes([old[place] ^ data.draw(st.integers(1, 255))]) + old[place + 1 :]
     with pytest.raises(DataError, match=r"reading an episode"):
-        decode(dataclasses.replace(record, **{name: changed}))
+        decode(record._replace(**{name: changed}))
 
 
 def with_logprobs(make: Any, *values: float) -> Trajectory:
@@ -232,7 +232,7 @@ def test_a_record_with_a_changed_checksum_is_refused(make: Any) -> None:
     record = encode(make(text="left " * 2000))
     last = record.structure[:-1] + bytes([record.structure[-1] ^ 0x80])
     with pytest.raises(DataError, match="reading an episode"):
-        decode(dataclasses.replace(record, structure=last))
+        decode(record._replace(structure=last))
 
 
 def test_every_field_of_every_noun_is_recorded(make: Any) -> None:
@@ -249,3 +249,13 @@ def test_every_field_of_every_noun_is_recorded(make: Any) -> None:
     )
     whole = dataclasses.replace(make(), turns=(turn,))
     assert repr(decode(encode(whole), seconds=whole.seconds)) == repr(whole)
+
+
+def test_many_are_encoded_as_each_alone_and_the_one_that_cannot_be_is_named(make: Any) -> None:
+    wide, empty = with_logprobs(make, 0.1), dataclasses.replace(make(2), turns=())
+    several = [make(0), empty, wide, *[make(number) for number in range(40)]]
+    assert encode_all(several) == [encode(each) for each in several]
+    assert encode_all([]) == []
+    bad = dataclasses.replace(make(), task=Task(id="bad", environment="e", seed=0, data={"a": {1, 2}}))
+    with pytest.raises(DataError, match="recording an episode of task 'bad': got a value of type set"):
+        encode_all([*several, bad, make()])

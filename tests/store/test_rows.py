@@ -7,8 +7,17 @@ import pytest
 
 from quintain.errors import DataError
 from quintain.store import codec
-from quintain.store.rows import READ_FIELDS, as_column, episode_id, finite_metrics, read_row, write_row
-from quintain.types import Failure
+from quintain.store.rows import (
+    READ_FIELDS,
+    as_column,
+    episode_id,
+    finite_metrics,
+    open_rows,
+    read_row,
+    write_rows,
+)
+from quintain.store.schema import COLUMNS
+from quintain.types import Failure, Trajectory
 
 
 def test_metrics_become_json_numbers() -> None:
@@ -36,8 +45,16 @@ def test_half_a_surrogate_pair_fits_in_a_column() -> None:
     assert as_column("a\ud800ä") == "a\\ud800ä"
 
 
+def write_row(trajectory: Trajectory, step: int, phase: str) -> dict[str, Any]:
+    """Return a row as the journal gives it back."""
+    (row,) = write_rows([trajectory], step, phase)
+    named = {**dict.fromkeys(COLUMNS), **dict(zip(COLUMNS, row, strict=False))}
+    return {name: bytes(value) if isinstance(value, bytearray) else value for name, value in named.items()}
+
+
 def read(row: dict[str, Any]) -> Any:
-    return read_row(9, tuple(row[name] for name in READ_FIELDS.split(", ")))
+    (opened,) = open_rows([tuple(row[name] for name in READ_FIELDS.split(", "))])
+    return read_row(9, opened)
 
 
 def test_a_row_comes_back_with_its_place(make: Any) -> None:
@@ -102,4 +119,4 @@ def test_a_changed_column_is_found(make: Any, name: str, value: Any, message: st
 
 def test_a_row_that_is_gone_is_named() -> None:
     with pytest.raises(DataError, match=r"no such row"):
-        read_row(1, None)
+        read_row(1, open_rows([None])[0])

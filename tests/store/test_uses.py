@@ -69,7 +69,7 @@ def test_an_episode_is_used_by_two_steps(run: Run, make: Make) -> None:
     assert len(list(run.trajectories())) == 3, "an episode is written once"
 
 
-def test_without_a_list_a_step_used_what_was_collected_for_it(run: Run, make: Make) -> None:
+def test_without_a_list_a_step_used_what_was_collected_for_it(run: Run, folder: Path, make: Make) -> None:
     ids = run.append([make(1), make(0)], step=0)
     run.append([make(0)], step=0, phase="eval")
     run.commit(0, {})
@@ -77,6 +77,12 @@ def test_without_a_list_a_step_used_what_was_collected_for_it(run: Run, make: Ma
     assert used(run) == [(0, ids[1]), (0, ids[0])], "in the order of their places"
     assert len(list(run.uses(phase="eval"))) == 1
     assert all(use.signals is None for _, use in run.uses())
+    raw = sqlite3.connect(folder / "run.db")
+    assert raw.execute("SELECT (SELECT count(*) FROM uses), sum(is_collected) FROM steps").fetchone() == (
+        0,
+        2,
+    )
+    raw.close()
 
 
 def test_a_step_may_use_nothing(run: Run, make: Make) -> None:

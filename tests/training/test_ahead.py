@@ -5,23 +5,28 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Generator, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from tests.training.test_updating import played_by
 
 from quintain.data.samples import token_versions
 from quintain.environments.protocol import Environment
 from quintain.errors import ConfigError
 from quintain.methods.loops import train_by
 from quintain.methods.rl import policy_gradient
+from quintain.rollout.request import EpisodeRequest
 from quintain.rollout.staleness import oldest_versions
 from quintain.store.run import Run
+from quintain.training.ahead import Ahead
 from quintain.training.collector import Collector, recorded_groups
 from quintain.training.learner import Learner
-from quintain.types import Action, Failure, StepResult, Task, Trajectory
+from quintain.types import Action, Completion, Failure, Score, StepResult, Stop, Task, Trajectory
 
 STEPS, TASKS, SIZE = 4, 2, 4
 
@@ -133,6 +138,76 @@ def test_on_policy_nothing_is_played_ahead(tmp_path: Path) -> None:
         replace(CONFIG, loss="reinforce").check()
 
 
+class Shuffled:
+    """A rollout that begins all it may and ends the newest first, but for one of each group, which comes last."""
+
+    def __init__(self) -> None:
+        self.version, self.drawn, self.under_way = 0, [], 0
+        self.retries: list[Any] = []
+
+    @property
+    def engines(self) -> dict[str, Any]:
+        return {"policy": SimpleNamespace(policy_version=self.version)}
+
+    def play(self, requests: Iterator[EpisodeRequest]) -> Generator[Trajectory]:
+        waiting: list[EpisodeRequest] = []
+        while True:
+            waiting += (new := list(requests))
+            self.drawn += [int(request.group.partition("@")[0]) for request in new]
+            if not waiting:
+                return
+            self.under_way = len(waiting)
+            quick = [place for place, request in enumerate(waiting) if request.index]
+            yield played(waiting.pop(quick[-1] if quick else 0), self.version)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def played(request: EpisodeRequest, version: int) -> Trajectory:
+    """An episode of one turn, sampled with the weights of `version`."""
+    turn = replace(
+        played_by("policy", 1.0).turns[0],
+        completion=Completion(token_ids=(1,), logprobs=(-1.0,), stop="stop", policy_version=version),
+    )
+    return Trajectory(
+        task=request.task, turns=(turn,), outcome=Score(value=1.0, is_success=True), stop=Stop.TERMINATED,
+        seed=request.seed, group=request.group, index=request.index,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("most", "pace"), [(1, 1), (4, 1), (4, 2), (3, 2), (1, 2)])
+def test_no_more_is_begun_than_may_become_old_and_groups_are_whole(most: int, pace: int) -> None:
+    rollout, last = Shuffled(), 9
+    ahead = Ahead(cast(Any, rollout), max_staleness=most, last_step=last)
+    task = played_by("policy", 1.0).task
+
+    def requests(step: int) -> list[EpisodeRequest]:
+        return [
+            EpisodeRequest(task=task, group=f"{group}:t", index=index, seed=100 * step + 10 * group + index)
+            for group in range(2)
+            for index in range(3)
+        ]
+
+    kept: list[tuple[int, int]] = []
+
+    def keep(step: int, trajectory: Trajectory) -> Trajectory:
+        kept.append((step, trajectory.seed))
+        return trajectory
+
+    for step in range(1, last + 1):
+        found = ahead.collect(step, requests, known=lambda _: [], on_episode=keep)
+        assert {(key, t.seed) for key, t in found.items()} == {
+            ((r.group, r.index), r.seed) for r in requests(step)
+        }
+        assert all(isinstance(t.outcome, Score) for t in found.values()), "nothing had become too old"
+        num_ahead = most // pace if step > 1 else 0  # how many versions a step takes is seen at the second
+        assert max(rollout.drawn) == min(step + num_ahead, last)
+        assert rollout.under_way <= 6 * (num_ahead + 1)
+        rollout.version += pace
+    assert sorted(kept) == sorted((step, r.seed) for step in range(1, last + 1) for r in requests(step))
+
+
 def test_stragglers_are_left_out_and_recorded_as_that_once(tmp_path: Path) -> None:
     train(tmp_path / "run", replace(CONFIG, max_stragglers=0.25, loss="clipped", decoupled=True))
     with Run.open(tmp_path / "run", writable=False) as run:
@@ -142,6 +217,22 @@ def test_stragglers_are_left_out_and_recorded_as_that_once(tmp_path: Path) -> No
             assert len(cut) <= TASKS * SIZE // 4
             assert all(isinstance(t.outcome, Failure) and t.outcome.kind == "straggler" for t in cut)
         assert any(isinstance(t.outcome, Failure) for each in by_step(run).values() for t in each)
+    with Run.open(tmp_path / "run", writable=False) as run:
+        used = {use.episode for _, use in run.uses()}
+        cut = {
+            (step, t.group)
+            for step, each in by_step(run).items()
+            for t in each
+            if isinstance(t.outcome, Failure)
+        }
+        kept = {(step, t.group) for step, each in by_step(run).items() for t in each if t.id in used}
+    assert kept & cut, "the rest of a group that was cut was learned from"
+    train(tmp_path / "whole", replace(CONFIG, max_stragglers=0.25, loss="truncated", whole_groups=True))
+    with Run.open(tmp_path / "whole", writable=False) as run:
+        used = {use.episode for _, use in run.uses()}
+        members = [(step, t) for step, each in by_step(run).items() for t in each]
+    cut = {(step, t.group) for step, t in members if isinstance(t.outcome, Failure)}
+    assert cut and not cut & {(step, t.group) for step, t in members if t.id in used}
     with pytest.raises(ConfigError, match=r"max_stragglers: got 0\.25 without max_staleness"):
         replace(CONFIG, max_stragglers=0.25, max_staleness=0).check()
 

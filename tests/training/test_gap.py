@@ -62,3 +62,17 @@ def test_log_probs_that_fit_the_token_before_better_stop_the_step() -> None:
         learner.step([wrong], nll, is_on_policy=True)
     gap.check(0.004, 0.1, 0.0)
     gap.check(0.015, 0.1, 0.0075)
+
+
+def test_the_age_of_tokens_is_that_of_those_that_are_trained() -> None:
+    batch = pack(streams(1))
+    trained = batch.turn_id >= 0
+    first = int(trained.nonzero()[0])
+    versions = torch.where(trained, 7, 0)
+    versions[first] = 4
+    batch = replace(batch, extra=replace(batch.extra, versions=versions))
+    found = gap.gap(Learner(qwen(), SHARED).infer(batch), batch, 7)
+    assert (found.num_stale, found.age, found.oldest) == (1, 3, 3)
+    found = gap.gap(Learner(qwen(), SHARED).infer(batch), batch, 9)
+    num = int(trained.sum())
+    assert (found.num_stale, found.age, found.oldest, found.total) == (num, 2 * num + 3, 5, 0.0)

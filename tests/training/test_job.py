@@ -33,6 +33,11 @@ from quintain.training.job import Job
             "temperature: got nan; give a finite number above 0 such as 1.0",
         ),
         ("mistakes", 1.5, "mistakes: got 1.5; give a share from 0 to 1 such as 0.0"),
+        (
+            "context_ranks",
+            2,
+            "context_ranks: got 2 with learner_ranks 0; give a multiple of it as learner_ranks, or 1",
+        ),
         ("max_broken", -0.1, "max_broken: got -0.1; give a share from 0 to 1 such as 0.01"),
     ],
 )

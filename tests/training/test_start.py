@@ -162,7 +162,7 @@ def test_the_new_model_of_a_run_is_narrower_where_texts_are_copied(
     ("spec", "said"),
     [
         ("mini?tokens=word", r"got 'mini\?tokens=word'; did you mean 'words'"),
-        ("mini?layers=3", r"got 'mini\?layers=3' with layers; its one knob is tokens"),
+        ("mini?layers=3", r"got 'mini\?layers=3' with layers; its one option is tokens"),
         ("mini?words", "tokens=words"),
     ],
 )

@@ -3,13 +3,15 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from quintain.types import NOTHING, Action, Completion, Image, Text, ToolCall, Turn, as_content
-from quintain.types.columns import Arrays, from_columns, to_columns
+from quintain.types.columns import Arrays, from_columns, read_columns, to_columns
 from quintain.types.rows import plain
+
+Noun = TypeVar("Noun")
 
 
 class Lists(Arrays):
@@ -18,6 +20,11 @@ class Lists(Arrays):
     def __init__(self) -> None:
         self.ids: list[int] = []
         self.reals: list[float] = []
+        self.groups: list[int] = []
+
+    def turn_to(self, group: int) -> None:
+        """Keep the group."""
+        self.groups.append(group)
 
     def put_ids(self, column: Sequence[tuple[int, ...]]) -> None:
         """Keep the ids."""
@@ -36,10 +43,21 @@ class Lists(Arrays):
         return [tuple([self.reals.pop(0) for _ in range(length)]) for length in lengths]
 
 
+def written(nouns: Sequence[Any], arrays: Lists) -> Any:
+    """Return the row of one group of nouns, as JSON gives it back."""
+    (row,) = to_columns(type(nouns[0]) if nouns else Turn, [nouns], arrays)
+    return json.loads(json.dumps(row, default=plain))
+
+
+def read(kind: type[Noun], row: Any, arrays: Lists) -> tuple[Noun, ...]:
+    """Return the nouns of one group."""
+    (nouns,) = from_columns(kind, [read_columns(kind, row, arrays)])
+    return nouns
+
+
 def sent(turns: Sequence[Turn]) -> tuple[Turn, ...]:
     arrays = Lists()
-    row = json.loads(json.dumps(to_columns(Turn, turns, arrays), default=plain))
-    back = from_columns(Turn, row, arrays)
+    back = read(Turn, written(turns, arrays), arrays)
     assert not arrays.ids and not arrays.reals
     return back
 
@@ -69,7 +87,7 @@ ODD = Turn(
 def test_defaults_are_left_out_and_what_is_the_same_is_written_once() -> None:
     arrays = Lists()
     other = replace(PLAIN, action=Action(text="stay"), prompt_ids=(9,))
-    assert json.loads(json.dumps(to_columns(Turn, [PLAIN, other], arrays))) == [
+    assert written([PLAIN, other], arrays) == [
         2,
         {
             "observation": [["up"], ["up"]],
@@ -123,17 +141,34 @@ def test_what_is_read_is_what_was_written(turns: tuple[Turn, ...]) -> None:
 )
 def test_what_is_no_column_is_refused(name: str, column: Any) -> None:
     arrays = Lists()
-    count, columns = to_columns(Turn, [PLAIN, PLAIN], arrays)
+    count, columns = written([PLAIN, PLAIN], arrays)
     with pytest.raises((TypeError, ValueError, KeyError)):
-        from_columns(Turn, [count, {**columns, name: column}], arrays)
+        read(Turn, [count, {**columns, name: column}], arrays)
 
 
 def test_a_column_that_is_missing_is_refused() -> None:
     arrays = Lists()
-    count, columns = to_columns(Turn, [PLAIN], arrays)
+    count, columns = written([PLAIN], arrays)
     del columns["observation"]
     with pytest.raises(ValueError, match="no values of observation"):
-        from_columns(Turn, [count, columns], arrays)
+        read(Turn, [count, columns], arrays)
+
+
+def test_groups_are_written_as_if_each_were_alone_and_read_together() -> None:
+    other = replace(PLAIN, observation=(), prompt_ids=(9,), state_key="s", completion=ODD.completion)
+    groups = [[PLAIN, PLAIN], [], [ODD], [PLAIN, other], [other, other]]
+    together = Lists()
+    rows = to_columns(Turn, groups, together)
+    alone = [Lists() for _ in groups]
+    assert json.dumps(rows) == json.dumps(
+        [to_columns(Turn, [each], own)[0] for each, own in zip(groups, alone, strict=True)]
+    )
+    assert set(together.groups) == {0, 2, 3, 4}, "bytes go to their group, and an empty one has none"
+    values = [
+        read_columns(Turn, json.loads(json.dumps(row)), own) for row, own in zip(rows, alone, strict=True)
+    ]
+    assert from_columns(Turn, values) == [tuple(each) for each in groups]
+    assert from_columns(Turn, []) == []
 
 
 OTHER = Action(text="other")
@@ -151,5 +186,4 @@ class Newer:
 def test_a_new_noun_needs_no_line() -> None:
     nouns = (Newer(words=("a", "b"), levels={"a": 1}), Newer(inner=Action()), Newer())
     arrays = Lists()
-    row = json.loads(json.dumps(to_columns(Newer, nouns, arrays)))
-    assert from_columns(Newer, row, arrays) == nouns
+    assert read(Newer, written(nouns, arrays), arrays) == nouns

@@ -5,6 +5,9 @@ same number of environment steps or of sampled tokens is used up (`Job.max_env_s
 is one run; comparisons with the same baseline share it, and trials of one world and seed share the policy that was
 warmed up once. A run that was begun is continued and one that is done is read, so what was stopped goes on where it
 was. `quintain.benchmarks.evidence.league` says what runs show together.
+
+Where the setting ``reward_model`` of an arm is a table, it is how a reward model is trained (`train reward_model`) on
+the policy that the arm starts from; the arm is paid by that one, and arms of a seed that say the same share it.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +24,7 @@ from typing import Any, Literal
 from quintain.config import build
 from quintain.errors import DataError
 from quintain.methods.find import find_method
-from quintain.methods.method import Contrastive
+from quintain.methods.method import Contrastive, Method, OnPolicy
 from quintain.store.creation import CHECKPOINTS
 from quintain.store.run import Run
 from quintain.training.job import Job
@@ -38,6 +41,8 @@ MAKES_START = (
     "imitation_epochs", "temperature",
 )  # fmt: skip
 """Settings that the policy before training is made of."""
+REWARD_MODEL = "reward_model"
+"""The setting that names a reward model, and the method that trains one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +55,6 @@ class Benchmark:
     baseline: str
     """recipe that the method is compared with"""
     environment: str
-    claim: str
-    """what the paper says, in a sentence"""
     shared: Mapping[str, Any] = NOTHING
     """settings of both arms: model, steps, budget, learning rate, …"""
     settings: Mapping[str, Any] = NOTHING
@@ -66,8 +69,6 @@ class Benchmark:
     """how much less the method may come to and still be "not worse"; none: .05"""
     rates: tuple[float, ...] = ()
     """learning rates of which both arms have the one that is best for the baseline; without, that of the settings"""
-    tried: str = ""
-    """what was tried where the claim did not hold here"""
 
     def arm(self, arm: str, seed: int, overrides: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """Return recipe and settings of ``method`` or ``baseline``."""
@@ -112,6 +113,15 @@ class Trial:
     """seed of the policy that it starts from, where that is another run's"""
     start_task: int | None = None
     """`first_task` of that run"""
+    reward_model: Trial | None = None
+    """the reward model that pays it, where that is trained for it; the configuration has the name of its run"""
+
+    def from_start(self, seed: int, task: int | None = None) -> Trial:
+        """Return the same run from the policy of another `seed`, and with it the reward model that pays it."""
+        task = self.start_task if task is None else task
+        model = self.reward_model and self.reward_model.from_start(seed, task)
+        config = replace(self.config, reward_model=model.name) if model else self.config
+        return replace(self, start_seed=seed, start_task=task, reward_model=model, config=config)
 
     @property
     def name(self) -> str:
@@ -139,9 +149,20 @@ class Trial:
 def trial(benchmark: Benchmark, arm: str, *, seed: int, overrides: Mapping[str, Any] = NOTHING) -> Trial:
     """Return the run that ``method`` or ``baseline`` of `benchmark` is with `seed`."""
     recipe, values = benchmark.arm(arm, seed, overrides)
-    config = build(find_method(recipe).config_class, values, f"benchmark {benchmark.name}")
+    model: Trial | None = None
+    used = values
+    if isinstance(fitted := values.get(REWARD_MODEL), Mapping):
+        given = {key: value for key, value in values.items() if key in MAKES_START} | dict(fitted)
+        model = configured(REWARD_MODEL, given, given, benchmark)
+        used = {**values, REWARD_MODEL: model.name}
+    return replace(configured(recipe, values, used, benchmark), reward_model=model)
+
+
+def configured(recipe: str, given: Mapping[str, Any], used: Mapping[str, Any], benchmark: Benchmark) -> Trial:
+    """Return the run of `recipe` that is named by what was `given`, configured by what is `used`."""
+    config = build(find_method(recipe).config_class, used, f"benchmark {benchmark.name}")
     config.check()
-    return Trial(recipe=recipe, given=values, config=config)
+    return Trial(recipe=recipe, given=given, config=config)
 
 
 def digest(values: Mapping[str, Any]) -> str:
@@ -173,6 +194,7 @@ def perform(chosen: Trial, root: Path) -> Path:
     """Return the folder under `root` of the finished run of `chosen`: run, continued, or as it was."""
     from quintain.methods.loops import train_by
     from quintain.training.context import START
+    from quintain.training.demonstrations import find_model
 
     folder, start = root / chosen.name, root / chosen.name / START
     if not (folder / "config.json").exists():
@@ -181,13 +203,23 @@ def perform(chosen: Trial, root: Path) -> Path:
         return folder
     else:
         opening = Run.open(folder)
-    method = find_method(chosen.recipe).make(chosen.config)
+    config = chosen.config
+    if chosen.reward_model is not None:
+        config = replace(config, reward_model=find_model(str(perform(chosen.reward_model, root))))
+    method = find_method(chosen.recipe).make(config)
     with opening as run:
-        if not isinstance(method, Contrastive) and not (start / "config.json").exists():
+        if not (makes_own_start(method, chosen.config) or (start / "config.json").exists()):
             shutil.copytree(warm(chosen, root), start, dirs_exist_ok=True)
-        train_by(method, chosen.config, run)
+        train_by(method, config, run)
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
     return folder
+
+
+def makes_own_start(method: Method, job: Job) -> bool:
+    """Return whether the start is part of `method`: it chooses what is imitated before, or `job` shows nothing."""
+    if isinstance(method, OnPolicy) and method.cold_start is not None:
+        return True
+    return isinstance(method, Contrastive) or job.demonstrations == 0
 
 
 def is_done(chosen: Trial, root: Path) -> bool:

@@ -58,7 +58,7 @@ class World:
 
     name: str
     environment: str = ""
-    """with knobs, where the default is not what is imitated; the name where empty"""
+    """with options, where the default is not what is imitated; the name where empty"""
     settings: Mapping[str, Any] = NOTHING
     """settings of `sft` that differ from `SETTINGS`"""
 
@@ -72,42 +72,35 @@ class World:
 
 
 WORDS = "mini?tokens=words"
+
+
+def _world(name: str, environment: str = "", **settings: Any) -> World:
+    """Return the imitation of the expert of a world, with `settings` of its own."""
+    return World(name=name, environment=environment, settings=settings)
+
+
 WORLDS: tuple[World, ...] = (
-    World(
-        name="bandit",
-        environment="bandit?arms=2&gap=0.8&pulls=8",
-        settings={"demonstrations": 3000, "steps": 500},
+    _world("bandit", "bandit?arms=2&gap=0.8&pulls=8", demonstrations=3000, steps=500),
+    _world("calc", "calc?names=0", model=WORDS, steps=1000),
+    _world("collab", demonstrations=1500, steps=300),
+    _world("craft", "craft?depth=2&places=2", model=WORDS),
+    _world("desk", "desk?interface=text", model=WORDS, demonstrations=8000, steps=2000),
+    _world("guess", demonstrations=1000, steps=300),
+    _world("hopqa", "hopqa?closed=0.1&hops=1", model=WORDS, demonstrations=10000, steps=1600),
+    _world("house"),
+    _world("keydoor"),
+    _world("plan", "plan?blocks=3", demonstrations=10000, steps=3000),
+    _world("repo", demonstrations=400, steps=300),
+    _world("room", "room?width=4&depth=4&things=2", model=WORDS, steps=800),
+    _world(
+        "screen", "screen?buttons=3&fields=0&goal=click&height=24&items=0&width=48", model=WORDS, steps=1500
     ),
-    World(name="calc", environment="calc?names=0", settings={"model": WORDS, "steps": 1000}),
-    World(name="collab", settings={"demonstrations": 1500, "steps": 300}),
-    World(name="craft", environment="craft?depth=2&places=2", settings={"model": WORDS}),
-    World(
-        name="desk",
-        environment="desk?interface=text",
-        settings={"model": WORDS, "demonstrations": 8000, "steps": 2000},
-    ),
-    World(name="guess", settings={"demonstrations": 1000, "steps": 300}),
-    World(
-        name="hopqa",
-        environment="hopqa?closed=0.1&hops=1",
-        settings={"model": WORDS, "demonstrations": 10000, "steps": 1600},
-    ),
-    World(name="house"),
-    World(name="keydoor"),
-    World(name="plan", environment="plan?blocks=3", settings={"demonstrations": 10000, "steps": 3000}),
-    World(name="repo", settings={"demonstrations": 400, "steps": 300}),
-    World(name="room", environment="room?width=4&depth=4&things=2", settings={"model": WORDS, "steps": 800}),
-    World(
-        name="screen",
-        environment="screen?buttons=3&fields=0&goal=click&height=24&items=0&width=48",
-        settings={"model": WORDS, "steps": 1500},
-    ),
-    World(name="shop", environment="shop?items=12", settings={"model": WORDS, "steps": 1500}),
-    World(name="sokoban", environment="sokoban?walls=1", settings={"demonstrations": 8000, "steps": 1500}),
-    World(name="stream", environment="stream?facts=1", settings={"steps": 1500}),
-    World(name="sums", environment="sums?digits=1"),
-    World(name="twocards", environment="twocards?facts=1", settings={"model": WORDS, "steps": 1500}),
-    World(name="web", environment="web?goal=order", settings={"model": WORDS, "steps": 900}),
+    _world("shop", "shop?items=12", model=WORDS, steps=1500),
+    _world("sokoban", "sokoban?walls=1", demonstrations=8000, steps=1500),
+    _world("stream", "stream?facts=1", steps=1500),
+    _world("sums", "sums?digits=1"),
+    _world("twocards", "twocards?facts=1", model=WORDS, steps=1500),
+    _world("web", "web?goal=order", model=WORDS, steps=900),
 )
 
 

@@ -3,7 +3,6 @@
 What was measured is appended to ``docs/results/<row>.jsonl``; what stands there is not run again.
 """
 
-import importlib
 import json
 import shlex
 from argparse import Namespace
@@ -20,12 +19,9 @@ if TYPE_CHECKING:
     from quintain.benchmarks.evidence.runner import State
     from quintain.benchmarks.evidence.spec import Signature
     from quintain.benchmarks.evidence.verdict import Check
-    from quintain.benchmarks.trials import Benchmark
 
 RESULTS = "docs/results"
 LAYERS = ("objective", "formula", "signature", "league")
-FAMILIES: dict[str, str] = {"rl": "quintain.benchmarks.comparisons.rl"}
-"""family → module that lists comparisons beside those that rows register, as `BENCHMARKS`"""
 LEAGUE = ("row", "verdict", "method", "baseline", "difference", "seeds", "at other rates")
 COLUMNS = ("row", "version", "verdict", "effect", "p", "null world", "blocks", "minutes")
 
@@ -100,7 +96,7 @@ def run_signatures(arguments: Namespace, jobs: int) -> int:
 def run_objective(arguments: Namespace, _jobs: int) -> int:
     """Audit what the worlds of rows pay, and whether both arms are paid alike."""
     from quintain.benchmarks.evidence.audits import audit_objective
-    from quintain.benchmarks.evidence.checks import OBJECTIVE, record
+    from quintain.benchmarks.evidence.records import OBJECTIVE, record
 
     found: dict[str, Sequence[Check]] = {}
     for entry in league(arguments)[1]:
@@ -112,8 +108,8 @@ def run_objective(arguments: Namespace, _jobs: int) -> int:
 
 def run_formula(arguments: Namespace, _jobs: int) -> int:
     """Check formulas against references, and that wrong ones are found."""
-    from quintain.benchmarks.evidence.checks import FORMULA, formulas_key, record
     from quintain.benchmarks.evidence.formulas import check_formulas
+    from quintain.benchmarks.evidence.records import FORMULA, formulas_key, record
     from quintain.benchmarks.evidence.spec import chosen
 
     rows: dict[str, dict[str, None]] = {}
@@ -152,16 +148,9 @@ def league(arguments: Namespace) -> "tuple[list[Entry], list[Entry]]":
     from quintain.benchmarks.sweep import overrides
 
     found = signatures(specs_of(arguments))
-    known = entries(arguments.family, found, comparisons(arguments.family))
+    known = entries(arguments.family, found)
     settings = overrides(arguments.set)
     return chosen_entries(known, None, settings), chosen_entries(known, arguments.only, settings)
-
-
-def comparisons(family: str) -> "Sequence[Benchmark]":
-    """Return the comparisons of a family beside those that its rows register."""
-    if family not in FAMILIES:
-        return ()
-    return vars(importlib.import_module(FAMILIES[family]))["BENCHMARKS"]
 
 
 def specs_of(arguments: Namespace) -> Path:

@@ -18,7 +18,10 @@ def retrieve(argv: Sequence[str]) -> int:
     parser = Parser("retrieve", "Search a corpus: over HTTP for environments and agents, or once.")
     parser.add_argument("corpus", metavar="CORPUS", help="folder, file, or environment: hopqa?facts=50000")
     parser.flag(
-        "--kind", "bm25 (default), by words; or dense, by an embedder that is trained on it", "KIND", "bm25"
+        "--kind",
+        "bm25 (default), by words; dense, by an embedder that is trained on it; or hnsw, the same for millions",
+        "KIND",
+        "bm25",
     )
     parser.flag("--embedder", "file of the embedder: read if it is there, else trained and written", "FILE")
     parser.flag("--query", "show what this finds, and end", "TEXT")
@@ -44,7 +47,7 @@ def retrieve(argv: Sequence[str]) -> int:
     from quintain.retrieval.passages import HasPassages, read_passages
     from quintain.retrieval.retriever import Indexed, Recorded, Retriever
 
-    if arguments.embedder is not None and arguments.kind != "dense":
+    if arguments.embedder is not None and arguments.kind == "bm25":
         raise UsageError(
             f"--embedder: got {arguments.embedder!r} with --kind {arguments.kind}; give --kind dense"
         )

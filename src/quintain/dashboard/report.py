@@ -159,7 +159,7 @@ def _chosen(trajectories: Iterator[Trajectory]) -> list[Trajectory]:
     """Return two solved episodes, two that were not, and a failure, where there are such."""
     looked_at = list(islice(trajectories, LOOKED_AT))
     failures = [each for each in looked_at if isinstance(each.outcome, Failure)]
-    solved = [each for each in looked_at if not isinstance(each.outcome, Failure) and each.outcome.is_success]
+    solved = [each for each in looked_at if each.is_success]
     unsolved = [
         each for each in looked_at if not isinstance(each.outcome, Failure) and not each.outcome.is_success
     ]

@@ -112,14 +112,28 @@ class Labeller:
             return (0.0, 0.0)
         return _places(seen)
 
+    def approves(self, reward: float, bar: float, *occasion: int | str) -> bool:
+        """Return whether an answer that is worth `reward` is called good: ranked above something worth `bar`."""
+        mine, other = self.rank((reward, bar), *occasion)
+        return mine > other
+
 
 def _places(values: Sequence[float]) -> tuple[float, ...]:
     """Return how many of `values` each of them is above."""
     return tuple(float(sum(other < value for other in values)) for value in values)
 
 
-def labelled(groups: Sequence[Group], labeller: Labeller, *, size: int = 2, seed: int = 0) -> Comparisons:
+def labelled(
+    groups: Sequence[Group],
+    labeller: Labeller,
+    *,
+    size: int = 2,
+    seed: int = 0,
+    bar: float | None = None,
+) -> Comparisons:
     """Return the episodes of each group ranked by their outcomes, `size` in a comparison and each in one at most.
+
+    With a `bar` each is judged by itself: rank 1 where it is called good (`Labeller.approves`), else 0.
 
     Of episodes that are the same token by token there is one. Of a group of eight with a size of two there are four
     comparisons at most; what is left over when the others are full is compared where it is two or more.
@@ -139,7 +153,11 @@ def labelled(groups: Sequence[Group], labeller: Labeller, *, size: int = 2, seed
             answers = tuple(distinct[start : start + size])
             if len(answers) > 1:
                 rewards = [each.outcome.value for each in answers if isinstance(each.outcome, Score)]
-                ranks = labeller.rank(rewards, seed, *(each.seed for each in answers))
+                if bar is None:
+                    ranks = labeller.rank(rewards, seed, *(each.seed for each in answers))
+                else:
+                    said = zip(rewards, answers, strict=True)
+                    ranks = tuple(float(labeller.approves(r, bar, seed, each.seed)) for r, each in said)
                 found.append(Comparison(answers=answers, ranks=ranks))
     return checked(found)
 

@@ -61,6 +61,14 @@ def without_truncated(groups: Sequence[Group]) -> list[Group]:
     return _keep(groups, lambda trajectory, score: not trajectory.stop.is_cut)
 
 
+def whole(groups: Sequence[Group]) -> list[Group]:
+    """Keep the groups of which every trajectory has a score; a failure leaves out the others of its group, too.
+
+    Those that failed may have been the longest or the hardest, without which the rest is no fair baseline.
+    """
+    return [group for group in groups if group.trajectories and len(group.scored) == len(group.trajectories)]
+
+
 def most_uncertain(groups: Sequence[Group], share: float = 0.25) -> list[Group]:
     """Keep the `share` of groups (at least one) with the widest outcomes (StarPO-S, arXiv 2504.20073).
 

@@ -11,6 +11,8 @@ The recipe of a run does not change with its placement::
     [engines]
     replicas = 4
     gpus = 1
+    [policies.reward_model]    # an actor of its own, or several
+    gpus = 1
 """
 
 from __future__ import annotations
@@ -76,12 +78,22 @@ class LearnerRanks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyRanks(LearnerRanks):
+    """Ranks of a policy that does not compute with the learner: ``PolicyRanks(gpus=1)`` is one actor on a card."""
+
+    ranks: PositiveInt = 1
+    """Over how many it is sharded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
     """Which part of a run needs what: ``Placement(workers=Workers(max=64))``."""
 
     workers: Workers = field(default_factory=Workers)
     engines: Engines = field(default_factory=Engines)
     learner: LearnerRanks = field(default_factory=LearnerRanks)
+    policies: Mapping[str, PolicyRanks] = field(default_factory=dict[str, PolicyRanks])
+    """Policies beside the main one (reference, critic, reward_model…) that compute on the cluster, apart from it."""
     wait: NonNegativeInt = 0
     """Seconds in which machines may still join before a placement that does not fit is refused."""
     start_timeout: PositiveFloat = 600.0
@@ -121,10 +133,11 @@ def bundle(part: str, wants: Workers | Engines | LearnerRanks) -> Bundle:
 
 
 def bundles(placement: Placement, *, num_policies: int = 1, num_ranks: int = 0) -> list[Bundle]:
-    """Return what a run needs at least: engines of so many policies, ranks, and the fewest workers."""
+    """Return what a run needs at least: engines of so many policies, ranks, policies beside, and the fewest workers."""
     return [
         *[bundle("engine", placement.engines)] * (placement.engines.replicas * num_policies),
         *[bundle("learner rank", placement.learner)] * num_ranks,
+        *[bundle(name, wants) for name, wants in placement.policies.items() for _ in range(wants.ranks)],
         *[bundle("worker", placement.workers)] * placement.workers.min,
     ]
 

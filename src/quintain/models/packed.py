@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from quintain.models.context import Context
 from quintain.models.cpu import fused
 from quintain.models.cpu.fused import Families, Rotation, Sizes
 from quintain.models.cpu.native import fits
@@ -56,6 +57,10 @@ class Plan:
     """int64 [N], where the result for packed token n stands in the concatenated outputs of the buckets"""
     families: Families
     """the same for the fused kernels"""
+    context: Context | None = None
+    """ranks that share the tokens, of which the queries here are this one's; None: all tokens are here"""
+    num_tokens: int = 0
+    """of all ranks, where there is a context"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +78,27 @@ class Stream:
         return sum(length for _, length in self.prefix)
 
 
-def plan(streams: Sequence[Stream], *, waste: float = 0.25, device: torch.device | str = "cpu") -> Plan:
-    """Return the attention plan of `streams`; rows in a bucket differ in length by at most the share `waste`."""
+def shared_plan(
+    streams: Sequence[Stream], context: Context, num_tokens: int, *, device: torch.device | str = "cpu"
+) -> Plan:
+    """Return the plan of this rank's part of the `num_tokens` of `streams`, which may begin and end within one."""
+    first, end = context.bounds(num_tokens)[context.rank : context.rank + 2]
+    own: list[Stream] = []
+    for stream in streams:
+        start, last = max(stream.start, first), min(stream.start + stream.length, end)
+        if start < last:
+            before = [(stream.start, start - stream.start)] if start > stream.start else []
+            own.append(Stream(start, last - start, (*stream.prefix, *before)))
+    return replace(plan(own, begin=first, device=device), context=context, num_tokens=num_tokens)
+
+
+def plan(
+    streams: Sequence[Stream], *, waste: float = 0.25, begin: int = 0, device: torch.device | str = "cpu"
+) -> Plan:
+    """Return the attention plan of `streams`; rows in a bucket differ in length by at most the share `waste`.
+
+    `begin` is the packed position of the first query, where those before it are others'.
+    """
     order = sorted(
         range(len(streams)),
         key=lambda i: (streams[i].prefix_length > 0, streams[i].prefix_length, streams[i].length),
@@ -99,12 +123,15 @@ def plan(streams: Sequence[Stream], *, waste: float = 0.25, device: torch.device
         bucket, width = _bucket(rows)
         for i, stream in enumerate(rows):
             place = torch.arange(stream.length) + (offset + i * width)
-            gather[stream.start : stream.start + stream.length] = place
+            gather[stream.start - begin : stream.start - begin + stream.length] = place
         offset += len(rows) * width
         buckets.append(bucket)
     moved = tuple(
         Bucket(
-            b.query.to(device), b.key.to(device), b.num_rows, None if b.mask is None else b.mask.to(device)
+            (b.query - begin).to(device),
+            b.key.to(device),
+            b.num_rows,
+            None if b.mask is None else b.mask.to(device),
         )
         for b in buckets
     )
@@ -222,6 +249,8 @@ def packed_attention(
     heads, kv = query.shape[1], key.shape[1]
     queries, keys, values = (part[0].transpose(0, 1).flatten(1) for part in (query, key, value))
     sizes = Sizes(heads, kv, query.shape[-1])
+    if packed.context is not None:
+        keys, values = (packed.context.whole(part, packed.num_tokens) for part in (keys, values))
     outputs = [_attend_bucket(bucket, queries, keys, values, sizes) for bucket in packed.buckets]
     joined = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
     return joined.index_select(0, packed.gather).view(1, -1, heads, query.shape[-1]), None

@@ -3,11 +3,13 @@
 An `Embedder` has a row of numbers for each of `BUCKETS` hashes (fastText, arXiv 1607.04606); a text is the mean of its
 rows, scaled to length 1. It is trained by InfoNCE on pairs of a query and the text that answers it. A corpus without
 queries makes its own: some of a passage's words, in a new order (the inverse cloze task, arXiv 1906.00300, by words).
-The index is exact: 50,000 passages are one product of matrices.
+The index is exact: 50,000 passages are one product of matrices. `Graph` is one for more: it looks at a few hundred and
+mostly finds the nearest.
 """
 
 from __future__ import annotations
 
+import importlib
 import random
 import zlib
 from collections.abc import Callable, Sequence
@@ -19,13 +21,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from quintain.errors import DataError, UsageError
+from quintain.errors import DataError, MissingExtra, UsageError
 from quintain.losses.contrastive import info_nce
 from quintain.retrieval.bm25 import highest, terms
 from quintain.types import derive_seed
 
 BUCKETS = 1 << 16
 WIDTH = 64
+NEIGHBOURS, LOOKED_AT = 32, 128
+"""Edges of a point in the graph, and points that a search keeps in mind."""
 Pair = tuple[str, str]
 """a query, and the text that answers it"""
 
@@ -153,14 +157,39 @@ class Dense:
 
     def search(self, query: str, count: int) -> list[tuple[int, float]]:
         """Return the numbers and cosines of the `count` texts nearest to `query`; none for a query without words."""
-        if not terms(query):
-            return []
-        scores: NDArray[Any] = self._points @ self.embedder.embed([query])[0]
+        return self._nearest(self.embedder.embed([query])[0], count) if terms(query) else []
+
+    def _nearest(self, point: NDArray[np.float32], count: int) -> list[tuple[int, float]]:
+        scores: NDArray[Any] = self._points @ point
         return highest(scores, count)
 
     def best(self, query: str, count: int) -> tuple[int, ...]:
         """Return the numbers of the at most `count` texts that fit `query`, the best first."""
         return tuple(number for number, _ in self.search(query, count))
+
+
+class Graph(Dense):
+    """The same by a graph of near points (HNSW, arXiv 1603.09320; the package faiss): for millions of texts."""
+
+    def __init__(self, texts: Sequence[str], embedder: Embeds) -> None:
+        """Embed `texts` and link them.
+
+        Raises:
+            MissingExtra: faiss is not installed.
+        """
+        try:
+            faiss: Any = importlib.import_module("faiss")
+        except ImportError as error:
+            raise MissingExtra.named("faiss", "faiss", "an index of kind hnsw") from error
+        super().__init__(texts, embedder)
+        self._graph: Any = faiss.IndexHNSWFlat(self._points.shape[1], NEIGHBOURS, faiss.METRIC_INNER_PRODUCT)
+        self._graph.add(self._points)
+
+    def _nearest(self, point: NDArray[np.float32], count: int) -> list[tuple[int, float]]:
+        self._graph.hnsw.efSearch = max(LOOKED_AT, 2 * count)
+        scores, numbers = self._graph.search(point[None], count)
+        found = zip(numbers[0].tolist(), scores[0].tolist(), strict=True)
+        return sorted(((n, s) for n, s in found if n >= 0), key=lambda each: (-each[1], each[0]))
 
 
 def cloze_pairs(texts: Sequence[str], *, words: int = 4) -> Callable[[random.Random], list[Pair]]:

@@ -21,7 +21,8 @@ from quintain.processes.http_json import HttpServer, HttpTrouble
 from quintain.retrieval.bm25 import BM25
 from quintain.retrieval.passages import Passage, fingerprint, passage_of
 
-Kind = Literal["bm25", "dense"]
+Kind = Literal["bm25", "dense", "hnsw"]
+"""By words; by an embedder, with an exact index; or with one that looks at a part of the texts."""
 DEADLINE = 10.0
 """Seconds that a search by a server may take, with all its attempts."""
 EPOCHS = 3
@@ -76,7 +77,7 @@ class Indexed:
         Raises:
             DataError: there is no passage, or the file holds no embedder.
             UsageError: there is no such kind.
-            MissingExtra: bm25s is not installed.
+            MissingExtra: bm25s is not installed, or for hnsw faiss.
         """
         if kind not in get_args(Kind):
             raise UsageError(f"kind of retriever: got {kind!r}; {suggestion(kind, get_args(Kind))}")
@@ -84,7 +85,7 @@ class Indexed:
             raise DataError("passages to search: got none; give a corpus that holds some")
         self.passages = tuple(passages)
         texts = [f"{passage.title} {passage.text}" for passage in self.passages]
-        self._index: _Index = BM25(texts) if kind == "bm25" else dense_index(texts, model)
+        self._index: _Index = BM25(texts) if kind == "bm25" else dense_index(texts, model, kind)
         self.name = f"{kind}/{fingerprint(self.passages)}"
 
     def search(self, query: str, count: int) -> tuple[Found, ...]:
@@ -94,24 +95,26 @@ class Indexed:
         )
 
 
-def dense_index(texts: Sequence[str], model: Path | None) -> _Index:
+def dense_index(texts: Sequence[str], model: Path | None, kind: str = "dense") -> _Index:
     """Return the dense index over `texts` by the embedder in `model`, or by one that is trained on them, and kept.
 
     A folder is a run of `dare`, or holds its embedder; a file is what `quintain.retrieval.dense` saved.
     """
-    from quintain.retrieval.dense import Dense, Embedder, cloze_pairs  # torch is not needed for words
+    from quintain.retrieval.dense import Dense, Embedder, Graph, cloze_pairs  # torch is not needed for words
+
+    make = Graph if kind == "hnsw" else Dense
 
     if model is not None and model.is_dir():
         from quintain.models.embedder import Embedder as Trained
 
-        return Dense(texts, Trained.load(model))
+        return make(texts, Trained.load(model))
     if model is not None and model.is_file():
-        return Dense(texts, Embedder.load(model))
+        return make(texts, Embedder.load(model))
     embedder = Embedder()
     embedder.fit(cloze_pairs(texts), epochs=EPOCHS)
     if model is not None:
         embedder.save(model)
-    return Dense(texts, embedder)
+    return make(texts, embedder)
 
 
 class Remote:

@@ -1,4 +1,4 @@
-"""Spares the garbage collector what was there before a rollout.
+"""Lets the garbage collector leave out what was there before a rollout.
 
 Episodes make many small objects, so it comes often, and each time it would look at all that torch and transformers hold
 as well, and at the turns that were recorded so far. Whoever set objects aside already keeps them there.
@@ -15,7 +15,7 @@ AT_START = gc.get_freeze_count()
 
 
 @contextmanager
-def spared() -> Generator[None]:
+def gc_frozen() -> Generator[None]:
     """Let the collector look at nothing that is older than the block, and come less often; not where it is off."""
     if gc.get_freeze_count() > AT_START:
         yield

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Literal, Protocol
 
 from quintain.errors import DataError
-from quintain.rollout.collector import spared
+from quintain.rollout.collector import gc_frozen
 from quintain.rollout.failures import STALE, check_broken, check_failures
 from quintain.rollout.play import Apart, Calls, Play, Stage, Together
 from quintain.rollout.request import EpisodeRequest
@@ -131,7 +131,7 @@ def _played(stage: Stage, calls: Calls, requests: Iterable[EpisodeRequest]) -> G
     failures: list[Failure] = []
     num_drawn = num_finished = 0
     with ExitStack() as stack:
-        stack.enter_context(spared())
+        stack.enter_context(gc_frozen())
         stack.enter_context(Watchdog(play.live, seconds=limits.silence))
         try:
             while True:

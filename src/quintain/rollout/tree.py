@@ -157,6 +157,13 @@ class GuidedTree:
             above.visits += 1
             above = above.parent
 
+    def follow(self) -> Node:
+        """Return where the visited children of the highest Q lead to, from the root on; of equal ones the first."""
+        node = self.root
+        while visited := [child for child in node.children.values() if child.visits]:
+            node = max(visited, key=self.worth)
+        return node
+
     def families(self) -> list[list[Node]]:
         """Return the visited children of each state that has two or more, from the root down."""
         found, waiting = list[list[Node]](), [self.root]

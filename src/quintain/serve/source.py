@@ -19,7 +19,7 @@ from quintain.agents.harness import call_format
 from quintain.agents.outside import AgentFault, Expert, Outside, spoken_by
 from quintain.data.messages import write_call
 from quintain.errors import UsageError
-from quintain.rollout.collector import spared
+from quintain.rollout.collector import gc_frozen
 from quintain.rollout.failures import INFRASTRUCTURE, STALE, check_broken, check_failures
 from quintain.rollout.play import Stage
 from quintain.rollout.request import POLICY, EpisodeRequest
@@ -132,7 +132,7 @@ class OutsideSource:
         num_drawn = num_finished = 0
         finished: deque[Trajectory] = deque()
         try:
-            with spared():
+            with gc_frozen():
                 while True:
                     new = list(islice(queue, max(0, limits.concurrency - len(self._live))))
                     num_drawn += len(new)

@@ -12,9 +12,10 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, pairwise
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -22,11 +23,13 @@ import numpy as np
 from quintain.errors import DataError
 from quintain.store.codec_1 import as_present
 from quintain.types import Branch, Trajectory, Turn
-from quintain.types.columns import Arrays, from_columns, to_columns
+from quintain.types.columns import Arrays, Values, from_columns, read_columns, to_columns
 from quintain.types.forest import find_parents
 from quintain.types.rows import noun_reader, noun_writer, plain
 
 CODEC = 2
+AT_ONCE = 32
+"""Turns whose columns are made at once: of more, the processor's cache would not hold what is made."""
 _COMPRESS_ABOVE = 2048
 _MAX_RECORD = 1 << 29
 _BROKEN = (
@@ -38,15 +41,16 @@ _BROKEN = (
     RecursionError,
     struct.error,
     zlib.error,
+    DataError,
 )
 _COMPRESSED = b"\x01"
+_HASH = hashlib.blake2b(digest_size=16)
 _PACKED = (_COMPRESSED, b"x")
 """What compressed structures begin with: those of the present encoding, and those of the first, which are zlib's"""
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(NamedTuple):
     """A trajectory without its duration: ``Record(structure=b"{...", payload=b"...", digest=b"...")``."""
 
     structure: bytes
@@ -55,6 +59,8 @@ class Record:
     """arrays and pictures in the order of the structure"""
     digest: bytes
     """16 bytes over the uncompressed structure and the payload"""
+    version: int = CODEC
+    """the encoding"""
 
 
 def encode(trajectory: Trajectory, *, parent: bytes = b"") -> Record:
@@ -63,25 +69,60 @@ def encode(trajectory: Trajectory, *, parent: bytes = b"") -> Record:
     Equal trajectories give equal digests, whatever their `seconds`. Raises `DataError` for values that JSON
     or int32 cannot hold.
     """
-    payload = _Payload()
-    first = 0 if trajectory.parent is None else trajectory.parent.turn
     try:
-        parents, turns = _without_prefixes(trajectory.turns, first)
-        columns = to_columns(Turn, turns, payload)
-        row: Row = _write(trajectory, payload)
-        row["turns"] = columns
-        blob, row["arrays"] = payload.pack()
-        if parents:
-            row["parents"] = parents
-        if parent:
-            row["branch"] = [parent.hex(), first]
-        text = _text(row)
+        return _encode([trajectory], parent)[0]
     except (TypeError, ValueError, RecursionError, struct.error) as error:
         raise DataError(
             f"recording an episode of task {trajectory.task.id!r}: got {error}; "
             "use JSON data in task.data, reward_terms and tool arguments, and token ids below 2**31"
         ) from error
-    return Record(structure=_compress(text), payload=blob, digest=_digest(text, blob))
+
+
+def encode_all(trajectories: Sequence[Trajectory]) -> list[Record]:
+    """Return what `encode` makes of each of `trajectories`, none of them a branch; many at once are quicker."""
+    records: list[Record] = []
+    while len(records) < len(trajectories):
+        ends = accumulate([len(each.turns) for each in trajectories[len(records) : len(records) + AT_ONCE]])
+        num = max(1, sum(end <= AT_ONCE for end in ends))
+        some = trajectories[len(records) : len(records) + num]
+        try:
+            records += _encode(some)
+        except (TypeError, ValueError, RecursionError, struct.error):
+            records += [encode(trajectory) for trajectory in some]  # the one that is to blame says so
+    return records
+
+
+def _encode(trajectories: Sequence[Trajectory], parent: bytes = b"") -> list[Record]:
+    firsts = [0 if each.parent is None else each.parent.turn for each in trajectories]
+    cut = [_without_prefixes(each.turns, first) for each, first in zip(trajectories, firsts, strict=True)]
+    payloads = _Payloads([len(turns) for _, turns in cut])
+    columns = to_columns(Turn, [turns for _, turns in cut], payloads)
+    rows: list[Row] = []
+    for number, each in enumerate(trajectories):
+        payloads.turn_to(number)
+        rows.append(_write(each, payloads))
+    records: list[Record] = []
+    for row, (blob, arrays), turns, (parents, _), first in zip(
+        rows, payloads.pack(), columns, cut, firsts, strict=True
+    ):
+        row["turns"], row["arrays"] = turns, arrays
+        if parents:
+            row["parents"] = parents
+        if parent:
+            row["branch"] = [parent.hex(), first]
+        text = _text(row)
+        records.append(Record(_compress(text), blob, _digest(text, blob)))
+    return records
+
+
+class Opened(NamedTuple):
+    """What a record holds, as far as that can be known without the parent of a branch; `finish` takes it, once."""
+
+    row: Row
+    """the structure but for its turns"""
+    payload: "_Taken"
+    turns: tuple[Turn, ...]
+    """those that are the record's own"""
 
 
 def decode(
@@ -92,31 +133,68 @@ def decode(
     before: Sequence[Turn] = (),
     parent: bytes = b"",
     branch: Branch | None = None,
-    version: int = CODEC,
 ) -> Trajectory:
-    """Return the trajectory that `record`, of the encoding `version`, holds; raise `DataError` when a byte changed.
+    """Return the trajectory that `record` holds; raise `DataError` when a byte changed.
 
     A `branch` follows on the turns `before` of the episode whose digest is `parent`; `id` is the name it is given.
     """
+    (opened,) = open_all([record])
+    if isinstance(opened, DataError):
+        raise opened
+    return finish(opened, seconds=seconds, id=id, before=before, parent=parent, branch=branch)
+
+
+def open_all(records: Sequence[Record]) -> list[Opened | DataError]:
+    """Return what is in each of `records`, an error where a byte was changed; many at once are quicker."""
+    found: list[tuple[Row, _Taken, Values] | DataError] = []
+    for record in records:
+        try:
+            found.append(_open(record))
+        except _BROKEN as error:
+            found.append(_broken(error))
+    turns = iter(from_columns(Turn, [each[2] for each in found if not isinstance(each, DataError)]))
+    return [each if isinstance(each, DataError) else Opened(each[0], each[1], next(turns)) for each in found]
+
+
+def _open(record: Record) -> tuple[Row, "_Taken", Values]:
+    text = record.structure if record.structure[:1] not in _PACKED else _decompress(record.structure)
+    if _digest(text, record.payload) != record.digest:
+        raise DataError("reading an episode: got other bytes than were written; it is left out")
+    row: Row = json.loads(text) if text[:1] == b"{" else _DECODER.decode(text)
+    blob = record.payload
+    if record.version == 1:
+        row, blob = as_present(row, blob)
+    payload = _Taken(blob, *row.pop("arrays"))
+    return row, payload, read_columns(Turn, row.pop("turns"), payload)
+
+
+def finish(
+    opened: Opened,
+    *,
+    seconds: float = 0.0,
+    id: str = "",
+    before: Sequence[Turn] = (),
+    parent: bytes = b"",
+    branch: Branch | None = None,
+) -> Trajectory:
+    """Return the trajectory of which `opened` is the record; see `decode`."""
     try:
-        text = record.structure if record.structure[:1] not in _PACKED else _decompress(record.structure)
-        if _digest(text, record.payload) != record.digest:
-            raise DataError("reading an episode: got other bytes than were written; it is left out")
-        row: Row = json.loads(text) if text[:1] == b"{" else _DECODER.decode(text)
-        blob = record.payload
-        if version == 1:
-            row, blob = as_present(row, blob)
-        payload, parents = _Taken(blob, *row.pop("arrays")), row.pop("parents", {})
+        row, payload, turns = opened
+        parents = row.pop("parents", {})
         if row.pop("branch", None) != ([parent.hex(), len(before)] if parent else None):
             raise DataError("reading a branch: got another parent than it was played on from; it is left out")
-        turns = (*before, *from_columns(Turn, row.pop("turns"), payload))
+        turns = (*before, *turns)
         if parents:
             turns = _with_prefixes(list(turns), {int(key): at for key, at in parents.items()})
         return _read(row, payload, turns=turns, seconds=seconds, id=id, parent=branch)
     except _BROKEN as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"reading an episode: got a broken record ({error!r}); it is left out") from error
+        raise _broken(error) from error
+
+
+def _broken(error: Exception) -> DataError:
+    if isinstance(error, DataError):
+        return error
+    return DataError(f"reading an episode: got a broken record ({error!r}); it is left out")
 
 
 _JSON = json.JSONEncoder(
@@ -133,6 +211,7 @@ def _text(row: Row) -> bytes:
         return _JSON.encode(row).encode("ascii")
 
 
+_starts_segment = attrgetter("starts_segment")
 _write = noun_writer(Trajectory, ("turns", "seconds", "id", "parent"))
 _read = noun_reader(Trajectory)
 
@@ -140,7 +219,7 @@ _read = noun_reader(Trajectory)
 def _without_prefixes(turns: tuple[Turn, ...], first: int) -> tuple[dict[int, int], tuple[Turn, ...]]:
     """Return the turns from `first` on without what their prompts have from an earlier turn: that turn, by number."""
     own = turns[first:] if first else turns
-    if not any(turn.starts_segment for turn in turns[max(first, 1) :]):
+    if not any(map(_starts_segment, turns[max(first, 1) :])):
         return {}, own
     parents: dict[int, int] = {}
     cut: list[Turn] = []
@@ -171,8 +250,9 @@ def _with_prefixes(turns: list[Turn], parents: dict[int, int]) -> tuple[Turn, ..
 
 
 def _digest(text: bytes, payload: bytes) -> bytes:
-    size = len(text).to_bytes(8, "little")
-    return hashlib.blake2b(b"".join([size, text, payload]), digest_size=16).digest()
+    whole = _HASH.copy()  # quicker than a new one
+    whole.update(b"".join([len(text).to_bytes(8, "little"), text, payload]))
+    return whole.digest()
 
 
 def _compress(text: bytes) -> bytes:
@@ -201,17 +281,24 @@ def _checksum(packed: bytes) -> bytes:
     return zlib.crc32(packed).to_bytes(4, "little")
 
 
-class _Payload(Arrays):
-    """Collects what is not text: all ids, then all log-probs, then all pictures; the row has their lengths."""
+class _Payloads(Arrays):
+    """Collects what is not text: of each episode all ids, then all log-probs, then all pictures; rows have lengths."""
 
-    def __init__(self) -> None:
-        self._ids: list[int] = []
-        self._reals: list[float] = []
-        self._blobs: list[bytes] = []
+    def __init__(self, counts: Sequence[int]) -> None:
+        """Take in the arrays of as many episodes as there are `counts` of turns."""
+        self._ends = [*accumulate(counts, initial=0)]
+        self._ids: list[Sequence[tuple[int, ...]]] = []
+        self._reals: list[Sequence[tuple[float, ...]]] = []
+        self._blobs: dict[int, list[bytes]] = {}
+        self._at = 0
+
+    def turn_to(self, group: int) -> None:
+        """Keep the bytes that are put from now on for the episode `group`."""
+        self._at = group
 
     def put(self, blob: bytes) -> int:
         """Keep `blob` and return its length."""
-        self._blobs.append(blob)
+        self._blobs.setdefault(self._at, []).append(blob)
         return len(blob)
 
     def put_data(self, data: Mapping[str, Any]) -> str:
@@ -220,19 +307,55 @@ class _Payload(Arrays):
 
     def put_ids(self, column: Sequence[tuple[int, ...]]) -> None:
         """Keep the ids of all of `column`."""
-        for ids in column:
-            self._ids += ids
+        self._ids.append(column)
 
     def put_reals(self, column: Sequence[tuple[float, ...]]) -> None:
         """Keep the numbers of all of `column`."""
-        for reals in column:
-            self._reals += reals
+        self._reals.append(column)
 
-    def pack(self) -> tuple[bytes, list[int | str]]:
-        """Return the bytes; and the number of ids, the struct letter of the numbers, and how many there are."""
-        ids = struct.pack(f"<{len(self._ids)}i", *self._ids)
-        letter, reals = _floats(self._reals)
-        return b"".join([ids, reals, *self._blobs]), [len(self._ids), letter, len(self._reals)]
+    def pack(self) -> list[tuple[bytes, list[int | str]]]:
+        """Return of each episode the bytes; and number of ids, the struct letter of the numbers, how many there are."""
+        shares = [self._share(column, _integers(_flat(column))) for column in self._ids]
+        numbers = [_floats(_flat(column)) for column in self._reals]
+        is_narrow = all(letter == "f" for letter, _ in numbers)
+        if is_narrow:
+            shares += [
+                self._share(column, blob) for column, (_, blob) in zip(self._reals, numbers, strict=True)
+            ]
+        num_columns, packed = len(self._ids), list[tuple[bytes, list[int | str]]]()
+        for episode, parts in enumerate(
+            zip(*shares, strict=True) if shares else [()] * (len(self._ends) - 1)
+        ):
+            num_ids, letter = sum(map(len, parts[:num_columns])), "f"
+            num_reals = sum(map(len, parts[num_columns:])) // 4
+            blob = b"".join(parts)
+            if not is_narrow:  # which may be another episode's
+                start, end = self._ends[episode : episode + 2]
+                flat = _flat([each for column in self._reals for each in column[start:end]])
+                letter, own = _floats(flat)
+                blob, num_reals = blob + own, len(flat)
+            if episode in self._blobs:
+                blob = b"".join([blob, *self._blobs[episode]])
+            packed.append((blob, [num_ids // 4, letter, num_reals]))
+        return packed
+
+    def _share(self, column: Sequence[Sequence[Any]], blob: bytes) -> list[bytes]:
+        """Return the share of each episode in the numbers of a column, which have 4 bytes each."""
+        ends = [*accumulate(map(len, column), initial=0)]
+        bounds = [4 * ends[end] for end in self._ends]
+        return [blob[start:end] for start, end in pairwise(bounds)]
+
+
+def _flat(column: Sequence[Sequence[Any]]) -> list[Any]:
+    """Return the numbers of a column end to end; several times as quick as one by one."""
+    flat: list[Any] = []
+    for numbers in column:
+        flat += numbers
+    return flat
+
+
+def _integers(values: Sequence[int]) -> bytes:
+    return struct.pack(f"<{len(values)}i", *values)
 
 
 def _floats(values: Sequence[float]) -> tuple[str, bytes]:

@@ -18,11 +18,22 @@ from typing import Any
 from quintain.errors import DataError, QuintainError, StoreError, UsageError
 from quintain.store import codec, faults
 from quintain.store.files import disk_error
-from quintain.store.rows import READ_FIELDS, Recorded, as_column, episode_id, read_row, write_row
+from quintain.store.rows import (
+    READ_FIELDS,
+    Opened,
+    Recorded,
+    as_column,
+    episode_id,
+    open_rows,
+    read_row,
+    write_branch,
+    write_rows,
+)
 from quintain.store.schema import (
     APPLICATION,
-    INSERT_COLLECTED,
-    INSERT_EPISODE,
+    COLUMNS,
+    INSERT_BRANCH,
+    INSERT_ROOT,
     INSERT_STEP,
     INSERT_USE,
     OF_STEP,
@@ -40,11 +51,10 @@ SUPERSEDED, UNDECIDED = 1, 2
 """What a row says that a resumed run has left behind, for good or until it says which episodes it takes back."""
 MAX_PARENTS = 64
 """Episodes that are kept while reading, because branches may follow that begin with their turns."""
-PAGE = 2048
+PAGE = 4096
 """Bytes of a page of the file: what an episode leaves of its last one is empty."""
-FETCHED = 32
-"""Rows that are fetched at once."""
-NOTHING_FETCHED: Mapping[int, tuple[Any, ...]] = {}
+FETCHED, FETCHED_BYTES = 32, 32_768
+"""Rows that are fetched at once, and the bytes after which there are no more of them."""
 
 
 def create_journal(file: Path, meta: Mapping[str, str]) -> None:
@@ -72,6 +82,8 @@ class Journal:
         self.file = file
         self.machine = ""
         """What computes the steps that are committed."""
+        self._noted = ""
+        """The machine of the newest step that was committed here."""
         self._report = report
         self._mutex = RLock()
         with _reported("opening the journal", file):
@@ -102,23 +114,25 @@ class Journal:
         another one under the same (phase, step, group, index), for additions to a committed step, and for a branch
         whose parent is not in the journal or had other turns.
         """
-        rows = [
-            None if trajectory.parent else write_row(trajectory, step, phase, run=self._run)
-            for trajectory in trajectories
-        ]
+        roots = [trajectory for trajectory in trajectories if not trajectory.parent]
+        rows = iter(write_rows(roots, step, phase, run=self._run))
         with self._transaction("recording trajectories") as connection:
             faults.point("append", self.file)
             is_committed = self._find_step(step, phase) is not None
             parents: dict[str, Recorded] = {}
             names: list[str] = []
-            waiting: list[dict[str, Any]] = []
-            for trajectory, row in zip(trajectories, rows, strict=True):
-                if row is None:  # its parent may be among those that wait
-                    self._add(connection, waiting, is_committed)
-                    waiting, row = [], self._write_branch(trajectory, step, phase, parents)
-                waiting.append(row)
-                names.append(row["id"].hex())
-            self._add(connection, waiting, is_committed)
+            waiting: list[tuple[Any, ...]] = []
+            for trajectory in trajectories:
+                if trajectory.parent:  # which may be among those that wait
+                    self._add(connection, INSERT_ROOT, waiting, is_committed)
+                    row = self._write_branch(trajectory, step, phase, parents)
+                    self._add(connection, INSERT_BRANCH, [row], is_committed)
+                    waiting = []
+                else:
+                    row = next(rows)
+                    waiting.append(row)
+                names.append(row[0].hex())
+            self._add(connection, INSERT_ROOT, waiting, is_committed)
         return tuple(names)
 
     def commit(
@@ -139,28 +153,29 @@ class Journal:
                     f"committing step {step} of phase {phase!r}: got a step that is committed; "
                     "commit each step of a phase once"
                 )
-            used = self._collected(step, phase) if uses is None else [self._used(use, step) for use in uses]
+            used = [self._used(use, step) for use in uses or ()]
             rivals = [self._rival(use, step) for use in uses or ()]
-            batch_hash = _batch_hash(
-                [(digest, signals) for _, digest, signals in used], [digest for _, digest in rivals]
-            )
-            text = json.dumps(metrics)
-            row = (step, phase, text, batch_hash, len(used), seconds, weights, policy_version, codec.CODEC)
-            step_row = connection.execute(INSERT_STEP, row).lastrowid or 0
-            if self.machine and self.machine != self.machine_of(step_row):
-                connection.execute("INSERT INTO meta VALUES (?, ?)", (_machine_key(step_row), self.machine))
-            if uses is None:  # in one statement, as there are no signals
-                episodes = json.dumps([episode for episode, _, _ in used])
-                connection.execute(INSERT_COLLECTED, (step_row, episodes))
+            if uses is None:
+                hashed = [digest[:16] for (digest,) in self._collected(step, phase, "digest")]
             else:
-                rows = [
-                    (step_row, place, episode, part, rejected)
-                    for place, ((episode, _, part), (rejected, _)) in enumerate(
-                        zip(used, rivals, strict=True)
-                    )
-                ]
+                hashed = [digest + (signals or b"")[:DIGEST] for _, digest, signals in used]
+                hashed += [digest for _, digest in rivals]
+            batch_hash, text = _batch_hash(hashed), json.dumps(metrics)
+            row = (
+                step, phase, text, batch_hash, len(uses or hashed), seconds, weights, policy_version, codec.CODEC,
+                uses is None,
+            )  # fmt: skip
+            step_row = connection.execute(INSERT_STEP, row).lastrowid or 0
+            if self.machine != self._noted and self.machine != self.machine_of(step_row):
+                connection.execute("INSERT INTO meta VALUES (?, ?)", (_machine_key(step_row), self.machine))
+            rows = [
+                (step_row, place, episode, part, rejected)
+                for place, ((episode, _, part), (rejected, _)) in enumerate(zip(used, rivals, strict=True))
+            ]
+            if rows:
                 connection.executemany(INSERT_USE, rows)
-            return batch_hash
+        self._noted = self.machine
+        return batch_hash
 
     def abandon(self, first_step: int) -> int:
         """Mark everything from `first_step` on as superseded; return how many trajectories that are.
@@ -218,8 +233,7 @@ class Journal:
             used = self._all("SELECT episode FROM uses WHERE step_row = ? ORDER BY place", (step_row,))
             if len(used) != count:
                 return None
-            found = [codec.encode(self._read(episode).trajectory).digest for (episode,) in used]
-            batch_hash = _batch_hash([(digest, None) for digest in found])
+            batch_hash = _batch_hash([codec.encode(self._read(each).trajectory).digest for (each,) in used])
         return batch_hash, weights, self.machine_of(step_row)
 
     def machine_of(self, row_id: int) -> str:
@@ -261,23 +275,22 @@ class Journal:
     def recorded(self, *, step: int | None, phase: str | None) -> Iterator[Recorded]:
         """Yield the trajectories in order of arrival; a row that cannot be read is reported and skipped."""
         query = (
-            f"SELECT row FROM episodes WHERE is_abandoned = 0 AND {':step IS NULL' if step is None else OF_STEP} "
+            "SELECT row, ifnull(length(structure) + length(payload), 0) FROM episodes WHERE is_abandoned = 0 "
+            f"AND {':step IS NULL' if step is None else OF_STEP} "
             "AND (:phase IS NULL OR phase = :phase) ORDER BY row"
         )
         parents: dict[int, Recorded] = {}
-        fetched: dict[int, tuple[Any, ...]] = {}
-        rows = [row_id for (row_id,) in self._all(query, _range(step, phase))]
-        for number, row_id in enumerate(rows):
-            if number % FETCHED == 0:
-                fetched = self._fetch(rows[number : number + FETCHED])
-            if len(parents) > MAX_PARENTS:
-                parents.clear()
-            try:
-                recorded = self._read(row_id, parents, fetched)
-            except (DataError, StoreError) as error:
-                self._report("quarantine", f"trajectory row {row_id} of {self.file}: {error}")
-                continue
-            yield recorded
+        for rows in _portions(self._all(query, _range(step, phase))):
+            fetched = self._fetch(rows)
+            for row_id in rows:
+                if len(parents) > MAX_PARENTS:
+                    parents.clear()
+                try:
+                    recorded = self._read(row_id, parents, fetched)
+                except (DataError, StoreError) as error:
+                    self._report("quarantine", f"trajectory row {row_id} of {self.file}: {error}")
+                    continue
+                yield recorded
 
     def episode(self, name: str) -> Trajectory:
         """Return the episode with the id `name`; raise `DataError` when there is none or it cannot be read."""
@@ -286,26 +299,32 @@ class Journal:
     def uses(self, *, step: int | None, phase: str) -> Iterator[tuple[int, Use]]:
         """Yield (step, use) in the order of the steps; signals that cannot be read are reported and left out."""
         query = (
-            "SELECT s.step, e.row, e.id, e.digest, e.num_sampled, u.signals, r.id FROM steps AS s "
-            "JOIN uses AS u ON u.step_row = s.id JOIN episodes AS e ON e.row = u.episode "
-            "LEFT JOIN episodes AS r ON r.row = u.rejected "
-            "WHERE s.is_abandoned = 0 AND s.phase = :phase AND (:step IS NULL OR s.step = :step) "
-            "ORDER BY s.id, u.place"
+            "SELECT id, step, is_collected FROM steps "
+            "WHERE is_abandoned = 0 AND phase = :phase AND (:step IS NULL OR step = :step) ORDER BY id"
         )
-        found = self._all(query, {"step": step, "phase": phase})
-        for used_in, row_id, name, digest, count, blob, rival in found:
+        for step_row, used_in, is_collected in self._all(query, {"step": step, "phase": phase}):
+            if is_collected:
+                ids = self._collected(used_in, phase, "id")
+                yield from [(used_in, Use(episode=name.hex())) for (name,) in ids]
+            else:
+                yield from [(used_in, use) for use in self._uses(step_row, used_in)]
+
+    def _uses(self, step_row: int, step: int) -> Iterator[Use]:
+        """Yield what `step`, in the row `step_row`, is said to have used."""
+        query = (
+            "SELECT e.row, e.id, e.digest, e.num_sampled, u.signals, r.id FROM uses AS u "
+            "JOIN episodes AS e ON e.row = u.episode LEFT JOIN episodes AS r ON r.row = u.rejected "
+            "WHERE u.step_row = ? ORDER BY u.place"
+        )
+        for row_id, name, digest, count, blob, rival in self._all(query, (step_row,)):
             signals = None
             if blob is not None:
                 try:
                     signals = decode_signals(blob, digest[:16], count)
                 except DataError as error:
-                    self._report(
-                        "quarantine", f"signals of row {row_id} in step {used_in} of {self.file}: {error}"
-                    )
-            yield (
-                used_in,
-                Use(episode=name.hex(), signals=signals, rejected="" if rival is None else rival.hex()),
-            )
+                    told = f"signals of row {row_id} in step {step} of {self.file}: {error}"
+                    self._report("quarantine", told)
+            yield Use(episode=name.hex(), signals=signals, rejected="" if rival is None else rival.hex())
 
     def add_event(self, kind: str, message: str, data: Mapping[str, Any]) -> None:
         """Add an event with the wall-clock time."""
@@ -368,15 +387,14 @@ class Journal:
         return episode_id(self._run, phase, step, group, place)
 
     def _add(
-        self, connection: sqlite3.Connection, rows: Sequence[dict[str, Any]], is_committed: bool
+        self, connection: sqlite3.Connection, insert: str, rows: Sequence[tuple[Any, ...]], is_committed: bool
     ) -> None:
-        """Insert `rows`; those that are there must be the same."""
-        if not is_committed:
-            values = [[*row.values()] for row in rows]
-            if connection.executemany(INSERT_EPISODE, values).rowcount == len(rows):
-                return
+        """Add `rows` by the statement `insert`; those that are there must be the same."""
+        if not is_committed and connection.executemany(insert, rows).rowcount == len(rows):
+            return
         query = "SELECT digest FROM episodes WHERE id = ? AND is_abandoned = 0"
-        for row in rows:
+        for values in rows:
+            row = dict(zip(COLUMNS, values, strict=False))
             found = connection.execute(query, (row["id"],)).fetchone()
             if found is None or found[0][:16] != row["digest"][:16]:
                 what = "a committed step" if is_committed else "another trajectory in that place"
@@ -388,7 +406,7 @@ class Journal:
 
     def _write_branch(
         self, trajectory: Trajectory, step: int, phase: str, parents: dict[str, Recorded]
-    ) -> dict[str, Any]:
+    ) -> tuple[Any, ...]:
         """Return the row of a branch, after a look at its parent."""
         branch = trajectory.parent
         assert branch is not None, "only branches are written here"
@@ -406,37 +424,47 @@ class Journal:
                 f"recording a branch of episode {branch.episode} at turn {branch.turn}: got other turns than "
                 f"the {len(parent.trajectory.turns)} of its parent; it begins with those before that turn, as they are"
             )
-        return write_row(trajectory, step, phase, run=self._run, parent=parent)
+        return write_branch(trajectory, step, phase, run=self._run, parent=parent)
 
-    def _fetch(self, rows: Sequence[int]) -> dict[int, tuple[Any, ...]]:
-        """Return the fields of `rows` at once; of none where one of them cannot be had."""
+    def _fetch(self, rows: Sequence[int]) -> dict[int, Opened | DataError]:
+        """Return what is in `rows` at once; nothing where one of them cannot be had."""
         query = f"SELECT row, {READ_FIELDS} FROM episodes WHERE row IN (SELECT value FROM json_each(?))"
         try:
-            return {row[0]: row[1:] for row in self._all(query, (json.dumps(rows),))}
+            found = self._all(query, (json.dumps(rows),))
         except StoreError:
             return {}
+        return dict(zip([row[0] for row in found], open_rows([row[1:] for row in found]), strict=True))
+
+    def _open(self, row_id: int) -> Opened | DataError:
+        """Return what is in one row."""
+        return open_rows([self._one(f"SELECT {READ_FIELDS} FROM episodes WHERE row = ?", (row_id,))])[0]
 
     def _read(
         self,
         row_id: int,
         parents: dict[int, Recorded] | None = None,
-        fetched: Mapping[int, tuple[Any, ...]] = NOTHING_FETCHED,
+        fetched: dict[int, Opened | DataError] | None = None,
     ) -> Recorded:
         """Return the episode in the row, its parents put before it; `parents` keeps those that were read.
 
-        `fetched` has the fields of rows that were fetched before.
+        `fetched` has what is in rows that were fetched before, and loses those that are read.
         """
         known = {} if parents is None else parents
-        chain: list[tuple[int, tuple[Any, ...] | None]] = []
+        chain: list[tuple[int, Opened | DataError]] = []
         at: int | None = row_id
         while at is not None and at not in known:
-            row = fetched.get(at) or self._one(f"SELECT {READ_FIELDS} FROM episodes WHERE row = ?", (at,))
-            chain.append((at, row))
-            at = None if row is None or row[1] is None or row[1] >= at else row[1]
-        for number, row in reversed(chain[1:]):
-            known[number] = read_row(number, row, known.get(row[1]) if row else None)
-        row = chain[0][1]
-        return read_row(row_id, row, known.get(row[1]) if row else None)
+            opened = None if fetched is None else fetched.pop(at, None)
+            opened = opened or self._open(at)
+            chain.append((at, opened))
+            above = None if isinstance(opened, DataError) else opened.parent
+            at = None if above is None or above >= at else above
+        found = None if at is None else known[at]
+        for number, opened in reversed(chain):
+            found = read_row(number, opened, found)
+            if number != row_id:
+                known[number] = found
+        assert found is not None, "the row itself is read, or known"
+        return found
 
     def _find_episode(self, name: str) -> tuple[int, bytes, int, int]:
         """Return row, digest, number of sampled tokens and step of the episode `name`."""
@@ -452,13 +480,13 @@ class Journal:
             )
         return row[0], row[1][:16], row[2], row[3]
 
-    def _collected(self, step: int, phase: str) -> list[tuple[int, bytes, bytes | None]]:
-        """Return row and digest of the episodes that were collected for `step`, without signals."""
+    def _collected(self, step: int, phase: str, what: str) -> list[tuple[bytes]]:
+        """Return the column `what` of the episodes that were collected for `step`, in the order of their places."""
         query = (
-            f"SELECT row, digest FROM episodes WHERE {OF_STEP} AND phase = :phase AND is_abandoned = 0 "
+            f"SELECT {what} FROM episodes WHERE {OF_STEP} AND phase = :phase AND is_abandoned = 0 "
             "ORDER BY group_id, place"
         )
-        return [(row_id, digest[:16], None) for row_id, digest in self._all(query, _range(step, phase))]
+        return self._all(query, _range(step, phase))
 
     def _used(self, use: Use, step: int) -> tuple[int, bytes, bytes | None]:
         """Return row, digest and signals of what `use` names."""
@@ -518,13 +546,26 @@ def _range(step: int | None, phase: str | None) -> dict[str, Any]:
     return {"step": step, "phase": phase, "first": first, "last": last}
 
 
-def _batch_hash(used: Sequence[tuple[bytes, bytes | None]], rivals: Sequence[bytes] = ()) -> str:
-    """Return the hash of what a step used: the digests of the episodes, and of their signals where there are some.
+def _portions(rows: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
+    """Yield the numbers of `rows`, which have so many bytes, in portions that are fetched at once."""
+    portion: list[int] = []
+    size = 0
+    for row_id, num_bytes in rows:
+        portion.append(row_id)
+        size += num_bytes
+        if size > FETCHED_BYTES or len(portion) == FETCHED:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
 
-    `rivals` are the digests of the episodes that they were chosen over, empty ones where there are none.
+
+def _batch_hash(parts: Sequence[bytes]) -> str:
+    """Return the hash of what a step used.
+
+    The parts are the digest of each episode, with that of its signals where it has some; after them, where uses were
+    named, the digests of the episodes that those were chosen over, empty ones where there are none.
     """
-    parts = [digest + (b"" if signals is None else signals[:DIGEST]) for digest, signals in used]
-    parts += rivals
     return hashlib.blake2b(b"".join(parts), digest_size=16).hexdigest()
 
 

@@ -7,9 +7,9 @@ read back is under a checksum, so damage is found and never taught to a model.
 import hashlib
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from quintain.errors import DataError
 from quintain.store import codec
@@ -56,51 +56,78 @@ def episode_id(run: str, phase: str, step: int, group: str, place: int) -> bytes
 
     They begin with the step, so that the episodes of a step are neighbours in the index.
     """
-    text = "\0".join([run, phase, str(step), as_column(group), str(place)])
-    return step.to_bytes(4) + hashlib.blake2b(text.encode(), digest_size=6).digest()
+    return _name(step, _names(run, phase, step), as_column(group), place)
 
 
-def write_row(
-    trajectory: Trajectory, step: int, phase: str, *, run: str = "", parent: Recorded | None = None
-) -> dict[str, Any]:
-    """Return the values of `schema.COLUMNS`; raise `DataError` for what cannot be encoded.
+def _names(run: str, phase: str, step: int) -> hashlib.blake2b:
+    """Return what the names of the episodes of a step begin with, as a hash that goes on."""
+    return hashlib.blake2b(f"{run}\0{phase}\0{step}\0".encode(), digest_size=6)
 
-    Of a branch the turns that are its `parent`'s are left out.
-    """
-    record = codec.encode(trajectory, parent=b"" if parent is None else parent.digest)
-    task, outcome, seconds = trajectory.task, trajectory.outcome, float(trajectory.seconds)
-    if isinstance(outcome, Failure):
-        value, is_success, failure = None, None, as_column(f"{outcome.owner}/{outcome.kind}")
-    else:
-        value, is_success, failure = float(outcome.value), bool(outcome.is_success), None
-    name = episode_id(run, phase, step, trajectory.group, trajectory.index)
-    done = [turn.completion for turn in trajectory.turns]
-    policies = dict.fromkeys([each.policy for each in done])
-    return {
-        "id": name,
-        "parent": parent and parent.row,
-        "parent_turn": trajectory.parent and trajectory.parent.turn,
-        "phase": phase,
-        "step": step,
-        "group_id": as_column(trajectory.group),
-        "place": trajectory.index,
-        "task": as_column(task.id),
-        "environment": as_column(task.environment),
-        "split": task.split,
-        "value": value,
-        "is_success": is_success,
-        "failure": failure,
-        "stop": str(trajectory.stop),
-        "num_turns": len(trajectory.turns),
-        "num_sampled": sum([len(each.token_ids) for each in done]),
-        "seconds": seconds,
-        "policy": as_column(",".join(policies)),
-        "version": min([each.policy_version for each in done], default=None),
-        "codec": codec.CODEC,
-        "digest": record.digest + _seal(phase, step, seconds, record.digest, name),
-        "structure": record.structure,
-        "payload": record.payload,
-    }
+
+def _name(step: int, names: hashlib.blake2b, group: str, place: int) -> bytes:
+    own = names.copy()
+    own.update(f"{group}\0{place}".encode())
+    return step.to_bytes(4) + own.digest()
+
+
+def write_rows(
+    trajectories: Sequence[Trajectory], step: int, phase: str, *, run: str = ""
+) -> list[tuple[Any, ...]]:
+    """Return the values of `schema.ROOT` for each of `trajectories`; raise `DataError` for what cannot be encoded."""
+    return _rows(trajectories, codec.encode_all(trajectories), step, phase, run)
+
+
+def write_branch(
+    trajectory: Trajectory, step: int, phase: str, *, parent: Recorded, run: str = ""
+) -> tuple[Any, ...]:
+    """Return the values of `schema.COLUMNS` for a branch without the turns that are its `parent`'s."""
+    record = codec.encode(trajectory, parent=parent.digest)
+    (row,) = _rows([trajectory], [record], step, phase, run)
+    return *row, parent.row, trajectory.parent and trajectory.parent.turn
+
+
+def _rows(
+    trajectories: Sequence[Trajectory], records: Sequence[codec.Record], step: int, phase: str, run: str
+) -> list[tuple[Any, ...]]:
+    """Return the columns of each trajectory; bytes as bytearrays, which `sqlite3` takes without a look for adapters."""
+    names, rows = _names(run, phase, step), list[tuple[Any, ...]]()
+    for trajectory, (structure, payload, digest, version) in zip(trajectories, records, strict=True):
+        task, outcome, seconds = trajectory.task, trajectory.outcome, float(trajectory.seconds)
+        if isinstance(outcome, Failure):
+            value, is_success, failure = None, None, as_column(f"{outcome.owner}/{outcome.kind}")
+        else:
+            value, is_success, failure = float(outcome.value), int(outcome.is_success), None
+        group = as_column(trajectory.group)
+        name = _name(step, names, group, trajectory.index)
+        done = [turn.completion for turn in trajectory.turns]
+        policies, versions = {each.policy for each in done}, {each.policy_version for each in done}
+        row = (
+            bytearray(name),
+            phase,
+            step,
+            group,
+            trajectory.index,
+            as_column(task.id),
+            as_column(task.environment),
+            task.split,
+            value,
+            is_success,
+            failure,
+            str(trajectory.stop),
+            len(done),
+            sum([len(each.token_ids) for each in done]),
+            seconds,
+            as_column(
+                ",".join(policies if len(policies) < 2 else dict.fromkeys([each.policy for each in done]))
+            ),
+            min(versions) if versions else None,
+            version,
+            bytearray(digest + _seal(phase, step, seconds, digest, name)),
+            bytearray(structure),
+            bytearray(payload),
+        )
+        rows.append(row)
+    return rows
 
 
 def _seal(phase: str, step: int, seconds: float, digest: bytes, name: bytes = b"") -> bytes:
@@ -114,35 +141,63 @@ def as_column(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def read_row(row_id: int, row: tuple[Any, ...] | None, parent: Recorded | None = None) -> Recorded:
-    """Return what the `READ_FIELDS` of a row hold; raise `DataError` when anything in them changed.
+class Opened(NamedTuple):
+    """A row as far as it can be read without the parent of a branch; `read_row` takes it, once."""
 
-    `parent` is what a branch was played on from: the episode in the row's column ``parent``.
-    """
+    fields: tuple[Any, ...]
+    """the `READ_FIELDS`"""
+    digest: bytes
+    content: codec.Opened
+
+    @property
+    def parent(self) -> int | None:
+        """The row of the episode that a branch was played on from."""
+        return self.fields[1]
+
+
+def open_rows(rows: Sequence[tuple[Any, ...] | None]) -> list[Opened | DataError]:
+    """Return what the `READ_FIELDS` of `rows` hold, an error where anything changed; many at once are quicker."""
+    found = [_record(row) for row in rows]
+    contents = iter(codec.open_all([each[1] for each in found if not isinstance(each, DataError)]))
+    return [each if isinstance(each, DataError) else _opened(*each, next(contents)) for each in found]
+
+
+def _opened(
+    row: tuple[Any, ...], record: codec.Record, content: codec.Opened | DataError
+) -> Opened | DataError:
+    return content if isinstance(content, DataError) else Opened(row, record.digest, content)
+
+
+def _record(row: tuple[Any, ...] | None) -> tuple[tuple[Any, ...], codec.Record] | DataError:
+    """Return a row and the record in it, or what is wrong with the row."""
     if row is None:
-        raise DataError("got no such row")
-    name, _, turn, phase, step, seconds, version, digest, structure, payload = row
+        return DataError("got no such row")
+    name, _, _, phase, step, seconds, version, digest, structure, payload = row
     if version not in (1, codec.CODEC):
-        raise DataError(
+        return DataError(
             f"got encoding {version!r}, and this release reads up to {codec.CODEC}; upgrade quintain"
         )
     if not type(name) is type(digest) is type(structure) is type(payload) is bytes:
-        raise DataError("got columns of the wrong type")
+        return DataError("got columns of the wrong type")
     whole, seal = digest[:_DIGEST], digest[_DIGEST:]
     if seal != _seal(str(phase), step, seconds, whole, b"" if version == 1 else name):
-        raise DataError("got an id, step, phase or duration that was changed")
-    record = codec.Record(structure=structure, payload=payload, digest=whole)
+        return DataError("got an id, step, phase or duration that was changed")
+    return row, codec.Record(structure, payload, whole, version)
+
+
+def read_row(row_id: int, opened: Opened | DataError, parent: Recorded | None = None) -> Recorded:
+    """Return the episode in a row; raise `DataError` when anything in it changed.
+
+    `parent` is what a branch was played on from: the episode in the row's column ``parent``.
+    """
+    if isinstance(opened, DataError):
+        raise opened
+    (name, _, turn, phase, step, seconds, *_), digest, content = opened
     if parent is None:
-        found = codec.decode(record, seconds=seconds, id=name.hex(), version=version)
+        found = codec.finish(content, seconds=seconds, id=name.hex())
     else:
         before, branch = parent.trajectory.turns[:turn], Branch(episode=parent.trajectory.id, turn=turn)
-        found = codec.decode(
-            record, seconds=seconds, id=name.hex(), before=before, parent=parent.digest, branch=branch
+        found = codec.finish(
+            content, seconds=seconds, id=name.hex(), before=before, parent=parent.digest, branch=branch
         )
-    return Recorded(
-        row=row_id,
-        step=step,
-        phase=phase,
-        trajectory=found,
-        digest=whole,
-    )
+    return Recorded(row=row_id, step=step, phase=phase, trajectory=found, digest=digest)

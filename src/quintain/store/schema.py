@@ -5,7 +5,9 @@ to it from the one before in `UPGRADES`, how it is read without that in `VIEWS`,
 ``tests/store/formats``; this release says so when it meets a newer one.
 """
 
-VERSION = 4
+from collections.abc import Sequence
+
+VERSION = 5
 APPLICATION = 0x51544E31
 """``QTN1``, in the header of the file"""
 
@@ -55,6 +57,8 @@ CREATE TABLE uses (
 
 REJECTED = "ALTER TABLE uses ADD COLUMN rejected INTEGER"
 """What version 4 adds: the row of the episode that the one which was used was chosen over."""
+COLLECTED = "ALTER TABLE steps ADD COLUMN is_collected INTEGER NOT NULL DEFAULT 0"
+"""What version 5 adds: whether a step used what was collected for it, which then has no rows in ``uses``."""
 
 TABLES = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
@@ -75,6 +79,7 @@ TABLES = (
     policy_version INTEGER,
     codec INTEGER NOT NULL
 )""",
+    COLLECTED,
     "CREATE UNIQUE INDEX one_commit ON steps (step, phase) WHERE is_abandoned = 0",
     """CREATE TABLE events (
     id INTEGER PRIMARY KEY,
@@ -85,22 +90,29 @@ TABLES = (
 )""",
 )
 
-COLUMNS = (
-    "id", "parent", "parent_turn", "phase", "step", "group_id", "place", "task", "environment", "split", "value",
-    "is_success", "failure", "stop", "num_turns", "num_sampled", "seconds", "policy", "version", "codec", "digest",
-    "structure", "payload",
+ROOT = (
+    "id", "phase", "step", "group_id", "place", "task", "environment", "split", "value", "is_success", "failure",
+    "stop", "num_turns", "num_sampled", "seconds", "policy", "version", "codec", "digest", "structure", "payload",
 )  # fmt: skip
-INSERT_EPISODE = f"""
-INSERT INTO episodes ({", ".join(COLUMNS)}) VALUES ({", ".join("?" for _ in COLUMNS)}) ON CONFLICT DO NOTHING
-"""
+COLUMNS = (*ROOT, "parent", "parent_turn")
+"""The columns of an episode that began with a reset, and of any"""
+
+
+def insert_episode(columns: Sequence[str]) -> str:
+    """Return the statement that adds an episode with values for `columns`, unless it is there."""
+    marks = ", ".join("?" for _ in columns)
+    return f"INSERT INTO episodes ({', '.join(columns)}) VALUES ({marks}) ON CONFLICT DO NOTHING"
+
+
+INSERT_ROOT, INSERT_BRANCH = insert_episode(ROOT), insert_episode(COLUMNS)
 
 INSERT_STEP = """
-INSERT INTO steps (step, phase, metrics, batch_hash, num_trajectories, seconds, weights, policy_version, codec)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO steps (
+    step, phase, metrics, batch_hash, num_trajectories, seconds, weights, policy_version, codec, is_collected
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 INSERT_USE = "INSERT INTO uses (step_row, place, episode, signals, rejected) VALUES (?, ?, ?, ?, ?)"
-INSERT_COLLECTED = "INSERT INTO uses (step_row, place, episode) SELECT ?, key, value FROM json_each(?)"
 
 _EPISODES_BEFORE = """
 SELECT id AS row, episode_id(phase, step, group_id, place) AS id, NULL AS parent, NULL AS parent_turn, phase, step,
@@ -135,13 +147,15 @@ UPGRADES: dict[int, tuple[str, ...]] = {
         ONE_OF_EACH,
     ),
     3: (REJECTED,),
+    4: (COLLECTED,),
 }
 """Version → what makes it the next one.
 
 A step named no weights in version 1; an event named those of checkpoints. In version 2 a step used the episodes that
-were collected for it, in version 3 it did not say which were chosen over which.
+were collected for it, in version 3 it did not say which were chosen over which; until version 4 it named all of them.
 """
 
+_STEPS_OF_4 = "CREATE TEMP VIEW steps AS SELECT *, 0 AS is_collected FROM main.steps"
 _VIEWS_BEFORE = (
     f"CREATE TEMP VIEW episodes AS {_EPISODES_BEFORE}",
     f"CREATE TEMP VIEW uses AS SELECT *, NULL AS rejected FROM ({_USES_BEFORE})",
@@ -149,9 +163,11 @@ _VIEWS_BEFORE = (
 VIEWS: dict[int, tuple[str, ...]] = {
     1: (
         *_VIEWS_BEFORE,
-        "CREATE TEMP VIEW steps AS SELECT *, NULL AS weights, NULL AS policy_version, 1 AS codec FROM main.steps",
+        "CREATE TEMP VIEW steps AS SELECT *, NULL AS weights, NULL AS policy_version, 1 AS codec, 0 AS is_collected "
+        "FROM main.steps",
     ),
-    2: (*_VIEWS_BEFORE, "CREATE TEMP VIEW steps AS SELECT *, 1 AS codec FROM main.steps"),
-    3: ("CREATE TEMP VIEW uses AS SELECT *, NULL AS rejected FROM main.uses",),
+    2: (*_VIEWS_BEFORE, "CREATE TEMP VIEW steps AS SELECT *, 1 AS codec, 0 AS is_collected FROM main.steps"),
+    3: ("CREATE TEMP VIEW uses AS SELECT *, NULL AS rejected FROM main.uses", _STEPS_OF_4),
+    4: (_STEPS_OF_4,),
 }
 """Version → what shows a file that is only read as the present one; a function ``episode_id`` names its episodes."""

@@ -54,7 +54,7 @@ from quintain.training.monitors.held_out import audited, canaries
 from quintain.training.monitors.watch import Monitors
 from quintain.training.outlook import after_first_evaluation, before_teaching
 from quintain.training.outside import client_texts
-from quintain.training.placing import Placing, engine_settings
+from quintain.training.placing import Placing, checked_placement, engine_settings
 from quintain.training.placing import make_engine as make_engine
 from quintain.training.policies import build_policies, plan_policies
 from quintain.training.progress import Display
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
 
 START, ADAPTER, ENGINES, RANKS = "start", "adapter", "engines", "ranks"
 """Folders of a run: the policy it starts from (after the warm start), the LoRA layers alone of the one it ends with
-(`MODEL`), and weights on their way to engines in other processes and to the ranks of the learner."""
+(`MODEL`), and weights on their way to engines in other processes and to ranks."""
 COLD_START = "cold start"
 """The event of a run that says what was imitated of what a method's teachers showed."""
 QUIET_STEPS = 25
@@ -110,7 +110,7 @@ class TrainingContext:
             policies,
             has_critic=has_critic,
             make_engine=placing.engine,
-            ranks=placing.ranks(run.folder / RANKS),
+            ranks_of=lambda name: placing.ranks(name, run.folder / RANKS),
         )
         self.tokenizer = self.policies.main.tokenizer
         seats = find_seats(job, self.make_environment)
@@ -469,6 +469,7 @@ def check_run(job: Job, policies: Mapping[str, PolicySpec]) -> None:
     not here. UsageError: an engine cannot do what the agent asks of it. MissingExtra: there is a cluster and no Ray.
     """
     tracker_names(job.track)
+    checked_placement(job, policies)
     if job.cluster:
         ray_package()
     needed = engine_needs(job.agent)
@@ -507,7 +508,6 @@ def opened(
             job, run, display, interruption,
             has_critic=has_critic, policies=policies, limits=limits or Limits(), placing=placing,
         )  # fmt: skip
-        stack.callback(context.policies.close)
         context.started = started
         tracked = Tracked(folder=run.folder, config=run.config, next_step=run.next_step)
         context.trackers = stack.enter_context(tracking(job.track, tracked))

@@ -30,6 +30,10 @@ class Gap(NamedTuple):
     """the total if each token had the engine's log-prob of the one before it"""
     num_stale: int = 0
     """trained tokens that were sampled with other weights, of which nothing is known"""
+    age: int = 0
+    """versions that the trained tokens are behind, in sum"""
+    oldest: int = 0
+    """versions that one of them is behind at most"""
 
 
 def gap(outputs: Outputs, batch: Batch, version: int | None = None) -> Gap:
@@ -38,15 +42,17 @@ def gap(outputs: Outputs, batch: Batch, version: int | None = None) -> Gap:
     Where the tokens of `batch` name the weights that they were sampled with, only those of `version` are compared.
     """
     is_compared = is_trained = batch.turn_id >= 0
+    stale = 0, 0, 0
     if batch.extra.versions is not None and version is not None:
         is_compared = is_trained & (batch.extra.versions == version)
-    num_stale = int(is_trained.sum()) - int(is_compared.sum())
+        ages = version - batch.extra.versions[is_trained]
+        stale = int((ages > 0).sum()), int(ages.sum()), int(ages.max()) if len(ages) else 0
     learned, sampled = outputs.logprobs.detach()[is_compared], batch.logprobs[is_compared]
     if not len(learned):
-        return Gap(0.0, 0.0, 0.0, num_stale)
+        return Gap(0.0, 0.0, 0.0, *stale)
     difference = (learned - sampled).abs()
     shifted = (learned - sampled.roll(1)).abs()
-    return Gap(float(difference.sum()), float(difference.max()), float(shifted.sum()), num_stale)
+    return Gap(float(difference.sum()), float(difference.max()), float(shifted.sum()), *stale)
 
 
 def check(mean: float, largest: float, shifted: float = inf) -> None:

@@ -207,6 +207,9 @@ class Job:
     """Keep only what each layer begins with for the backward pass, and compute the rest anew: less memory."""
     learner_ranks: NonNegativeInt = 0
     """Processes over which weights, gradients and optimizer of what is trained are sharded (FSDP2); 0: in this one."""
+    context_ranks: PositiveInt = 1
+    """Ranks of the learner that share the tokens of a batch (context parallelism), for streams too long for one of
+    them; learner_ranks is a multiple of it."""
     cluster: str = ""
     """Ray cluster on which engines sample and workers play the episodes: local, auto, ray://HOST:10001 or HOST:6379
     (docs/scale.md); empty: this process does."""
@@ -287,6 +290,11 @@ class Job:
                 f"max_stragglers: got {self.max_stragglers} without max_staleness, where every episode is waited for; "
                 "give rollout=async and a max_staleness of 1 or more, or leave it at 0"
             )
+        if self.context_ranks > 1 and (not self.learner_ranks or self.learner_ranks % self.context_ranks):
+            raise ConfigError(
+                f"context_ranks: got {self.context_ranks} with learner_ranks {self.learner_ranks}; give a multiple "
+                "of it as learner_ranks, or 1"
+            )
         if self.cluster:
             check_address(self.cluster)
             load_placement(self.placement)
@@ -325,6 +333,18 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ImitationJob(Job):
+    """A job that imitates what is there before it begins."""
+
+    steps: PositiveInt = 200
+    learning_rate: PositiveFloat = 1e-3
+    batch_size: PositiveInt = 32
+    """Episodes of a step."""
+    demonstrations: int | str | None = 400
+    """What is imitated: N episodes of the expert, or a file, folder, run or data set of conversations."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OnPolicyJob(Job):
     """A job whose steps learn from episodes that the policy has just sampled."""
 
@@ -335,6 +355,54 @@ class OnPolicyJob(Job):
     leaves: LeafRule = "used"
     """Streams of an episode to train, where its history was rewritten: used (all but calls of an agent outside that it
     did not read or go on from), all, last, longest, or root (the first)."""
+    whole_groups: bool = False
+    """Learn only from groups of which every episode has an outcome: where one failed, was cut or became too old, the
+    others of its group are left out, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundsJob(OnPolicyJob):
+    """A job of few rounds, each of which makes data of many tasks and goes through them several times."""
+
+    steps: PositiveInt = 3
+    """Rounds."""
+    learning_rate: PositiveFloat = 1e-4
+    eval_every: PositiveInt = 1
+    num_epochs: PositiveInt = 3
+    num_minibatches: PositiveInt = 4
+    tasks: PositiveInt = 32
+    """Tasks of a round."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodesJob(OnPolicyJob):
+    """A job whose steps are episodes of tasks that all differ."""
+
+    episodes: PositiveInt = 64
+    """Episodes of a step, each of another task."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExploringJob(OnPolicyJob):
+    """A job of few rounds that explore what the expert showed, and train on what came of it."""
+
+    steps: PositiveInt = 1
+    """Rounds: explore, build data, train on it; the paper has one."""
+    demonstrations: int | str | None = 128
+    """The expert's episodes: they are imitated first, then explored."""
+    learning_rate: PositiveFloat = 1e-3
+    eval_every: PositiveInt = 1
+    updates: PositiveInt = 60
+    """Optimizer steps of a round."""
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for values that no run can have; without episodes there is nothing to explore."""
+        OnPolicyJob.check(self)
+        if not isinstance(self.demonstrations, int) or not self.demonstrations:
+            raise ConfigError(
+                f"demonstrations: got {self.demonstrations!r}, and the expert's episodes are what is explored; give a "
+                "number of 1 or more"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,3 +422,20 @@ class GroupJob(OnPolicyJob):
                 f"group_size: got {self.group_size}, and an episode alone has nothing to be compared with; "
                 "give 2 or more, or use ppo or reinforce_plus_plus"
             )
+
+
+def check_ratios(job: OnPolicyJob) -> None:
+    """Raise a `ConfigError` where a step has one update, in which nothing has moved that could be clipped."""
+    if job.num_epochs * job.num_minibatches < 2:
+        raise ConfigError(
+            f"num_epochs: got {job.num_epochs} with one minibatch, so that every ratio is 1, never clipped; "
+            "give 2 or more, or use grpo"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClipHigherJob(GroupJob):
+    """A job on groups whose ratio may rise further than it may fall."""
+
+    clip_high: PositiveFloat = 0.28
+    """The ratio is clipped to 0.8 … 1 + this."""

@@ -16,7 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from quintain.models.packed import Plan, Stream, plan
+from quintain.models.context import Context
+from quintain.models.packed import Plan, Stream, plan, shared_plan
 from quintain.types import Batch
 
 GRAIN = 8
@@ -38,8 +39,11 @@ class Layout:
     """int64 [M], computed token whose hidden state predicts each target"""
 
 
-def layout(batch: Batch, *, share: bool = True) -> Layout:
-    """Return the layout of `batch`; with `share`, what streams have in common at their beginnings is computed once."""
+def layout(batch: Batch, *, share: bool = True, context: Context | None = None) -> Layout:
+    """Return the layout of `batch`; with `share`, what streams have in common at their beginnings is computed once.
+
+    With a `context`, it is that of this rank's part of the tokens.
+    """
     device = batch.token_ids.device
     targets = (batch.turn_id >= 0).nonzero().squeeze(1)
     ends = np.cumsum(batch.lengths)
@@ -51,18 +55,34 @@ def layout(batch: Batch, *, share: bool = True) -> Layout:
     common = [_in_common(rows[one], rows[other]) for one, other in pairwise(order)]
     if not any(common):
         streams = [Stream(start, length) for start, length in zip(starts, batch.lengths, strict=True)]
-        attention = plan(streams, device=device)
-        return Layout(batch.token_ids, batch.position_ids, attention, targets, targets - 1)
+        return _laid(batch.token_ids, batch.position_ids, streams, targets, targets - 1, context)
     keep, place, streams = _tree(
         [starts[row] for row in order], [batch.lengths[row] for row in order], common
     )
     kept = torch.from_numpy(keep).to(device)
-    return Layout(
+    return _laid(
         batch.token_ids.index_select(0, kept),
         batch.position_ids.index_select(0, kept),
-        plan(streams, device=device),
+        streams,
         targets,
         torch.from_numpy(place).to(device).index_select(0, targets - 1),
+        context,
+    )
+
+
+def _laid(
+    token_ids: Tensor, position_ids: Tensor, streams: Sequence[Stream], targets: Tensor, predictors: Tensor,
+    context: Context | None,
+) -> Layout:  # fmt: skip
+    """Return the layout of these tokens, or of this rank's part of them."""
+    device = token_ids.device
+    if context is None:
+        return Layout(token_ids, position_ids, plan(streams, device=device), targets, predictors)
+    start, end = context.bounds(len(token_ids))[context.rank : context.rank + 2]
+    is_own = (predictors >= start) & (predictors < end)
+    attention = shared_plan(streams, context, len(token_ids), device=device)
+    return Layout(
+        token_ids[start:end], position_ids[start:end], attention, targets[is_own], predictors[is_own] - start
     )
 
 

@@ -20,6 +20,7 @@ from torch.utils.checkpoint import checkpoint
 
 from quintain.errors import InvariantError, UsageError
 from quintain.models.checkpointing import checkpoint_layers, contexts, training_mode
+from quintain.models.context import Context
 from quintain.models.cpu import fused
 from quintain.models.cpu.native import fits
 from quintain.models.families import head, unsupported
@@ -106,6 +107,8 @@ class Forward:
             checkpoint_layers(model, precision)
         self._activate = activate
         self._use_kernels = use_kernels
+        self.context: Context | None = None
+        """ranks that share the tokens of a batch; what is said of those of others is 0 here"""
 
     @classmethod
     def of(
@@ -160,12 +163,27 @@ class Forward:
         for batch in batches:
             yield self.infer(batch)
 
+    def named(self, parameters: Iterable[nn.Parameter]) -> dict[str, nn.Parameter]:
+        """Return `parameters` by their names in ``model`` and ``value_head``."""
+        wanted = {id(parameter) for parameter in parameters}
+        parts: dict[str, nn.Module | None] = {"model": self.model, "value_head": self.value_head}
+        return {
+            f"{part}.{name}": parameter
+            for part, module in parts.items()
+            if module is not None
+            for name, parameter in module.named_parameters()
+            if id(parameter) in wanted
+        }
+
+    def restored(self) -> None:
+        """Note that the weights were changed from outside."""
+
     def _predictions(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return targets [M], the hidden states [M, D] that predict them, and logits [M, V] where they are there."""
         if self.fallback_reason:
             with training_mode(self.model, is_on=self.gradient_checkpointing):
                 return _padded_predictions(self.model, batch)
-        laid = layout(batch, share=self.shares_prefixes)
+        laid = layout(batch, share=self.shares_prefixes, context=self.context)
         again = self._again if self.gradient_checkpointing and torch.is_grad_enabled() else None
         hidden = hidden_states(
             self.model, laid.token_ids, laid.position_ids, laid.attention,
@@ -286,6 +304,8 @@ class Learner:
             num_stale, num = sum(part.num_stale for part in gaps), batches[0].extra.num_trained
             if batches[0].extra.versions is not None:
                 metrics["gap/stale_fraction"] = num_stale / num
+                metrics["gap/age_mean"] = sum(part.age for part in gaps) / num
+                metrics["gap/age_max"] = float(max(part.oldest for part in gaps))
                 num = max(num - num_stale, 1)
             metrics["gap/mean"] = sum(part.total for part in gaps) / num
             metrics["gap/max"] = max(part.largest for part in gaps)
@@ -335,6 +355,7 @@ class Learner:
 
     def restored(self) -> None:
         """Note that the model was changed from outside, by weights from elsewhere."""
+        self.forward.restored()
 
     def save(self, folder: Path) -> None:
         """Write weights, value head and optimizer state into `folder` as safetensors and JSON."""
@@ -355,15 +376,7 @@ class Learner:
     @property
     def named_parameters(self) -> dict[str, nn.Parameter]:
         """The trained parameters by their names in ``model`` and ``value_head``."""
-        trained = {id(parameter) for parameter in self.parameters}
-        parts: dict[str, nn.Module | None] = {"model": self.model, "value_head": self.forward.value_head}
-        return {
-            f"{part}.{name}": parameter
-            for part, module in parts.items()
-            if module is not None
-            for name, parameter in module.named_parameters()
-            if id(parameter) in trained
-        }
+        return self.forward.named(self.parameters)
 
     @property
     def _numbers(self) -> dict[str, int]:

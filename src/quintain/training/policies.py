@@ -38,9 +38,9 @@ from quintain.models.load import find_folder, load
 from quintain.models.tiny import build_tiny
 from quintain.training.job import MAIN, Job, PolicySettings, PolicySpec
 from quintain.training.learner import Forward, Learner, Optimization
-from quintain.training.sharding.learner import ShardedLearner
+from quintain.training.sharding.learner import ShardedForward, ShardedLearner
 from quintain.training.sharding.ranks import RankGroup
-from quintain.training.sharding.shard import Lora
+from quintain.training.sharding.shard import Lora, ShardSpec
 from quintain.types import Action, Batch, Completion, Group, Outputs, Sample, Trajectory, Turn
 
 if TYPE_CHECKING:
@@ -250,8 +250,7 @@ class Policy:
         assert head is not None, "asked only of a policy with a value head"
         with torch.no_grad():
             head.linear.bias.add_(by)
-        if self.learner is not None:
-            self.learner.restored()
+        self.forward.restored()
 
     def _continued(self, trajectory: Trajectory) -> Trajectory:
         """Return `trajectory` with a turn of one token after its last, where it was cut and the model has room."""
@@ -283,8 +282,7 @@ class Policy:
         with torch.no_grad():
             for own, theirs in zip(self._tensors(), leader._tensors(), strict=True):
                 own.lerp_(theirs.to(own.device), share) if own.is_floating_point() else own.copy_(theirs)
-        if self.learner is not None:
-            self.learner.restored()
+        self.forward.restored()
 
     def start_over(self) -> None:
         """Go back to the starting weights, with a fresh optimizer; the version goes on.
@@ -316,6 +314,7 @@ class Policy:
             self.learner.load(folder)
         elif self.follows:
             load_model(self._module(), folder / FOLLOWER)
+            self.forward.restored()
 
     def _module(self) -> nn.Module:
         """Return the model with its value head, as one module."""
@@ -327,11 +326,10 @@ class Policy:
 
 
 class Policies(Mapping[str, Policy]):
-    """The policies of a run by name, and the ranks that compute for those that are trained, where there are some."""
+    """The policies of a run by name."""
 
-    def __init__(self, policies: Mapping[str, Policy], ranks: RankGroup | None = None) -> None:
+    def __init__(self, policies: Mapping[str, Policy]) -> None:
         self._policies = dict(policies)
-        self._ranks = ranks
 
     def __getitem__(self, name: str) -> Policy:
         """Return the policy `name`.
@@ -379,11 +377,6 @@ class Policies(Mapping[str, Policy]):
     def learners(self) -> dict[str, Learner]:
         """The learners of the policies that are trained."""
         return {name: policy.learner for name, policy in self.items() if policy.learner is not None}
-
-    def close(self) -> None:
-        """End the ranks; what is trained in them can then not be used any more."""
-        if self._ranks is not None:
-            self._ranks.close()
 
     def follow(self, leader: str) -> None:
         """Move the policies that follow `leader`."""
@@ -483,31 +476,34 @@ def build_policies(
     *,
     has_critic: bool,
     make_engine: Callable[[str, Policy], Engine],
-    ranks: RankGroup | None = None,
+    ranks_of: Callable[[str], RankGroup | None] = lambda _: None,
 ) -> Policies:
     """Return the policies of a run of `job`, whose main policy starts from the model folder `start`.
 
-    What is trained computes in `ranks`, where they are given.
+    Each of them computes in the ranks that `ranks_of` has for its name, or here.
 
     A policy with `shares` is an adapter on the model of another; one with a model of its own is loaded from there; any
     other begins as a copy of the one that its `PolicySpec` copies (the main policy).
     """
     policies: dict[str, Policy] = {}
-    own = [name for name, spec in specs.items() if spec.size or spec.head_width]
-    if ranks is not None and own:
+    small = [name for name, spec in specs.items() if spec.size or spec.head_width]
+    if spread := [name for name in small if ranks_of(name) is not None]:
         raise ConfigError(
-            f"learner_ranks: got {job.learner_ranks} with the policy {own[0]}, a small network of its own; give 0"
+            f"learner_ranks: got {job.learner_ranks} with the policy {spread[0]}, a small network of its own; give 0, "
+            "and no place on a cluster"
         )
     for name, (spec, settings) in plan_policies(job, specs).items():
         has_head = has_critic if spec is None and name == MAIN else spec is not None and spec.head == "value"
-        policy = _build(name, spec, settings, start, policies, job, has_head, _learns(spec, settings), ranks)
+        policy = _build(
+            name, spec, settings, start, policies, job, has_head, _learns(spec, settings), ranks_of(name)
+        )
         policies[name] = policy
         if acts(job, name, spec):
             activate = partial(
                 policy.shared.activate, policy.adapter
             )  # not policy.activate, which would be a circle
             policy.engine = cast(Engine, Switching(make_engine(name, policy), activate))
-    return Policies(policies, ranks)
+    return Policies(policies)
 
 
 def load_main(model: PreTrainedModel, config: Mapping[str, Any], checkpoint: Path) -> None:
@@ -533,7 +529,7 @@ def _build(
     is_trained: bool,
     ranks: RankGroup | None,
 ) -> Policy:
-    """Return the policy `name`, which computes in `ranks` where it is trained and there are some."""
+    """Return the policy `name`, which computes in `ranks` where there are some."""
     source = MAIN if spec is None else spec.copies
     given = settings.model or ("" if spec is None else spec.model)
     place = given or (known[source].start if source in known else str(start))
@@ -549,7 +545,8 @@ def _build(
             loaded = replace(loaded, model=fresh)
         if given and spec is not None and MAIN in known and (spec.head == "tokens" or not is_trained):
             _refuse_other_tokens(name, given, loaded.tokenizer, known[MAIN].tokenizer)
-        device = find_device(settings.device)
+        is_away = ranks is not None and not is_trained and not acts(job, name, spec)
+        device = torch.device("cpu") if is_away else find_device(settings.device)
         shared, tokenizer = SharedModel(cast(Any, loaded.model).to(device)), loaded.tokenizer
     adapter = name if settings.lora_rank and (is_trained or settings.shares) else None
     if spec is not None and spec.follows and _is_adapted(known.get(spec.follows), settings):
@@ -567,7 +564,14 @@ def _build(
     if not is_trained and adapter is None and not shared.adapters:
         shared.model.requires_grad_(False).eval()
     activate = partial(shared.activate, adapter)  # also without adapters: another policy may add one later
-    learner = None
+    learner, folder = None, known[shares].start if shares else place
+    optimization = Optimization(temperature=job.temperature, precision=settings.precision)
+    sharing = 1 if ranks is None or ranks.count % job.context_ranks else job.context_ranks
+    lora = None
+    if adapter is not None:
+        lora = Lora(
+            name=name, rank=settings.lora_rank, alpha=settings.lora_alpha, targets=settings.lora_targets
+        )
     if is_trained:
         optimization = Optimization(
             learning_rate=settings.learning_rate or job.learning_rate,
@@ -582,24 +586,28 @@ def _build(
         if ranks is None:
             learner = Learner(shared.model, optimization, value_head=head, trained=trained, activate=activate)
         else:
-            lora = Lora(
-                name=name, rank=settings.lora_rank, alpha=settings.lora_alpha, targets=settings.lora_targets
-            )
             learner = ShardedLearner(
-                shared.model, optimization, ranks=ranks, name=name, folder=place,
-                value_head=head, trained=trained, lora=None if adapter is None else lora, activate=activate,
+                shared.model, optimization, ranks=ranks, name=name, folder=folder,
+                value_head=head, trained=trained, lora=lora, activate=activate, context_ranks=sharing,
             )  # fmt: skip
-    forward = (
-        learner.forward
-        if learner
-        else Forward(
-            shared.model,
-            value_head=head,
-            temperature=job.temperature,
-            precision=settings.precision,
-            activate=activate,
+        forward = learner.forward
+    elif ranks is None:
+        forward = Forward.of(shared.model, optimization, value_head=head, activate=activate)
+    else:
+        forward = ShardedForward.of(shared.model, optimization, value_head=head, activate=activate)
+        spread = ShardSpec(
+            folder=folder,
+            optimization=optimization,
+            has_value_head=head is not None,
+            lora=lora,
+            is_trained=False,
+            context_ranks=sharing,
         )
-    )
+        is_base = (
+            adapter is None and shared.adapters
+        )  # of a model whose layers are adapted by others: as in its folder
+        own = [*([] if is_base else [shared.trained(adapter)]), *([] if head is None else [head])]
+        forward.place(ranks, name, spread, [weight for module in own for weight in module.parameters()])
     policy = Policy(
         name, shared, adapter, tokenizer, settings,
         forward=forward, learner=learner, start=place,

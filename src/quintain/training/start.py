@@ -84,16 +84,16 @@ def new_model(spec: str) -> NewModel | None:
     """Return the new model that `spec` names, or None where it is a folder or a hub id.
 
     Raises:
-        UsageError: an unknown knob, or a value that it cannot have.
+        UsageError: an unknown option, or a value that it cannot have.
     """
     size, _, written = spec.partition("?")
     if size not in SIZES and size != FITTING:
         return None
-    knobs = dict(parse_qsl(written, keep_blank_values=True))
-    tokens = knobs.pop("tokens", None)
-    if knobs:
+    options = dict(parse_qsl(written, keep_blank_values=True))
+    tokens = options.pop("tokens", None)
+    if options:
         raise UsageError(
-            f"model: got {spec!r} with {', '.join(knobs)}; its one knob is tokens, as tokens=words"
+            f"model: got {spec!r} with {', '.join(options)}; its one option is tokens, as tokens=words"
         )
     if tokens is not None and tokens not in SPANS:
         raise UsageError(f"model: got {spec!r}; {suggestion(tokens, SPANS)}")

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
-from itertools import chain, repeat
+from itertools import accumulate, chain, pairwise, repeat
 from operator import attrgetter
 from typing import Any, Literal, TypeVar, cast, get_args, get_origin
 
@@ -23,11 +23,15 @@ class Arrays(Blobs):
     """Where token ids, log-probs and bytes go, and where they come from."""
 
     def put_ids(self, column: Sequence[tuple[int, ...]]) -> None:
-        """Keep the ids of all of `column`, end to end."""
+        """Keep the ids of all of `column`."""
         raise NotImplementedError
 
     def put_reals(self, column: Sequence[tuple[float, ...]]) -> None:
-        """Keep the numbers of all of `column`, end to end."""
+        """Keep the numbers of all of `column`."""
+        raise NotImplementedError
+
+    def turn_to(self, group: int) -> None:
+        """Keep the bytes that are put from now on for `group`."""
         raise NotImplementedError
 
     def take_ids(self, lengths: Sequence[int]) -> list[tuple[int, ...]]:
@@ -39,64 +43,105 @@ class Arrays(Blobs):
         raise NotImplementedError
 
 
-WriteColumn = Callable[[Column, Arrays], Row]
-WrittenColumn = tuple[str, WriteColumn | None, bool]
-"""Name of a column, what writes it (None: it is JSON data already), and whether what all have is written once."""
+Part = tuple[dict[str, Row], int, int, int]
+"""Columns of a group of nouns, its number, and its first and its end among all nouns."""
+WriteColumn = Callable[[Column, Arrays, Sequence[Part]], Column]
+WrittenColumn = tuple[str, WriteColumn | None, bool, Any]
+"""Name of a column, what writes it (None: it is JSON data already), whether what all have is written once, and the
+value that is left out where all have it; `MISSING` where none is."""
 ReadColumn = Callable[[Row, Arrays, int], Column]
 
 
-def to_columns(kind: type, nouns: Sequence[object], arrays: Arrays) -> Row:
-    """Return `nouns`, all of them of the class `kind`, as JSON data: how many they are, and their columns by name."""
-    table, count = _table(kind), len(nouns)
-    columns: dict[str, Row] = {}
-    for (name, write, may_be_one), column in zip(
-        table.kept, zip(*map(table.get_kept, nouns), strict=True), strict=False
-    ):
-        row = column if write is None else write(column, arrays)
-        columns[name] = row[0] if may_be_one and row.count(row[0]) == count else row
-    others = [*map(table.get_others, nouns)]
-    if others.count(table.defaults) < count:  # most nouns are at most of their defaults
-        for (name, write, may_be_one), default, column in zip(
-            table.others, table.defaults, zip(*others, strict=True), strict=True
-        ):
-            if column.count(default) < count:
-                row = column if write is None else write(column, arrays)
-                columns[name] = row[0] if may_be_one and row.count(row[0]) == count else row
-    return [count, columns]
+def to_columns(kind: type, groups: Sequence[Sequence[object]], arrays: Arrays) -> list[Row]:
+    """Return each of `groups` of nouns of the class `kind` as JSON data: how many they are, and columns by name.
 
-
-def from_columns(kind: type[Noun], row: Row, arrays: Arrays) -> tuple[Noun, ...]:
-    """Return the nouns that `to_columns` made `row` of; raise what `quintain.types.rows.from_row` raises."""
-    count, columns = row
-    if not count:
-        return ()
+    What is written of a group does not depend on the others; but the columns of all are made at once, which is quicker.
+    """
     table = _table(kind)
-    parts: dict[str, dict[str, Column]] = {place: {} for place in table.nouns}
+    made: list[Row] = [[len(group), {}] for group in groups]
+    nouns = [*chain.from_iterable(groups)]
+    spans = pairwise(accumulate(map(len, groups), initial=0))
+    parts = [
+        (made[number][1], number, start, end) for number, (start, end) in enumerate(spans) if start < end
+    ]
+    for (name, write, may_be_one, default), column in zip(
+        table.columns, zip(*map(table.get, nouns), strict=True), strict=False
+    ):
+        filled = parts
+        if default is not MISSING and (
+            num_defaults := column.count(default)
+        ):  # most are at most of their defaults
+            if num_defaults == len(nouns):
+                continue
+            filled = [part for part in parts if column[part[2] : part[3]].count(default) < part[3] - part[2]]
+        row = column if write is None else write(column, arrays, parts)
+        if may_be_one and row.count(one := row[0]) == len(nouns):
+            for columns, _, _, _ in filled:
+                columns[name] = one
+        elif may_be_one:
+            for columns, _, start, end in filled:
+                part = row[start:end]
+                columns[name] = part[0] if part.count(part[0]) == end - start else part
+        else:
+            for columns, _, start, end in filled:
+                columns[name] = row[start:end]
+    return made
+
+
+Values = tuple[int, dict[str, Column]]
+"""How many nouns there are, and the values of their fields by the names of the columns."""
+
+
+def read_columns(kind: type, row: Row, arrays: Arrays) -> Values:
+    """Return the values that `to_columns` made `row` of; raise what `quintain.types.rows.from_row` raises."""
+    count, columns = row
+    table, found = _table(kind), dict[str, Column]()
     for name, part in columns.items():
-        place, last, read = table.readers[name]
-        parts[place][last] = read(part, arrays, count)
+        values = table.readers[name](part, arrays, count)
+        if len(values) != count:
+            raise ValueError(f"{len(values)} values of {name} where {count} are due")
+        found[name] = values
+    if count and not table.needed <= found.keys():
+        raise ValueError(f"no values of {', '.join(sorted(table.needed - found.keys()))}")
+    return count, found
+
+
+def from_columns(kind: type[Noun], groups: Sequence[Values]) -> list[tuple[Noun, ...]]:
+    """Return the nouns of each group of values; those of many groups at once are made quicker."""
+    table = _table(kind)
+    ends = [*accumulate([count for count, _ in groups], initial=0)]
+    columns: dict[str, list[Any]] = {}
+    for start, (_, found) in zip(ends, groups, strict=False):
+        for name, values in found.items():
+            column = columns.setdefault(name, [])
+            if len(column) < start:  # groups before it have the default only
+                column += [table.defaults[name]] * (start - len(column))
+            column += values
+    parts: dict[str, dict[str, Column]] = {place: {} for place in table.nouns}
+    for name, column in columns.items():
+        place, _, last = name.rpartition(".")
+        parts[place][last] = column + [table.defaults[name]] * (ends[-1] - len(column))
     made: list[Any] = []
     for place, (inner, outer, last) in table.nouns.items():
-        made = _make(inner, parts[place], count)
+        made = _make(inner, parts[place], ends[-1])
         if place:
             parts[outer][last] = made
-    return tuple(made)
+    return [tuple(made[start:end]) for start, end in pairwise(ends)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Table:
     """What writes and reads nouns of a class; a column is named by its field, after that of the noun it is in."""
 
-    get_kept: Callable[[Any], tuple[Any, ...]]
-    kept: list[WrittenColumn]
-    """the columns that are always written"""
-    get_others: Callable[[Any], tuple[Any, ...]]
-    others: list[WrittenColumn]
-    """those that are left out where all values are defaults"""
-    defaults: tuple[Any, ...]
-    """of `others`"""
-    readers: dict[str, tuple[str, str, ReadColumn]]
-    """name → place of the noun, name of its field, and what reads the column"""
+    get: Callable[[Any], tuple[Any, ...]]
+    columns: list[WrittenColumn]
+    """what `get` gives, those that are always written first"""
+    readers: dict[str, ReadColumn]
+    """name → what reads the column"""
+    defaults: dict[str, Any]
+    """name → default of the field"""
+    needed: frozenset[str]
+    """the columns of fields that have no default"""
     nouns: dict[str, tuple[type, str, str]]
     """place of a noun, such as ``completion`` → its class, and place and field where it goes; inner nouns first"""
 
@@ -105,8 +150,8 @@ class _Table:
 def _table(kind: type) -> _Table:
     kept: list[WrittenColumn] = []
     others: list[WrittenColumn] = []
-    defaults: list[Any] = []
-    readers: dict[str, tuple[str, str, ReadColumn]] = {}
+    readers: dict[str, ReadColumn] = {}
+    defaults: dict[str, Any] = {}
     nouns: dict[str, tuple[type, str, str]] = {}
 
     def add(place: str, inner: type) -> None:
@@ -115,29 +160,28 @@ def _table(kind: type) -> _Table:
             if is_dataclass(hint) and not is_a_text(hint):
                 add(before + name, cast(type, hint))
                 continue
-            readers[before + name] = place, name, _column_reader(hint)
+            readers[before + name], defaults[before + name] = _column_reader(hint), part.default
             if is_kept(part.default) or part.default == "":
-                kept.append((before + name, *_column_writer(hint)))
+                kept.append((before + name, *_column_writer(hint), MISSING))
             else:
-                others.append((before + name, *_column_writer(hint)))
-                defaults.append(part.default)
+                others.append((before + name, *_column_writer(hint), part.default))
         outer, _, last = place.rpartition(".")
         nouns[place] = inner, outer, last
 
     add("", kind)
+    columns = kept + others
     return _Table(
-        get_kept=getter([name for name, *_ in kept]), kept=kept,
-        get_others=getter([name for name, *_ in others]), others=others, defaults=tuple(defaults),
-        readers=readers, nouns=nouns,
+        get=getter([name for name, *_ in columns]), columns=columns, readers=readers, defaults=defaults,
+        needed=frozenset([name for name, default in defaults.items() if default is MISSING]), nouns=nouns,
     )  # fmt: skip
 
 
 def _column_writer(hint: Any) -> tuple[WriteColumn | None, bool]:
     """Return what writes a column of values of type `hint`, and whether what all have is written once."""
     if hint == tuple[int, ...]:
-        return lambda column, arrays: arrays.put_ids(column) or [*map(len, column)], True
+        return _write_ids, True
     if hint == tuple[float, ...]:
-        return lambda column, arrays: arrays.put_reals(column) or [*map(len, column)], True
+        return _write_reals, True
     if _may_be_one(hint):
         return None, True
     write, text = writer(hint), _text_in_lists(hint)
@@ -145,12 +189,26 @@ def _column_writer(hint: Any) -> tuple[WriteColumn | None, bool]:
         return None, False
     get = attrgetter(*parts_of(text)) if text else None
 
-    def write_column(column: Column, arrays: Arrays) -> Row:
+    def write_column(column: Column, arrays: Arrays, parts: Sequence[Part]) -> Column:
         if get and (items := _one_in_each(column)) and set(map(type, items)) == {text}:
             return [*zip(map(get, items), strict=True)]
-        return [write(each, arrays) for each in column]
+        row: list[Row] = []
+        for _, number, start, end in parts:
+            arrays.turn_to(number)
+            row += [write(each, arrays) for each in column[start:end]]
+        return row
 
     return write_column, False
+
+
+def _write_ids(column: Column, arrays: Arrays, parts: Sequence[Part]) -> Column:
+    arrays.put_ids(column)
+    return [*map(len, column)]
+
+
+def _write_reals(column: Column, arrays: Arrays, parts: Sequence[Part]) -> Column:
+    arrays.put_reals(column)
+    return [*map(len, column)]
 
 
 def _text_in_lists(hint: Any) -> type | None:
@@ -187,7 +245,7 @@ def _column_reader(hint: Any) -> ReadColumn:
         if found == simple:
             return row
         if text and found == {list} and (items := _one_in_each(row)) and set(map(type, items)) == {str}:
-            return [*zip(_make(text, {names[0]: items}, count), strict=True)]
+            return [*zip(_make(text, {names[0]: items}, len(items)), strict=True)]
         return [read(each, arrays) for each in row]
 
     return read_column
@@ -199,16 +257,8 @@ def _make(kind: type[Noun], columns: dict[str, Column], count: int) -> list[Noun
     Values are set as a frozen dataclass does it, past what freezes it, for all nouns at once: twice as quick.
     """
     made = [*map(object.__new__, repeat(kind, count))]
-    get = columns.get
     for name, put, default in _setters(kind):
-        column = get(name)
-        if column is None:
-            if default is MISSING:
-                raise ValueError(f"no values of {name}")
-            column = repeat(default, count)
-        elif len(column) != count:
-            raise ValueError(f"{len(column)} values of {name} where {count} are due")
-        deque(map(put, made, column), 0)
+        deque(map(put, made, columns.get(name) or repeat(default, count)), 0)
     return made
 
 

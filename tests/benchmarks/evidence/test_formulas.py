@@ -27,7 +27,7 @@ from quintain.errors import UsageError
 @pytest.mark.parametrize("name", sorted(known_formulas()))
 def test_a_formula_is_equal_to_its_second_version(name: str) -> None:
     formula = known_formulas()[name]
-    module = importlib.import_module(formula.module)
+    module = importlib.import_module(f"quintain.{formula.module}")
     assert max(error(formula, module, answer(formula, seed)) for seed in range(6)) < 1e-6
     assert formula.exact is None or formula.exact(module) > 0.999
 
@@ -42,7 +42,7 @@ def test_a_wrong_formula_and_a_check_that_sees_nothing_fail() -> None:
     wrong = replace(formula, reference=lambda case: [1.0 for _ in case])
     assert not checks_of(wrong)[0].has_passed
     blind = replace(formula, ours=lambda _m, case: formula.reference(case))
-    module = importlib.import_module(formula.module)
+    module = importlib.import_module(f"quintain.{formula.module}")
     assert not hunted(blind, module, [answer(blind, 0)]).has_passed
     missing = replace(formula, ours=lambda _m, _c: [float("nan")] * 30)
     assert error(missing, module, answer(formula, 0)) == float("inf")
@@ -100,9 +100,9 @@ LAYOUT = {
 def test_all_of_credit_losses_and_rewards_has_a_second_version() -> None:
     checked: dict[str, set[str]] = {}
     for formula in known_formulas().values():
-        tree = ast.parse(inspect.getsource(importlib.import_module(formula.module)))
+        tree = ast.parse(inspect.getsource(importlib.import_module(f"quintain.{formula.module}")))
         reached = called_by(tree, formula.functions, ())
-        checked.setdefault(formula.module, set()).update(name.split(".")[0] for name in reached)
+        checked.setdefault(f"quintain.{formula.module}", set()).update(name.split(".")[0] for name in reached)
     missing: list[str] = []
     for room in (quintain.credit, quintain.losses, quintain.rewards):
         for info in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):

@@ -11,7 +11,6 @@ import torch
 
 from quintain.benchmarks.evidence import league as league_module
 from quintain.benchmarks.evidence.audits import audit_objective
-from quintain.benchmarks.evidence.checks import formulas_key, found_of, record
 from quintain.benchmarks.evidence.inference import Look
 from quintain.benchmarks.evidence.league import (
     BASELINE,
@@ -25,10 +24,11 @@ from quintain.benchmarks.evidence.league import (
     entry_of,
     outcome_of,
 )
-from quintain.benchmarks.evidence.records import append, lines
-from quintain.benchmarks.evidence.spec import Signature
+from quintain.benchmarks.evidence.records import append, formulas_key, found_of, lines, record
+from quintain.benchmarks.evidence.spec import Signature, signatures
 from quintain.benchmarks.evidence.verdict import Check
 from quintain.benchmarks.trials import Benchmark
+from quintain.environments.catalog import find
 from quintain.errors import UsageError
 
 SMALL: dict[str, Any] = {
@@ -39,7 +39,7 @@ SMALL: dict[str, Any] = {
 
 def entry(row: str = "one", **fields: Any) -> Entry:
     given: dict[str, Any] = {
-        "recipe": "rloo", "baseline": "grpo", "environment": "guess?max_turns=1&high=3", "claim": "It is.",
+        "recipe": "rloo", "baseline": "grpo", "environment": "guess?max_turns=1&high=3", 
         "shared": SMALL, "settings": {"kl_coef": 0.0}, **fields,
     }  # fmt: skip
     return Entry(row=row, benchmark=Benchmark(name=row, **given), seeds=10, settings={"eval_episodes": 2})
@@ -242,7 +242,7 @@ def test_a_season_goes_on_at_the_rate_of_its_recorded_runs(
     assert asked == [(arm, seed, 5e-4) for arm in (METHOD, BASELINE) for seed in range(6, 10)]
 
 
-def test_rows_and_comparisons_make_the_league(claim: Callable[..., Signature]) -> None:
+def test_registered_rows_make_the_league(claim: Callable[..., Signature]) -> None:
     table = {
         "baseline": "grpo",
         "world": "keydoor?length=3",
@@ -252,15 +252,15 @@ def test_rows_and_comparisons_make_the_league(claim: Callable[..., Signature]) -
     }
     registered = claim(league=table)
     made = entry_of(registered)
-    assert made is not None and made.is_primary
+    assert made is not None
     shared = made.benchmark.shared
     assert (shared["max_env_steps"], shared["max_sampled_tokens"], shared["model"]) == (None, 900, "mini")
     found = entry_of(claim(league={**table, "axis": "updates"}))
     assert found is not None and found.benchmark.shared["steps"] == 900
     assert entry_of(claim()) is None
-    other = Benchmark(name="toy", recipe="rloo", baseline="grpo", environment="guess", claim="")
-    every = entries("toys", {"toy": registered}, [other, replace(other, name="more")])
-    assert [(e.row, e.is_primary) for e in every] == [("toy", True), ("more", False)]
+    known = {"toy": registered, "more": replace(registered, row="more")}
+    every = entries("toys", {**known, "far": replace(registered, family="far"), "none": claim()})
+    assert [e.row for e in every] == ["toy", "more"]
     assert [e.row for e in chosen_entries(every, "more", {})] == ["more"]
     assert chosen_entries(every, None, {"steps": 1})[0].digest() != every[0].digest()
     with pytest.raises(UsageError, match="--only: got 'toi'; did you mean 'toy'"):
@@ -283,3 +283,9 @@ def test_both_arms_are_paid_alike_or_say_what_is_under_test(tmp_path: Path) -> N
     assert found_of(tmp_path, "one", "objective", "b") is None
     assert formulas_key(["b", "a", "b"]) == "a, b"
     assert json.loads((tmp_path / "one.jsonl").read_text().splitlines()[0])["layer"] == "objective"
+
+
+def test_every_registered_league_can_be_configured() -> None:
+    for entry in filter(None, map(entry_of, signatures().values())):
+        assert entry.trial(METHOD, 0, None).name != entry.trial(BASELINE, 0, None).name
+        find(entry.benchmark.environment)

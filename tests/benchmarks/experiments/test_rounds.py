@@ -9,7 +9,7 @@ import pytest
 
 from quintain.benchmarks.evidence.spec import FOLDER
 from quintain.benchmarks.experiments.imitation import pae, paprika, world_of_bits
-from quintain.benchmarks.experiments.selftraining import agent0, agent_evol, rest, star
+from quintain.benchmarks.experiments.selftraining import agent0, agent_evol, androidgen, rest, star
 
 Rows = list[dict[str, float]]
 
@@ -40,6 +40,11 @@ def test_the_shortest_teach_shorter_ways_and_ties_are_all_kept() -> None:
     rows = measured(pae, "pae", rounds=3, epochs=4)
     assert effects(rows)[0] > 0 and nulls(rows) == [0.0]
     assert all(row["extra.pooled"] < row["method"] for row in rows)
+
+
+def test_failures_teach_up_to_a_subgoal_and_without_one_nothing() -> None:
+    rows = measured(androidgen, "androidgen", rounds=2, epochs=4)
+    assert effects(rows)[0] > 0 and nulls(rows) == [0.0]
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from quintain.benchmarks.labs import starts
-from quintain.benchmarks.labs.starts import cached_start, cached_starts, start_name
+from quintain.benchmarks.labs.starts import cached_start, start_name
 from quintain.errors import DataError
 from quintain.models.fingerprint import fingerprint
 from quintain.models.load import load
@@ -34,9 +34,7 @@ def test_a_start_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert [folder.name for folder in tmp_path.iterdir()] == [start_name(JOB, 0.0)]
 
 
-def test_seeds_and_settings_name_other_starts(tmp_path: Path) -> None:
-    found = cached_starts(JOB, seeds=(1, 2), enough=0.0, root=tmp_path)
-    assert [start.job.seed for start in found] == [1, 2] and len(list(tmp_path.iterdir())) == 2
+def test_settings_name_other_starts() -> None:
     names = {start_name(JOB, 0.0), start_name(JOB, 0.1), start_name(replace(JOB, mistakes=0.4), 0.0)}
     assert len(names) == 3
     assert start_name(replace(JOB, steps=7), 0.0) in names, "training is no part of a start"

@@ -38,6 +38,20 @@ def test_messages_whose_own_interval_came_to_what_was_advised_are_imitated() -> 
     assert [weights.tolist() for weights in example.weights] == [[0.0], [1.0]]
 
 
+def test_an_adapter_that_plays_alone_is_paid_its_own_share() -> None:
+    alone = episode("agent", [0.3, 0.3], 1)
+    paid = (0.0, 1.0)
+    alone = replace(
+        alone,
+        turns=tuple(replace(t, rewards={"adapter": p}) for t, p in zip(alone.turns, paid, strict=True)),
+    )
+    group = Group(task=alone.task, trajectories=(episode("agent", [1.0]), alone))
+    (example,) = rladapter.messages()([group]).examples
+    assert example.trajectory.index == 1 and example.weights is not None
+    assert [weights.tolist() for weights in example.weights] == [[0.0], [1.0]]
+    assert rladapter.measured([group])["rladapter/queries"] == 1.0
+
+
 def test_what_is_measured() -> None:
     asked = episode("adapter", [0.0])
     acted = replace(episode("agent", [1.0]).turns[0], reward_terms={"reached": 1.0, "understood": 0.5})

@@ -49,6 +49,7 @@ def test_siblings_are_compared_and_the_reference_is_who_sampled(tmp_path: Path, 
     assert row["preference/loss"] == pytest.approx(0.6931472, abs=1e-5), "nothing has moved yet"
     assert row["preference/margin"] == pytest.approx(0, abs=1e-4)
     assert row["mcts/agreement"] == 0.5, "who has learned nothing cannot tell"
+    assert 0 <= row["mcts/followed"] <= row["mcts/solved"]
     for pair in made:
         one, other = pair.chosen.turns, pair.rejected.turns
         assert len(one) == len(other) and one[:-1] == other[:-1] and one[-1] != other[-1]

@@ -103,7 +103,7 @@ def test_credit_is_the_same_whatever_the_loss(played: Played) -> None:
     assert all(np.array_equal(first, other) for other in others)
 
 
-def test_lambda_by_length_has_its_own_knob(played: Played) -> None:
+def test_lambda_by_length_has_its_own_option(played: Played) -> None:
     context, groups = played
     known = estimates(context, groups)
 

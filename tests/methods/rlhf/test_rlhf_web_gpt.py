@@ -1,5 +1,6 @@
 """WebGPT: the best of n by the reward model is measured beside the policy, on the same answers."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 from tests.methods.imitation.conftest import made
 
 from quintain.credit.layout import Critic
+from quintain.engines.judge import Judge
+from quintain.errors import ConfigError
 from quintain.methods.method import Estimates
 from quintain.methods.rlhf import web_gpt
 from quintain.methods.rlhf.web_gpt import picks
@@ -38,3 +41,21 @@ def test_credit_is_that_of_ppo_and_says_what_would_have_been_picked() -> None:
     assert credit.metrics["best_of/picked"] == 0.0 and credit.metrics["reward_model/gold"] == 0.5
     assert credit.returns is not None and [float(turns[0][0]) for turns in credit.returns] == [1.0, 3.0]
     assert method.needs.reference_logprobs is False
+
+
+def test_a_judge_behind_an_endpoint_pays_in_the_place_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def told(_: Judge, materials: Sequence[Mapping[str, Any]]) -> list[float]:
+        asked.append(len(materials))
+        return [0.25 for _ in materials]
+
+    monkeypatch.setattr(Judge, "scores", told)
+    method = web_gpt.method(web_gpt.Config(reward_model="http://127.0.0.1:1/v1?model=m", kl_coef=0.0))
+    assert method.needs.reward_model is None and method.needs.others["critic"].copies == "policy"
+    values = Critic(values=[[np.zeros(1)], [np.zeros(1)]])
+    credit = method.credit([group(1.0, 0.0)], Estimates(values=values))
+    assert credit.metrics["reward_model/score"] == 0.25 and asked == [1]  # both say the same: asked once
+    assert credit.metrics["best_of/picked"] == 1.0
+    with pytest.raises(ConfigError, match="judge"):
+        web_gpt.Config(reward_model="http://127.0.0.1:1/v1?model=m&rubrik=x").check()

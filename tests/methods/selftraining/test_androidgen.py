@@ -13,6 +13,7 @@ from transformers import AutoTokenizer
 from quintain.agents.experience import TOLD, Experience
 from quintain.agents.hints import Hints
 from quintain.benchmarks.experiments.selftraining import androidgen as experiment
+from quintain.benchmarks.formulas.episodes import episode_of, turn_of
 from quintain.benchmarks.labs.pupil import new_pupil, tasks_from
 from quintain.data.pipeline import Pipeline, as_example
 from quintain.environments.catalog import find
@@ -92,18 +93,14 @@ def test_one_subgoal_is_never_kept_by_a_failure(monkeypatch: pytest.MonkeyPatch)
     assert all(androidgen.num_kept(critic.labels(t)) == 0 for t in failed)
 
 
-def test_windows_have_as_many_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
-    pupil = new_pupil([WORLD], seed=0, model="micro?tokens=words")
-    (t,) = pupil.show(WORLD, tasks_from(WORLD, 1), noisy(0.0), seed=0)
-    wanted = experiment.tokens(t, 2)
-    for first in range(len(t.turns)):
-        example = experiment.window(t, first, wanted)
-        assert example.weights is not None
-        assert sum(float(own.sum()) for own in example.weights) == pytest.approx(wanted)
-        assert example.weights[first].any()
-    both = experiment.choices([(t, 2), (replace(t, index=1), 1)], experiment.random.Random(0), 0)
-    assert [len(own) for own in both.values()] == [2, 2, 2]
+def test_controls_keep_as_many_turns() -> None:
+    turns = [turn_of() for _ in range(5)]
+    failed = [episode_of(turns, index=index, seed=index) for index in range(4)]
+    kept = [1, 2, 3, 5]
+    windows, elsewhere = experiment.windows(0)(failed, kept), experiment.elsewhere(0)(failed, kept)
+    assert [sum(own) for own in windows] == kept and windows[0].index(1.0) + windows[1].index(1.0) > 0
+    assert sorted(sum(own) for own in elsewhere) == kept and [sum(own) for own in elsewhere] != kept
+    assert all(own == sorted(own, reverse=True) for own in elsewhere), "a beginning"
 
 
 def test_tasks_are_played_with_what_was_solved_from_easy_to_hard() -> None:

@@ -12,7 +12,7 @@ import pytest
 from quintain.adapters.http_tools.environment import HttpTools
 from quintain.benchmarks.experiments.toolrl import agent_rft as experiment
 from quintain.benchmarks.experiments.toolrl.agent_rft import KEY, STEP
-from quintain.benchmarks.formulas.calls import adding, episode_of, turn_of
+from quintain.benchmarks.formulas.episodes import episode_of, turn_of
 from quintain.environments.protocol import begin, tool_action
 from quintain.errors import ConfigError, UsageError
 from quintain.methods.method import Estimates
@@ -23,11 +23,11 @@ from quintain.rewards.terms import apply
 from quintain.rollout.stepper import guarded
 from quintain.serve.json_app import Refusal, Request, json_app
 from quintain.serve.listener import Listener
-from quintain.types import Action, Failure, Group, Score, Task, Trajectory
+from quintain.types import Action, Failure, Group, Score, Task, ToolCall, Trajectory
 
 
 def episode(score: float, *, calls: int = 0, tokens: int = 1, task: str = "t") -> Trajectory:
-    turn = turn_of("", Action(tool_calls=(adding(1, 2),) * calls))
+    turn = turn_of(action=Action(tool_calls=(ToolCall(name="add"),) * calls))
     said = replace(turn.completion, token_ids=(2,) * tokens, logprobs=(-0.5,) * tokens)
     shown = episode_of([replace(turn, completion=said, reward=score)], is_success=score > 0)
     return replace(

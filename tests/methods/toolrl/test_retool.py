@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from quintain.agents.capped import CappedCalls
-from quintain.benchmarks.formulas.calls import adding, episode_of, turn_of
+from quintain.benchmarks.formulas.episodes import episode_of
+from quintain.benchmarks.formulas.episodes import turn_of as recorded
 from quintain.credit.layout import Critic
 from quintain.data.pipeline import as_example
 from quintain.environments.protocol import Environment, advance, begin
@@ -17,10 +18,18 @@ from quintain.errors import ConfigError, EnvironmentFault, UsageError
 from quintain.methods.method import Estimates
 from quintain.methods.toolrl import retool
 from quintain.methods.toolrl.retool import Author, Rewriter, call_of, rewrite, uses_results
-from quintain.types import Action, Group, Score, ToolCall, Trajectory
+from quintain.types import Action, Group, Score, Text, ToolCall, Trajectory, Turn
 from quintain.worlds.calc.game import Calc
 
 ANSWER = ToolCall(name="answer", arguments={"number": 14})
+
+
+def adding(a: int, b: int) -> ToolCall:
+    return ToolCall(name="add", arguments={"a": a, "b": b})
+
+
+def turn_of(told: str, action: Action) -> Turn:
+    return recorded(action=action, observation=(Text(text=told),))
 
 
 def calc(index: int = 0, **options: Any) -> Calc:

@@ -1,18 +1,24 @@
 """ToRL: the outcome, a penalty for code that did not run, and what is counted."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from quintain.agents.capped import NONE_LEFT
-from quintain.benchmarks.formulas.calls import adding, episode_of, turn_of
+from quintain.benchmarks.formulas.episodes import episode_of
+from quintain.benchmarks.formulas.episodes import turn_of as recorded
 from quintain.methods.toolrl import torl
 from quintain.rewards.conduct import is_broken
-from quintain.types import Action, Group, Score, ToolCall, Trajectory
+from quintain.types import Action, Group, Score, Text, ToolCall, ToolCause, ToolError, Trajectory, Turn
 
-ADD, ANSWER = Action(tool_calls=(adding(1, 2),)), Action(tool_calls=(ToolCall(name="answer"),))
+ADD, ANSWER = Action(tool_calls=(ToolCall(name="add"),)), Action(tool_calls=(ToolCall(name="answer"),))
+
+
+def turn_of(told: str, action: Action, *, is_valid: bool = True, causes: Sequence[ToolCause] = ()) -> Turn:
+    errors = tuple(ToolError(tool="add", cause=cause) for cause in causes)
+    return recorded(action=action, observation=(Text(text=told),), is_valid=is_valid, tool_errors=errors)
 
 
 def values(penalty: float, *episodes: Trajectory) -> list[float]:

@@ -79,13 +79,20 @@ def save_start(folder: Path) -> Path:
 
 
 def sharded(
-    ranks: RankGroup, start: Path, name: str, *, optimization: Optimization = PLAIN, has_head: bool = False
+    ranks: RankGroup,
+    start: Path,
+    name: str,
+    *,
+    optimization: Optimization = PLAIN,
+    has_head: bool = False,
+    context_ranks: int = 1,
 ) -> ShardedLearner:
     """Return a learner of the model in `start` in `ranks`."""
     head = ValueHead(SHAPE["hidden_size"]) if has_head else None
     return ShardedLearner(
-        make_model(), optimization, ranks=ranks, name=name, folder=str(start), value_head=head
-    )
+        make_model(), optimization, ranks=ranks, name=name, folder=str(start), value_head=head,
+        context_ranks=context_ranks,
+    )  # fmt: skip
 
 
 def alone(*, optimization: Optimization = PLAIN, has_head: bool = False) -> Learner:
@@ -103,10 +110,11 @@ def distance(one: Sequence[Tensor], other: Sequence[Tensor]) -> float:
     )
 
 
-def check_case(ranks: RankGroup, start: Path, name: str) -> None:
+def check_case(ranks: RankGroup, start: Path, name: str, *, context_ranks: int = 1) -> None:
     """Compare a step of the case `name` in `ranks` with one in this process: its loss, its numbers and its gradient."""
     case = CASES[name]
-    many = sharded(ranks, start, f"{name}/{ranks.count}", has_head=case.has_head)
+    policy = f"{name}/{ranks.count}/{context_ranks}"
+    many = sharded(ranks, start, policy, has_head=case.has_head, context_ranks=context_ranks)
     one = alone(has_head=case.has_head)
     begin = [parameter.detach().clone() for parameter in one.parameters]
     batches = case.batches()

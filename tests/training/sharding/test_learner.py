@@ -1,6 +1,6 @@
 """A learner in two ranks against one in this process; `tests/cluster` has other numbers of ranks, and their deaths."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,13 +19,19 @@ from tests.training.sharding.cases import (
 )
 
 from quintain.errors import ConfigError, EngineFault, ModelError, StoreError
+from quintain.losses.compose import combine
 from quintain.losses.imitation import imitation
+from quintain.losses.value import value
+from quintain.methods.method import Needs
 from quintain.models.adapters import add_lora
+from quintain.training.context import make_engine
+from quintain.training.job import MAIN, Job, PolicySpec
 from quintain.training.learner import Learner, Optimization
-from quintain.training.policies import SharedModel
-from quintain.training.sharding.learner import ShardedLearner
+from quintain.training.policies import Policies, SharedModel, build_policies
+from quintain.training.sharding.learner import ShardedForward, ShardedLearner
 from quintain.training.sharding.ranks import Ranks
 from quintain.training.sharding.shard import Lora
+from quintain.training.sharding.wire import weights_in
 
 ADAM = Optimization(learning_rate=1e-2)
 
@@ -46,6 +52,13 @@ def _start(tmp_path_factory: pytest.TempPathFactory) -> Path:  # pyright: ignore
 @pytest.mark.slow
 def test_a_step_in_ranks_is_that_of_one_process(ranks: Ranks, start: Path, name: str) -> None:
     check_case(ranks, start, name)
+
+
+@pytest.mark.parametrize("name", ["ppo", pytest.param("dpo", marks=pytest.mark.slow)])
+def test_ranks_that_share_the_tokens_of_a_batch_have_its_gradient(
+    ranks: Ranks, start: Path, name: str
+) -> None:
+    check_case(ranks, start, name, context_ranks=2)
 
 
 def test_each_rank_holds_its_part_only(ranks: Ranks, start: Path) -> None:
@@ -119,6 +132,57 @@ def test_lora_layers_are_trained_and_the_rest_stays(ranks: Ranks, start: Path) -
     assert distance(many.parameters, one.parameters) < 1e-6
 
 
+BESIDE = {
+    "reference": PolicySpec(),
+    "reward_model": PolicySpec(head="value", head_seed=3),
+    "critic": PolicySpec(head="value", is_trained=True),
+    "target": PolicySpec(copies="critic", head="value", follows="critic", rate=0.5),
+}
+
+
+@pytest.mark.parametrize("rank", [0, pytest.param(2, marks=pytest.mark.slow)])
+def test_policies_that_are_only_asked_say_in_ranks_what_they_say_here(
+    ranks: Ranks, start: Path, tmp_path: Path, rank: int
+) -> None:
+    job = Job(lora_rank=rank, learning_rate=1e-2, optimizer="sgd")
+    specs = {**BESIDE, **Needs(reference=True, renews_reference=True).policies} if rank else BESIDE
+
+    def made(ranks_of: Callable[[str], Ranks | None]) -> Policies:
+        torch.manual_seed(3)
+        return build_policies(job, start, specs, has_critic=False, make_engine=make_engine, ranks_of=ranks_of)
+
+    here, there = made(lambda _: None), made(lambda name: None if name == MAIN else ranks)
+    batches = few()
+
+    def check_equal(*names: str) -> None:
+        for name in names:
+            one, many = here[name], there[name]
+            told = [[outputs for _, outputs in each.infer_each(batches)] for each in (one, many)]
+            for want, got in zip(*told, strict=True):
+                torch.testing.assert_close(got.logprobs, want.logprobs, atol=1e-6, rtol=1e-6)
+                assert (want.values is None) == (got.values is None)
+                if want.values is not None and got.values is not None:
+                    torch.testing.assert_close(got.values, want.values, atol=1e-6, rtol=1e-6)
+
+    assert isinstance(there["reference"].forward, ShardedForward)
+    check_equal(*specs)
+    before = there["target"].infer(batches[0])
+    for policies in (here, there):
+        for learner in policies.learners.values():
+            learner.step(
+                batches,
+                combine((imitation(), 1.0), (value(), 0.5)) if learner.forward.value_head else imitation(),
+            )
+        policies.follow("critic")
+        policies["reference"].follow(policies.main, rate=1.0)
+    check_equal(*specs)
+    assert not torch.equal(there["target"].infer(batches[0]).logprobs, before.logprobs)
+    there.save(tmp_path)
+    again = made(lambda name: None if name == MAIN else ranks)
+    again["target"].load(tmp_path / "target")
+    assert torch.equal(again["target"].infer(batches[0]).logprobs, there["target"].infer(batches[0]).logprobs)
+
+
 def test_what_is_computed_anew_has_the_same_gradient(ranks: Ranks, start: Path) -> None:
     sparing = replace(PLAIN, gradient_checkpointing=True)
     many, one = sharded(ranks, start, "sparing", optimization=sparing), alone()
@@ -148,6 +212,17 @@ def test_what_cannot_be_is_refused(ranks: Ranks, start: Path, tmp_path: Path) ->
     alone().save(tmp_path)
     with pytest.raises(StoreError, match="without ranks; resume it with learner_ranks=0"):
         many.load(tmp_path)
+
+
+@pytest.mark.parametrize("written", [None, b"half of it"])
+def test_weights_that_do_not_arrive_are_one_line(tmp_path: Path, written: bytes | None) -> None:
+    file = tmp_path / "weights.safetensors"
+    if written is not None:
+        file.write_bytes(written)
+    with pytest.raises(
+        EngineFault, match=rf"weights between the learner and its ranks: got .* from {file}; see that"
+    ):
+        weights_in(file)
 
 
 @pytest.mark.slow

@@ -28,9 +28,8 @@ BREAKS = (
 )  # fmt: skip
 """How a mutant may break."""
 ROOMS = (
-    "credit", "losses", "rewards", "stages", "choices", "conduct", "scoring", "estimators", "data", "rounds",
-    "imitation", "preference", "ensembles", "rlhf", "synthesis", "steps", "critics", "turn_critics",
-    "retrieval", "calls", "questions", "dialogue",
+    "credit", "losses", "rewards", "stages", "choices", "conduct", "scoring", "estimators", "rounds", "imitation",
+    "preference", "rlhf", "synthesis", "steps", "critics", "tools", "dialogue",
 )  # fmt: skip
 
 
@@ -67,7 +66,7 @@ class Answer:
 @cache
 def checks_of(formula: Formula) -> tuple[Check, ...]:
     """Return the checks of one formula."""
-    module = importlib.import_module(formula.module)
+    module = importlib.import_module(f"quintain.{formula.module}")
     answers = [answer(formula, seed) for seed in range(NUM_BATCHES)]
     worst = max(error(formula, module, found) for found in answers)
     found = [

@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from quintain.benchmarks.comparisons.worlds import ON
 from quintain.benchmarks.evidence.inference import (
     LOOKS,
     Bound,
@@ -30,6 +29,7 @@ from quintain.benchmarks.evidence.inference import (
 from quintain.benchmarks.evidence.objective import REFUSING
 from quintain.benchmarks.evidence.records import append, lines, provenance, version_of
 from quintain.benchmarks.evidence.spec import League, Signature
+from quintain.benchmarks.evidence.worlds import ON
 from quintain.benchmarks.sweep import workers
 from quintain.benchmarks.trials import Arm, Benchmark, Trial, arm_of, is_done, perform, trial, warm
 from quintain.errors import UsageError, suggestion
@@ -68,8 +68,6 @@ class Entry:
     seeds: int = 10
     """most seeds of its sequence"""
     axis: str = "steps"
-    is_primary: bool = False
-    """whether it is what its row is called by; the others are exploratory"""
     reward: str = ""
     """what the method's reward adds, where that is the idea"""
     settings: Mapping[str, Any] = NOTHING
@@ -82,10 +80,14 @@ class Entry:
         return MARGIN if found is None else found
 
     def digest(self) -> str:
-        """Return the SHA-256 of what is compared; what was tried and the wording of the claim are no part of it."""
-        told = {**asdict(self), "row": "", "reward": "", "is_primary": False}
-        compared = asdict(self.benchmark)
-        told["benchmark"] = {k: v for k, v in compared.items() if k not in ("name", "claim", "tried")}
+        """Return the SHA-256 of what is compared; names are no part of it."""
+        told = {
+            **asdict(self),
+            "row": "",
+            "reward": "",
+            "is_primary": False,
+        }  # the last for lines recorded with it
+        told["benchmark"] = {k: v for k, v in asdict(self.benchmark).items() if k != "name"}
         return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
 
     def baseline_key(self) -> str:
@@ -113,20 +115,18 @@ class Entry:
             **({} if rate is None else {"learning_rate": rate}),
         }
         if arm == REPEAT:
-            return replace(
-                trial(self.benchmark, BASELINE, seed=seed + AGAIN, overrides=values), start_seed=seed
-            )
+            return trial(self.benchmark, BASELINE, seed=seed + AGAIN, overrides=values).from_start(seed)
         found = trial(self.benchmark, arm, seed=seed, overrides=values)
         if seed not in TUNING:
             return found
         first = TUNING.index(seed)
-        return replace(found, start_seed=first, start_task=first * TASKS_APART)
+        return found.from_start(first, first * TASKS_APART)
 
 
 def entry_of(signature: Signature) -> Entry | None:
     """Return the comparison that a registered row names; None where it names none.
 
-    Settings of the world are those of `comparisons.worlds`, where it stands there.
+    Settings of the world are those of `ON`, where it stands there.
     """
     if signature.league is None:
         return None
@@ -138,7 +138,6 @@ def entry_of(signature: Signature) -> Entry | None:
             recipe=league.recipe or signature.method,
             baseline=league.baseline,
             environment=league.world,
-            claim=league.claim or signature.number,
             shared={**ON.get(league.world, {}), **budget, **league.shared},
             settings=league.settings,
             baseline_settings=league.baseline_settings,
@@ -150,7 +149,6 @@ def entry_of(signature: Signature) -> Entry | None:
         ),
         seeds=league.seeds,
         axis=league.axis,
-        is_primary=True,
         reward=league.reward,
     )
 
@@ -268,11 +266,7 @@ def value_of(entry: Entry, line: Mapping[str, Any]) -> float:
 def outcome_of(entry: Entry, rivals: Sequence[Entry], folder: Path) -> Outcome:
     """Return what the results in `folder` say of `entry`; `rivals` are all registered entries, itself among them."""
     key = entry.baseline_key()
-    group = {
-        found.row: (found, known(found, folder))
-        for found in rivals
-        if found.baseline_key() == key and (found.is_primary or not entry.is_primary)
-    }
+    group = {found.row: (found, known(found, folder)) for found in rivals if found.baseline_key() == key}
     own = group[entry.row][1]
     bound: Bound | None = None
     verdict, stopped, is_futile = "unfinished", None, False
@@ -538,16 +532,9 @@ def timed(chosen: Trial, root: Path) -> tuple[str, float]:
     return perform(chosen, root).name, round(time.process_time() - began, 3)
 
 
-def entries(
-    family: str, signatures: Mapping[str, Signature], comparisons: Sequence[Benchmark]
-) -> list[Entry]:
-    """Return the league of a family: rows that are registered with one, then `comparisons` of other names."""
-    own = [entry for found in signatures.values() if found.family == family and (entry := entry_of(found))]
-    names = {entry.row for entry in own}
-    return [
-        *own,
-        *(Entry(row=found.name, benchmark=found) for found in comparisons if found.name not in names),
-    ]
+def entries(family: str, signatures: Mapping[str, Signature]) -> list[Entry]:
+    """Return the league of a family: rows that are registered with one."""
+    return [entry for found in signatures.values() if found.family == family and (entry := entry_of(found))]
 
 
 def chosen_entries(registered: Sequence[Entry], only: str | None, settings: Mapping[str, Any]) -> list[Entry]:

@@ -6,15 +6,18 @@ begins a new version; the lines of those before stay and are counted.
 
 import datetime
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from quintain.benchmarks.evidence.verdict import Check
 from quintain.errors import DataError
 from quintain.store.machine import processor
 
 Line = Mapping[str, Any]
+OBJECTIVE, FORMULA = "objective", "formula"
+"""Layers whose lines hold what an audit found."""
 
 
 def provenance(command: str) -> dict[str, Any]:
@@ -70,3 +73,25 @@ def version_of(known: list[dict[str, Any]], spec: str) -> int:
     """Return which version of a claim `spec` is, by the `known` lines: 1, 2, … in order of their first results."""
     order = list(dict.fromkeys(line["spec"] for line in known))
     return order.index(spec) + 1 if spec in order else len(order) + 1
+
+
+def record(folder: Path, row: str, layer: str, spec: str, checks: Sequence[Check], command: str) -> None:
+    """Append what an audit found of `spec`; the newest line of a layer counts, and a changed row is audited again."""
+    told = [{"name": check.name, "passed": check.has_passed, "detail": check.detail} for check in checks]
+    append(folder, row, {"layer": layer, "row": row, "spec": spec, "checks": told, **provenance(command)})
+
+
+def formulas_key(names: Iterable[str]) -> str:
+    """Return what the formula layer of a row is of: its formulas by name."""
+    return ", ".join(sorted(set(names)))
+
+
+def found_of(folder: Path, row: str, layer: str, spec: str) -> tuple[Check, ...] | None:
+    """Return what the newest audit of `spec` found; None where there is none."""
+    own = [line for line in lines(folder, row, layer) if line["spec"] == spec]
+    if not own:
+        return None
+    checks: list[dict[str, Any]] = own[-1]["checks"]
+    return tuple(
+        Check(name=found["name"], has_passed=found["passed"], detail=found["detail"]) for found in checks
+    )

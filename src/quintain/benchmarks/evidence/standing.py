@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from quintain.benchmarks.evidence.checks import FORMULA, OBJECTIVE, formulas_key, found_of
 from quintain.benchmarks.evidence.inference import false_discovery
 from quintain.benchmarks.evidence.league import Entry, Outcome, entry_of, outcome_of
+from quintain.benchmarks.evidence.records import FORMULA, OBJECTIVE, formulas_key, found_of
 from quintain.benchmarks.evidence.runner import State, state_of
 from quintain.benchmarks.evidence.spec import Signature
 from quintain.benchmarks.evidence.verdict import Check

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from quintain.benchmarks.formulas.episodes import episode_of, turn_of
 from quintain.benchmarks.formulas.formula import Formula, Rng, flatten
-from quintain.types import Action, Completion, Group, Score, Stop, Task, Trajectory, Turn
+from quintain.types import Action, Group, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,29 +24,18 @@ class Said:
     is_right: bool = False
 
 
-def turn_of(said: Said) -> Turn:
-    """Return the turn as it is recorded."""
-    return Turn(
-        observation=(),
-        prompt_ids=(1,),
-        completion=Completion(token_ids=said.tokens, logprobs=(-0.5,) * len(said.tokens), stop="stop"),
-        action=Action(text=said.action, error=None if said.action else "not read"),
-        reward_terms={"answer": float(said.is_right)} if said.is_answer else {},
-        starts_segment=True,
-    )
-
-
 def lived(turns: Sequence[Said], index: int, *, is_success: bool) -> Trajectory:
     """Return the episode of `turns` as it is recorded."""
-    return Trajectory(
-        task=Task(id="t", environment="e", seed=0),
-        turns=tuple(turn_of(said) for said in turns),
-        outcome=Score(value=float(is_success), is_success=is_success),
-        stop=Stop.TERMINATED,
-        seed=0,
-        group="g",
-        index=index,
+    told = (
+        turn_of(
+            said.tokens,
+            Action(text=said.action, error=None if said.action else "not read"),
+            reward_terms={"answer": float(said.is_right)} if said.is_answer else {},
+            starts_segment=True,
+        )
+        for said in turns
     )
+    return episode_of(told, float(is_success), is_success=is_success, index=index)
 
 
 def some_tokens(rng: Rng) -> tuple[int, ...]:
@@ -215,28 +205,11 @@ def relabelled(module: ModuleType, case: Sequence[Sequence[Episode]]) -> list[fl
 
 
 FORMULAS: tuple[Formula, ...] = (
-    Formula(
-        name="losses.causal_weights",
-        module="quintain.losses.causal",
-        functions=("ActionModel",),
-        draw=draw_said,
-        ours=lambda module, case: [x for window in WINDOWS for x in weighed(module, case, *window)],
-        reference=lambda case: [x for window in WINDOWS for x in decisive(case, *window)],
-    ),
-    Formula(
-        name="credit.verifier",
-        module="quintain.credit.verifier",
-        functions=("fit",),
-        draw=draw_differences,
-        ours=lambda module, case: module.fit(np.array(case), 0.05, 5).tolist(),
-        reference=descended,
-    ),
-    Formula(
-        name="data.relabelled",
-        module="quintain.methods.rl.parts.relabelling",
-        functions=("relabelled",),
-        draw=draw_rooms,
-        ours=relabelled,
-        reference=replaced,
-    ),
-)
+    Formula("losses.causal_weights", "losses.causal", ("ActionModel",), draw_said,
+        lambda module, case: [x for window in WINDOWS for x in weighed(module, case, *window)],
+        lambda case: [x for window in WINDOWS for x in decisive(case, *window)]),
+    Formula("credit.verifier", "credit.verifier", ("fit",), draw_differences,
+        lambda module, case: module.fit(np.array(case), 0.05, 5).tolist(), descended),
+    Formula("data.relabelled", "methods.rl.parts.relabelling", ("relabelled",), draw_rooms, relabelled,
+        replaced),
+)  # fmt: skip

@@ -2,9 +2,11 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import ModuleType
 from typing import Any, cast
 
+from quintain.benchmarks.formulas.episodes import episode_of, turn_of
 from quintain.benchmarks.formulas.formula import Formula, Rng, flatten
 from quintain.rewards.arrangement import Room
 from quintain.rewards.conduct import success
@@ -12,11 +14,9 @@ from quintain.rewards.pointing import Target
 from quintain.rewards.terms import Term
 from quintain.types import (
     Action,
-    Completion,
     Failure,
     Group,
     Score,
-    Stop,
     Task,
     ToolCall,
     Trajectory,
@@ -35,18 +35,12 @@ def episode(rng: Rng, task: Task, index: int) -> Trajectory:
         calls = tuple(ToolCall(name="abc"[int(k)]) for k in rng.integers(0, 3, int(rng.integers(0, 4))))
         state = None if rng.random() < 0.15 else f"s{int(rng.integers(0, 3))}"
         turns.append(
-            Turn(
-                seat="agent/plan" if number and rng.random() < 0.2 else "agent",
-                observation=(),
-                prompt_ids=(1,),
-                completion=Completion(
-                    token_ids=tuple(rng.integers(0, 30, int(rng.integers(1, 9))).tolist()),
-                    logprobs=(),
-                    stop="stop",
-                ),
-                action=Action(error="?")
+            turn_of(
+                rng.integers(0, 30, int(rng.integers(1, 9))).tolist(),
+                Action(error="?")
                 if is_broken
                 else Action(text="xyz"[int(rng.integers(0, 3))], tool_calls=calls),
+                seat="agent/plan" if number and rng.random() < 0.2 else "agent",
                 reward=round(float(rng.normal()), 3),
                 reward_terms={"answer": 1.0} if rng.random() < 0.3 else {},
                 state_key=state,
@@ -54,17 +48,9 @@ def episode(rng: Rng, task: Task, index: int) -> Trajectory:
             )
         )
     is_failed = index > 0 and rng.random() < 0.15
-    return Trajectory(
-        task=task,
-        turns=tuple(turns),
-        outcome=Failure(owner="judge", kind="x", message="y")
-        if is_failed
-        else Score(value=1.0, is_success=bool(rng.random() < 0.5)),
-        stop=Stop.TERMINATED,
-        seed=0,
-        group=task.id,
-        index=index,
-    )
+    made = episode_of(turns, 1.0, is_success=bool(rng.random() < 0.5), task=task, group=task.id, index=index)
+    broken = Failure(owner="judge", kind="x", message="y")
+    return replace(made, outcome=broken) if is_failed else made
 
 
 def groups(rng: Rng) -> list[Group]:
@@ -115,14 +101,8 @@ def of_term(
             [[one] if isinstance(one, float | int) else [*cast(Sequence[float], one)] for one in found]
         )
 
-    return Formula(
-        name=f"rewards.{name}",
-        module=f"quintain.rewards.{place}",
-        functions=(function, *more),
-        draw=groups,
-        ours=ours,
-        reference=lambda case: flatten([plain(t) for t in episodes(case)]),
-    )
+    return Formula(f"rewards.{name}", f"rewards.{place}", (function, *more), groups, ours,
+        lambda case: flatten([plain(t) for t in episodes(case)]))  # fmt: skip
 
 
 def news(t: Trajectory) -> list[float]:
@@ -416,16 +396,14 @@ FORMULAS: tuple[Formula, ...] = (
             lambda f: f(success(), lambda t: sum(lengths(t)), budget=9, strength=0.3, limit=0.4), brief),
     of_term("economy_alone", "efficiency", "fewest_calls", lambda f: f(success(), smoothing=3.0), few),
     of_term("overlong_penalty", "efficiency", "overlong_penalty", lambda f: f(20, buffer=8), overlong),
-    Formula(name="rewards.fewest_calls", module="quintain.rewards.efficiency",
-            functions=("FewestCalls", "productivity"), draw=groups, ours=remembered, reference=fewest),
-    Formula(name="rewards.visits", module="quintain.rewards.exploration", functions=("Visits",),
-            draw=groups, ours=visited, reference=rare),
-    Formula(name="rewards.apply", module="quintain.rewards.terms", functions=("apply_all",),
-            draw=groups, ours=applied, reference=summed, aside=("check", "_find_overflow", "_failure")),
-    Formula(name="rewards.arrangement_terms", module="quintain.rewards.arrangement",
-            functions=("arrangement_terms",), draw=layouts, ours=arranged, reference=laid_out),
-    Formula(name="rewards.arrangement_score", module="quintain.rewards.arrangement",
-            functions=("arrangement_score",), draw=layouts, ours=scored, reference=in_all),
-    Formula(name="rewards.pointing_score", module="quintain.rewards.pointing", functions=("pointing_score",),
-            draw=pointed, ours=graded, reference=thirds),
+    Formula("rewards.fewest_calls", "rewards.efficiency", ("FewestCalls", "productivity"), groups, remembered,
+        fewest),
+    Formula("rewards.visits", "rewards.exploration", ("Visits",), groups, visited, rare),
+    Formula("rewards.apply", "rewards.terms", ("apply_all",), groups, applied, summed,
+        aside=("check", "_find_overflow", "_failure")),
+    Formula("rewards.arrangement_terms", "rewards.arrangement", ("arrangement_terms",), layouts, arranged,
+        laid_out),
+    Formula("rewards.arrangement_score", "rewards.arrangement", ("arrangement_score",), layouts, scored,
+        in_all),
+    Formula("rewards.pointing_score", "rewards.pointing", ("pointing_score",), pointed, graded, thirds),
 )  # fmt: skip

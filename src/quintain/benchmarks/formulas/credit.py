@@ -1,7 +1,7 @@
 """Ways of crediting, each beside a plain second version that loops over episodes, turns and tokens."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp
 from statistics import fmean, pstdev, stdev
 from types import ModuleType
@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from quintain.benchmarks.formulas.episodes import episode_of, turn_of
 from quintain.benchmarks.formulas.formula import Formula, Rng, flatten
 from quintain.credit.discounted import discounted_return
 from quintain.credit.group import leave_one_out as group_leave_one_out
 from quintain.credit.layout import Critic
-from quintain.types import Action, Completion, Failure, Group, Score, Stop, Task, Trajectory, Turn
+from quintain.types import Failure, Group, Score, Stop, Task, Trajectory
 
 Tokens = list[list[list[float]]]
 """[episode][turn][token]"""
@@ -119,29 +120,18 @@ def one(rng: Rng, group: str, task: str, *, binary: bool, last_only: bool) -> Pl
 
 def lived(play: Play, task: Task, index: int, *, is_failed: bool) -> Trajectory:
     """Return the episode as it is recorded."""
-    turns = tuple(
-        Turn(
-            observation=(),
-            prompt_ids=(1,),
-            completion=Completion(token_ids=(7,) * count, logprobs=(-0.5,) * count, stop="stop"),
-            action=Action(),
-            reward=reward,
-            state_key=state,
-            is_valid=is_valid,
-        )
+    turns = (
+        turn_of((7,) * count, reward=reward, state_key=state, is_valid=is_valid)
         for reward, count, state, is_valid in zip(
             play.rewards, play.tokens, play.states, play.is_valid, strict=True
         )
     )
-    outcome = (
-        Failure(owner="environment", kind="timeout", message="slow")
-        if is_failed
-        else Score(value=play.total, is_success=play.total > 0)
-    )
     stop = Stop.MAX_TOKENS if play.is_cut else Stop.TERMINATED
-    return Trajectory(
-        task=task, turns=turns, outcome=outcome, stop=stop, seed=0, group=play.group, index=index
+    made = episode_of(
+        turns, play.total, is_success=play.total > 0, task=task, stop=stop, group=play.group, index=index
     )
+    slow = Failure(owner="environment", kind="timeout", message="slow")
+    return replace(made, outcome=slow) if is_failed else made
 
 
 def standard(values: Sequence[float], *, kind: str = "unbiased", epsilon: float = 1e-6) -> list[float]:
@@ -417,12 +407,7 @@ def of(
         return flatten(whole)
 
     return Formula(
-        name=f"credit.{name}",
-        module=f"quintain.credit.{place}",
-        functions=(function,),
-        draw=case,
-        ours=ours,
-        reference=lambda given: flatten(reference(given)),
+        f"credit.{name}", f"credit.{place}", (function,), case, ours, lambda given: flatten(reference(given))
     )
 
 
@@ -446,12 +431,12 @@ def returned(module: ModuleType, case: Case) -> list[float]:
 
 
 FORMULAS: tuple[Formula, ...] = (
-    Formula(name="credit.return_from", module="quintain.credit.step_value", functions=("return_from",),
-            draw=draw, ours=returned, reference=lambda c: flatten([to_go(p, 0.9) for p in c.plays])),
+    Formula("credit.return_from", "credit.step_value", ("return_from",), draw, returned,
+        lambda c: flatten([to_go(p, 0.9) for p in c.plays])),
     of("outcome_return", "outcome", "outcome_return", lambda f, c: f(c.groups, baseline=0.3),
        lambda c: constant(c, [p.total - 0.3 for p in c.plays])),
-    Formula(name="credit.group_relative", module="quintain.credit.group", functions=("group_relative",),
-            draw=draw, ours=by_kinds, reference=lambda c: flatten([constant(c, relative(c, kind=k)) for k in KINDS])),
+    Formula("credit.group_relative", "credit.group", ("group_relative",), draw, by_kinds,
+        lambda c: flatten([constant(c, relative(c, kind=k)) for k in KINDS])),
     of("leave_one_out", "group", "leave_one_out", plain, leave_one_out),
     of("group_process", "group", "group_process", plain, process),
     of("state_anchored", "anchor", "state_anchored", lambda f, c: f(c.groups, weight=0.7, discount=0.9), anchored),
@@ -478,6 +463,6 @@ FORMULAS: tuple[Formula, ...] = (
        lambda f, c: f(c.groups, [p.rewards for p in c.plays], discount=0.9), scores),
     of("step_value", "step_value", "step_value",
        lambda f, c: f(c.groups, [p.guess for p in c.plays], final=[p.final for p in c.plays], discount=0.9), steps),
-    Formula(name="credit.progress_rewards", module="quintain.credit.progress", functions=("progress_rewards",),
-            draw=draw, ours=fused, reference=lambda c: flatten(shares(c))),
+    Formula("credit.progress_rewards", "credit.progress", ("progress_rewards",), draw, fused,
+        lambda c: flatten(shares(c))),
 )  # fmt: skip

@@ -100,14 +100,8 @@ def _targets() -> Formula:
             found += [float(np.float32(r + DISCOUNT * v)) for r, v in zip(paid, after, strict=True)]
         return found
 
-    return Formula(
-        name="moe_dialogue.targets",
-        module="quintain.methods.critic.moe_dialogue",
-        functions=("choice_targets",),
-        draw=draw_talks,
-        ours=ours,
-        reference=reference,
-    )
+    return Formula("moe_dialogue.targets", "methods.critic.moe_dialogue", ("choice_targets",),
+        draw_talks, ours, reference)  # fmt: skip
 
 
 def _labels() -> Formula:
@@ -131,12 +125,7 @@ def _labels() -> Formula:
         ]
 
     return Formula(
-        name="moe_dialogue.labels",
-        module="quintain.methods.critic.moe_dialogue",
-        functions=("label_credit",),
-        draw=draw_talks,
-        ours=ours,
-        reference=reference,
+        "moe_dialogue.labels", "methods.critic.moe_dialogue", ("label_credit",), draw_talks, ours, reference
     )
 
 
@@ -168,14 +157,7 @@ def _intents() -> Formula:
         own = [said.lower() for place, said in enumerate(talk) if place % 2 == 1]
         return [1.0 if f"{thing}:" in heard or plain in own else 0.0]
 
-    return Formula(
-        name="dialogue.intents",
-        module="quintain.rewards.dialogue",
-        functions=("intent_of",),
-        draw=draw_utterance,
-        ours=ours,
-        reference=reference,
-    )
+    return Formula("dialogue.intents", "rewards.dialogue", ("intent_of",), draw_utterance, ours, reference)
 
 
 FACTS = (
@@ -228,14 +210,7 @@ def _advised() -> Formula:
             wanted = left[0] if left else wanted
         return [float(names.index(wanted))]
 
-    return Formula(
-        name="craft.advised",
-        module="quintain.worlds.craft.land",
-        functions=("advised",),
-        draw=draw_message,
-        ours=ours,
-        reference=reference,
-    )
+    return Formula("craft.advised", "worlds.craft.land", ("advised",), draw_message, ours, reference)
 
 
 def draw_texts(rng: Rng) -> tuple[str, str]:
@@ -257,14 +232,8 @@ def _understanding() -> Formula:
         norms = float(np.linalg.norm(left) * np.linalg.norm(right))
         return [float(left @ right) / norms if norms else 0.0]
 
-    return Formula(
-        name="rladapter.understanding",
-        module="quintain.agents.experience",
-        functions=("likeness",),
-        draw=draw_texts,
-        ours=lambda module, case: [float(module.likeness(*case))],
-        reference=reference,
-    )
+    return Formula("rladapter.understanding", "agents.experience", ("likeness",), draw_texts,
+        lambda module, case: [float(module.likeness(*case))], reference)  # fmt: skip
 
 
 def _messages() -> Formula:
@@ -286,12 +255,7 @@ def _messages() -> Formula:
         return found
 
     return Formula(
-        name="rladapter.messages",
-        module="quintain.methods.critic.rladapter",
-        functions=("messages",),
-        draw=draw_talks,
-        ours=ours,
-        reference=reference,
+        "rladapter.messages", "methods.critic.rladapter", ("messages",), draw_talks, ours, reference
     )
 
 
@@ -303,4 +267,4 @@ FORMULAS: tuple[Formula, ...] = (
     _advised(),
     _understanding(),
     _messages(),
-)
+)  # fmt: skip

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from quintain.benchmarks.formulas.conduct import episodes, groups
 from quintain.benchmarks.formulas.credit import Case, constant, draw
+from quintain.benchmarks.formulas.episodes import TASK, episode_of, turn_of
 from quintain.benchmarks.formulas.formula import Formula, Rng, flatten
 from quintain.credit.decomposition import describe_turn, describe_turns
 from quintain.credit.outcome import outcome_return
@@ -19,11 +20,8 @@ from quintain.types import (
     Action,
     Batch,
     BatchExtra,
-    Completion,
     Group,
     Score,
-    Stop,
-    Task,
     Trajectory,
     Turn,
     derive_seed,
@@ -87,15 +85,10 @@ def to_go(rng: Rng) -> list[list[float]]:
 def spoken(rng: Rng, num: int) -> tuple[Turn, ...]:
     """Return turns of a few tokens out of few."""
     return tuple(
-        Turn(
-            observation=(),
+        turn_of(
+            rng.integers(0, 6, int(rng.integers(1, 4))).tolist(),
+            Action(text="abc"[int(rng.integers(0, 3))]),
             prompt_ids=tuple(rng.integers(0, 5, int(rng.integers(1, 5))).tolist()),
-            completion=Completion(
-                token_ids=tuple(rng.integers(0, 6, int(rng.integers(1, 4))).tolist()),
-                logprobs=(),
-                stop="stop",
-            ),
-            action=Action(text="abc"[int(rng.integers(0, 3))]),
             is_valid=bool(rng.random() < 0.7),
         )
         for _ in range(num)
@@ -104,22 +97,12 @@ def spoken(rng: Rng, num: int) -> tuple[Turn, ...]:
 
 def few(rng: Rng) -> list[Group]:
     """Return up to four episodes of up to three turns: as many rows as conjugate gradients solve exactly."""
-    task = Task(id="t", environment="e", seed=0)
     members: list[Trajectory] = []
     for index in range(int(rng.integers(2, 5))):
         value = round(float(rng.normal()), 2)
-        members.append(
-            Trajectory(
-                task=task,
-                turns=spoken(rng, int(rng.integers(1, 4))),
-                outcome=Score(value=value, is_success=value > 0),
-                stop=Stop.TERMINATED,
-                seed=0,
-                group="g",
-                index=index,
-            )
-        )
-    return [Group(task=task, trajectories=tuple(members))]
+        turns = spoken(rng, int(rng.integers(1, 4)))
+        members.append(episode_of(turns, value, is_success=value > 0, index=index))
+    return [Group(task=TASK, trajectories=tuple(members))]
 
 
 def contributed(module: ModuleType, case: Sequence[Group]) -> list[float]:
@@ -301,21 +284,18 @@ def small(rng: Rng) -> list[Group]:
 
 
 FORMULAS: tuple[Formula, ...] = (
-    Formula(name="credit.kl_rewards", module="quintain.credit.penalty", functions=("kl_rewards", "add_token_rewards"),
-            draw=lambda rng: prepared(draw(rng)), ours=priced, reference=price),
-    Formula(name="credit.drop_small", module="quintain.credit.baseline", functions=("drop_small",),
-            draw=draw, ours=large, reference=kept, aside=("_kept",)),
-    Formula(name="credit.length_adaptive", module="quintain.credit.gae", functions=("length_adaptive",), draw=draw,
-            ours=adapted,
-            reference=lambda c: [max(0.0, (sum(p.tokens) - 5) / sum(p.tokens)) for p in c.plays]),
-    Formula(name="credit.returns_to_go", module="quintain.credit.discounted", functions=("returns_to_go",), draw=to_go,
-            ours=lambda m, case: flatten([m.returns_to_go(row, 0.8) for row in case]),
-            reference=lambda case: [sum(0.8 ** (k - i) * row[k] for k in range(i, len(row)))
+    Formula("credit.kl_rewards", "credit.penalty", ("kl_rewards", "add_token_rewards"),
+        lambda rng: prepared(draw(rng)), priced, price),
+    Formula("credit.drop_small", "credit.baseline", ("drop_small",), draw, large, kept, aside=("_kept",)),
+    Formula("credit.length_adaptive", "credit.gae", ("length_adaptive",), draw, adapted,
+        lambda c: [max(0.0, (sum(p.tokens) - 5) / sum(p.tokens)) for p in c.plays]),
+    Formula("credit.returns_to_go", "credit.discounted", ("returns_to_go",), to_go,
+        lambda m, case: flatten([m.returns_to_go(row, 0.8) for row in case]),
+        lambda case: [sum(0.8 ** (k - i) * row[k] for k in range(i, len(row)))
                                     for row in case for i in range(len(row))]),
-    Formula(name="credit.contributions", module="quintain.credit.decomposition", functions=("Contributions",),
-            draw=few, ours=contributed, reference=decomposed, aside=("describe_turns",)),
-    Formula(name="credit.verifier", module="quintain.credit.verifier", functions=("Verifier",),
-            draw=few, ours=verified, reference=judged),
-    Formula(name="losses.causal_weights", module="quintain.losses.causal", functions=("causal_weights", "ActionModel"),
-            draw=small, ours=weighed, reference=caused),
+    Formula("credit.contributions", "credit.decomposition", ("Contributions",), few, contributed, decomposed,
+        aside=("describe_turns",)),
+    Formula("credit.verifier", "credit.verifier", ("Verifier",), few, verified, judged),
+    Formula("losses.causal_weights", "losses.causal", ("causal_weights", "ActionModel"), small, weighed,
+        caused),
 )  # fmt: skip

@@ -10,14 +10,14 @@ import numpy as np
 Rng = np.random.Generator
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Formula:
-    """A formula: ``Formula(name="credit.leave_one_out", module="quintain.credit.group", …)``."""
+    """A formula: ``Formula("credit.leave_one_out", "credit.group", ("leave_one_out",), …)``."""
 
     name: str
     """what a row's file lists"""
     module: str
-    """where it stands"""
+    """where it stands, below `quintain`"""
     functions: tuple[str, ...]
     """functions of the module that compute it; what they call in it is mutated, too"""
     draw: Callable[[Rng], Any]

@@ -1,29 +1,24 @@
 """What imitation makes its data by, each beside a plain second version: marks, filters, weights."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, sqrt
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import torch
 
+from quintain.benchmarks.formulas.episodes import episode_of, turn_of
 from quintain.benchmarks.formulas.formula import Formula, Rng, flatten
 from quintain.data.pack import pack
 from quintain.losses.imitation import imitation
 from quintain.types import (
     Action,
-    Completion,
     Example,
     Group,
     Outputs,
-    Score,
-    Stop,
-    Task,
     Trajectory,
-    Turn,
     derive_seed,
 )
 
@@ -46,24 +41,11 @@ class Told:
 
     def example(self) -> Example:
         """Return the episode as the code that ships takes it."""
-        turns = tuple(
-            Turn(
-                observation=(),
-                prompt_ids=tuple(read),
-                completion=Completion(token_ids=tuple(said), logprobs=(), stop="stop"),
-                action=Action(text=str(said)),
-            )
+        turns = (
+            turn_of(said, Action(text=str(said)), prompt_ids=tuple(read))
             for read, said in zip(self.read, self.said, strict=True)
         )
-        trajectory = Trajectory(
-            task=Task(id="t", environment="e", seed=0),
-            turns=turns,
-            outcome=Score(value=float(self.is_right), is_success=self.is_right),
-            stop=Stop.TERMINATED,
-            seed=0,
-            group="g",
-            index=0,
-        )
+        trajectory = episode_of(turns, float(self.is_right), is_success=self.is_right)
         return Example(trajectory=trajectory, sources=("t",))
 
 
@@ -550,27 +532,6 @@ def rehearsed_plainly(case: Turns) -> list[float]:
     return [*map(float, both), len(ours) / len(both)]
 
 
-def made(
-    name: str,
-    module: str,
-    functions: Sequence[str],
-    draw: Callable[[Rng], Any],
-    ours: Callable[[ModuleType, Any], Sequence[float]],
-    reference: Callable[[Any], Sequence[float]],
-    aside: Sequence[str] = (),
-) -> Formula:
-    """Return the formula of `functions` of `module`."""
-    return Formula(
-        name=name,
-        module=f"quintain.{module}",
-        functions=tuple(functions),
-        draw=draw,
-        ours=ours,
-        reference=reference,
-        aside=tuple(aside),
-    )
-
-
 def played(rng: Rng) -> tuple[list[str], list[tuple[str, float]], tuple[float, float], int]:
     """Return how up to five tasks begin, how up to six that were played did and went, a band, how many are asked."""
     names = ["open red lamp", "open blue lamp", "close red door", "find a cup", "open red door", ""]
@@ -627,117 +588,34 @@ def blamed_plainly(case: tuple[list[bool], list[bool], list[bool]]) -> list[floa
 
 
 FORMULAS: tuple[Formula, ...] = (
-    made(
-        "imitation.in_order",
-        "methods.imitation.autoglm",
-        ["in_order", "expected"],
-        played,
-        ordered,
-        ordered_plainly,
-    ),
-    made(
-        "imitation.blamed",
-        "methods.imitation.autoglm",
-        ["blamed"],
-        failures_to_blame,
-        lambda m, case: list(map(float, m.blamed(*case).values())),
-        blamed_plainly,
-    ),
-    made(
-        "data.weigh_turns",
-        "data.pipeline",
-        ["weigh_turns", "example_samples"],
-        episodes,
-        weighed,
-        weighed_plainly,
-    ),
-    made(
-        "imitation.most_critical",
-        "methods.imitation.atlas",
-        ["most_critical", "scores_of"],
-        marks,
-        marked,
-        marked_plainly,
-    ),
-    made(
-        "imitation.right_and_short",
-        "methods.imitation.fireact",
-        ["pipeline", "within", "num_tokens"],
-        episodes,
-        kept_as_right,
-        kept_as_right_plainly,
-    ),
-    made(
-        "imitation.calibrated",
-        "methods.imitation.steca",
-        ["kinds_of", "imitated"],
-        explored,
-        calibrated,
-        calibrated_plainly,
-    ),
-    made(
-        "imitation.call_pairs",
-        "methods.imitation.lam_simulator",
-        ["call_pairs"],
-        tried,
-        compared,
-        compared_plainly,
-    ),
-    made(
-        "imitation.rehearsal_batch",
-        "methods.loops.rehearsal",
-        ["rehearsal_batch"],
-        rehearsals,
-        rehearsed,
-        rehearsed_plainly,
-    ),
-    made("data.odds", "data.mixtures", ["odds"], parts, drawn, drawn_plainly),
-    made(
-        "imitation.difficulty_gap",
-        "methods.imitation.agent_bank",
-        ["difficulty_gap"],
-        levels,
-        lambda m, case: [m.difficulty_gap(*case)],
-        gap_plainly,
-    ),
-    made(
-        "imitation.tells_early",
-        "methods.imitation.agent_bank",
-        ["tells_early", "stands_in"],
-        spoken,
-        lambda m, case: [float(m.tells_early(*case))],
-        early_plainly,
-    ),
-    made(
-        "selftraining.num_kept",
-        "methods.selftraining.androidgen",
-        ["num_kept"],
-        courses,
-        lambda m, case: [float(m.num_kept(case))],
-        kept_plainly,
-    ),
-    made(
-        "agents.most_alike",
-        "agents.experience",
-        ["most_alike", "likeness"],
-        requests,
-        alike,
-        alike_plainly,
-    ),
-    made(
-        "imitation.hallucination_score",
-        "methods.imitation.agent_flan",
-        ["hallucination_score"],
-        replies,
+    Formula("imitation.in_order", "methods.imitation.autoglm", ("in_order", "expected"), played, ordered,
+        ordered_plainly),
+    Formula("imitation.blamed", "methods.imitation.autoglm", ("blamed",), failures_to_blame,
+        lambda m, case: list(map(float, m.blamed(*case).values())), blamed_plainly),
+    Formula("data.weigh_turns", "data.pipeline", ("weigh_turns", "example_samples"), episodes, weighed,
+        weighed_plainly),
+    Formula("imitation.most_critical", "methods.imitation.atlas", ("most_critical", "scores_of"), marks, marked,
+        marked_plainly),
+    Formula("imitation.right_and_short", "methods.imitation.fireact", ("pipeline", "within", "num_tokens"),
+        episodes, kept_as_right, kept_as_right_plainly),
+    Formula("imitation.calibrated", "methods.imitation.steca", ("kinds_of", "imitated"), explored, calibrated,
+        calibrated_plainly),
+    Formula("imitation.call_pairs", "methods.imitation.lam_simulator", ("call_pairs",), tried, compared,
+        compared_plainly),
+    Formula("imitation.rehearsal_batch", "methods.loops.rehearsal", ("rehearsal_batch",), rehearsals, rehearsed,
+        rehearsed_plainly),
+    Formula("data.odds", "data.mixtures", ("odds",), parts, drawn, drawn_plainly),
+    Formula("imitation.difficulty_gap", "methods.imitation.agent_bank", ("difficulty_gap",), levels,
+        lambda m, case: [m.difficulty_gap(*case)], gap_plainly),
+    Formula("imitation.tells_early", "methods.imitation.agent_bank", ("tells_early", "stands_in"), spoken,
+        lambda m, case: [float(m.tells_early(*case))], early_plainly),
+    Formula("selftraining.num_kept", "methods.selftraining.androidgen", ("num_kept",), courses,
+        lambda m, case: [float(m.num_kept(case))], kept_plainly),
+    Formula("agents.most_alike", "agents.experience", ("most_alike", "likeness"), requests, alike,
+        alike_plainly),
+    Formula("imitation.hallucination_score", "methods.imitation.agent_flan", ("hallucination_score",), replies,
         lambda m, case: [m.hallucination_score(*case)],
-        lambda case: [1 - (sum(case[0]) + sum(case[1])) / 2 / len(case[0])],
-    ),
-    made(
-        "selftraining.grounding",
-        "methods.selftraining.rest_react",
-        ["grounding"],
-        books,
-        lambda m, case: [m.grounding(*case)],
-        grounded_plainly,
-    ),
-)
+        lambda case: [1 - (sum(case[0]) + sum(case[1])) / 2 / len(case[0])]),
+    Formula("selftraining.grounding", "methods.selftraining.rest_react", ("grounding",), books,
+        lambda m, case: [m.grounding(*case)], grounded_plainly),
+)  # fmt: skip

@@ -154,16 +154,9 @@ def against(
                 found.append((around[0] - around[1]) / (2 * STEP))
         return found
 
-    return Formula(
-        name=f"losses.{name}",
-        module=f"quintain.losses.{place}",
-        functions=(function,),
-        draw=draw,
-        ours=ours,
-        reference=reference,
+    return Formula(f"losses.{name}", f"losses.{place}", (function,), draw, ours, reference,
         exact=exact_of(make) if place == "policy" else None,
-        aside=("_report", "log_ratio") if function == "reinforce" else ("_report",),
-    )
+        aside=("_report", "log_ratio") if function == "reinforce" else ("_report",))  # fmt: skip
 
 
 def exact_of(make: Callable[[ModuleType], Loss]) -> Callable[[ModuleType], float]:
@@ -445,7 +438,7 @@ def loop_bounds() -> Formula:
     """Return LOOP's bounds of the ratio: as far below 1 as above it, in the logarithm."""
     return Formula(
         name="losses.loop_bounds",
-        module="quintain.methods.rl.loop",
+        module="methods.rl.loop",
         functions=("bounds",),
         draw=lambda rng: rng.uniform(0.01, 0.5, 5).tolist(),
         ours=lambda module, case: [
@@ -479,7 +472,7 @@ def adapted() -> Formula:
 
     return Formula(
         name="losses.adapted_coefficient",
-        module="quintain.losses.kl",
+        module="losses.kl",
         functions=("adapted_coefficient",),
         draw=draw_cases,
         ours=lambda module, case: [
@@ -515,14 +508,7 @@ def pooled() -> Formula:
             found += [sum(own) for own in members] + [sum(own) / len(own) for own in members]
         return found
 
-    return Formula(
-        name="losses.units",
-        module="quintain.losses.measure",
-        functions=("unit_sum", "unit_mean"),
-        draw=draw,
-        ours=ours,
-        reference=reference,
-    )
+    return Formula("losses.units", "losses.measure", ("unit_sum", "unit_mean"), draw, ours, reference)
 
 
 UNITS = ("sequence", "turn")

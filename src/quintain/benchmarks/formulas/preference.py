@@ -9,19 +9,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from quintain.benchmarks.formulas.episodes import episode_of, turn_of
 from quintain.benchmarks.formulas.formula import Formula, Rng
 from quintain.benchmarks.formulas.losses import Case, Plain, against, difference, draw, margins, soft
 from quintain.types import (
-    Action,
     Batch,
-    Completion,
     Group,
     Loss,
-    Score,
     Stop,
-    Task,
     Trajectory,
-    Turn,
     derive_seed,
 )
 
@@ -249,24 +245,8 @@ def guided_plainly(case: Searched) -> list[float]:
 
 def lived(said: Sequence[int], value: float, index: int, stop: Stop = Stop.TERMINATED) -> Trajectory:
     """Return an episode of one task whose turns sampled one token each."""
-    turns = tuple(
-        Turn(
-            observation=(),
-            prompt_ids=(9 + number,),
-            completion=Completion(token_ids=(token,), logprobs=(), stop="stop"),
-            action=Action(),
-        )
-        for number, token in enumerate(said)
-    )
-    return Trajectory(
-        task=Task(id="t", environment="toy", seed=0),
-        turns=turns,
-        outcome=Score(value=value, is_success=value > 0.5),
-        stop=stop,
-        seed=index,
-        group="t",
-        index=index,
-    )
+    turns = (turn_of([token], prompt_ids=(9 + number,)) for number, token in enumerate(said))
+    return episode_of(turns, value, is_success=value > 0.5, stop=stop, seed=index, group="t", index=index)
 
 
 def draw_outcomes(rng: Rng) -> list[float]:
@@ -444,14 +424,7 @@ def _selected() -> Formula:
             for own, top in zip(case, tops, strict=True)
         ]
 
-    return Formula(
-        name="optima.selected",
-        module="quintain.methods.preference.optima",
-        functions=("selected",),
-        draw=draw_worth,
-        ours=ours,
-        reference=reference,
-    )
+    return Formula("optima.selected", "methods.preference.optima", ("selected",), draw_worth, ours, reference)
 
 
 def _lower() -> Formula:
@@ -576,15 +549,7 @@ def _rule(
     reference: Callable[[Any], Sequence[float]],
 ) -> Formula:
     """Return the formula of a source of pairs."""
-    return Formula(
-        name=f"pairs.{name}",
-        module="quintain.data.pairs",
-        functions=(name,),
-        draw=draws,
-        ours=ours,
-        reference=reference,
-        aside=("Pairs",),
-    )
+    return Formula(f"pairs.{name}", "data.pairs", (name,), draws, ours, reference, aside=("Pairs",))
 
 
 FORMULAS: tuple[Formula, ...] = (
@@ -594,11 +559,10 @@ FORMULAS: tuple[Formula, ...] = (
           over_pairs(lambda d: soft(0.7 * d), shared_by_turn)),
     _lower(),
     _across(),
-    Formula(name="dits.chosen", module="quintain.methods.preference.dits",
-            functions=("blocks_of", "mixed", "best_of"), draw=draw_chosen, ours=chosen, reference=chosen_plainly),
-    Formula(name="sweet.advantages", module="quintain.methods.preference.sweet_rl", functions=("advantages",),
-            draw=draw_ratios, reference=by_hand,
-            ours=lambda m, case: m.advantages(*([np.array(turn) for turn in by] for by in case))),
+    Formula("dits.chosen", "methods.preference.dits", ("blocks_of", "mixed", "best_of"), draw_chosen, chosen,
+        chosen_plainly),
+    Formula("sweet.advantages", "methods.preference.sweet_rl", ("advantages",), draw_ratios,
+        lambda m, case: m.advantages(*([np.array(turn) for turn in by] for by in case)), by_hand),
     ended("hinge", "hinge", lambda m: m.hinge(0.8, compares_ends=False),
           over_pairs(lambda d: max(0.0, 1 - 0.8 * d), inside)),
     ended("simpo", "simpo", lambda m: m.simpo(2.0, margin=0.5),
@@ -608,8 +572,7 @@ FORMULAS: tuple[Formula, ...] = (
     ended("kto", "kto", lambda m: m.kto(0.4, desirable=1.5, undesirable=0.7), one_by_one),
     replace(ended("dpo.logged", "logged", lambda m: m.logged(m.dpo(0.4)), from_logged),
             functions=("logged", "dpo")),
-    Formula(name="search.guided", module="quintain.rollout.tree", functions=("GuidedTree",), draw=draw_search,
-            ours=guided, reference=guided_plainly),
+    Formula("search.guided", "rollout.tree", ("GuidedTree",), draw_search, guided, guided_plainly),
     ended("rpo.summed", "rpo", lambda m: m.rpo(0.1, alpha=0.5, is_summed=True), summed_likelihood),
     _contrasted(),
     _best_and_worst(),

@@ -7,8 +7,9 @@ from itertools import permutations
 from types import ModuleType
 from typing import Any
 
+from quintain.benchmarks.formulas.episodes import episode_of, turn_of
 from quintain.benchmarks.formulas.formula import Formula, Rng, flatten
-from quintain.types import Action, Completion, Score, Stop, Task, ToolCall, Trajectory, Turn
+from quintain.types import ToolCall, Trajectory
 
 
 def economy(case: Sequence[tuple[int, int | None]]) -> list[float]:
@@ -75,21 +76,7 @@ def lengths(rng: Rng) -> list[tuple[int, int, int]]:
 
 def of_length(num: int) -> Trajectory:
     """Return an episode of one turn with `num` sampled tokens."""
-    turn = Turn(
-        observation=(),
-        prompt_ids=(1,),
-        completion=Completion(token_ids=(7,) * num, logprobs=(-0.5,) * num, stop="stop"),
-        action=Action(),
-    )
-    return Trajectory(
-        task=Task(id="t", environment="e", seed=0),
-        turns=(turn,),
-        outcome=Score(value=0.0, is_success=False),
-        stop=Stop.TERMINATED,
-        seed=0,
-        group="g",
-        index=0,
-    )
+    return episode_of([turn_of((7,) * num)])
 
 
 def overlap(case: Sequence[tuple[list[str], list[list[str]]]]) -> list[float]:
@@ -205,14 +192,7 @@ def each(
     def ours(module: ModuleType, cases: Sequence[Any]) -> list[float]:
         return flatten([call(vars(module)[function], case) for case in cases])
 
-    return Formula(
-        name=f"rewards.{name}",
-        module=f"quintain.rewards.{place}",
-        functions=(function,),
-        draw=draw,
-        ours=ours,
-        reference=reference,
-    )
+    return Formula(f"rewards.{name}", f"rewards.{place}", (function,), draw, ours, reference)
 
 
 Dialogues = tuple[list[list[float]], float, float, float]
@@ -348,81 +328,25 @@ def sentences(cases: Sequence[tuple[str, list[str]]]) -> list[float]:
 
 
 FORMULAS: tuple[Formula, ...] = (
-    Formula(
-        name="agents.needed_sentence",
-        module="quintain.agents.refined",
-        functions=("needed_sentence",),
-        draw=asked,
-        ours=sentences_of,
-        reference=sentences,
-    ),
-    Formula(
-        name="rewards.staged",
-        module="quintain.rewards.retrieval",
-        functions=("first_stage", "second_stage"),
-        draw=searched,
-        ours=stages_of,
-        reference=staged,
-    ),
-    Formula(
-        name="rewards.floored",
-        module="quintain.rewards.retrieval",
-        functions=("with_floor",),
-        draw=searched,
-        ours=floors_of,
-        reference=floored,
-    ),
+    Formula("agents.needed_sentence", "agents.refined", ("needed_sentence",), asked, sentences_of, sentences),
+    Formula("rewards.staged", "rewards.retrieval", ("first_stage", "second_stage"), searched, stages_of,
+        staged),
+    Formula("rewards.floored", "rewards.retrieval", ("with_floor",), searched, floors_of, floored),
     each("tool_economy", "efficiency", "tool_economy", lambda f, c: f(*c), calls, economy),
     each("repetition", "search", "repetition", lambda f, c: f(c, 3), texts, repeated),
     each("turn_shaped", "search", "turn_shaped", lambda f, c: f(*c), ends, shaped),
-    each(
-        "overlong_penalty",
-        "efficiency",
-        "overlong_penalty",
-        lambda f, c: f(c[0], buffer=c[1]).measure(of_length(c[2])),
-        lengths,
-        overlong,
-    ),
-    each(
-        "token_f1",
-        "answers",
-        "token_f1",
-        lambda f, c: f(" ".join(c[0]), [" ".join(g) for g in c[1]]),
-        answers,
-        overlap,
-    ),
-    each(
-        "exact_match",
-        "answers",
-        "exact_match",
-        lambda f, c: f(*c),
-        written,
-        same_words,
-    ),
-    each(
-        "share_passed",
-        "execution",
-        "share_passed",
-        lambda f, c: f(c),
-        checks,
-        lambda case: [results.count(True) / len(results) for results in case],
-    ),
-    each(
-        "state_reached",
-        "execution",
-        "state_reached",
-        lambda f, c: float(f(c[0], goal=c[1], start=c[2])),
-        states,
-        lambda case: [float(now == goal and now != start) for now, goal, start in case],
-    ),
+    each("overlong_penalty", "efficiency", "overlong_penalty",
+        lambda f, c: f(c[0], buffer=c[1]).measure(of_length(c[2])), lengths, overlong),
+    each("token_f1", "answers", "token_f1", lambda f, c: f(" ".join(c[0]), [" ".join(g) for g in c[1]]),
+        answers, overlap),
+    each("exact_match", "answers", "exact_match", lambda f, c: f(*c), written, same_words),
+    each("share_passed", "execution", "share_passed", lambda f, c: f(c), checks,
+        lambda case: [results.count(True) / len(results) for results in case]),
+    each("state_reached", "execution", "state_reached",
+        lambda f, c: float(f(c[0], goal=c[1], start=c[2])), states,
+        lambda case: [float(now == goal and now != start) for now, goal, start in case]),
     each("match_score", "tool_match", "match_score", lambda f, c: f(*c), requests, matched),
-    each(
-        "dialogue",
-        "dialogue",
-        "dialogue_rewards",
-        lambda f, c: f(*c[0], token_weight=c[1], loss_weight=c[2], least_loss=c[3]),
-        dialogues,
-        ranked,
-    ),
+    each("dialogue", "dialogue", "dialogue_rewards",
+        lambda f, c: f(*c[0], token_weight=c[1], loss_weight=c[2], least_loss=c[3]), dialogues, ranked),
     each("edit_distance", "dialogue", "edit_distance", lambda f, c: f(*c), messages, edits),
-)
+)  # fmt: skip

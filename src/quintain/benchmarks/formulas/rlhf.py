@@ -1,10 +1,11 @@
-"""Reward models: their loss, what they read of an episode, and how they pay, each beside a plain second version."""
+"""Reward models: their loss, what they read, how they pay alone and together, each beside a plain second version."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import exp, log
+from statistics import fmean, pstdev, pvariance
 from types import ModuleType
 from typing import Any
 
@@ -68,6 +69,18 @@ def ranked(
         chance = (1 - error_rate) / (1 + exp(scores[j] - scores[i])) + error_rate / 2
         found.setdefault(case.pairs[i][0], []).append(-share * log(chance) - (1 - share) * log(1 - chance))
     means = [sum(pairs) / len(pairs) for pairs in found.values()]
+    return sum(means) / len(means)
+
+
+def classified(case: Case, _logs: list[float], _entropy: list[float], values: list[float]) -> float:
+    """Return the mean over comparisons of the mean over their answers of the cross-entropy of good and bad."""
+    assert isinstance(case, Ranked), "drawn with ranks"
+    found: dict[int, list[float]] = {}
+    for stream, (number, _) in enumerate(case.pairs):
+        score = sum(values[t] for t in case.trained if case.tokens[t].stream == stream)
+        is_good = case.ranks[stream] == 1.0
+        found.setdefault(number, []).append(-log(1 / (1 + exp(-score if is_good else score))))
+    means = [sum(answers) / len(answers) for answers in found.values()]
     return sum(means) / len(means)
 
 
@@ -172,6 +185,68 @@ def draw_picked(rng: Rng) -> list[list[list[float]]]:
     ]
 
 
+@dataclass(frozen=True)
+class Told:
+    """What members say of turns: ``Told(scores=[[3.0]], compared=[[0.0, 2.0]])``."""
+
+    scores: list[list[float]]
+    """[member][turn]"""
+    compared: list[list[float]]
+    """[member][turn that people compared]"""
+
+
+def draw_told(rng: Rng) -> Told:
+    """Return one to four members of any scale, of which one may say the same of all turns."""
+    members, turns, compared = (int(rng.integers(low, high)) for low, high in ((1, 5), (1, 9), (2, 12)))
+    scale = np.exp(rng.normal(size=(members, 1)))
+    shift = 3 * rng.normal(size=(members, 1))
+    scores = shift + scale * rng.normal(size=(members, turns))
+    known = shift + scale * rng.normal(size=(members, compared))
+    if members > 1 and rng.random() < 0.3:
+        known[0] = known[0, 0]
+    return Told(scores.tolist(), known.tolist())
+
+
+def together(module: ModuleType, case: Told) -> list[float]:
+    """Return the reward of each turn."""
+    return module.ensemble_rewards(case.scores, case.compared)
+
+
+def together_plainly(case: Told) -> list[float]:
+    """Return the same, one turn after the other."""
+
+    def mean_of(turn: int, numbers: list[list[float]]) -> float:
+        parts: list[float] = []
+        for own, known in zip(numbers, case.compared, strict=True):
+            parts.append((own[turn] - fmean(known)) / pstdev(known) if len(set(known)) > 1 else 0.0)
+        return sum(parts) / len(parts)
+
+    spread = pstdev([mean_of(k, case.compared) for k in range(len(case.compared[0]))])
+    by = spread if spread > 1e-6 else 1.0  # two members of two turns may say the opposite
+    return [mean_of(k, case.scores) / by for k in range(len(case.scores[0]))]
+
+
+def draw_differences(rng: Rng) -> list[list[float]]:
+    """Return differences by two to five members of two to nine candidates."""
+    return (3 * rng.normal(size=(int(rng.integers(2, 6)), int(rng.integers(2, 10))))).tolist()
+
+
+def asked(module: ModuleType, case: list[list[float]]) -> list[float]:
+    """Return the order in which candidates are asked for."""
+    return [float(place) for place in module.by_dispute(case)]
+
+
+def asked_plainly(case: list[list[float]]) -> list[float]:
+    """Return the same by taking the candidate of the largest variance again and again."""
+    left = {k: pvariance([1 / (1 + exp(-own[k])) for own in case]) for k in range(len(case[0]))}
+    found: list[float] = []
+    while left:
+        best = max(left, key=lambda k: left[k])
+        found.append(float(best))
+        del left[best]
+    return found
+
+
 FORMULAS: tuple[Formula, ...] = (
     *(
         replace(
@@ -185,16 +260,15 @@ FORMULAS: tuple[Formula, ...] = (
         )
         for name, rate in (("bradley_terry", 0.0), ("bradley_terry.errors", ERRORS))
     ),
-    Formula(
-        name="credit.pay_scores", module="quintain.credit.scores", functions=("pay_scores", "score_metrics"),
-        draw=draw_paid, ours=paid, reference=paid_plainly,
+    replace(
+        against("classification", "reward_model", "classification", lambda m: m.classification(), classified),
+        draw=draw_ranked,
+        aside=("_told",),
     ),
-    Formula(
-        name="eval.best_of", module="quintain.eval.reward_model", functions=("best_of",),
-        draw=draw_picked, ours=picked, reference=picked_plainly,
-    ),
-    Formula(
-        name="data.score_samples", module="quintain.data.comparisons", functions=("score_samples",),
-        draw=draw_read, ours=read, reference=read_plainly,
-    ),
+    Formula("credit.pay_scores", "credit.scores", ("pay_scores", "score_metrics"), draw_paid, paid,
+        paid_plainly),
+    Formula("eval.best_of", "eval.reward_model", ("best_of",), draw_picked, picked, picked_plainly),
+    Formula("data.score_samples", "data.comparisons", ("score_samples",), draw_read, read, read_plainly),
+    Formula("ensembles.rewards", "eval.reward_model", ("ensemble_rewards",), draw_told, together, together_plainly),
+    Formula("ensembles.queries", "eval.reward_model", ("by_dispute",), draw_differences, asked, asked_plainly),
 )  # fmt: skip

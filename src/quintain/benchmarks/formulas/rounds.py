@@ -7,6 +7,7 @@ from types import ModuleType
 
 import torch
 
+from quintain.benchmarks.formulas.episodes import episode_of, turn_of
 from quintain.benchmarks.formulas.formula import Formula, Rng
 from quintain.benchmarks.labs.exact import exact_gradient
 from quintain.benchmarks.labs.tables import a16
@@ -16,7 +17,7 @@ from quintain.data.pipeline import Chosen, as_example, example_samples
 from quintain.losses.imitation import imitation
 from quintain.methods.selftraining.rest import improve_steps
 from quintain.training.update import Update
-from quintain.types import Action, Completion, Failure, Group, Score, Stop, Task, Trajectory, Turn, scored
+from quintain.types import Action, Failure, Group, Score, Task, scored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,33 +47,23 @@ def draw_lived(rng: Rng) -> list[Lived]:
 
 def recorded(case: Sequence[Lived]) -> list[Group]:
     """Return the episodes as they are recorded: a group for each task, in order; `seed` is the place in `case`."""
-    turn = Turn(
-        observation=(),
-        prompt_ids=(1,),
-        completion=Completion(token_ids=(2,), logprobs=(-0.5,), stop="stop"),
-        action=Action(),
-    )
     groups: list[Group] = []
     for number in sorted({lived.task for lived in case}):
         task = Task(id=f"t{number}", environment="e", seed=number)
         members = [(place, lived) for place, lived in enumerate(case) if lived.task == number]
-        groups.append(
-            Group(
+        told = tuple(
+            episode_of(
+                [turn_of()] * lived.num_turns,
+                lived.value,
+                is_success=lived.is_success,
                 task=task,
-                trajectories=tuple(
-                    Trajectory(
-                        task=task,
-                        turns=(turn,) * lived.num_turns,
-                        outcome=Score(value=lived.value, is_success=lived.is_success),
-                        stop=Stop.TERMINATED,
-                        seed=place,
-                        group=task.id,
-                        index=index,
-                    )
-                    for index, (place, lived) in enumerate(members)
-                ),
+                seed=place,
+                group=task.id,
+                index=index,
             )
+            for index, (place, lived) in enumerate(members)
         )
+        groups.append(Group(task=task, trajectories=told))
     return groups
 
 
@@ -576,31 +567,23 @@ def failed_plainly(case: Sequence[Tried]) -> list[float]:
 
 
 FORMULAS: tuple[Formula, ...] = (
-    Formula(name="rounds.improve_steps", module="quintain.data.stages",
-            functions=("threshold",), draw=draw_lived, ours=improved, reference=worth_more),
-    Formula(name="rounds.shortest", module="quintain.data.stages",
-            functions=("threshold", "shortest"), draw=draw_lived, ours=shortened, reference=fifth),
-    Formula(name="rounds.decayed", module="quintain.methods.imitation.world_of_bits",
-            functions=("decayed",), draw=draw_lived, ours=decayed, reference=falling),
-    Formula(name="rounds.evolving", module="quintain.methods.selftraining.agent_evol",
-            functions=("evolving", "read_thresholds"), draw=draw_lived, ours=evolved, reference=first_above),
-    Formula(name="rounds.star", module="quintain.methods.selftraining.star", functions=("updates", "right"),
-            draw=draw_loops, ours=looped, reference=grown, exact=as_policy_gradient),
-    Formula(name="rounds.proposals", module="quintain.methods.selftraining.agent0",
-            functions=("proposal_value", "trust", "upper_clip", "majority"), draw=draw_proposal, ours=proposed,
-            reference=edge),
-    Formula(name="rounds.pairs", module="quintain.methods.imitation.paprika",
-            functions=("solved_only", "best_against_worse"), draw=draw_lived, ours=paired, reference=preferred),
-    Formula(name="rounds.self_rewarding", module="quintain.methods.selftraining.self_rewarding",
-            functions=("read_score", "score_of", "preferred", "agreement"), draw=draw_judged, ours=self_judged,
-            reference=self_judged_plainly),
-    Formula(name="rounds.process_values", module="quintain.rollout.tree",
-            functions=("process_values", "upper_bound", "back_up", "Tree"), draw=draw_tree, ours=valued,
-            reference=valued_plainly),
-    Formula(name="rounds.failures", module="quintain.methods.selftraining.exif",
-            functions=("failures_of", "skill_of", "is_try"), draw=draw_tries, ours=told_failures,
-            reference=failed_plainly),
-    Formula(name="rounds.levels", module="quintain.curriculum.levels",
-            functions=("Optimist", "Proposer", "learnability"), draw=draw_outcomes, ours=leveled,
-            reference=optimistic),
+    Formula("rounds.improve_steps", "data.stages", ("threshold",), draw_lived, improved, worth_more),
+    Formula("rounds.shortest", "data.stages", ("threshold", "shortest"), draw_lived, shortened, fifth),
+    Formula("rounds.decayed", "methods.imitation.world_of_bits", ("decayed",), draw_lived, decayed, falling),
+    Formula("rounds.evolving", "methods.selftraining.agent_evol", ("evolving", "read_thresholds"), draw_lived,
+        evolved, first_above),
+    Formula("rounds.star", "methods.selftraining.star", ("updates", "right"), draw_loops, looped, grown,
+        exact=as_policy_gradient),
+    Formula("rounds.proposals", "methods.selftraining.agent0",
+        ("proposal_value", "trust", "upper_clip", "majority"), draw_proposal, proposed, edge),
+    Formula("rounds.pairs", "methods.imitation.paprika", ("solved_only", "best_against_worse"), draw_lived,
+        paired, preferred),
+    Formula("rounds.self_rewarding", "methods.selftraining.self_rewarding",
+        ("read_score", "score_of", "preferred", "agreement"), draw_judged, self_judged, self_judged_plainly),
+    Formula("rounds.process_values", "rollout.tree", ("process_values", "upper_bound", "back_up", "Tree"),
+        draw_tree, valued, valued_plainly),
+    Formula("rounds.failures", "methods.selftraining.exif", ("failures_of", "skill_of", "is_try"), draw_tries,
+        told_failures, failed_plainly),
+    Formula("rounds.levels", "curriculum.levels", ("Optimist", "Proposer", "learnability"), draw_outcomes,
+        leveled, optimistic),
 )  # fmt: skip

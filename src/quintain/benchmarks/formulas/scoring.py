@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 from quintain.benchmarks.formulas.credit import Case, Tokens, draw
+from quintain.benchmarks.formulas.episodes import episode_of, turn_of
 from quintain.benchmarks.formulas.formula import Formula, Rng, flatten
 from quintain.credit.discounted import discounted_return
 from quintain.engines.scoring import action_probabilities
-from quintain.types import Action, Completion, Credit, Score, Stop, Task, Trajectory, Turn
+from quintain.types import Action, Credit, Trajectory
 
 Candidates = list[tuple[list[list[float]], list[float]]]
 """log-probs of the tokens of each candidate, and what its score is divided by"""
@@ -143,24 +144,12 @@ def credited_gradient(module: ModuleType) -> float:
 
 def lived(ids: Sequence[int], reward: float) -> Trajectory:
     """Return an episode of one action."""
-    turn = Turn(
-        observation=(),
-        prompt_ids=(0,),
-        completion=Completion(token_ids=tuple(ids), logprobs=(-1.0,) * len(ids), stop="stop"),
-        action=Action(text="go"),
-        reward=reward,
-    )
-    task = Task(id="t", environment="e", seed=0)
-    score = Score(value=reward, is_success=True)
-    return Trajectory(
-        task=task, turns=(turn,), outcome=score, stop=Stop.TERMINATED, seed=0, group="g", index=0
-    )
+    return episode_of([turn_of(ids, Action(text="go"), reward=reward)], reward, is_success=True)
 
 
 FORMULAS: tuple[Formula, ...] = (
-    Formula(name="sampler.action_probabilities", module="quintain.engines.scoring",
-            functions=("action_probabilities",), draw=candidates, ours=drawn, reference=softmaxed,
-            exact=sampled_gradient),
-    Formula(name="methods.per_length", module="quintain.methods.rl.twosome", functions=("per_length",),
-            draw=draw, ours=divided, reference=lambda c: flatten(shared(c)), exact=credited_gradient),
+    Formula("sampler.action_probabilities", "engines.scoring", ("action_probabilities",), candidates, drawn,
+        softmaxed, exact=sampled_gradient),
+    Formula("methods.per_length", "methods.rl.twosome", ("per_length",), draw, divided,
+        lambda c: flatten(shared(c)), exact=credited_gradient),
 )  # fmt: skip

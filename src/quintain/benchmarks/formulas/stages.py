@@ -6,8 +6,9 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from quintain.benchmarks.formulas.credit import Case, Tokens, draw, estimated, lived, one, to_go
+from quintain.benchmarks.formulas.episodes import episode_of, turn_of
 from quintain.benchmarks.formulas.formula import Formula, Rng, flatten
-from quintain.types import ALONE, Action, Completion, Group, Score, Stop, Task, Trajectory, Turn
+from quintain.types import ALONE, Group, Score, Task, Trajectory
 
 SHARES = (0.25, 0.5, 1.0)
 """Shares of the groups that are kept."""
@@ -159,23 +160,8 @@ def spoken(rng: Rng) -> Spoken:
 
 def episode(turns: Sequence[tuple[bool, list[int]]]) -> Trajectory:
     """Return the episode as it is recorded."""
-    return Trajectory(
-        task=Task(id="t", environment="e", seed=0),
-        turns=tuple(
-            Turn(
-                seat=f"{ALONE}/thought" if is_thought else ALONE,
-                observation=(),
-                prompt_ids=(1,),
-                completion=Completion(token_ids=tuple(ids), logprobs=(-0.5,) * len(ids), stop="stop"),
-                action=Action(),
-            )
-            for is_thought, ids in turns
-        ),
-        outcome=Score(value=0.0, is_success=False),
-        stop=Stop.TERMINATED,
-        seed=0,
-        group="g",
-        index=0,
+    return episode_of(
+        turn_of(ids, seat=f"{ALONE}/thought" if is_thought else ALONE) for is_thought, ids in turns
     )
 
 
@@ -207,13 +193,7 @@ def bonuses_plainly(case: Spoken) -> list[float]:
 def stage(name: str, module: str, functions: Sequence[str], draw: Any, ours: Any, reference: Any) -> Formula:
     """Return the formula of `functions` of `module`."""
     return Formula(
-        name=name,
-        module=f"quintain.{module}",
-        functions=tuple(functions),
-        draw=draw,
-        ours=ours,
-        reference=reference,
-        aside=("explained_variance", "Config"),
+        name, module, tuple(functions), draw, ours, reference, aside=("explained_variance", "Config")
     )
 
 
@@ -230,4 +210,4 @@ FORMULAS: tuple[Formula, ...] = (
         two_lambdas_plainly,
     ),
     stage("rewards.search_bonus", "rewards.search", ["search_bonus"], spoken, bonuses, bonuses_plainly),
-)
+)  # fmt: skip

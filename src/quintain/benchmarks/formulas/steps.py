@@ -91,14 +91,8 @@ def _revisions() -> Formula:
                     kept.append(place)
         return [*found, -9, *map(float, kept[:KEPT])]
 
-    return Formula(
-        name="agent_r.revisions",
-        module="quintain.methods.preference.agent_r",
-        functions=("partners", "verdicts", "first_bad", "num_common", "shortest"),
-        draw=draw_tree,
-        ours=ours,
-        reference=reference,
-    )
+    return Formula("agent_r.revisions", "methods.preference.agent_r",
+        ("partners", "verdicts", "first_bad", "num_common", "shortest"), draw_tree, ours, reference)  # fmt: skip
 
 
 def common(one: Sequence[int], other: Sequence[int]) -> int:
@@ -148,12 +142,7 @@ def _rising() -> Formula:
         return found
 
     return Formula(
-        name="rro.rising",
-        module="quintain.methods.preference.rro",
-        functions=("num_drawn", "followed", "has_risen"),
-        draw=draws,
-        ours=ours,
-        reference=reference,
+        "rro.rising", "methods.preference.rro", ("num_drawn", "followed", "has_risen"), draws, ours, reference
     )
 
 
@@ -187,14 +176,8 @@ def _discriminator() -> Formula:
         rewards = [sum(w * x for w, x in zip(weights, row, strict=True)) for row, _, _ in rows]
         return [*weights, *rewards, *(1 / (1 + exp(-reward)) for reward in rewards)]
 
-    return Formula(
-        name="step_agent.discriminator",
-        module="quintain.methods.preference.step_agent",
-        functions=("fitted", "probability"),
-        draw=draws,
-        ours=ours,
-        reference=reference,
-    )
+    return Formula("step_agent.discriminator", "methods.preference.step_agent",
+        ("fitted", "probability"), draws, ours, reference)  # fmt: skip
 
 
 def _inspected() -> Formula:
@@ -225,14 +208,8 @@ def _inspected() -> Formula:
             for x in (right, k, 0)
         ]
 
-    return Formula(
-        name="step_agent.preferred",
-        module="quintain.methods.preference.step_agent",
-        functions=("preferred", "does_the_same"),
-        draw=draws,
-        ours=ours,
-        reference=reference,
-    )
+    return Formula("step_agent.preferred", "methods.preference.step_agent",
+        ("preferred", "does_the_same"), draws, ours, reference)  # fmt: skip
 
 
 def _lessons() -> Formula:
@@ -280,14 +257,8 @@ def _lessons() -> Formula:
             found += [0.0] * turn + [0.0] + [1.0] * (len(words) - 1)
         return found
 
-    return Formula(
-        name="e2cl.lessons",
-        module="quintain.methods.preference.e2cl",
-        functions=("lesson_of", "feedback_of", "example_of", "Lesson", "done_in"),
-        draw=draws,
-        ours=ours,
-        reference=reference,
-    )
+    return Formula("e2cl.lessons", "methods.preference.e2cl",
+        ("lesson_of", "feedback_of", "example_of", "Lesson", "done_in"), draws, ours, reference)  # fmt: skip
 
 
 FORMULAS: tuple[Formula, ...] = (_revisions(), _rising(), _lessons(), _discriminator(), _inspected())

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
+from quintain.benchmarks.formulas.episodes import episode_of, turn_of
 from quintain.benchmarks.formulas.formula import Formula, Rng, flatten
 from quintain.data.pipeline import as_example
 from quintain.rewards.terms import apply
-from quintain.types import Action, Completion, Score, Stop, Task, ToolSpec, Trajectory, Turn
+from quintain.types import Action, Completion, Score, ToolSpec, Trajectory
 from quintain.worlds.plan.strips import Atom, Domain, Predicate, Puzzle, Rule
 
 LONGEST = 12
@@ -31,20 +32,16 @@ class Tried:
         """Return it as the code that ships takes it."""
         sizes = [1] * len(self.turns)
         sizes[0] += self.num_tokens - len(sizes)
-        turns = tuple(
-            Turn(
-                observation=(),
+        turns = (
+            turn_of(
+                (3,) * size,
+                Action(text=text, error=None if is_readable else "no call"),
                 prompt_ids=(),
-                completion=Completion(token_ids=(3,) * size, logprobs=(), stop="stop"),
-                action=Action(text=text, error=None if is_readable else "no call"),
                 is_valid=is_valid,
             )
             for (text, is_readable, is_valid), size in zip(self.turns, sizes, strict=True)
         )
-        return Trajectory(
-            task=Task(id="t", environment="e", seed=0), turns=turns, stop=Stop.TERMINATED, seed=0, group="g", index=0,
-            outcome=Score(value=0.25, is_success=self.is_right),
-        )  # fmt: skip
+        return episode_of(turns, 0.25, is_success=self.is_right)
 
 
 def tries(rng: Rng) -> list[Tried]:
@@ -501,23 +498,20 @@ def team_chosen_plainly(case: Sequence[tuple[list[Roles], bool]]) -> list[float]
 
 
 FORMULAS: tuple[Formula, ...] = (
-    Formula(name="imitation.sifted", module="quintain.methods.imitation.web_dancer",
-            functions=("pipeline", "num_repeats", "rewards"), draw=tries, ours=sifted, reference=sifted_plainly),
-    Formula(name="imitation.evolved", module="quintain.worlds.plan.drawn",
-            functions=("easier", "harder", "_chosen", "extended", "steps_of", "length"), draw=tasks,
-            ours=evolved_both, reference=evolved_both_plainly),
-    Formula(name="imitation.new_tasks", module="quintain.methods.imitation.agent_gen",
-            functions=("pipeline", "new_tasks", "histogram"), draw=lengths, ours=told_lengths,
-            reference=told_lengths_plainly),
-    Formula(name="imitation.linked", module="quintain.methods.imitation.goat",
-            functions=("stages_of_graph", "all_pairs", "similarity", "holds", "walk", "write_goal", "names_any"),
-            draw=documents, ours=linked, reference=linked_plainly),
-    Formula(name="text.roles", module="quintain.text.roles",
-            functions=("broken_rule", "score_of", "read_roles", "write_roles"), draw=spoken_roles, ours=ordered_roles,
-            reference=lambda case: [float(is_ordered(case)), float(len(case)), *[1.0] * len(case)]),
-    Formula(name="imitation.team", module="quintain.methods.imitation.afm",
-            functions=("pipeline", "transcripts", "is_in_order", "is_corrected"), draw=teams, ours=team_chosen,
-            reference=team_chosen_plainly),
-    Formula(name="imitation.harder", module="quintain.worlds.hopqa.facts", functions=("harder", "read_facts"),
-            draw=corpora, ours=evolved, reference=evolved_plainly),
+    Formula("imitation.sifted", "methods.imitation.web_dancer", ("pipeline", "num_repeats", "rewards"), tries,
+        sifted, sifted_plainly),
+    Formula("imitation.evolved", "worlds.plan.drawn",
+        ("easier", "harder", "_chosen", "extended", "steps_of", "length"), tasks, evolved_both,
+        evolved_both_plainly),
+    Formula("imitation.new_tasks", "methods.imitation.agent_gen", ("pipeline", "new_tasks", "histogram"),
+        lengths, told_lengths, told_lengths_plainly),
+    Formula("imitation.linked", "methods.imitation.goat",
+        ("stages_of_graph", "all_pairs", "similarity", "holds", "walk", "write_goal", "names_any"), documents,
+        linked, linked_plainly),
+    Formula("text.roles", "text.roles", ("broken_rule", "score_of", "read_roles", "write_roles"), spoken_roles,
+        ordered_roles, lambda case: [float(is_ordered(case)), float(len(case)), *[1.0] * len(case)]),
+    Formula("imitation.team", "methods.imitation.afm",
+        ("pipeline", "transcripts", "is_in_order", "is_corrected"), teams, team_chosen, team_chosen_plainly),
+    Formula("imitation.harder", "worlds.hopqa.facts", ("harder", "read_facts"), corpora, evolved,
+        evolved_plainly),
 )  # fmt: skip

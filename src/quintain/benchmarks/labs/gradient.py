@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from math import sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,8 +27,7 @@ from quintain.data.pack import micro_batches
 from quintain.data.samples import imitation_samples, samples_from
 from quintain.errors import UsageError
 from quintain.losses.imitation import imitation
-from quintain.losses.policy import clipped, reinforce
-from quintain.methods.method import Assign, Estimates, Needs, OnPolicy
+from quintain.losses.policy import reinforce
 from quintain.training.learner import Forward, moved
 from quintain.training.policies import nested
 from quintain.training.update import Update
@@ -77,13 +75,6 @@ class GradientLab:
     def size(self) -> int:
         """Numbers of a gradient."""
         return sum(p.numel() for p in self.parameters)
-
-    @property
-    def slices(self) -> dict[str, slice]:
-        """Name of a parameter → where it lies in a gradient."""
-        ends = np.cumsum([p.numel() for p in self.parameters]).tolist()
-        starts = [0, *ends[:-1]]
-        return {name: slice(start, end) for name, start, end in zip(self.names, starts, ends, strict=True)}
 
     def gradient(self, credit: Credit, update: Update = PLAIN, *, keep: Keep | None = None) -> Tensor:
         """Return the direction [P] in which `update` moves the weights: minus the gradient of its loss.
@@ -330,46 +321,6 @@ def success_credit(groups: Sequence[Group]) -> Credit:
     return subtract_others(outcome_return(judged))
 
 
-def assigned(
-    method: OnPolicy | tuple[Assign, Needs],
-    groups: Sequence[Group],
-    *,
-    critic: Callable[[Sequence[Group]], Critic] | None = None,
-) -> Credit:
-    """Return the credit of a method's stages, or of a bare idea with its needs, for `groups`; `critic` gives values."""
-    if isinstance(method, OnPolicy):
-        kept, assign, needs = method.keep(method.reward(groups)), method.credit, method.needs
-    else:
-        kept, (assign, needs) = groups, method
-    values = critic(kept) if needs.critic and critic is not None else None
-    return assign(kept, Estimates(values=values))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """How the gradients of an idea lie, over K batches: ``comparison.cosine`` with its standard error."""
-
-    cosines: tuple[float, ...]
-    """of each batch with the gradient of success from the other episodes"""
-    noise: float
-    """variance of the batches' gradients over the squared norm of their mean, noise taken off: 0 is none"""
-    effective: float
-    """share of a batch's episodes that its gradient is effectively made of"""
-    seconds: float
-    """seconds of one batch: credit, and values or episodes that only this idea needs"""
-
-    @property
-    def cosine(self) -> float:
-        """Mean cosine."""
-        return float(np.mean(self.cosines))
-
-    @property
-    def error(self) -> float:
-        """Standard error of the mean cosine over batches; infinite for one batch."""
-        num = len(self.cosines)
-        return float(np.std(self.cosines, ddof=1) / sqrt(num)) if num > 1 else float("inf")
-
-
 def cosine(one: Tensor, other: Tensor) -> float:
     """Return the cosine of two gradients; 0 where one of them is 0."""
     norms = one.norm() * other.norm()
@@ -398,57 +349,6 @@ def noise_of(gradients: Sequence[Tensor]) -> float:
     return variance / signal if signal > 0 else float("inf")
 
 
-def compare_ideas(
-    lab: GradientLab,
-    ideas: Mapping[str, Callable[[Sequence[Group]], Credit]],
-    batches: Sequence[Sequence[Group]],
-    *,
-    reference: Sequence[Sequence[Group]] | None = None,
-    update: Update = PLAIN,
-    updates: Mapping[str, Update] | None = None,
-    keep: Keep | None = None,
-) -> dict[str, Comparison]:
-    """Return how the gradient of each of `ideas` lies to that of success, over `batches`.
-
-    Args:
-        lab: the checkpoint.
-        ideas: name → what makes a credit of a batch's groups.
-        batches: K sets of groups that this checkpoint sampled.
-        reference: as many disjoint sets of groups, one for each batch, whose gradient of success is compared with;
-            None: all other batches.
-        update: loss and averaging of all ideas.
-        updates: those of some ideas, by name.
-        keep: turns that the gradients, of ideas and of success, are restricted to.
-    """
-    own_updates = updates or {}
-    if len(batches) < 2 and reference is None:
-        raise UsageError(
-            f"batches to compare: got {len(batches)}; give 2 or more, for one is compared with the others"
-        )
-    wanted = batches if reference is None else reference
-    success = [lab.gradient(success_credit(groups), keep=keep) for groups in wanted]
-    targets = leave_out(success) if reference is None else success
-    found: dict[str, Comparison] = {}
-    for name, idea in ideas.items():
-        shares: list[float] = []
-        gradients: list[Tensor] = []
-        seconds = 0.0
-        for groups in batches:
-            began = time.monotonic()
-            credit = idea(groups)
-            seconds += time.monotonic() - began
-            result = lab.gradients(credit, {"": own_updates.get(name, update)}, keep=keep)[""]
-            gradients.append(result.direction)
-            shares.append(result.effective / max(len(scored(groups)), 1))
-        found[name] = Comparison(
-            cosines=tuple(cosine(g, target) for g, target in zip(gradients, targets, strict=True)),
-            noise=noise_of(gradients),
-            effective=float(np.mean(shares)),
-            seconds=seconds / len(batches),
-        )
-    return found
-
-
 def compare_choices(
     lab: GradientLab, choices: Mapping[str, Sequence[Sequence[Sample]]], targets: Sequence[Tensor]
 ) -> dict[str, list[float]]:
@@ -467,8 +367,3 @@ def compare_choices(
         ]
         for name, sets in choices.items()
     }
-
-
-def unclipped() -> Loss:
-    """Return the surrogate r·A without bounds: the gradient of success at weights that did not sample."""
-    return clipped(1.0, 1e9)

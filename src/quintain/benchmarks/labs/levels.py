@@ -161,6 +161,7 @@ def approach() -> NDArray[np.float64]:
     return gaps()[:, None] - after
 
 
+@lru_cache(maxsize=1)
 def gaps() -> NDArray[np.float64]:
     """Return the cells between box and target of each row, as sokoban counts them, [S]."""
     found: list[int] = []

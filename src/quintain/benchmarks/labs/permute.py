@@ -40,11 +40,6 @@ class Permuted(Generic[Value]):
     """places whose value equals the one before, whether it is their own or another's"""
 
     @property
-    def share_stayed(self) -> float:
-        """Share of the places that kept their own value, 0 to 1."""
-        return self.num_stayed / max(len(self.values), 1)
-
-    @property
     def share_unchanged(self) -> float:
         """Share of the places whose value is the same as before, 0 to 1."""
         return self.num_unchanged / max(len(self.values), 1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from quintain.agents.catalog import AUTO
 from quintain.agents.protocol import Agent
-from quintain.benchmarks.labs.permute import permute
 from quintain.curriculum.streams import TaskStream
 from quintain.engines.build import build_engine
 from quintain.engines.protocol import Engine
@@ -31,7 +30,7 @@ from quintain.rollout.collect import Rollout
 from quintain.rollout.request import Limits, Options
 from quintain.rollout.views import Prefix
 from quintain.training.start import build_agent
-from quintain.types import ALONE, Group, Split, Task, Trajectory, derive_seed
+from quintain.types import Group, Split, Task, Trajectory, derive_seed
 
 Measure = Callable[[Trajectory], float]
 
@@ -163,32 +162,3 @@ def pair(
         return np.array([fmean(measure(t) for t in group.scored) for group in groups], np.float64)
 
     return Paired(method=means(method), control=means(control), tasks=tuple(g.task.id for g in method))
-
-
-def swap_actions(
-    moments: Sequence[Prefix], *, seed: int, within: Callable[[Prefix], object] = lambda _: None
-) -> list[Prefix]:
-    """Return `moments` whose last turn says what the last turn of another one said, form and length kept as they come.
-
-    The swapped turn is trained on by nobody and carried out by nobody: the environment stays where it was, only what
-    stands in the stream is another's. `within` names the set in which turns are exchanged.
-
-    Raises:
-        UsageError: a moment has no turn, or is alone in its set.
-    """
-    if any(not moment.turns for moment in moments):
-        raise UsageError("turns to swap: got a moment without one; take moments after the first turn")
-    last = [moment.turns[-1] for moment in moments]
-    keys = [repr(within(moment)) for moment in moments]
-    others = permute(last, keys, seed=seed).values
-    return [
-        replace(
-            moment,
-            turns=(
-                *moment.turns[:-1],
-                replace(own, completion=other.completion, action=other.action),
-            ),
-        )
-        for moment, own, other in zip(moments, last, others, strict=True)
-        if own.speaker == ALONE or own.speaker == other.speaker
-    ]

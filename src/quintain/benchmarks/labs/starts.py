@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from quintain.benchmarks.start import imitated
@@ -65,13 +64,6 @@ def cached_start(job: Job, *, enough: float, most: float = 1.0, root: Path | Non
             "demonstrations, mistakes or epochs of imitation"
         )
     return CachedStart(folder=folder / START, success=success, job=job)
-
-
-def cached_starts(
-    job: Job, *, seeds: Sequence[int], enough: float, most: float = 1.0, root: Path | None = None
-) -> list[CachedStart]:
-    """Return a start of `job` for each of `seeds`, which take the place of the job's own."""
-    return [cached_start(replace(job, seed=seed), enough=enough, most=most, root=root) for seed in seeds]
 
 
 def start_name(job: Job, enough: float) -> str:

@@ -32,7 +32,7 @@ from quintain.errors import ConfigError
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Needs, Rounds, Update, grouped
 from quintain.training.job import MAIN, OnPolicyJob
-from quintain.types import Group, scored
+from quintain.types import ALONE, Group, Trajectory, scored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,12 +93,19 @@ def method(config: Config) -> Rounds:
 def messages() -> Pipeline:
     """Return the adapter's episodes → the messages whose own interval came to what was advised, by what it was paid."""
     return Pipeline(
-        judged("adapter", "is not the adapter's", lambda e: e.trajectory.turns[0].speaker == ADAPTER),
+        judged("adapter", "is not the adapter's", lambda e: is_adapters(e.trajectory)),
         weighed(
             "reached",
             "has no message whose sub-goal was reached",
-            lambda t: [turn.reward for turn in t.turns],
+            lambda t: [turn.rewards.get(ADAPTER, turn.reward) for turn in t.turns],
         ),
+    )
+
+
+def is_adapters(episode: Trajectory) -> bool:
+    """Return whether all of `episode` was said by the adapter: as its seat, or alone, where scripts play the others."""
+    return all(turn.speaker == ADAPTER for turn in episode.turns) or all(
+        ADAPTER in turn.rewards and turn.speaker == ALONE for turn in episode.turns
     )
 
 
@@ -107,7 +114,10 @@ def measured(groups: Sequence[Group]) -> dict[str, float]:
     episodes = scored(groups)
     turns = [turn for t in episodes for turn in t.turns]
     ended = [turn.reward_terms for turn in turns if REACHED in turn.reward_terms]
-    found = {"rladapter/queries": sum(turn.speaker == ADAPTER for turn in turns) / max(len(episodes), 1)}
+    asked = sum(
+        len(t.turns) if is_adapters(t) else sum(turn.speaker == ADAPTER for turn in t.turns) for t in episodes
+    )
+    found = {"rladapter/queries": asked / max(len(episodes), 1)}
     if ended:
         found["rladapter/reached"] = fmean(terms[REACHED] for terms in ended)
         found["rladapter/understood"] = fmean(terms[UNDERSTOOD] for terms in ended)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from quintain.agents.roles import said
-from quintain.config.ranges import NonNegativeInt, PositiveFloat, PositiveInt, Share
+from quintain.config.ranges import NonNegativeInt, PositiveInt, Share
 from quintain.credit.group import group_relative
 from quintain.data import stages
 from quintain.data.pipeline import Pipeline, judged, remade
@@ -42,7 +42,7 @@ from quintain.text.roles import (
     score_of,
     write_roles,
 )
-from quintain.training.job import ColdStart, GroupJob
+from quintain.training.job import ClipHigherJob, ColdStart
 from quintain.types import Action, Observation, Trajectory
 
 Check = Callable[[Environment, Action, Random], int | None]
@@ -51,7 +51,7 @@ Decode = Callable[[Sequence[int]], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(ClipHigherJob):
     """Configuration of Chain-of-Agents."""
 
     environment: str = "sums?revisions=0&digits=1"
@@ -68,8 +68,6 @@ class Config(GroupJob):
     """Roles that must speak in an episode, the acting one included."""
     corrections: PositiveInt = 2
     """Times that an episode is imitated in which a check sent the team back."""
-    clip_high: PositiveFloat = 0.28
-    """The ratio is clipped to 0.8 … 1 + this."""
     attempts: PositiveInt = 3
     """Draws of tasks until enough groups differ."""
     num_minibatches: int = 4

@@ -30,17 +30,15 @@ from quintain.errors import DataError
 from quintain.methods.imitation.supervised import chosen_of, supervised
 from quintain.methods.method import Collector, Offline
 from quintain.methods.rl.parts.contexts import ExpertLabels, agreement, ask_expert
-from quintain.training.job import Job
+from quintain.training.job import ImitationJob
 from quintain.types import Trajectory, as_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(Job):
+class Config(ImitationJob):
     """Configuration of AgentBank."""
 
     environment: str = "collab"
-    steps: int = 200
-    learning_rate: float = 1e-3
     demonstrations: int | str | None = 200
     """Tasks that the teacher tries; or a file, folder, run or data set of conversations, to which nothing is added."""
     teacher_mistakes: Share = 0.25
@@ -49,8 +47,6 @@ class Config(Job):
     """Times that the teacher tries a task."""
     forced: bool = True
     """Whether the expert's actions are shown for tasks that the teacher never solved."""
-    batch_size: PositiveInt = 32
-    """Episodes of a step."""
 
 
 def method(config: Config) -> Offline:

@@ -18,14 +18,14 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from quintain.config.ranges import PositiveInt, Share
+from quintain.config.ranges import Share
 from quintain.data import stages
 from quintain.data.mixtures import drawn_shares, odds
 from quintain.data.pipeline import Chosen, Pipeline, judged
 from quintain.errors import DataError
 from quintain.methods.imitation.supervised import chosen_of, numbers_of, supervised
 from quintain.methods.method import Collector, Offline
-from quintain.training.job import Job
+from quintain.training.job import ImitationJob
 from quintain.types import Example, ToolCall, Trajectory
 
 NEGATIVE = "negative"
@@ -37,24 +37,18 @@ FORM = re.compile(r"<tool_call>|\"(?:name|arguments)\"\s*:|^I call \w+", re.MULT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(Job):
+class Config(ImitationJob):
     """Configuration of Agent-FLAN."""
 
     environment: str = "calc?steps=1&names=0&checks=0&withheld=0.5"
-    steps: int = 200
-    learning_rate: float = 1e-3
-    demonstrations: int | str | None = 400
-    """What is imitated: N episodes of the expert, or a file, folder, run or data set of conversations."""
     negatives: Share = 0.2
     """Share of samples that are refusals; 0 leaves them out."""
     capabilities: Mapping[str, str] = field(default_factory=dict[str, str])
     """Shares of the environments of a mixture among all other samples: calc=0.7; none: as many as there are of each."""
-    batch_size: PositiveInt = 32
-    """Episodes of a step."""
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        Job.check(self)
+        ImitationJob.check(self)
         weights(self)
 
 

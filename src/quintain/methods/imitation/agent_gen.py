@@ -26,7 +26,7 @@ from quintain.environments.protocol import begin
 from quintain.errors import ConfigError
 from quintain.methods.imitation.supervised import chosen_of, supervised
 from quintain.methods.method import Collector, Offline
-from quintain.training.job import Job
+from quintain.training.job import ImitationJob
 from quintain.types import Example, Trajectory, as_text
 
 WIDTH = 4
@@ -45,24 +45,20 @@ class Renamable(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(Job):
+class Config(ImitationJob):
     """Configuration of AgentGen."""
 
     environment: str = "plan?domain=drawn&evolved=mixed"
-    steps: int = 200
-    learning_rate: float = 1e-3
     demonstrations: int | str | None = 400
     """Tasks that the planner shows; or a file, folder, run or data set of conversations."""
     least_steps: PositiveInt = 1
     """Fewest turns of an episode that is imitated."""
     most_steps: PositiveInt | None = None
     """Most turns of an episode that is imitated; none: any number."""
-    batch_size: PositiveInt = 32
-    """Episodes of a step."""
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        Job.check(self)
+        ImitationJob.check(self)
         if self.most_steps is not None and self.most_steps < self.least_steps:
             raise ConfigError(
                 f"least_steps: got {self.least_steps} with most_steps {self.most_steps}; give the smaller first"

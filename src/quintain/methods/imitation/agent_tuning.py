@@ -22,19 +22,17 @@ from quintain.data.pipeline import Chosen, Pipeline, Stage, judged
 from quintain.errors import ConfigError, DataError
 from quintain.methods.imitation.supervised import chosen_of, numbers_of, supervised
 from quintain.methods.method import Collector, Offline
-from quintain.training.job import Job
+from quintain.training.job import ImitationJob
 from quintain.types import Example, Score, Trajectory
 
 AGENT, GENERAL = "agent", "general"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(Job):
+class Config(ImitationJob):
     """Configuration of AgentTuning."""
 
     environment: str = "mix:collab,guess,sums?slips=0"
-    steps: int = 200
-    learning_rate: float = 1e-3
     demonstrations: int | str | None = 600
     """What is imitated: N episodes of the experts, or a file, folder, run or data set of conversations."""
     general: tuple[str, ...] = ("sums",)
@@ -51,12 +49,10 @@ class Config(Job):
     """A file of texts of tests, one a line; what shares more than `overlap` words in a row with one is left out."""
     overlap: PositiveInt = 10
     """Words in a row that an episode may share with a test."""
-    batch_size: PositiveInt = 32
-    """Episodes of a step."""
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        Job.check(self)
+        ImitationJob.check(self)
         if not self.general and self.share < 1:
             raise ConfigError(
                 f"general: got no environment of general data with share {self.share}; name some"

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from quintain.config.ranges import PositiveInt, Share
+from quintain.config.ranges import Share
 from quintain.data import stages
 from quintain.data.pipeline import Chosen, Pipeline
 from quintain.environments.protocol import Environment, Progressing
@@ -22,7 +22,7 @@ from quintain.errors import ConfigError
 from quintain.methods.imitation.supervised import chosen_of, supervised
 from quintain.methods.method import Collector, Offline
 from quintain.methods.rl.parts.contexts import ExpertLabels
-from quintain.training.job import Job
+from quintain.training.job import ImitationJob
 from quintain.types import Trajectory
 
 StepJudge = Callable[[Trajectory], Sequence[float]]
@@ -30,23 +30,17 @@ StepJudge = Callable[[Trajectory], Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(Job):
+class Config(ImitationJob):
     """Configuration of ATLaS."""
 
-    steps: int = 200
-    learning_rate: float = 1e-3
-    demonstrations: int | str | None = 400
-    """What is imitated: N episodes of the expert, or a file, folder, run or data set of conversations."""
     ratio: Share = 0.3
     """Most of an episode's turns that are trained, rounded up; 1: all of them, as `sft` does."""
     critical: tuple[str, ...] = ("open", "take", "put", "pick", "buy", "submit", "answer")
     """First words of actions that are critical beside those that change the progress."""
-    batch_size: PositiveInt = 32
-    """Episodes of a step."""
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        Job.check(self)
+        ImitationJob.check(self)
         if not self.ratio:
             raise ConfigError("ratio: got 0, which trains no turn; give a share above 0")
 

@@ -22,7 +22,7 @@ from quintain.environments.noisy import Methodical, NoisyExpert, noisy, single_m
 from quintain.errors import DataError
 from quintain.methods.imitation.supervised import chosen_of, supervised
 from quintain.methods.method import Collector, Needs, Offline
-from quintain.training.job import Job
+from quintain.training.job import ImitationJob
 from quintain.types import Example, Trajectory
 
 EXPERT = "expert"
@@ -30,20 +30,16 @@ EXPERT = "expert"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(Job):
+class Config(ImitationJob):
     """Configuration of FireAct."""
 
     environment: str = "stream"
-    steps: int = 200
-    learning_rate: float = 1e-3
     demonstrations: int | str | None = 200
     """Tasks that every teacher acts on; or a file, folder, run or data set of conversations, of whatever ways."""
     ways: tuple[str, ...] = ()
     """Ways of acting, a teacher each; none: all that the environment knows. The name expert is its expert."""
     longest: PositiveInt = 4096
     """Tokens of an episode; a longer one is left out."""
-    batch_size: PositiveInt = 32
-    """Episodes of a step."""
 
 
 def method(config: Config) -> Offline:

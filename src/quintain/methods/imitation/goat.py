@@ -29,7 +29,7 @@ from quintain.environments.splitting import is_eval
 from quintain.errors import ConfigError, DataError
 from quintain.methods.imitation.supervised import chosen_of, supervised
 from quintain.methods.method import Collector, Offline
-from quintain.training.job import Job
+from quintain.training.job import ImitationJob
 from quintain.types import Task, ToolSpec, as_text
 
 RESULT = re.compile(r"(?:Gives|Returns|Finds) (?:the |a |an )?(\w+)", re.IGNORECASE)
@@ -76,12 +76,10 @@ Write = Callable[[Mapping[str, ToolSpec], Sequence[Made]], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(Job):
+class Config(ImitationJob):
     """Configuration of GOAT."""
 
     environment: str = "api"
-    steps: int = 200
-    learning_rate: float = 1e-3
     demonstrations: int | str | None = 300
     """Samples that are made."""
     hops: PositiveInt = 2
@@ -92,12 +90,10 @@ class Config(Job):
     """Values that an edge must carry."""
     links: Literal["graph", "random"] = "graph"
     """Whether calls follow the graph, or any call comes next, with the examples of its document."""
-    batch_size: PositiveInt = 32
-    """Episodes of a step."""
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        Job.check(self)
+        ImitationJob.check(self)
         if not isinstance(self.demonstrations, int) or not self.demonstrations:
             raise ConfigError(
                 f"demonstrations: got {self.demonstrations!r}, and goat makes its data from calls; give a number"

@@ -34,19 +34,17 @@ from quintain.methods.method import (
     Update,
     grouped,
 )
-from quintain.training.job import OnPolicyJob
+from quintain.training.job import EpisodesJob
 from quintain.types import Credit, Group, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(EpisodesJob):
     """Configuration of iRe-VLA."""
 
     learning_rate: float = 1e-3
     demonstrations: int | str | None = 128
     """D_e: the expert's episodes, or conversations; they are imitated first, and in every second stage."""
-    episodes: PositiveInt = 64
-    """Episodes of a step, each of another task."""
     num_epochs: int = 2
     head_layers: PositiveInt = 1
     """Layers at the end of the policy that learn in the first stage."""
@@ -67,7 +65,7 @@ class Config(OnPolicyJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        OnPolicyJob.check(self)
+        EpisodesJob.check(self)
         if self.demonstrations == 0:
             raise ConfigError("demonstrations: got 0, and the second stage imitates them; give 1 or more")
         if self.batch_size < 2:

@@ -11,24 +11,20 @@ tokens of a step; the learning rate falls linearly to 0.
 import math
 from dataclasses import dataclass
 
-from quintain.config.ranges import PositiveInt, Share
+from quintain.config.ranges import Share
 from quintain.errors import ConfigError, DataError
 from quintain.methods.imitation.supervised import supervised
 from quintain.methods.method import Collector, Offline
-from quintain.training.job import Job
+from quintain.training.job import ImitationJob
 from quintain.types import Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(Job):
+class Config(ImitationJob):
     """Configuration of supervised fine-tuning."""
 
     environment: str = ""
     """Where it acts: a name, as for all methods; none, or empty with conversations of a file, for the loss alone."""
-    steps: int = 200
-    learning_rate: float = 1e-3
-    demonstrations: int | str | None = 400
-    """What is imitated: N episodes of the expert, or a file, folder, run or data set of conversations."""
     examples: int | None = None
     """How many of them are imitated, the first ones; none for all."""
     failures: bool = False
@@ -36,12 +32,10 @@ class Config(Job):
     held_out: Share = 0.1
     """Share of conversations that is not imitated; their loss is measured at every evaluation. Not of the expert's."""
     eval_every: int = 50
-    batch_size: PositiveInt = 32
-    """Episodes of a step."""
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        Job.check(self)
+        ImitationJob.check(self)
         if self.demonstrations == 0:
             raise ConfigError("demonstrations: got 0, which leaves nothing to imitate; give 1 or more")
         most = self.demonstrations if isinstance(self.demonstrations, int) else math.inf

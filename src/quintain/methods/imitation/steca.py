@@ -34,11 +34,11 @@ from quintain.data.stages import outcome
 from quintain.environments.catalog import find
 from quintain.environments.noisy import noisy
 from quintain.environments.protocol import Environment
-from quintain.errors import ConfigError, DataError
+from quintain.errors import DataError
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Needs, OptimizerSteps, Rounds, Update
 from quintain.rollout.splices import executable
-from quintain.training.job import OnPolicyJob
+from quintain.training.job import ExploringJob
 from quintain.types import Example, Group, Trajectory
 
 LEAST_GAIN = 0.01
@@ -49,35 +49,18 @@ Kind = Literal["calibrated", "shown", "explored"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(ExploringJob):
     """Configuration of STeCa."""
 
     environment: str = "web"
-    steps: int = 1
-    """Rounds: explore, build data, train on it; the paper has one."""
-    demonstrations: int | str | None = 128
-    """The expert's episodes: they are imitated first, then explored."""
-    learning_rate: float = 1e-3
-    eval_every: int = 1
     episodes: PositiveInt = 64
     """Episodes of the expert that are explored in a round."""
     samples: PositiveInt = 5
     """Episodes that are played on from a step, to find out what it is worth."""
     alike: Share = 0.95
     """Cosine of their words from which on two actions are the same."""
-    updates: PositiveInt = 60
-    """Optimizer steps of a round."""
     batch_size: PositiveInt = 15
     """Episodes of an optimizer step."""
-
-    def check(self) -> None:
-        """Raise a `ConfigError` for values that no run can have."""
-        OnPolicyJob.check(self)
-        if not isinstance(self.demonstrations, int) or not self.demonstrations:
-            raise ConfigError(
-                f"demonstrations: got {self.demonstrations!r}, and the expert's episodes are what is explored; give a "
-                "number of 1 or more"
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ outcome, without the format; what is sampled in excess is kept. Measured on `hop
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from quintain.config.ranges import NonNegativeInt, PositiveFloat, PositiveInt, Share
+from quintain.config.ranges import NonNegativeInt, PositiveInt, Share
 from quintain.credit.group import group_relative
 from quintain.data import stages
 from quintain.data.pipeline import Pipeline, judged
@@ -26,12 +26,12 @@ from quintain.methods.imitation.supervised import chosen_of
 from quintain.methods.method import Needs, OnPolicy, Update, differing, differs
 from quintain.rewards.conduct import success
 from quintain.rewards.terms import Term, apply_all
-from quintain.training.job import ColdStart, GroupJob
+from quintain.training.job import ClipHigherJob, ColdStart
 from quintain.types import Group, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(ClipHigherJob):
     """Configuration of WebDancer."""
 
     environment: str = "hopqa?hops=1&closed=0&rounds=1"
@@ -43,8 +43,6 @@ class Config(GroupJob):
     """Times that the teacher tries a question."""
     longest: PositiveInt = 4096
     """Tokens of an episode; a longer one is not valid."""
-    clip_high: PositiveFloat = 0.28
-    """The ratio is clipped to 0.8 … 1 + this."""
     attempts: PositiveInt = 3
     """Draws of tasks until enough groups differ."""
     format_weight: Share = 0.1

@@ -20,17 +20,15 @@ from quintain.losses.policy import reinforce
 from quintain.losses.value import value
 from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
 from quintain.rewards.terms import Term, apply_all
-from quintain.training.job import OnPolicyJob
+from quintain.training.job import EpisodesJob
 from quintain.types import Credit, Group, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(EpisodesJob):
     """Configuration of World of Bits."""
 
     learning_rate: float = 1e-4
-    episodes: PositiveInt = 64
-    """Episodes of a step, each of another task."""
     max_turns: PositiveInt = 20
     """T: turns of a training episode, over which the reward of success falls to 0."""
     entropy_coef: NonNegativeFloat = 0.01

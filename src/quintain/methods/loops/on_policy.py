@@ -5,6 +5,7 @@ What is a method's own is in its file, as the fields of `OnPolicy`. Nothing here
 
 from collections.abc import Sequence
 
+from quintain.data.filters import whole
 from quintain.data.pairs import all_ids
 from quintain.data.samples import imitation_samples
 from quintain.data.seats import separated
@@ -22,7 +23,7 @@ from quintain.methods.loops.statistics import measure_rewards, measure_task_kind
 from quintain.methods.method import Branches, Collector, Estimates, Folds, Needs, OnPolicy
 from quintain.store.run import Run
 from quintain.training.context import TrainingContext
-from quintain.training.job import Job
+from quintain.training.job import Job, OnPolicyJob
 from quintain.training.policies import Policies, scored
 from quintain.training.signals import SignalRecorder
 from quintain.training.updating import Corpus, learn, learn_all
@@ -47,7 +48,8 @@ def train_on_policy(method: OnPolicy, job: Job, run: Run) -> None:
             played = separated(groups)
             paid, labelled = (played, {}) if compared is None else compared.pay(step, played)
             rewarded = method.reward(paid)
-            kept = method.keep(rewarded)
+            is_strict = isinstance(job, OnPolicyJob) and job.whole_groups
+            kept = method.keep(whole(rewarded) if is_strict else rewarded)
             branches = method.branch(context.collector, step, kept)
             credit = method.credit(kept, estimate(context.policies, kept, needs, branches))
             signals = SignalRecorder() if job.records_signals else None

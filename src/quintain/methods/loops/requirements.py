@@ -51,36 +51,23 @@ def refuse_environment(job: Job, needs: Needs) -> None:
     make_environment = find(job.environment)
     environment = call_within(spec_of(make_environment), make_environment)
     try:
-        if needs.state_keys and not isinstance(environment, StateKey):
-            raise ConfigError(
-                f"environment {job.environment}: got one without state keys, which this credit compares states by; "
-                "give it a method state_key(), or use grpo"
-            )
-        if needs.expert and not isinstance(environment, Expert):
-            raise ConfigError(
-                f"environment {job.environment}: got one without an expert, whose actions this method learns from; "
-                "give it expert_action(), name conversations (sft --demonstrations FILE), or use grpo"
-            )
-        if needs.tools and not environment.tools():
-            raise ConfigError(
-                f"environment {job.environment}: got one without tools, whose calls this method counts; count turns "
-                "(otc --count turns), leave the reward term out, or use grpo"
-            )
-        if needs.legal_actions and not isinstance(environment, Legal):
-            raise ConfigError(
-                f"environment {job.environment}: got one that does not list its legal actions, among which exploration "
-                "chooses; give it legal_actions(), or leave tries_all and epsilon out"
-            )
-        if needs.privileged and not isinstance(environment, Privileged):
-            raise ConfigError(
-                f"environment {job.environment}: got one that does not say what it hides, which the critic of this "
-                "method is told; give it privileged(), or say is_told=false"
-            )
-        if needs.snapshots and not isinstance(environment, Snapshot):
-            raise ConfigError(
-                f"environment {job.environment}: got one without snapshots, which step values are sampled from; "
-                "give it snapshot() and restore(), or use ppo"
-            )
+        asked = (
+            (needs.state_keys, isinstance(environment, StateKey), "one without state keys, which this credit compares "
+             "states by; give it a method state_key(), or use grpo"),
+            (needs.expert, isinstance(environment, Expert), "one without an expert, whose actions this method learns "
+             "from; give it expert_action(), name conversations (sft --demonstrations FILE), or use grpo"),
+            (needs.tools, needs.tools and bool(environment.tools()), "one without tools, whose calls this method "
+             "counts; count turns (otc --count turns), leave the reward term out, or use grpo"),
+            (needs.legal_actions, isinstance(environment, Legal), "one that does not list its legal actions, among "
+             "which exploration chooses; give it legal_actions(), or leave tries_all and epsilon out"),
+            (needs.privileged, isinstance(environment, Privileged), "one that does not say what it hides, which the "
+             "critic of this method is told; give it privileged(), or say is_told=false"),
+            (needs.snapshots, isinstance(environment, Snapshot), "one without snapshots, which step values are sampled "
+             "from; give it snapshot() and restore(), or use ppo"),
+        )  # fmt: skip
+        for is_needed, is_there, lacking in asked:
+            if is_needed and not is_there:
+                raise ConfigError(f"environment {job.environment}: got {lacking}")
     finally:
         environment.close()
 

@@ -10,8 +10,9 @@ reference is the log-probs at sampling, so no other policy is kept.
 Differences to the paper: its critic is the base language model, which picks the best way, then the best of the rest,
 and so on; ours scores each way by itself, and equal scores share their rank. With `judge` that is a model behind a chat
 endpoint; without it the value model of ReST-MCTS*, which learned from the trees of earlier rounds and cannot tell ways
-apart in the first. A state that is over may be selected again, and its outcome counts again. There is no search at
-test time. All that a turn says is trained, where the paper trains its action and the thought before it.
+apart in the first. A state that is over may be selected again, and its outcome counts again. Search at
+test time is measured (``mcts/followed``: tasks that are solved by whoever follows the tree, which are new in every
+round) and not served. All that a turn says is trained, where the paper trains its action and the thought before it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from quintain.losses.preference import dpo, logged
 from quintain.methods.method import Folds, Rounds, Update
 from quintain.methods.preference.searching import Critic, Search
 from quintain.methods.selftraining.rest_mcts import TextValue
-from quintain.training.job import OnPolicyJob
+from quintain.training.job import RoundsJob
 from quintain.types import Trajectory, as_text
 
 RUBRIC = (
@@ -37,15 +38,9 @@ RUBRIC = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(RoundsJob):
     """Configuration of Agent Q."""
 
-    steps: int = 3
-    """Rounds."""
-    learning_rate: float = 1e-4
-    eval_every: int = 1
-    num_epochs: PositiveInt = 3
-    num_minibatches: PositiveInt = 4
     tasks: PositiveInt = 32
     """Tasks of a round, a tree each."""
     branches: PositiveInt = 4
@@ -66,7 +61,7 @@ class Config(OnPolicyJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        OnPolicyJob.check(self)
+        RoundsJob.check(self)
         if self.branches < 2:
             raise ConfigError(
                 f"branches: got {self.branches}, of which no two could be compared; give 2 or more"

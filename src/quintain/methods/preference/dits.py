@@ -30,7 +30,7 @@ from quintain.methods.method import Collector, Influence, Needs, Rounds
 from quintain.methods.preference.searching import Search
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
 from quintain.methods.rl.parts.measures import Decode
-from quintain.training.job import OnPolicyJob
+from quintain.training.job import RoundsJob
 from quintain.types import Group, Pair
 
 UNREACHED = 1_000_000
@@ -38,16 +38,10 @@ UNREACHED = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(RoundsJob):
     """Configuration of DITS."""
 
     environment: str = "twocards?facts=1"
-    steps: int = 3
-    """Rounds."""
-    learning_rate: float = 1e-4
-    eval_every: int = 1
-    num_epochs: PositiveInt = 3
-    num_minibatches: PositiveInt = 4
     tasks: PositiveInt = 32
     """Tasks of a round, a tree each."""
     branches: PositiveInt = 4
@@ -73,7 +67,7 @@ class Config(OnPolicyJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        OnPolicyJob.check(self)
+        RoundsJob.check(self)
         if self.branches < 2:
             raise ConfigError(
                 f"branches: got {self.branches}, of which no two could be compared; give 2 or more"

@@ -30,7 +30,7 @@ from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Needs, OptimizerSteps, Rounds, Update
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rollout.splices import Tried, tried
-from quintain.training.job import OnPolicyJob
+from quintain.training.job import ExploringJob
 from quintain.types import Action, Example, Group, Observation, Trajectory, Turn, as_content, as_text, scored
 
 HARNESS = "foresight"
@@ -38,35 +38,22 @@ HARNESS = "foresight"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(ExploringJob):
     """Configuration of E2CL."""
 
     environment: str = "house?kind=put&errors=typed"
     agent: str = f"{HARNESS}+text"
-    steps: int = 1
-    """Rounds: explore, build data, train on it; the paper has one."""
-    demonstrations: int | str | None = 128
-    """The expert's episodes: they are imitated first, then explored."""
-    learning_rate: float = 1e-3
-    eval_every: int = 1
     tasks: NonNegativeInt = 32
     """Tasks of a round that the policy plays by itself, an episode each."""
-    updates: PositiveInt = 60
-    """Optimizer steps of a round."""
     batch_size: PositiveInt = 30
     """Episodes of an optimizer step."""
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        OnPolicyJob.check(self)
+        ExploringJob.check(self)
         if self.agent.split("+")[0].split("?")[0] != HARNESS:
             raise ConfigError(
                 f"agent: got {self.agent}, which foretells nothing; put {HARNESS}+ in front of it"
-            )
-        if not isinstance(self.demonstrations, int) or not self.demonstrations:
-            raise ConfigError(
-                f"demonstrations: got {self.demonstrations!r}, and the expert's episodes are what is explored; give a "
-                "number of 1 or more"
             )
 
 

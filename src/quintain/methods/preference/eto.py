@@ -18,22 +18,15 @@ from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFlo
 from quintain.methods.method import Folds, Needs, Rounds
 from quintain.methods.preference.exploring import Experts, Later, contrasted
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
-from quintain.training.job import OnPolicyJob
+from quintain.training.job import RoundsJob
 from quintain.types import Loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(RoundsJob):
     """Configuration of ETO."""
 
-    steps: int = 3
-    """Rounds."""
-    learning_rate: float = 1e-4
-    eval_every: int = 1
-    num_epochs: PositiveInt = 3
-    num_minibatches: PositiveInt = 4
     tasks: PositiveInt = 128
-    """Tasks of a round."""
     tries: PositiveInt = 1
     """Episodes that the policy makes of each task."""
     beta: PositiveFloat = 0.1

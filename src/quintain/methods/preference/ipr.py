@@ -28,22 +28,14 @@ from quintain.methods.preference.exploring import Experts, contrasted
 from quintain.methods.preference.updating import update_on_pairs
 from quintain.rollout.replay import Walk
 from quintain.rollout.views import Prefix
-from quintain.training.job import OnPolicyJob
+from quintain.training.job import RoundsJob
 from quintain.types import Group, Loss, Score, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(RoundsJob):
     """Configuration of IPR."""
 
-    steps: int = 3
-    """Rounds."""
-    learning_rate: float = 1e-4
-    eval_every: int = 1
-    num_epochs: PositiveInt = 3
-    num_minibatches: PositiveInt = 4
-    tasks: PositiveInt = 32
-    """Tasks of a round."""
     rollouts: PositiveInt = 5
     """Episodes of the starting policy that a step's value is the mean of."""
     margin: NonNegativeFloat = 0.5

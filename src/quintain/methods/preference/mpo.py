@@ -27,14 +27,14 @@ from quintain.errors import ConfigError
 from quintain.losses.preference import dpo
 from quintain.methods.method import Collector, Needs, Rounds
 from quintain.methods.preference.updating import update_on_pairs
-from quintain.training.job import MAIN, OnPolicyJob
+from quintain.training.job import MAIN, RoundsJob
 from quintain.types import Group, Score, Trajectory
 
 ACTOR, PLANNER = "agent", "agent/plan"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(RoundsJob):
     """Configuration of MPO."""
 
     agent: str = "plan?demonstrates=verbs"
@@ -42,13 +42,7 @@ class Config(OnPolicyJob):
     seats: Mapping[str, str] = field(default_factory=lambda: {ACTOR: "reference", PLANNER: MAIN})
     """Who writes plans, agent/plan, and who acts on them, agent: a policy that rests."""
     steps: int = 1
-    """Rounds."""
-    learning_rate: float = 1e-4
-    eval_every: int = 1
-    num_epochs: PositiveInt = 3
-    num_minibatches: PositiveInt = 4
     tasks: PositiveInt = 64
-    """Tasks of a round."""
     plans: int = 5
     """Plans of a task."""
     executions: PositiveInt = 5
@@ -60,7 +54,7 @@ class Config(OnPolicyJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        OnPolicyJob.check(self)
+        RoundsJob.check(self)
         if self.plans < 2:
             raise ConfigError(
                 f"plans: got {self.plans}, and a plan alone is not better than another; give 2 or more"

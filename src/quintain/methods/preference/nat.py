@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from quintain.config.ranges import NonNegativeFloat, PositiveInt
+from quintain.config.ranges import NonNegativeFloat
 from quintain.data.pipeline import Chosen, Pipeline, Stage
 from quintain.data.stages import ended
 from quintain.errors import ConfigError
 from quintain.methods.imitation.supervised import chosen_of, supervised
 from quintain.methods.method import Collector, Offline
-from quintain.training.job import Job
+from quintain.training.job import ImitationJob
 from quintain.types import Example, Score, Trajectory
 
 HARNESS = "labelled"
@@ -28,13 +28,12 @@ HARNESS = "labelled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(Job):
+class Config(ImitationJob):
     """Configuration of NAT."""
 
     environment: str = "collab"
     agent: str = f"{HARNESS}+auto"
     steps: int = 300
-    learning_rate: float = 1e-3
     demonstrations: int | str | None = 600
     """Episodes of the teacher, failures among them."""
     mistakes: float = 0.3
@@ -42,12 +41,10 @@ class Config(Job):
     """Labels: right and wrong, or partly between them for failures with a part of the reward."""
     failures: NonNegativeFloat = 2.0
     """Most failures for each success; the first ones stay. 0 imitates successes alone."""
-    batch_size: PositiveInt = 32
-    """Episodes of a step."""
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        Job.check(self)
+        ImitationJob.check(self)
         if self.agent.split("+")[0] != HARNESS:
             raise ConfigError(f"agent: got {self.agent}, which says no label; put {HARNESS}+ in front of it")
         if isinstance(self.demonstrations, str):

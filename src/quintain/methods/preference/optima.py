@@ -39,7 +39,7 @@ from quintain.losses.preference import dpo
 from quintain.methods.method import Collector, Needs, Rounds, Update
 from quintain.rewards.dialogue import dialogue_rewards, edit_distance
 from quintain.rewards.efficiency import Count, num_tokens
-from quintain.training.job import OnPolicyJob
+from quintain.training.job import RoundsJob
 from quintain.types import Batch, Example, Group, LossReport, Outputs, Trajectory
 
 Surprise = Callable[[Collector, Sequence[Trajectory]], list[float]]
@@ -55,19 +55,14 @@ KEPT = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(RoundsJob):
     """Configuration of Optima."""
 
     environment: str = "twocards?cost=0"
     """Name of the environment; several seats make it a dialogue."""
     steps: int = 6
-    """Rounds."""
-    learning_rate: float = 1e-4
-    eval_every: int = 1
     num_epochs: PositiveInt = 2
-    num_minibatches: PositiveInt = 4
     tasks: PositiveInt = 64
-    """Tasks of a round."""
     group_size: PositiveInt = 8
     """Dialogues of a task; in rounds of dpo the messages that are expanded, the beginning among them."""
     learn: Literal["sft", "dpo", "hybrid"] = "hybrid"
@@ -91,7 +86,7 @@ class Config(OnPolicyJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        OnPolicyJob.check(self)
+        RoundsJob.check(self)
         if not self.share:
             raise ConfigError(
                 f"share: got {self.share}, with which nothing is imitated; give a number above 0"

@@ -27,14 +27,14 @@ from quintain.losses.preference import dpo
 from quintain.methods.method import Needs, Rounds, grouped
 from quintain.methods.preference.mpo import ACTOR, PLANNER, check_roles
 from quintain.methods.preference.updating import update_on_pairs
-from quintain.training.job import MAIN, OnPolicyJob, PolicySpec
+from quintain.training.job import MAIN, PolicySpec, RoundsJob
 from quintain.types import Group, scored
 
 WORKER = "worker"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(RoundsJob):
     """Configuration of OWL."""
 
     agent: str = "plan?demonstrates=calls&replan_every=4&max_replans=3"
@@ -42,13 +42,7 @@ class Config(OnPolicyJob):
     seats: Mapping[str, str] = field(default_factory=lambda: {ACTOR: WORKER, PLANNER: MAIN})
     """Who plans, agent/plan, and who does the parts, agent: a policy that rests."""
     steps: int = 1
-    """Rounds."""
-    learning_rate: float = 1e-4
-    eval_every: int = 1
-    num_epochs: PositiveInt = 3
-    num_minibatches: PositiveInt = 4
     tasks: PositiveInt = 128
-    """Tasks of a round."""
     tries: PositiveInt = 4
     """Episodes of a task, of which the best and the worst are compared."""
     margin: NonNegativeFloat = 0.0
@@ -58,7 +52,7 @@ class Config(OnPolicyJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        OnPolicyJob.check(self)
+        RoundsJob.check(self)
         check_roles(self.agent, self.seats)
 
 

@@ -29,24 +29,17 @@ from quintain.losses.preference import dpo, rpo
 from quintain.methods.method import Collector, Needs, Rounds
 from quintain.methods.preference.ipr import Steps, parts_at
 from quintain.methods.preference.updating import update_on_pairs
-from quintain.training.job import OnPolicyJob
+from quintain.training.job import RoundsJob
 from quintain.types import Group, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(RoundsJob):
     """Configuration of PGPO."""
 
     agent: str = "plan?demonstrates=calls"
     """Harness with a planner in front: plan, and options of it."""
-    steps: int = 3
-    """Rounds."""
-    learning_rate: float = 1e-4
-    eval_every: int = 1
-    num_epochs: PositiveInt = 3
-    num_minibatches: PositiveInt = 4
     tasks: PositiveInt = 64
-    """Tasks of a round."""
     tries: PositiveInt = 1
     """Episodes that the policy makes of each task."""
     rollouts: PositiveInt = 5
@@ -60,7 +53,7 @@ class Config(OnPolicyJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        OnPolicyJob.check(self)
+        RoundsJob.check(self)
         plans = [part.options for part in parts_of(self.agent) if part.name == "plan"]
         if (
             not plans

@@ -25,22 +25,14 @@ from quintain.methods.method import Collector, Needs, Rounds
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rollout.views import Prefix
-from quintain.training.job import OnPolicyJob
+from quintain.training.job import RoundsJob
 from quintain.types import Group, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(RoundsJob):
     """Configuration of RRO."""
 
-    steps: int = 3
-    """Rounds."""
-    learning_rate: float = 1e-4
-    eval_every: int = 1
-    num_epochs: PositiveInt = 3
-    num_minibatches: PositiveInt = 4
-    tasks: PositiveInt = 32
-    """Tasks of a round."""
     rollouts: PositiveInt = 5
     """Episodes that a step's worth is the mean of."""
     cap: PositiveInt = 5

@@ -35,6 +35,8 @@ class Search:
     """children of one node, each as the first episode that went through it, up to its own turn, with its Q"""
     agreement: float | None = None
     """share of two children with different mean outcomes that the critic ranks as these do, equal ranks a half"""
+    followed: float | None = None
+    """share of the tasks that are solved by whoever follows its tree: always the visited child of the highest Q"""
 
     def collect(self, collector: Collector, step: int) -> list[Group]:
         """Return all episodes of the trees of a round, a group for each tree.
@@ -85,11 +87,12 @@ class Search:
         return trees_of(played)
 
     def measure(self, groups: Sequence[Group], _: Decode) -> Mapping[str, float]:
-        """Return how many trees hold a solution, and how far the critic agrees with the outcomes."""
+        """Return how many trees hold a solution, how many lead to one, and how far the critic agrees with outcomes."""
         trees = trees_of(groups)
         solved = sum(any(t.is_success for t in tree.scored) for tree in trees) / max(len(trees), 1)
-        agreed = {} if self.agreement is None else {"mcts/agreement": self.agreement}
-        return {"mcts/solved": solved, **agreed}
+        more = {"mcts/agreement": self.agreement, "mcts/followed": self.followed}
+        known = {name: value for name, value in more.items() if value is not None}
+        return {"mcts/solved": solved, **known}
 
     def _ways(
         self, collector: Collector, step: int, nodes: Sequence[Node], turns: int, again: int
@@ -122,7 +125,7 @@ class Search:
         )
 
     def _conclude(self, trees: Sequence[GuidedTree], through: Mapping[Node, Trajectory]) -> None:
-        """Write down the families of `trees`, and how far the critic agrees with the outcomes."""
+        """Write down the families of `trees`, where each leads, and how far the critic agrees with the outcomes."""
         families = [(tree, family) for tree in trees for family in tree.families()]
         self.families = [
             [
@@ -139,6 +142,8 @@ class Search:
             if one.value != other.value
         ]
         self.agreement = fmean(agreed) if agreed else None
+        ends = [through[end] for tree in trees if (end := tree.follow()) in through]
+        self.followed = fmean(float(end.is_success) for end in ends) if ends else None
 
 
 def lineage(node: Node) -> list[Node]:

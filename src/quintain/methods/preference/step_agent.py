@@ -37,7 +37,7 @@ from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
 from quintain.methods.rl.parts.contexts import Contexts, single
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rewards.terms import Term, apply_all
-from quintain.training.job import OnPolicyJob
+from quintain.training.job import RoundsJob
 from quintain.types import Group, Pair, Trajectory, as_content, as_text, scored
 
 WORD = re.compile(r"\w+|[^\w\s]")
@@ -48,17 +48,13 @@ NEWTON = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(RoundsJob):
     """Configuration of StepAgent."""
 
     steps: int = 3
     """Rounds, or with ``inverse`` steps."""
     demonstrations: int | str | None = 20
     """The expert's episodes: they are imitated first, then inspected."""
-    learning_rate: float = 1e-4
-    eval_every: int = 1
-    num_epochs: PositiveInt = 3
-    num_minibatches: PositiveInt = 4
     reward: Literal["implicit", "inverse"] = "implicit"
     """How a step is learned from: as a preference, or paid by a discriminator."""
     tasks: PositiveInt = 128

@@ -31,7 +31,7 @@ from quintain.methods.method import Collector, Improve, Needs, Rounds
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rollout.replay import every_turn
-from quintain.training.job import OnPolicyJob, PolicySpec
+from quintain.training.job import PolicySpec, RoundsJob
 from quintain.types import Group, Trajectory, scored
 
 CRITIC = "critic"
@@ -41,18 +41,14 @@ TOLD = "In light that the final answer is: {}.\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(RoundsJob):
     """Configuration of SWEET-RL."""
 
     environment: str = "collab?graded=dense"
     steps: int = 4
     """Rounds, of which the first trains the critic alone."""
-    learning_rate: float = 1e-4
-    eval_every: int = 1
     num_epochs: PositiveInt = 1
-    num_minibatches: PositiveInt = 4
     tasks: PositiveInt = 16
-    """Tasks of a round."""
     group_size: PositiveInt = 8
     """Episodes of a task, of which the critic learns."""
     states: PositiveInt = 32
@@ -78,7 +74,7 @@ class Config(OnPolicyJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        OnPolicyJob.check(self)
+        RoundsJob.check(self)
         if self.group_size < 2 or self.candidates < 2:
             raise ConfigError(
                 f"group_size, candidates: got {self.group_size} and {self.candidates}, and one alone has nothing to be "

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
+from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.losses.policy import clipped
 from quintain.methods.method import Needs, OnPolicy, Update, grouped
@@ -21,12 +21,12 @@ from quintain.methods.rl.parts.measures import Decode
 from quintain.rewards.conduct import environment_reward, new_state_bonus
 from quintain.rewards.search import over_turn_budget
 from quintain.rewards.terms import apply_all
-from quintain.training.job import GroupJob
+from quintain.training.job import ClipHigherJob
 from quintain.types import Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(ClipHigherJob):
     """Configuration of short thinking, more acting."""
 
     turn_tokens: PositiveInt = 16
@@ -35,8 +35,6 @@ class Config(GroupJob):
     """Reward lost by a turn of twice as many."""
     information: NonNegativeFloat = 0.05
     """Reward of a turn that leads to a new state."""
-    clip_high: PositiveFloat = 0.28
-    """The ratio is clipped to 0.8 … 1 + this."""
 
 
 def method(config: Config) -> OnPolicy:

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 from quintain.config.ranges import PositiveFloat
 from quintain.credit.group import group_relative
-from quintain.errors import ConfigError
 from quintain.losses.policy import cispo
 from quintain.methods.method import OnPolicy, Update, grouped
-from quintain.training.job import GroupJob
+from quintain.training.job import GroupJob, check_ratios
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +27,7 @@ class Config(GroupJob):
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
         GroupJob.check(self)
-        if self.num_epochs * self.num_minibatches < 2:
-            raise ConfigError(
-                f"num_epochs: got {self.num_epochs} with one minibatch, so that every ratio is 1, never clipped; "
-                "give 2 or more, or use grpo"
-            )
+        check_ratios(self)
 
 
 def method(config: Config) -> OnPolicy:

@@ -13,7 +13,7 @@ tool calls, where the paper has phones, card games and ALFWorld.
 
 from dataclasses import dataclass
 
-from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
+from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.losses.causal import ActionModel, causal_weights
 from quintain.losses.compose import combine
@@ -21,11 +21,11 @@ from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import clipped
 from quintain.methods.method import Folds, OnPolicy, Update, grouped
 from quintain.methods.rl.parts.measures import measure_entropy_of_actions
-from quintain.training.job import GroupJob
+from quintain.training.job import ClipHigherJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(ClipHigherJob):
     """Configuration of CoSo."""
 
     entropy_coef: NonNegativeFloat = 0.01
@@ -38,8 +38,6 @@ class Config(GroupJob):
     """Tokens that are left out together; the official code: 4."""
     actions: PositiveInt = 32
     """Actions that are told apart by their tool and its arguments, or by their words; all others count as one."""
-    clip_high: PositiveFloat = 0.28
-    """The ratio is clipped to 0.8 … 1 + this."""
 
 
 def method(config: Config) -> OnPolicy:

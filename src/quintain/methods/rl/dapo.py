@@ -15,22 +15,20 @@ from typing import Annotated
 
 from annotated_types import Ge
 
-from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
+from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.group import group_relative
 from quintain.losses.policy import clipped
 from quintain.methods.method import OnPolicy, Update, differing
 from quintain.rewards.conduct import environment_reward
 from quintain.rewards.efficiency import overlong_penalty
 from quintain.rewards.terms import apply_all
-from quintain.training.job import GroupJob
+from quintain.training.job import ClipHigherJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(ClipHigherJob):
     """Configuration of DAPO."""
 
-    clip_high: PositiveFloat = 0.28
-    """The ratio is clipped to 0.8 … 1 + this."""
     attempts: PositiveInt = 3
     """Draws of tasks until enough groups differ."""
     overlong_tokens: Annotated[int, Ge(4)] = 256

@@ -17,21 +17,19 @@ WebShop and ALFWorld.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from quintain.config.ranges import PositiveInt, Share
+from quintain.config.ranges import Share
 from quintain.credit.segments import segment_weights
 from quintain.errors import ConfigError
 from quintain.losses.imitation import weighted_imitation
 from quintain.methods.method import Needs, OnPolicy, Update, grouped
-from quintain.training.job import OnPolicyJob
-from quintain.types import Group, Score, Trajectory
+from quintain.training.job import EpisodesJob
+from quintain.types import Group, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(EpisodesJob):
     """Configuration of EPO."""
 
-    episodes: PositiveInt = 64
-    """Episodes of a step, each of another task."""
     discount: Share = 0.99
     """γ, per turn."""
     is_weighted: bool = True
@@ -39,7 +37,7 @@ class Config(OnPolicyJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        OnPolicyJob.check(self)
+        EpisodesJob.check(self)
         if not 0 < self.discount <= 1:
             raise ConfigError(f"discount: got {self.discount}; give a number above 0, up to 1")
 
@@ -62,7 +60,7 @@ def method(config: Config) -> OnPolicy:
 
 def key_turns(trajectory: Trajectory) -> list[float]:
     """Return 1 for the turns of a successful episode that were carried out and led to a new state, and for the last."""
-    if not isinstance(trajectory.outcome, Score) or not trajectory.outcome.is_success:
+    if not trajectory.is_success:
         return [0.0] * len(trajectory.turns)
     keys = [turn.state_key for turn in trajectory.turns]
     inner = [

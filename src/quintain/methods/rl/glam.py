@@ -26,18 +26,17 @@ from quintain.losses.value import value
 from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
 from quintain.rewards.conduct import environment_reward
 from quintain.rewards.terms import apply_all
-from quintain.training.job import OnPolicyJob
+from quintain.training.job import EpisodesJob
 from quintain.types import Credit, Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(EpisodesJob):
     """Configuration of GLAM."""
 
     agent: str = "glam"
     """Harness that scores whole actions by the sum of their log-probs."""
     episodes: PositiveInt = 32
-    """Episodes of a step, each of another task."""
     num_epochs: int = 4
     discount: Share = 0.99
     """γ per turn."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from quintain.agents.protocol import Agent
-from quintain.config.ranges import NonNegativeFloat, PositiveInt, Share
+from quintain.config.ranges import NonNegativeFloat, Share
 from quintain.credit.discounted import discounted_return
 from quintain.credit.whiten import whiten
 from quintain.losses.compose import combine
@@ -30,15 +30,13 @@ from quintain.methods.rl.parts.measures import probe_greediness
 from quintain.rewards.conduct import environment_reward, format_penalty, invalid_action_penalty
 from quintain.rewards.exploration import untried_bonus
 from quintain.rewards.terms import apply_all
-from quintain.training.job import OnPolicyJob
+from quintain.training.job import EpisodesJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(EpisodesJob):
     """Configuration of reinforcement fine-tuning against greediness."""
 
-    episodes: PositiveInt = 64
-    """Episodes of a step, each of another task."""
     bonus: NonNegativeFloat = 1.0
     """Reward of an action that is new in its episode; 0 for none."""
     penalty: NonNegativeFloat = 5.0

@@ -6,8 +6,8 @@ are trained on.
 
 Differences to the paper: data is selected by the run's own episodes, group by group; a step of 8 groups of 8
 instead of 64 of 16; the bonus for turns is on wrong answers only, as in the code, and its effect on the number of
-calls is to be watched. There is no code tool. Measured on BabyAI and on sums of single digits that may be mended,
-where the paper has mathematics, science and code.
+calls is to be watched. There is no code tool. Measured on arithmetic with tools (`calc`), where the paper
+has mathematics, science and code.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from typing import Annotated
 
 from annotated_types import Ge
 
-from quintain.config.ranges import PositiveFloat, Share
+from quintain.config.ranges import Share
 from quintain.credit.group import group_relative
 from quintain.data.filters import solved_between
 from quintain.errors import ConfigError
@@ -26,16 +26,14 @@ from quintain.methods.method import OnPolicy, Update, grouped
 from quintain.rewards.efficiency import overlong_penalty
 from quintain.rewards.search import turn_shaped_success
 from quintain.rewards.terms import apply_all
-from quintain.training.job import GroupJob
+from quintain.training.job import ClipHigherJob
 from quintain.types import Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(ClipHigherJob):
     """Configuration of GRPO-TCR."""
 
-    clip_high: PositiveFloat = 0.28
-    """The ratio is clipped to 0.8 … 1 + this."""
     overlong_tokens: Annotated[int, Ge(4)] = 256
     """Sampled tokens of an episode at which the whole penalty of 1 falls due; it begins a quarter before."""
     lowest: Share = 0.0
@@ -46,7 +44,7 @@ class Config(GroupJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        GroupJob.check(self)
+        ClipHigherJob.check(self)
         if self.lowest > self.highest:
             raise ConfigError(
                 f"lowest, highest: got {self.lowest}, {self.highest}, between which no group lies; give the lower first"

@@ -20,20 +20,18 @@ from quintain.methods.method import Folds, Needs, OnPolicy, Update, grouped
 from quintain.rewards.conduct import success
 from quintain.rewards.efficiency import FewestCalls, num_calls, num_turns, productivity
 from quintain.rewards.terms import apply_all
-from quintain.training.job import GroupJob
+from quintain.training.job import ClipHigherJob
 from quintain.types import Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(ClipHigherJob):
     """Configuration of OTC."""
 
     count: Literal["calls", "turns"] = "calls"
     """What is to be few."""
     smoothing: PositiveFloat = 4.0
     """c of the factor while the fewest is not known or 0."""
-    clip_high: PositiveFloat = 0.28
-    """The ratio is clipped to 0.8 … 1 + this."""
 
 
 def method(config: Config) -> OnPolicy:

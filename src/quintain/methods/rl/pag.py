@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from quintain.config.ranges import PositiveInt, Share
+from quintain.config.ranges import Share
 from quintain.credit.gae import gae_tokens
 from quintain.credit.whiten import whiten
 from quintain.losses.compose import combine
@@ -21,7 +21,7 @@ from quintain.losses.policy import clipped
 from quintain.losses.value import value
 from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
 from quintain.methods.rl.parts.measures import Decode
-from quintain.training.job import OnPolicyJob
+from quintain.training.job import EpisodesJob
 from quintain.types import ANSWER, Credit, Group, Trajectory, Turn
 
 VERDICT = "verdict"
@@ -29,13 +29,11 @@ VERDICT = "verdict"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(EpisodesJob):
     """Configuration of PAG."""
 
     environment: str = "sums?bonus=0.5"
     """An environment whose turns have the reward term answer or verdict."""
-    episodes: PositiveInt = 64
-    """Episodes of a step, each of another task."""
     by_role: bool = True
     """Whiten advantages of answers and verdicts apart; else together."""
     gae_lambda: Share = 1.0

@@ -13,24 +13,22 @@ robots and Atari.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Share
+from quintain.config.ranges import NonNegativeFloat, PositiveFloat, Share
 from quintain.credit.gae import gae_tokens
 from quintain.credit.whiten import whiten
 from quintain.losses.compose import combine
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
 from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
-from quintain.training.job import OnPolicyJob
+from quintain.training.job import EpisodesJob
 from quintain.types import Credit, Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(EpisodesJob):
     """Configuration of PPO."""
 
     learning_rate: float = 1e-4
-    episodes: PositiveInt = 64
-    """Episodes of a step, each of another task."""
     num_epochs: int = 2
     discount: Share = 1.0
     """γ, per sampled token."""

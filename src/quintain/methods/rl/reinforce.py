@@ -10,22 +10,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from quintain.config.ranges import PositiveInt, Share
+from quintain.config.ranges import Share
 from quintain.credit.baseline import subtract_others
 from quintain.credit.discounted import discounted_return
 from quintain.errors import ConfigError
 from quintain.losses.policy import reinforce
 from quintain.methods.method import Estimates, OnPolicy, Update, grouped
-from quintain.training.job import OnPolicyJob
+from quintain.training.job import EpisodesJob
 from quintain.types import Credit, Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(EpisodesJob):
     """Configuration of REINFORCE."""
 
-    episodes: PositiveInt = 64
-    """Episodes of a step, each of another task."""
     discount: Share = 1.0
     """γ, per turn."""
     baseline: Literal["others", "none"] = "others"
@@ -33,7 +31,7 @@ class Config(OnPolicyJob):
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        OnPolicyJob.check(self)
+        EpisodesJob.check(self)
         if self.baseline == "others" and self.episodes < 2:
             raise ConfigError(
                 f"episodes: got {self.episodes} with baseline others, and an episode alone has no others; give 2 or "

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from quintain.config.ranges import NonNegativeFloat, PositiveInt, Share
+from quintain.config.ranges import NonNegativeFloat, Share
 from quintain.credit.gae import gae_tokens
 from quintain.credit.whiten import whiten
 from quintain.losses.compose import combine
@@ -25,16 +25,14 @@ from quintain.methods.rl.parts.kl import price_kl
 from quintain.rewards.conduct import success
 from quintain.rewards.search import search_bonus
 from quintain.rewards.terms import apply_all
-from quintain.training.job import OnPolicyJob
+from quintain.training.job import EpisodesJob
 from quintain.types import Credit, Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(EpisodesJob):
     """Configuration of RLSP."""
 
-    episodes: PositiveInt = 64
-    """Episodes of a step, each of another task."""
     outcome_share: Share = 0.8
     """α, share of the outcome in the reward."""
     base: float = 0.98

@@ -12,17 +12,17 @@ one of the paper's five families of worlds.
 from dataclasses import dataclass
 from typing import Literal
 
-from quintain.config.ranges import PositiveFloat, PositiveInt
+from quintain.config.ranges import PositiveInt
 from quintain.credit.group import group_relative
 from quintain.data.filters import without_truncated
 from quintain.errors import ConfigError
 from quintain.losses.policy import clipped
 from quintain.methods.method import OnPolicy, Update, grouped, same_groups
-from quintain.training.job import GroupJob
+from quintain.training.job import ClipHigherJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(ClipHigherJob):
     """Configuration of ScalingInter-RL."""
 
     turns: tuple[int, ...] = (5, 10, 20)
@@ -31,12 +31,10 @@ class Config(GroupJob):
     """Steps of a stage; the last one lasts."""
     cut: Literal["scored", "left_out"] = "scored"
     """What an episode is that the limit cut: scored with the reward it has, or left out of the step."""
-    clip_high: PositiveFloat = 0.28
-    """The ratio is clipped to 0.8 … 1 + this."""
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
-        GroupJob.check(self)
+        ClipHigherJob.check(self)
         if not self.turns or min(self.turns) < 1:
             raise ConfigError(f"turns: got {self.turns}; give the turns of each stage, 1 or more")
         if list(self.turns) != sorted(self.turns):

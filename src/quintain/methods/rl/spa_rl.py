@@ -16,7 +16,7 @@ and VirtualHome.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from quintain.config.ranges import NonNegativeFloat, PositiveInt, Share
+from quintain.config.ranges import NonNegativeFloat, Share
 from quintain.credit.decomposition import Contributions, Earlier
 from quintain.credit.gae import gae_tokens
 from quintain.credit.progress import progress_rewards
@@ -26,16 +26,14 @@ from quintain.losses.policy import clipped
 from quintain.losses.value import value
 from quintain.methods.method import Estimates, Folds, Needs, OnPolicy, Update, grouped
 from quintain.methods.rl.parts.measures import Decode
-from quintain.training.job import OnPolicyJob
+from quintain.training.job import EpisodesJob
 from quintain.types import Credit, Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(EpisodesJob):
     """Configuration of SPA-RL."""
 
-    episodes: PositiveInt = 64
-    """Episodes of a step, each of another task."""
     progress: NonNegativeFloat = 1.0
     """α, weight of the contributions."""
     grounding: NonNegativeFloat = 0.5

@@ -24,18 +24,17 @@ from quintain.losses.entropy import entropy_bonus
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
 from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
-from quintain.training.job import OnPolicyJob
+from quintain.training.job import EpisodesJob
 from quintain.types import Credit, Group, Task, Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(EpisodesJob):
     """Configuration of TWOSOME."""
 
     agent: str = "twosome"
     """Harness that scores whole actions by the mean of their log-probs over words."""
     episodes: PositiveInt = 32
-    """Episodes of a step, each of another task."""
     num_epochs: int = 4
     discount: Share = 0.99
     """γ per step of the world."""

@@ -13,23 +13,21 @@ data, judged by a validator, is left out, as is shaping by format and length. Me
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from quintain.config.ranges import NonNegativeInt, PositiveFloat, PositiveInt
+from quintain.config.ranges import NonNegativeInt, PositiveFloat
 from quintain.credit.gae import decoupled, gae_tokens, length_adaptive
 from quintain.credit.whiten import whiten
 from quintain.losses.compose import combine
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
 from quintain.methods.method import Estimates, Needs, OnPolicy, Update, grouped
-from quintain.training.job import OnPolicyJob
+from quintain.training.job import EpisodesJob
 from quintain.types import Credit, Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(OnPolicyJob):
+class Config(EpisodesJob):
     """Configuration of the reinforcement learning of UI-TARS-2."""
 
-    episodes: PositiveInt = 64
-    """Episodes of a step, each of another task."""
     critic_steps: NonNegativeInt = 3
     """First steps in which only the value head learns."""
     adaptive: PositiveFloat = 0.05

@@ -3,26 +3,32 @@
 What `instruct_gpt` and `learning_to_summarize` share. The reward model is the policy ``reward_model``, a run of its
 own; the reference is the policy that the run starts from. The critic is a policy of its own and begins as the reward
 model (arXiv 2009.01325, section 3.4; 2203.02155, appendix C.4): it knows what the end is worth before the first step.
+In the place of a run a model behind a chat endpoint may say what an episode is worth, from 0 to 1: a generative reward
+model (`quintain.engines.judge`). The critic then begins as the policy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from quintain.config.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Share
 from quintain.credit.gae import gae_tokens
 from quintain.credit.scores import pay_scores, score_metrics
 from quintain.credit.whiten import whiten
-from quintain.errors import ConfigError
+from quintain.engines.chat_client import is_endpoint
+from quintain.engines.judge import Judge, needed
+from quintain.errors import ConfigError, UsageError
 from quintain.losses.policy import clipped
 from quintain.losses.value import value
 from quintain.methods.method import Estimates, Folds, Mixing, Needs, OnPolicy, Update, grouped
 from quintain.methods.rl.parts.kl import KLController
-from quintain.training.job import OnPolicyJob, PolicySpec
-from quintain.types import Credit, Group
+from quintain.training.job import MAIN, OnPolicyJob, PolicySpec
+from quintain.types import NOTHING, Credit, Group, scored
 
 CRITIC, REWARD_MODEL = "critic", "reward_model"
+RUBRIC = "How well does what was said and done do what the task asks for?"
+"""What a judge goes by where no rubric is named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +36,8 @@ class ScoredJob(OnPolicyJob):
     """A job whose episodes are paid by a reward model."""
 
     reward_model: str = ""
-    """Run or folder of the reward model (train reward_model)."""
+    """Run or folder of the reward model (train reward_model), or a model behind a chat endpoint that judges:
+    http://127.0.0.1:8000/v1?model=NAME, and rubric=FILE where it is to have another rubric."""
     demonstrations: NonNegativeInt | str | None = 0
     """What is imitated before training, as for all methods; 0 by default, for --model is one that was taught."""
     learning_rate: float = 1e-4
@@ -57,20 +64,57 @@ class ScoredJob(OnPolicyJob):
                 "reward_model: got none, and nothing else pays; train one (quintain train reward_model --model …) and "
                 "give its run"
             )
+        judge_of(self.reward_model)
         if self.kl_target is not None and not self.kl_coef:
             raise ConfigError(f"kl_target: got {self.kl_target} with kl_coef 0; give both, or leave it out")
 
 
-def against_reward_model(config: ScoredJob, *, mixing: Mixing | None = None) -> OnPolicy:
-    """Return PPO on the reward model of `config`, with a likelihood mixed in where `mixing` says so."""
+def judge_of(reward_model: str) -> Judge | None:
+    """Return the judge that `reward_model` names; None where it names a run.
+
+    Raises:
+        ConfigError: there is no such judge.
+    """
+    try:
+        return Judge(reward_model, usual=RUBRIC) if is_endpoint(reward_model) else None
+    except UsageError as error:
+        raise ConfigError(str(error)) from error
+
+
+def scorer(judge: Judge | None) -> Callable[[Sequence[Group], Estimates], Sequence[float]]:
+    """Return who says what the scored episodes of groups are worth, in order: the `judge`, or the reward model."""
+    if judge is None:
+        return lambda _, estimates: estimates.judged
+
+    def judged(groups: Sequence[Group], _: Estimates) -> Sequence[float]:
+        trajectories = scored(groups)
+        judge.prepare(trajectories)
+        return [needed(judge.measure(trajectory)) for trajectory in trajectories]
+
+    return judged
+
+
+def against_reward_model(
+    config: ScoredJob,
+    *,
+    mixing: Mixing | None = None,
+    tell: Callable[[Sequence[Group], Sequence[float]], Mapping[str, float]] = lambda _, __: NOTHING,
+) -> OnPolicy:
+    """Return PPO on the reward model of `config`, with a likelihood mixed in where `mixing` says so.
+
+    `tell` has more metrics of groups and the scores of their episodes.
+    """
     anchor = KLController(config.kl_coef, "reward", config.kl_target)
+    judge = judge_of(config.reward_model)
+    scores_of = scorer(judge)
 
     def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
-        scores = estimates.judged
+        scores = scores_of(groups, estimates)
         prices, metrics = anchor.token_rewards(groups, estimates)
         values = replace(estimates.critic, token_rewards=prices)
         found = whiten(gae_tokens(pay_scores(groups, scores), values, gae_lambda=config.gae_lambda))
-        return replace(found, metrics={**found.metrics, **metrics, **score_metrics(groups, scores)})
+        told = {**metrics, **score_metrics(groups, scores), **tell(groups, scores)}
+        return replace(found, metrics={**found.metrics, **told})
 
     return OnPolicy(
         collect=grouped(config.episodes, 1),
@@ -84,8 +128,10 @@ def against_reward_model(config: ScoredJob, *, mixing: Mixing | None = None) -> 
             critic=True,
             critic_policy=CRITIC,
             reference_logprobs=config.kl_coef > 0,
-            reward_model=PolicySpec(head="value", model=config.reward_model),
-            others={CRITIC: PolicySpec(copies=REWARD_MODEL, head="value", is_trained=True)},
+            reward_model=None if judge else PolicySpec(head="value", model=config.reward_model),
+            others={
+                CRITIC: PolicySpec(copies=MAIN if judge else REWARD_MODEL, head="value", is_trained=True)
+            },
         ),
         state=Folds(anchor),
     )

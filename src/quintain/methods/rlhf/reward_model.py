@@ -4,7 +4,9 @@ The model of the run gets a value head and becomes the reward model: its score o
 sampled token. It learns from rankings of what the starting policy does, `--answers` episodes of a task at a time, by a
 synthetic labeller who knows the environment's reward and errs (`--labeller-temperature`, `--labeller-errors`,
 `--tie-band`); or from preferences that people gave (`--preferences FILE`), two at a time. All answers of a ranking are
-learned from together, and stand in the batch once each.
+learned from together, and stand in the batch once each. ``--kind classifier`` learns of each answer by itself whether
+it is good, -y log σ(r) - (1-y) log σ(-r): the labeller calls good what is worth more than `--bar`, a file what it
+chose.
 
 Comparisons leave open where zero is: at every evaluation the scores are shifted so that the expert's episodes have mean
 0. Measured on what is held out: agreement (``eval/reward_model/agreement``), calibration (``…/ece``), and the
@@ -19,14 +21,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from quintain.config.ranges import NonNegativeFloat, PositiveInt, Share
 from quintain.data.comparisons import Comparisons, Labeller, labelled, preferred
 from quintain.environments.nothing import NO_ENVIRONMENT
 from quintain.errors import ConfigError, DataError
 from quintain.eval.reward_model import agreement, calibration_error, length_correlation, refuse_constant
-from quintain.losses.reward_model import bradley_terry
+from quintain.losses.reward_model import bradley_terry, classification
 from quintain.methods.method import Collector, Data, Needs, Offline, Update
 from quintain.training.job import Job
 from quintain.types import Comparison, Score, Trajectory
@@ -46,6 +48,10 @@ class Config(Job):
     """Where the answers are given: a name, as for all methods; none, or empty with preferences of a file."""
     preferences: str = ""
     """File, folder or data set of preferences (chosen and rejected); empty: a synthetic labeller ranks rollouts."""
+    kind: Literal["ranking", "classifier"] = "ranking"
+    """What it learns: which of two answers is better, or whether each is good."""
+    bar: float = 0.5
+    """Reward above which the synthetic labeller calls an answer good, for a classifier."""
     held_out: Share = 0.2
     """Share of the comparisons that is not learned from, by task; what the reward model says of it is measured."""
     steps: int = 60
@@ -88,7 +94,7 @@ class RewardModelling:
     def compare(self, collector: Collector) -> Comparisons:
         """Return the comparisons to learn from, and keep the expert's episodes whose scores are to have mean 0."""
         config = self.config
-        if config.environment != NO_ENVIRONMENT:
+        if config.environment != NO_ENVIRONMENT and config.kind == "ranking":  # a classifier says where 0 is
             self.shown = collector.shown(collector.tasks(0, NUM_SHOWN))
         if config.preferences:
             found = preferred(collector.preferences())
@@ -99,7 +105,8 @@ class RewardModelling:
                 tie_band=config.tie_band,
             )
             groups = collector.starting_groups(tasks=config.tasks, size=config.group_size)
-            found = labelled(groups, labeller, size=config.answers, seed=config.seed)
+            bar = config.bar if config.kind == "classifier" else None
+            found = labelled(groups, labeller, size=config.answers, seed=config.seed, bar=bar)
         if len(found) < 2 or not any(differs(each) for each in found):
             raise DataError(
                 f"comparisons: got {found}, and {sum(map(differs, found))} that prefer something; raise tasks or "
@@ -144,7 +151,9 @@ def method(config: Config) -> Offline:
     modelling = RewardModelling(config)
     return Offline(
         data=modelling.compare,
-        update=Update(loss=bradley_terry(), is_on_policy=False),
+        update=Update(
+            loss=bradley_terry() if config.kind == "ranking" else classification(), is_on_policy=False
+        ),
         batch_size=config.batch_size,
         needs=Needs(critic=True),
         held_out=config.held_out,

@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 from quintain.config.ranges import NonNegativeFloat, PositiveInt
 from quintain.credit.layout import outcome_of
 from quintain.eval.reward_model import best_of
-from quintain.methods.method import Estimates, OnPolicy, grouped
+from quintain.methods.method import OnPolicy, grouped
 from quintain.methods.rlhf.ppo import ScoredJob, against_reward_model
-from quintain.types import Credit, Group
+from quintain.types import Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +38,8 @@ class Config(ScoredJob):
 
 def method(config: Config) -> OnPolicy:
     """Return WebGPT's reinforcement learning as `config` describes it."""
-    made = against_reward_model(config)
-
-    def credit(groups: Sequence[Group], estimates: Estimates) -> Credit:
-        found = made.credit(groups, estimates)
-        return replace(found, metrics={**found.metrics, **picks(groups, estimates.judged)})
-
-    return replace(made, collect=grouped(config.episodes, config.answers), credit=credit)
+    made = against_reward_model(config, tell=picks)
+    return replace(made, collect=grouped(config.episodes, config.answers))
 
 
 def picks(groups: Sequence[Group], scores: Sequence[float]) -> dict[str, float]:

@@ -16,14 +16,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from quintain.config.ranges import NonNegativeFloat, PositiveFloat
+from quintain.config.ranges import NonNegativeFloat
 from quintain.credit.group import group_relative
 from quintain.losses.policy import clipped
 from quintain.methods.method import OnPolicy, Update, grouped
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rewards.conduct import environment_reward
 from quintain.rewards.terms import Term, apply_all
-from quintain.training.job import GroupJob
+from quintain.training.job import ClipHigherJob
 from quintain.types import Group, Trajectory
 
 NEEDED = frozenset({"reading", "browsing"})
@@ -33,14 +33,12 @@ NEEDLESS = frozenset({"needless_reading", "needless_browsing"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(GroupJob):
+class Config(ClipHigherJob):
     """Configuration of an agent model."""
 
     environment: str = "research"
     look_cost: NonNegativeFloat = 0.0
     """What a turn costs that looks something up, beside what the environment takes off."""
-    clip_high: PositiveFloat = 0.28
-    """The ratio is clipped to 0.8 … 1 + this."""
 
 
 def method(config: Config) -> OnPolicy:

@@ -19,14 +19,12 @@ from typing import Any, NoReturn
 from quintain.distributed.connection import Connection
 from quintain.distributed.placement import CPU, GPU, LearnerRanks, bundle
 from quintain.distributed.version import check_version, own_version
-from quintain.errors import EngineFault, UsageError, named_error
-from quintain.training.sharding.host import Host, Row
+from quintain.errors import EngineFault, named_error
+from quintain.training.sharding.host import MARK, Host, Row
 from quintain.training.sharding.ranks import ANSWER
 
 PATIENCE = 5.0
 """Seconds after the first fault in which it is looked which rank is gone."""
-MARK = "mark"
-"""The file by which a rank knows the folder."""
 TRIES = 3
 """Ports that are tried for the ranks to meet at."""
 
@@ -44,12 +42,7 @@ class RankActor:
             EngineFault: another version. UsageError: another folder.
         """
         check_version(version, "a rank of the learner")
-        found = Path(folder, MARK)
-        if not found.is_file() or found.read_text() != mark:
-            raise UsageError(
-                f"ranks of the learner on a cluster: got {folder}, which their machines do not see; put the runs into "
-                "a folder that all machines share (--runs)"
-            )
+        self._host.on_see(folder, mark)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             with suppress(OSError):
                 probe.connect(("192.0.2.1", 9))  # nothing is sent: it says by which address others reach us

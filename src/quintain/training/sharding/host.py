@@ -7,13 +7,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quintain.errors import EngineFault, QuintainError
+from quintain.errors import EngineFault, QuintainError, UsageError
 from quintain.processes.host import receive, send, take_streams
 
 if TYPE_CHECKING:
+    from torch.distributed import Store  # pyright: ignore[reportPrivateImportUsage]
+
     from quintain.training.sharding.shard import Shard
 
 Row = dict[str, Any]
+MARK = "mark"
+"""The file by which a rank knows the folder."""
 
 
 class Host:
@@ -39,8 +43,10 @@ class Host:
         except (RuntimeError, ValueError, OSError) as error:  # of torch, mostly because another rank is gone
             return {"fault": f"{type(error).__name__}: {error}", "class": EngineFault.__name__}
 
-    def on_join(self, rank: int, count: int, place: str, device: str, threads: int, seconds: float) -> str:
-        """Meet the other ranks at `place` and return where this one computes."""
+    def on_join(
+        self, rank: int, count: int, place: str | Store, device: str, threads: int, seconds: float
+    ) -> str:
+        """Meet the other ranks at `place`, an address or what they know each other by; return where this computes."""
         # What takes long to import is imported in the process that needs it, not in its keeper.
         import torch
         import torch.distributed as dist
@@ -53,12 +59,26 @@ class Host:
         )
         if kind == "cuda":
             torch.cuda.set_device(self._device)
+        where: Row = {"init_method" if isinstance(place, str) else "store": place}
         dist.init_process_group(
             "cuda:nccl,cpu:gloo" if kind == "cuda" else "gloo",
-            init_method=place, rank=rank, world_size=count, timeout=timedelta(seconds=seconds),
+            rank=rank, world_size=count, timeout=timedelta(seconds=seconds), **where,
         )  # fmt: skip
         self._mesh = init_device_mesh(kind, (count,))
         return str(self._device)
+
+    def on_see(self, folder: str, mark: str) -> None:
+        """Make sure that `folder` is the one that the driver sees under this name.
+
+        Raises:
+            UsageError: it is another.
+        """
+        found = Path(folder, MARK)
+        if not found.is_file() or found.read_text() != mark:
+            raise UsageError(
+                f"ranks of the learner: got {folder}, which their machines do not see; put the runs into a folder that "
+                "all machines share (--runs)"
+            )
 
     def on_build(self, name: str, spec: Row) -> int:
         """Build this rank's shard of the policy `name` and return how many numbers it holds."""
@@ -107,7 +127,7 @@ class Host:
         self._shards[name].write_weights(Path(file))
 
     def on_read_weights(self, name: str, file: str) -> None:
-        """Take over trained weights."""
+        """Take over weights."""
         self._shards[name].read_weights(Path(file))
 
     def on_save(self, name: str, folder: str) -> None:

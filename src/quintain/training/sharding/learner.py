@@ -1,4 +1,4 @@
-"""A learner that computes in ranks; whoever has it sees one `Learner`.
+"""A learner, or a policy that is only asked, that computes in ranks; whoever has it sees a `Learner` or a `Forward`.
 
 The model in our process is a whole copy, from which engines sample and which is saved for others; ranks send their
 weights back after each update. Micro-batches go to the ranks in rounds of one each; what the ranks say of the trained
@@ -8,12 +8,12 @@ The loss and the numbers of a step are therefore those of one process, but for t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from quintain.errors import ConfigError, StoreError
@@ -21,7 +21,7 @@ from quintain.training.checkpoint import SHARDS, load_numbers, save_numbers
 from quintain.training.learner import Forward, Learner, Optimization
 from quintain.training.sharding.ranks import RankGroup
 from quintain.training.sharding.shard import Lora, ShardSpec
-from quintain.training.sharding.wire import numbers_of, numbers_row, streams_of
+from quintain.training.sharding.wire import numbers_of, numbers_row, streams_of, weights_in
 from quintain.types import Batch, Outputs
 from quintain.types.rows import to_row
 
@@ -33,10 +33,33 @@ EXCHANGE = "weights.safetensors"
 
 
 class ShardedForward(Forward):
-    """Runs batches through the shards of a policy, as many at once as there are ranks."""
+    """Runs batches through the shards of a policy, as many at once as there are ranks; see `place`."""
 
     shards: tuple[RankGroup, str]
     """the ranks, and by which name they know the policy"""
+    num_sharing: int
+    """ranks that share the tokens of a batch"""
+    kept: Mapping[str, nn.Parameter]
+    """what of it is changed from here, by the names that ranks know"""
+
+    def place(self, ranks: RankGroup, name: str, spec: ShardSpec, kept: Iterable[nn.Parameter]) -> list[int]:
+        """Build the shards of the policy `name` in `ranks`, with the present values of what is `kept`.
+
+        Returns:
+            Parameters of which each rank holds its part.
+        """
+        self.shards, self.num_sharing, self.kept = (ranks, name), spec.context_ranks, self.named(kept)
+        found: list[int] = ranks.ask("build", name, to_row(spec))
+        self.restored()
+        return found
+
+    def restored(self) -> None:
+        """Give the ranks the weights of the copy here."""
+        ranks, name = self.shards
+        if self.kept:
+            file = ranks.folder / EXCHANGE
+            save_file({key: part.detach().cpu().contiguous() for key, part in self.kept.items()}, file)
+            ranks.ask("read_weights", name, str(file))
 
     def __call__(self, batch: Batch) -> Outputs:
         """Refuse: what is learned goes through `each`, which sends the gradient back."""
@@ -56,17 +79,20 @@ class ShardedForward(Forward):
 
         Ranks for which no batch is left repeat the first of the round; their gradient is zero.
         """
-        ranks, name = self.shards
+        (ranks, name), sharing = self.shards, self.num_sharing
         is_learned = do == "forward"
-        for start in range(0, len(batches), ranks.count):
-            part = batches[start : start + ranks.count]
+        at_once = ranks.count // sharing
+        for start in range(0, len(batches), at_once):
+            part = batches[start : start + at_once]
             streams = [streams_of(batch) for batch in part]
             rows = [(each.row(),) for each in streams]
-            answers = ranks.ask(do, name, each=rows + rows[:1] * (ranks.count - len(rows)))
+            rows += rows[:1] * (at_once - len(rows))
+            answers = ranks.ask(do, name, each=[row for row in rows for _ in range(sharing)])
+            told = [[leaf for leaf in numbers_of(answer) if leaf is not None] for answer in answers]
             given = [
-                [leaf.requires_grad_(is_learned) for leaf in numbers_of(answer) if leaf is not None]
-                for answer in answers
-            ]
+                [torch.stack(parts).sum(0).requires_grad_(is_learned) for parts in zip(*own, strict=True)]
+                for own in (told[first : first + sharing] for first in range(0, ranks.count, sharing))
+            ]  # of ranks that share tokens, each says nothing but zeros of those of the others
             for batch, each, leaves in zip(part, streams, given, strict=False):
                 logprobs, entropy, *values = leaves
                 empty = torch.zeros(len(batch.token_ids))
@@ -75,8 +101,8 @@ class ShardedForward(Forward):
                 ]
                 yield Outputs(logprobs=placed[0], entropy=placed[1], values=placed[2] if values else None)
             if is_learned:
-                gradients = [[_gradient(leaf) for leaf in leaves] for leaves in given]
-                ranks.ask("backward", name, each=[(numbers_row(part),) for part in gradients])
+                gradients = [numbers_row([_gradient(leaf) for leaf in leaves]) for leaves in given]
+                ranks.ask("backward", name, each=[(part,) for part in gradients for _ in range(sharing)])
 
 
 class ShardedLearner(Learner):
@@ -92,6 +118,7 @@ class ShardedLearner(Learner):
         trained: the part of the model that is changed; all of it for None.
         lora: the LoRA layers that `trained` holds.
         activate: is called before the copy here is used.
+        context_ranks: ranks that share the tokens of a batch.
     """
 
     def __init__(
@@ -106,6 +133,7 @@ class ShardedLearner(Learner):
         trained: nn.Module | None = None,
         lora: Lora | None = None,
         activate: Callable[[], None] | None = None,
+        context_ranks: int = 1,
     ) -> None:
         """Build the shards, and give them the weights of `model`.
 
@@ -119,26 +147,18 @@ class ShardedLearner(Learner):
             )
         super().__init__(model, optimization, value_head=value_head, trained=trained, activate=activate)
         self._shards = ShardedForward.of(model, optimization, value_head=value_head, activate=activate)
-        self._shards.shards = ranks, name
         self.forward = self._shards
         self._ranks, self._name = ranks, name
         spec = ShardSpec(
-            folder=folder, optimization=optimization, has_value_head=value_head is not None, lora=lora
-        )
-        self.num_numbers: list[int] = ranks.ask("build", name, to_row(spec))
+            folder=folder, optimization=optimization, has_value_head=value_head is not None, lora=lora,
+            context_ranks=context_ranks,
+        )  # fmt: skip
+        self.num_numbers = self._shards.place(ranks, name, spec, self.parameters)
         """parameters of which each rank holds its part"""
-        self.restored()
 
     def restart(self) -> None:
         """Forget what the optimizer knows."""
         self._ask("restart")
-
-    def restored(self) -> None:
-        """Give the ranks the weights of the copy here."""
-        file = self._ranks.folder / EXCHANGE
-        whole = {name: part.detach().cpu().contiguous() for name, part in self.named_parameters.items()}
-        save_file(whole, file)
-        self._ask("read_weights", str(file))
 
     def save(self, folder: Path) -> None:
         """Have every rank write its part of weights and optimizer into `folder`."""
@@ -189,7 +209,7 @@ class ShardedLearner(Learner):
         """Take the ranks' weights over into the copy here."""
         file = self._ranks.folder / EXCHANGE
         self._ask("write_weights", str(file))
-        found = load_file(file)
+        found = weights_in(file)
         with torch.no_grad():
             for name, parameter in self.named_parameters.items():
                 parameter.copy_(found[name])

@@ -1,4 +1,4 @@
-"""One rank's shard of a policy: FSDP2 around the model's own modules, an optimizer over what lies here.
+"""One rank's shard of a policy: FSDP2 around the model's own modules, and an optimizer over what lies here.
 
 Each layer is a unit whose weights are put together when it computes; what is left of the model (embeddings, norm, head)
 and the value head are one more. A gradient is the sum over ranks, not their mean: weights of a loss are normalised over
@@ -14,19 +14,22 @@ from typing import Any, cast
 
 import torch
 import torch.distributed as dist
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
-from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from quintain.errors import ConfigError
 from quintain.models.adapters import add_lora
+from quintain.models.context import Context
 from quintain.models.families import backbone, unsupported
 from quintain.models.heads import ValueHead
 from quintain.models.load import load
 from quintain.training.checkpoint import load_shards, save_shards
 from quintain.training.learner import Forward, Optimization
 from quintain.training.optimizers import make_optimizer
+from quintain.training.sharding.wire import weights_in
 from quintain.types import Batch
 
 
@@ -49,6 +52,9 @@ class ShardSpec:
     optimization: Optimization
     has_value_head: bool = False
     lora: Lora | None = None
+    is_trained: bool = True
+    context_ranks: int = 1
+    """ranks that share the tokens of a batch"""
 
 
 class _Whole(nn.Module):
@@ -76,8 +82,23 @@ class Shard:
             add_lora(model, spec.lora.rank, spec.lora.alpha, spec.lora.targets, name=spec.lora.name)
         model.to(device)
         head = ValueHead(model.config.hidden_size).to(device) if spec.has_value_head else None
+        for module in (model, head):
+            if module is not None and not spec.is_trained:
+                module.requires_grad_(False)
         self.optimization = spec.optimization
-        self._whole = _Whole(Forward.of(model, spec.optimization, value_head=head, use_kernels=False))
+        compute = Forward.of(model, spec.optimization, value_head=head, use_kernels=False)
+        if spec.context_ranks > 1:
+            if compute.fallback_reason:
+                raise ConfigError(
+                    f"context_ranks: got {spec.context_ranks} with a model whose attention is its own "
+                    f"({compute.fallback_reason}); give 1"
+                )
+            shape = mesh.size() // spec.context_ranks, spec.context_ranks
+            sharing = init_device_mesh(mesh.device_type, shape, mesh_dim_names=("batches", "context"))[
+                "context"
+            ]
+            compute.context = Context(sharing.get_group(), sharing.get_local_rank(), spec.context_ranks)
+        self._whole = _Whole(compute)
         for layer in _layers(model):
             fully_shard(layer, mesh=mesh)
         fully_shard(self._whole, mesh=mesh)
@@ -85,17 +106,17 @@ class Shard:
             if isinstance(module, FSDPModule):
                 module.set_gradient_divide_factor(1.0)
                 module.set_force_sum_reduction_for_comms(True)
-        self._named = {
-            name: parameter for name, parameter in self._whole.named_parameters() if parameter.requires_grad
-        }
-        self.optimizer = make_optimizer(
-            spec.optimization.optimizer,
-            [*self._named.values()],
-            rate=spec.optimization.learning_rate,
-            betas=spec.optimization.betas,
-            weight_decay=spec.optimization.weight_decay,
-        )
-        self.num_numbers = sum(_local(parameter).numel() for parameter in self._whole.parameters())
+        self._all = dict(self._whole.named_parameters())
+        self._named = {name: parameter for name, parameter in self._all.items() if parameter.requires_grad}
+        if spec.is_trained:
+            self.optimizer = make_optimizer(
+                spec.optimization.optimizer,
+                [*self._named.values()],
+                rate=spec.optimization.learning_rate,
+                betas=spec.optimization.betas,
+                weight_decay=spec.optimization.weight_decay,
+            )
+        self.num_numbers = sum(_local(parameter).numel() for parameter in self._all.values())
         """parameters of which this rank holds its part"""
         self._mesh = mesh
         self._outputs: tuple[Tensor, ...] = ()
@@ -145,12 +166,12 @@ class Shard:
             save_file({name: tensor.contiguous() for name, tensor in whole.items()}, file)
 
     def read_weights(self, file: Path) -> None:
-        """Take over this rank's part of the trained weights in `file`."""
-        found = load_file(file)
+        """Take over this rank's part of the weights in `file`."""
         with torch.no_grad():
-            for name, parameter in self._named.items():
+            for name, found in weights_in(file).items():
+                parameter = self._all[name]
                 part = distribute_tensor(
-                    found[name].to(parameter.device), self._mesh, cast(Any, parameter).placements
+                    found.to(parameter.device), self._mesh, cast(Any, parameter).placements
                 )
                 parameter.copy_(part)
 

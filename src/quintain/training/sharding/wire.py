@@ -1,4 +1,5 @@
-"""What goes between a learner and its ranks, as rows of JSON: streams of tokens, and numbers for each trained token."""
+"""What goes between a learner and its ranks: streams of tokens and numbers for each trained token, as rows of JSON, and
+weights, as files."""
 
 from __future__ import annotations
 
@@ -6,12 +7,16 @@ from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor
 
+from quintain.errors import EngineFault
 from quintain.types import Batch, BatchExtra
 
 Row = dict[str, Any]
@@ -67,6 +72,21 @@ def batch_of(row: Row) -> Batch:
         token_ids=ids, sequence_id=sequence, position_ids=torch.arange(len(ids)) - starts[sequence], lengths=lengths,
         loss_weight=nothing, logprobs=nothing, advantages=nothing, returns=nothing, turn_id=turn_id, extra=extra,
     )  # fmt: skip
+
+
+def weights_in(file: Path) -> dict[str, Tensor]:
+    """Return the weights that another process wrote into `file`.
+
+    Raises:
+        EngineFault: they have not arrived, or not as a whole.
+    """
+    try:
+        return load_file(file)
+    except (OSError, SafetensorError) as error:
+        raise EngineFault(
+            f"weights between the learner and its ranks: got {' '.join(str(error).split())} from {file}; see that all "
+            "machines see this folder at once, and that its disk has room"
+        ) from error
 
 
 def numbers_row(tensors: Sequence[Tensor | None]) -> list[str | None]:

@@ -6,7 +6,7 @@ with all that is needed, so that searching is a waste. One answer is accepted or
 
 import re
 from random import Random
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 from quintain.environments.noisy import chatter
 from quintain.environments.protocol import Environment, tool_action
@@ -15,7 +15,7 @@ from quintain.environments.tools import ToolFault, tool
 from quintain.errors import UsageError
 from quintain.retrieval.bm25 import package
 from quintain.retrieval.passages import Passage
-from quintain.retrieval.retriever import Recorded, Remote, RetrievalTrouble, Retriever
+from quintain.retrieval.retriever import Kind, Recorded, Remote, RetrievalTrouble, Retriever
 from quintain.rewards.answers import exact_match, token_f1
 from quintain.types import Action, StepResult, Task, ToolCall, ToolSpec, derive_seed
 from quintain.worlds.hopqa.corpus import (
@@ -101,7 +101,7 @@ class HopQA(Environment):
         With `facts` all questions are about one corpus of so many, of which the share `missing` is told nowhere (the
         answer is then `unknown`), and of the share `changed` it is also told what was before. With `corpus`, a
         folder or file of texts, a sentence is quoted and the title of the text that says it is the answer.
-        Such a corpus is searched by `retriever`: bm25, dense, or the address of a server
+        Such a corpus is searched by `retriever`: bm25, dense, hnsw, or the address of a server
         (``quintain retrieve 'hopqa?facts=50000'``), which has `deadline` seconds for a search; the file `record`
         keeps what it answered and gives it again.
 
@@ -149,10 +149,10 @@ class HopQA(Environment):
             self._corpus = draw_facts(facts, missing, changed, paragraphs == "article")
         elif corpus:
             self._corpus = read_texts(corpus)
-        is_local = retriever in ("bm25", "dense")
+        is_local = retriever in get_args(Kind)
         if not is_local and "://" not in retriever:
             raise UsageError(
-                f"hopqa: got retriever={retriever!r}; give bm25, dense, or http://127.0.0.1:8200"
+                f"hopqa: got retriever={retriever!r}; give {', '.join(get_args(Kind))}, or http://127.0.0.1:8200"
             )
         self._served = None if is_local else Remote(retriever, deadline=deadline)
         self._retriever: Retriever | None = self._served

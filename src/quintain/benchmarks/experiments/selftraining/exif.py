@@ -1,10 +1,10 @@
-"""EXIF: does it point to success what an episode is called in hindsight, or only to do what was done?
+"""EXIF: does what an episode is called in hindsight teach to follow goals, or does playing like it do as well?
 
-A start plays in lands of `craft`. Of its failures those that reached something become episodes of that goal, which
-end there. The number compares the gradient of imitating them with that of success at goals as they are drawn, of other
-episodes. The control are the same episodes, turn by turn, under one another's goals: the prompts ask for what others
-reached. The null world has those alone whose goal is the most frequent one, so that permuting changes nothing. The
-entropy of goals stands beside it.
+One who errs in most turns explores lands of `craft`. Of its failures those that reached something become episodes of
+that goal, which end there, and a model that knows nothing imitates them. The number is its success on held-out lands at
+goals as they are drawn. The control imitates the same episodes, turn by turn, under one another's goals: the prompts
+ask for what others reached. The null world has those alone whose goal is the most frequent one, so that permuting
+changes nothing. The entropy of goals stands beside it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from dataclasses import replace
 from typing import Any
 
 from quintain.agents.protocol import Agent, equip
-from quintain.benchmarks.labs.gradient import compare_choices, leave_out, success_credit
 from quintain.benchmarks.labs.pupil import Pupil, new_pupil, tasks_from
 from quintain.data.pipeline import as_example, example_samples
 from quintain.environments.catalog import find
@@ -27,58 +26,63 @@ from quintain.methods.selftraining.exif import skill_of
 from quintain.rollout.hindsight import hindsight
 from quintain.rollout.views import Looks
 from quintain.training.start import build_agent
-from quintain.types import Sample, Trajectory, as_text, derive_seed, scored
-
-TASKS = 32
-"""Held-out tasks of a batch, four episodes each, whose gradient of success is compared with."""
-FAR = 100_000
-"""Number of the first task that is explored; starts learn from the tasks before."""
+from quintain.types import Trajectory, as_text, derive_seed
 
 
 def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, float]]:
-    """Return `seeds` batches of one start: cosines of true and of permuted goals with success."""
-    world, num, size = str(options["world"]), int(options["seeds"]), int(options["episodes"])
-    pupil = taught(world, options, seed)
-    groups = pupil.play(world, tasks_from(world, num * TASKS, split="eval"), size=4, seed=seed)
-    success = sum(t.is_success for t in scored(groups)) / len(scored(groups))
-    parts = [groups[k * TASKS : (k + 1) * TASKS] for k in range(num)]
-    targets = leave_out([pupil.lab.gradient(success_credit(part)) for part in parts])
-    agent = build_agent(pupil.tokenizer, find(world), temperature=1.0)
-    played = pupil.play(world, tasks_from(world, num * size, first=FAR), seed=derive_seed(seed, "explored"))
-    relabel, rng = hindsight(find(world), agent), random.Random(seed)
-    told = [[made for t in g.scored if not t.is_success and (made := relabel(t)) is not None] for g in played]
-    batches = [[t for own in told[k * size : (k + 1) * size] for t in own] for k in range(num)]
-    labels = Counter(skill_of(t.task) for batch in batches for t in batch)
+    """Return success at goals as they are drawn after true and after permuted goals were imitated."""
+    world = str(options["world"])
+    blank = new_pupil([world], seed=derive_seed("exif", seed) % (1 << 31), model=str(options["model"]))
+    agent = build_agent(blank.tokenizer, find(world), temperature=1.0)
+    told = explored(blank, world, agent, options, seed)
+    labels = Counter(skill_of(t.task) for t in told)
     usual = labels.most_common(1)[0][0]
-    sets: dict[str, list[list[Sample]]] = {
-        name: [] for name in ("method", "control", "null_method", "null_control")
-    }
-    for batch in batches:
-        alike = [t for t in batch if skill_of(t.task) == usual]
-        for prefix, part in (("", batch), ("null_", alike)):
-            sets[f"{prefix}method"].append(samples_of(part))
-            sets[f"{prefix}control"].append(samples_of(permuted(world, agent, part, rng)))
-    found = compare_choices(pupil.lab, sets, targets)
     shares = [count / labels.total() for count in labels.values()]
-    entropy = -sum(p * math.log(p) for p in shares)
-    return [
-        {
-            **{name: cosines[k] for name, cosines in found.items()},
-            "extra.start": success,
-            "extra.entropy": entropy,
-            "extra.relabelled": float(len(batches[k])),
+    row = {
+        **arms(blank, world, agent, told, options, seed),
+        "extra.entropy": -sum(p * math.log(p) for p in shares),
+        "extra.relabelled": float(len(told)),
+    }
+    if int(options["block"]) < int(options["null_blocks"]):
+        alike = [t for t in told if skill_of(t.task) == usual]
+        row |= {
+            f"null_{name}": value for name, value in arms(blank, world, agent, alike, options, seed).items()
         }
-        for k in range(num)
-    ]
+    return [row]
 
 
-def taught(world: str, options: Mapping[str, Any], seed: int) -> Pupil:
-    """Return a pupil that solves some tasks and not all."""
-    pupil = new_pupil([world], seed=derive_seed("exif", seed) % (1 << 31), model=str(options["model"]))
-    tasks = tasks_from(world, int(options["demonstrations"]))
-    shown = pupil.show(world, tasks, noisy(float(options["mistakes"])), seed=seed)
-    pupil.learn(samples_of(shown), updates=int(options["updates"]), rate=float(options["rate"]))
-    return pupil
+def explored(
+    blank: Pupil, world: str, agent: Agent, options: Mapping[str, Any], seed: int
+) -> list[Trajectory]:
+    """Return the failures of one who errs, under what they reached."""
+    tasks = tasks_from(world, int(options["episodes"]), first=derive_seed(seed, "tasks") % 1_000_000)
+    played = blank.show(world, tasks, noisy(float(options["mistakes"])), seed=seed)
+    relabel = hindsight(find(world), agent)
+    return [made for t in played if not t.is_success and (made := relabel(t)) is not None]
+
+
+def arms(
+    blank: Pupil,
+    world: str,
+    agent: Agent,
+    told: Sequence[Trajectory],
+    options: Mapping[str, Any],
+    seed: int,
+) -> dict[str, float]:
+    """Return the success of who imitated `told`, and of who imitated the same under permuted goals."""
+    held_out = tasks_from(world, int(options["held_out"]), split="eval")
+    found: dict[str, float] = {}
+    others = permuted(world, agent, told, random.Random(seed))
+    for name, episodes in (("method", told), ("control", others)):
+        pupil = blank.copy()
+        pupil.learn(
+            example_samples([as_example(t) for t in episodes]),
+            updates=int(options["updates"]),
+            rate=float(options["rate"]),
+            seed=seed,
+        )
+        found[name] = pupil.success(world, held_out, seed=seed)
+    return found
 
 
 def permuted(
@@ -88,11 +92,6 @@ def permuted(
     goals = [skill_of(t.task) for t in episodes]
     others = rng.sample(goals, len(goals))
     return [asked_for(world, agent, t, *of) for t, *of in zip(episodes, goals, others, strict=True)]
-
-
-def samples_of(trajectories: Sequence[Trajectory]) -> list[Sample]:
-    """Return the token streams of whole episodes."""
-    return example_samples([as_example(t) for t in trajectories])
 
 
 def asked_for(world: str, agent: Agent, trajectory: Trajectory, goal: str, other: str) -> Trajectory:
