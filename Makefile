@@ -133,7 +133,7 @@ test-cluster-quick: $(VENV)/.dev $(VENV)/.ray
 test-vllm-quick: $(VENV)/.dev .venv-vllm/.ready
 	OMP_NUM_THREADS=1 VLLM_CPU_KVCACHE_SPACE=1 $(BIN)/python -m pytest tests/vllm -m vllm -q -k turns
 
-test-vllm: $(VENV)/.dev $(VENV)/.ray .venv-vllm/.ready  ## vLLM on this machine's processor: every promise of an engine, and GRPO that learns through it (10 minutes)
+test-vllm: $(VENV)/.dev $(VENV)/.ray .venv-vllm/.ready  ## vLLM on this machine's processor: every promise of an engine, and GRPO that learns through it (15 minutes)
 	OMP_NUM_THREADS=1 VLLM_CPU_KVCACHE_SPACE=1 $(BIN)/python -m pytest tests/vllm -m vllm -q -rP
 
 check: $(VENV)/.dev  ## style, layout of the rooms, types

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch.distributed as dist
 from tests.distributed.fake_ray import FakeRay
 
 import quintain
@@ -15,7 +14,6 @@ from quintain.distributed.engine_host import EngineHost
 from quintain.distributed.worker import Worker
 from quintain.errors import ConfigError, MissingExtra, UsageError
 from quintain.training.job import Job
-from quintain.training.sharding.actors import RankActor
 
 JOB: dict[str, Any] = {
     "environment": "guess?high=4&max_turns=2", "model": "micro", "steps": 2, "eval_every": 2, "eval_episodes": 4,
@@ -50,30 +48,6 @@ def test_a_run_on_a_cluster_is_that_of_one_process(fake: FakeRay, tmp_path: Path
     assert all(handle.is_dead for handle in fake.handles)
     alone = quintain.train("grpo", run="alone", root=tmp_path, **JOB)
     assert curve(there) == curve(alone)
-
-
-@pytest.mark.slow
-def test_a_reference_in_an_actor_says_what_it_says_here(fake: FakeRay, tmp_path: Path) -> None:
-    file = tmp_path / "placement.toml"
-    file.write_text("[policies.reference]\ncpus = 2\n")
-    job: dict[str, Any] = {
-        **JOB,
-        "environment": "guess?high=8&max_turns=4",
-        "tasks": 16,
-        "batch_size": 4,
-        "demonstrations": 32,
-        "imitation_epochs": 12,
-    }
-    try:
-        there = quintain.train("dpo", run="there", root=tmp_path, cluster="local", placement=str(file), **job)
-    finally:
-        if dist.is_initialized():
-            dist.destroy_process_group()
-    (rank,) = (handle for handle in fake.handles if isinstance(handle.actor, RankActor))
-    assert rank.is_dead and rank.options["num_cpus"] == 2.0
-    alone = quintain.train("dpo", run="alone", root=tmp_path, **job)
-    for row, same in zip(curve(there), curve(alone), strict=True):
-        assert row == {name: pytest.approx(value, rel=1e-4, abs=1e-6) for name, value in same.items()}
 
 
 @pytest.mark.parametrize(

@@ -261,6 +261,12 @@ def test_a_policy_that_is_not_there_names_the_nearest(make: Make) -> None:
         ),
         ({"policies": {"critic": PolicySettings()}}, {}, "the policies here are none but policy itself"),
         (
+            {"seats": {"white": "stranger"}},
+            REFERENCE,
+            r"seats.white: got 'stranger', which is no policy of this run; give one of policy, reference, or say "
+            r"what it is with policies.stranger",
+        ),
+        (
             {"policies": {"reference": PolicySettings(shares="opponent", lora_rank=1)}},
             REFERENCE,
             r"policies.reference.shares: got 'opponent'; name a policy that comes before it: policy$",

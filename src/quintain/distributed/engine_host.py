@@ -135,6 +135,11 @@ class EngineHost:
         """Name the weights."""
         return await self._do(lambda: self.engine.fingerprint())
 
+    async def close(self) -> None:
+        """End the engine with the servers that it has started, which Ray would leave behind."""
+        if self._engine is not None:
+            await self._do(lambda: self.engine.close())
+
     @property
     def engine(self) -> Engine:
         """The engine, which `open` builds."""

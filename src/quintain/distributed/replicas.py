@@ -234,6 +234,10 @@ class Replicas:
         return fetch(self._ray, reference, ANSWER, f"{NAME}, asked to {do}")
 
 
+CLOSING = 20.0
+"""Seconds that a copy may take to end what it has started."""
+
+
 class ServedReplicas(Replicas):
     """The driver's side: opens the copies, gives them weights, and brings back those that were lost.
 
@@ -303,6 +307,8 @@ class ServedReplicas(Replicas):
 
     def close(self) -> None:
         """End all copies."""
+        closing = [handle.close.remote() for handle in self.link.handles]
+        self._ray.wait(closing, num_returns=len(closing), timeout=CLOSING)
         for handle in self.link.handles:
             self._ray.kill(handle)
 

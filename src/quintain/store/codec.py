@@ -28,7 +28,7 @@ from quintain.types.forest import find_parents
 from quintain.types.rows import noun_reader, noun_writer, plain
 
 CODEC = 2
-AT_ONCE = 32
+AT_ONCE = 64
 """Turns whose columns are made at once: of more, the processor's cache would not hold what is made."""
 _COMPRESS_ABOVE = 2048
 _MAX_RECORD = 1 << 29

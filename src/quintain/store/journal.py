@@ -82,6 +82,8 @@ class Journal:
         self.file = file
         self.machine = ""
         """What computes the steps that are committed."""
+        self._waits: bool | None = None
+        """Whether a transaction waits until it is on the disk, as was said last."""
         self._noted = ""
         """The machine of the newest step that was committed here."""
         self._report = report
@@ -94,7 +96,6 @@ class Journal:
             )  # fmt: skip
             try:
                 self._version = self._checked_version()
-                self._connection.execute("PRAGMA synchronous=NORMAL")
                 self._run = self.meta("run") or file.absolute().parent.name
                 self._connection.create_function("episode_id", 4, self._name, deterministic=True)
                 if self._version < VERSION:
@@ -449,12 +450,15 @@ class Journal:
 
         `fetched` has what is in rows that were fetched before, and loses those that are read.
         """
+        waiting = {} if fetched is None else fetched
+        opened = waiting.pop(row_id, None) or self._open(row_id)
+        if isinstance(opened, DataError) or opened.parent is None:
+            return read_row(row_id, opened)
         known = {} if parents is None else parents
-        chain: list[tuple[int, Opened | DataError]] = []
-        at: int | None = row_id
+        chain: list[tuple[int, Opened | DataError]] = [(row_id, opened)]
+        at: int | None = opened.parent if opened.parent < row_id else None
         while at is not None and at not in known:
-            opened = None if fetched is None else fetched.pop(at, None)
-            opened = opened or self._open(at)
+            opened = waiting.pop(at, None) or self._open(at)
             chain.append((at, opened))
             above = None if isinstance(opened, DataError) else opened.parent
             at = None if above is None or above >= at else above
@@ -463,7 +467,7 @@ class Journal:
             found = read_row(number, opened, found)
             if number != row_id:
                 known[number] = found
-        assert found is not None, "the row itself is read, or known"
+        assert found is not None, "the row itself is the last of them"
         return found
 
     def _find_episode(self, name: str) -> tuple[int, bytes, int, int]:
@@ -523,7 +527,9 @@ class Journal:
         """Run the block in one transaction: all of it is kept, or nothing."""
         connection = self._connection
         with self._mutex, _reported(asked, self.file):
-            connection.execute(f"PRAGMA synchronous={'FULL' if is_durable else 'NORMAL'}")
+            if is_durable is not self._waits:
+                connection.execute(f"PRAGMA synchronous={'FULL' if is_durable else 'NORMAL'}")
+                self._waits = is_durable
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection

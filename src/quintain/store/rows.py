@@ -8,7 +8,6 @@ import hashlib
 import math
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from quintain.errors import DataError
@@ -19,8 +18,7 @@ READ_FIELDS = "id, parent, parent_turn, phase, step, seconds, codec, digest, str
 _DIGEST = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class Recorded(NamedTuple):
     """A trajectory with its place in the journal: ``Recorded(row=7, step=0, phase="train", …)``."""
 
     row: int
@@ -200,4 +198,4 @@ def read_row(row_id: int, opened: Opened | DataError, parent: Recorded | None = 
         found = codec.finish(
             content, seconds=seconds, id=name.hex(), before=before, parent=parent.digest, branch=branch
         )
-    return Recorded(row=row_id, step=step, phase=phase, trajectory=found, digest=digest)
+    return Recorded(row_id, step, phase, found, digest)

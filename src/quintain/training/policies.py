@@ -428,6 +428,13 @@ def plan_policies(
             f"policies: got {unknown[0]!r}, which neither the method nor a seat asks for; the policies here are "
             f"{', '.join(needed)}"
         )
+    known = (MAIN, *specs, *job.policies)
+    for seat, name in job.seats.items():
+        if name not in known:
+            raise ConfigError(
+                f"seats.{seat}: got {name!r}, which is no policy of this run; give one of {', '.join(known)}, or say "
+                f"what it is with policies.{name}, such as policies.{name}.is_trained"
+            )
     plan: dict[str, tuple[PolicySpec | None, PolicySettings]] = {MAIN: (None, job.main_policy())}
     for name in dict.fromkeys((*specs, *sorted(seated))):
         settings = job.policies.get(name) or job.main_policy(is_copy=True)
