@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
 from quintain.errors import DataError, InvariantError, UsageError
 from quintain.losses.measure import is_trained, numbers
 from quintain.losses.preference import log_sigmoid
@@ -67,7 +65,7 @@ def classification() -> Loss:
     def loss(outputs: Outputs, batch: Batch) -> LossReport:
         scores, ranks, together = _answers(outputs, batch)
         share = 1.0 / together.sum(1).to(scores.dtype)
-        side = torch.where(ranks > 0, 1.0, -1.0).to(scores.dtype)
+        side = 2 * (ranks > 0).to(scores.dtype) - 1
         loss = -(share * log_sigmoid(side * scores)).sum() / batch.extra.num_pairs
         told = _told(share, (1 + side) / 2, scores, batch.extra.num_pairs)
         return LossReport(loss=loss, metrics={"reward_model/loss": float(loss.detach()), **told})
