@@ -33,7 +33,7 @@ INSTALL := -m pip --disable-pip-version-check install
 BFCL := --no-deps bfcl-eval==2026.3.23
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-real flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-archer flagship-instruct test test-slow coverage test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick test-clients test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
+.PHONY: help quickstart quickstart-real flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct test test-slow coverage test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick test-clients test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -64,9 +64,6 @@ flagship-search-r1: $(VENV)/.flagship  ## the real model learns to search by Sea
 	until $(BIN)/python -c "from urllib.request import urlopen; urlopen('http://127.0.0.1:8231/health')" 2>/dev/null; \
 	do kill -0 $$server && sleep 1 || exit 1; done; \
 	$(BIN)/quintain train search_r1 --config examples/flagship_search_r1.toml --run flagship-search-r1 --replace
-
-flagship-archer: $(VENV)/.flagship  ## the real model learns from critics of turns by ArCHer (docs/real-model-search.md)
-	$(BIN)/quintain train archer --config examples/flagship_archer.toml --run flagship-archer --replace
 
 test: $(VENV)/.dev  ## the whole suite but for what takes seconds each
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto

@@ -117,7 +117,7 @@ def test_random_play_finds_files_and_is_paid_for_it(tmp_path: Path, monkeypatch:
     assert noted[EVENT]["updates"] == 8
 
 
-@pytest.mark.parametrize("name", ["fireact", "rest", "search_r1", "archer"])
+@pytest.mark.parametrize("name", ["fireact", "rest", "eto", "search_r1"])
 def test_the_settings_of_the_flagships_are_those_of_their_methods(name: str) -> None:
     file = EXAMPLES / f"flagship_{name}.toml"
     config: Any = build(find_method(name).config_class, read_file(file), file.name)
