@@ -265,13 +265,14 @@ def test_ranks_on_a_cluster_have_the_gradient_of_one_process(nodes: Any, tmp_pat
     with closing(ranks):
         for name in CASES:
             check_case(ranks, start, name)
+        policy = f"{next(iter(CASES))}/2/1"
         ray.kill(ranks._ranks[1])  # pyright: ignore[reportPrivateUsage]
         with pytest.raises(
             EngineFault, match=r"asked to clip: rank 1 of 2 is gone .*can be resumed from its last"
         ):
-            ranks.ask("clip", "policy")
+            ranks.ask("clip", policy)
         with pytest.raises(EngineFault, match="they were ended"):
-            ranks.ask("clip", "policy")
+            ranks.ask("clip", policy)
 
 
 def test_ranks_whose_machines_do_not_see_the_folder_are_refused(nodes: Any, tmp_path: Path) -> None:
