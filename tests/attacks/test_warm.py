@@ -63,7 +63,7 @@ WITHOUT: dict[str, tuple[str, ...]] = {
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give each test interpreters of its own: a weakened one must not wait for the next test."""
     assert warm.works(), "interpreters cannot wait here"
-    monkeypatch.setattr(warm, "_shelf", warm.Shelf())
+    monkeypatch.setattr(warm, "_shelf", warm.Shelf(spare=0))
 
 
 @pytest.mark.parametrize("attempt", [pytest.param(each, id=name) for name, each in FROM_INSIDE.items()])

@@ -2,7 +2,6 @@
 
 import array
 import base64
-import io
 import json
 import os
 import socket
@@ -61,15 +60,11 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     return found
 
 
-def order(**files: bytes) -> dict[str, Any]:
-    content = {name: base64.b64encode(text).decode() for name, text in files.items()}
-    return {"size": 7, "files": content, "filter": base64.b64encode(bytes(16)).decode()}
+SETTINGS = {"size": 7, "filter": base64.b64encode(bytes(16)).decode()}
 
 
-def test_a_worker_is_shut_in_step_by_step_and_the_filter_comes_last(kernel: Kernel, tmp_path: Path) -> None:
-    place = tmp_path / "a" / "b.txt"
-    forker.shut_in(order(**{str(place): b"7"}))
-    assert place.read_bytes() == b"7" and place.stat().st_mode & 0o777 == 0o644
+def test_a_worker_is_shut_in_step_by_step_and_the_filter_comes_last(kernel: Kernel) -> None:
+    forker.shut_in(SETTINGS)
     steps = [note[:2] for note in kernel.notes]
     assert steps[0] == ("prctl", "1") and steps[1][0] == "unshare"
     every = forker.NEW_MOUNTS | forker.NEW_NAMES | forker.NEW_IPC | forker.NEW_NETWORK
@@ -87,17 +82,17 @@ def test_a_worker_is_shut_in_step_by_step_and_the_filter_comes_last(kernel: Kern
 
 
 def test_without_a_filter_for_the_processor_there_is_none(kernel: Kernel) -> None:
-    forker.shut_in({**order(), "filter": ""})
+    forker.shut_in({**SETTINGS, "filter": ""})
     assert kernel.notes[-1][:2] == ("prctl", "38")
 
 
 def test_a_step_that_the_kernel_refuses_is_named(kernel: Kernel) -> None:
     kernel.refuses = "unshare"
     with pytest.raises(OSError, match="new namespaces"):
-        forker.shut_in(order())
+        forker.shut_in(SETTINGS)
     kernel.refuses = "tmpfs"
     with pytest.raises(OSError, match="mounting /tmp"):
-        forker.shut_in(order())
+        forker.shut_in(SETTINGS)
 
 
 def test_the_network_of_a_worker_reaches_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,29 +113,44 @@ class Told(ModuleType):
         raise Ended("served")
 
 
-def handed(text: str, folder: Path) -> list[int]:
-    (folder / "order").write_text(text)
-    return [os.open(folder / "order", os.O_RDONLY), 10, 11, 12]
+def handed(control: socket.socket, order: str, folder: Path) -> None:
+    """Send `order` with three streams."""
+    (folder / "order").write_text(order)
+    with open(folder / "order", "rb") as file, open(os.devnull, "rb") as nothing:
+        sent = array.array("i", [file.fileno(), *[nothing.fileno()] * 3]).tobytes()
+        control.sendmsg([b"order"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, sent)])
 
 
-def test_a_worker_takes_its_streams_and_nothing_else_and_serves(kernel: Kernel, tmp_path: Path) -> None:
+def test_a_worker_that_is_shut_in_takes_its_order_and_nothing_else_and_serves(
+    kernel: Kernel, tmp_path: Path
+) -> None:
+    place = tmp_path / "a" / "b.txt"
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs, pytest.raises(Ended, match="served"):
-        forker.work(theirs, Told("worker"), handed(json.dumps(order()), tmp_path))
-    assert kernel.notes[-4:] == [
-        ("dup2", "10", "0"),
-        ("dup2", "11", "1"),
-        ("dup2", "12", "2"),
-        ("closerange", "3", "256"),
-    ]
+        handed(ours, json.dumps({str(place): base64.b64encode(b"7").decode()}), tmp_path)
+        forker.work(theirs, Told("worker"), SETTINGS)
+    assert place.read_bytes() == b"7" and place.stat().st_mode & 0o777 == 0o644
+    filtered, *streams, closed = kernel.notes[-5:]
+    assert filtered[:2] == ("prctl", "22") and closed == ("closerange", "3", "256")
+    assert [note[::2] for note in streams] == [("dup2", "0"), ("dup2", "1"), ("dup2", "2")]
+    for note in streams:
+        os.close(int(note[1]))
 
 
-def test_a_worker_that_cannot_be_shut_in_says_why_and_runs_nothing(kernel: Kernel, tmp_path: Path) -> None:
+def test_a_worker_without_an_order_ends(kernel: Kernel) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs, pytest.raises(Ended, match="0"):
+        ours.shutdown(socket.SHUT_WR)
+        forker.work(theirs, Told("worker"), SETTINGS)
+    assert not any(note[0] == "dup2" for note in kernel.notes)
+
+
+def test_a_worker_that_cannot_be_shut_in_says_why_and_runs_nothing(kernel: Kernel) -> None:
     kernel.refuses = "unshare"
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         with pytest.raises(Ended, match="1"):
-            forker.work(theirs, Told("worker"), handed(json.dumps(order()), tmp_path))
+            forker.work(theirs, Told("worker"), SETTINGS)
         assert ours.recv(100).startswith(b"failed: [Errno ")
     assert not any(note[0] == "dup2" for note in kernel.notes)
 
@@ -152,22 +162,24 @@ def test_the_keeper_waits_for_its_worker(kernel: Kernel, monkeypatch: pytest.Mon
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         with pytest.raises(Ended, match="0"):
-            forker.keep(theirs, Told("worker"), [])
+            forker.keep(theirs, Told("worker"), SETTINGS)
         assert ours.recv(100) == b"forking" and waited == [4711]
     monkeypatch.setattr(forker.os, "fork", lambda: 0)
     monkeypatch.setattr(forker, "work", lambda *_: kernel.notes.append(("work",)))
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs, pytest.raises(Ended):
-        forker.keep(theirs, Told("worker"), [])
+        forker.keep(theirs, Told("worker"), SETTINGS)
     assert ("work",) in kernel.notes
 
 
-def test_it_forks_for_every_order_until_there_are_no_more(
+def test_it_forks_whenever_it_is_asked_to_until_nobody_can_ask(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "worker.py").write_text("def main() -> None: ...\n")
+    (tmp_path / "settings.json").write_text(json.dumps(SETTINGS))
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     monkeypatch.setattr(forker, "WORKER", str(tmp_path / "worker.py"))
+    monkeypatch.setattr(forker, "SETTINGS", str(tmp_path / "settings.json"))
     named: dict[str, Any] = {
         "dup": lambda _: theirs.detach(),
         "fork": lambda: 4711,
@@ -176,11 +188,11 @@ def test_it_forks_for_every_order_until_there_are_no_more(
     monkeypatch.setattr(forker, "os", SimpleNamespace(**{**vars(os), **named}))
     thread = threading.Thread(target=forker.main, daemon=True)
     thread.start()
-    with ours, io.FileIO(os.open("/dev/null", os.O_RDONLY)) as nothing:
+    with ours:
         assert ours.recv(100) == b"ready"
         for _ in range(2):
-            sent = array.array("i", [nothing.fileno()]).tobytes()
-            ours.sendmsg([b"fork"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, sent)])
+            ours.send(b"order")  # nobody took it
+            ours.send(b"next")
             assert ours.recv(100) == b"over"
     thread.join(5.0)
     assert not thread.is_alive()

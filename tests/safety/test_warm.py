@@ -5,11 +5,12 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from quintain.errors import SandboxError
-from quintain.processes.tree import below
+from quintain.processes.tree import below, send
 from quintain.rollout.leaks import Leaks
 from quintain.rollout.stepper import Stepper
 from quintain.safety import warm
@@ -24,9 +25,9 @@ LIMITS = Limits(seconds=30.0)
 
 @pytest.fixture
 def shelf(monkeypatch: pytest.MonkeyPatch) -> Iterator[Shelf]:
-    """A shelf of its own."""
+    """A shelf of its own, which keeps none to spare."""
     assert warm.works()
-    found = Shelf()
+    found = Shelf(spare=0)
     monkeypatch.setattr(warm, "_shelf", found)
     yield found
     for process in found.processes():
@@ -54,6 +55,62 @@ def test_an_interpreter_serves_one_episode_at_a_time_and_then_the_next(shelf: Sh
         box.end()
 
 
+def test_an_order_that_no_worker_took_is_not_the_next_ones(shelf: Shelf) -> None:
+    for _ in range(20):
+        worker().end()
+    with PythonProcess(LIMITS, files={"a": "7"}) as python:
+        assert python.run("open('a').read()").output == "'7'\n" and isinstance(python.running, WarmBox)
+    assert len(shelf.processes()) == 1
+
+
+def test_whoever_comes_back_finds_one_that_forked_ahead(shelf: Shelf) -> None:
+    shelf.spare = 1
+    first = worker()
+    first.end()
+    assert len(shelf.processes()) == 1, "who needs one episode needs one interpreter"
+    second = worker()
+    assert len(shelf.processes()) == 2 and second.root != first.root
+    second.end()
+    third = worker()
+    third.end()
+    assert len(shelf.processes()) == 2, "they take turns"
+
+
+def test_a_worker_is_shut_in_before_it_is_needed_and_knows_nothing_of_its_order_until_then(
+    shelf: Shelf,
+) -> None:
+    nursery = shelf.take(LIMITS)
+    (worker_ahead,) = _workers(nursery)
+    status = Path(f"/proc/{worker_ahead}/status").read_text()
+    assert "\nSeccomp:\t2\n" in status and "\nCapEff:\t0000000000000000\n" in status
+    box = nursery.fork({"/tmp/a": b"7"})
+    assert box.first == [worker_ahead]
+    box.end()
+
+
+def _workers(nursery: Nursery) -> list[int]:
+    """Return the worker that waits, once it is shut in."""
+    deadline = time.monotonic() + 30.0
+    while time.monotonic() < deadline:
+        for last in below(nursery.process)[-1:]:
+            with suppress(FileNotFoundError, ProcessLookupError):  # it ended since it was listed
+                if "\nSeccomp:\t2\n" in Path(f"/proc/{last}/status").read_text():
+                    return [last]
+        time.sleep(0.005)
+    return []
+
+
+def _kill_all_of(shelf: Shelf) -> None:
+    """Kill what runs in the boxes of `shelf`, and wait until it is gone: one may die of another's death."""
+    deadline = time.monotonic() + 30.0
+    while (left := [inner for process in shelf.processes() for inner in below(process)]) and (
+        time.monotonic() < deadline
+    ):
+        send(left, signal.SIGKILL)
+        time.sleep(0.005)
+    assert not left
+
+
 def test_of_too_many_that_wait_the_oldest_ends(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warm, "MOST_IDLE", 1)
     boxes = [worker(), worker()]
@@ -78,10 +135,7 @@ def test_a_worker_that_dies_is_told_by_its_reason_and_the_next_is_a_new_one(shel
 
 def test_an_interpreter_that_died_costs_an_episode_nothing(shelf: Shelf) -> None:
     worker().end()
-    for process in shelf.processes():
-        for inner in below(process):
-            os.kill(inner, signal.SIGKILL)
-    time.sleep(0.05)
+    _kill_all_of(shelf)
     with PythonProcess(LIMITS) as python:
         assert python.run("1").output == "1\n" and isinstance(python.running, Box)
     with PythonProcess(LIMITS) as python:

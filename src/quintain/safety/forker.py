@@ -1,10 +1,11 @@
 """The program that waits inside a box and forks a worker for each episode, in namespaces and with files of its own.
 
-A worker is shut in as `quintain.safety.isolation` shuts in a command of its own, step by step the same: new namespaces
-of processes, network, mounts, names and IPC, a fresh `/tmp` and `/proc`, no capability, no way to gain one, and the
-filter of system calls. Only then does it read what an agent wrote. It sees neither this program nor any other worker,
-and when it ends the kernel takes along all that it started. What it inherits is a copy of an interpreter that has run
-nothing but this. It needs the standard library alone, because its text is what is sent into the box.
+A worker is forked ahead and shut in before it is needed, so that an order finds one that waits. It is shut in as
+`quintain.safety.isolation` shuts in a command of its own, step by step the same: new namespaces of processes, network,
+mounts, names and IPC, a fresh `/tmp` and `/proc`, no capability, no way to gain one, and the filter of system calls.
+Only then does it read what an agent wrote. It sees neither this program nor any other worker, and when it ends the
+kernel takes along all that it started. What it inherits is a copy of an interpreter that has run nothing but this. It
+needs the standard library alone, because its text is what is sent into the box.
 """
 
 import array
@@ -34,7 +35,7 @@ DEATH_SIGNAL, DROP_BOUND, NO_NEW_PRIVILEGES, FILTER, AMBIENT, CLEAR_AMBIENT = 1,
 SET_CAPABILITIES = {"x86_64": 126, "aarch64": 91}
 CAPABILITY_VERSION = 0x20080522
 GET_FLAGS, SET_FLAGS, UP = 0x8913, 0x8914, 1
-WORKER = "/worker.py"
+WORKER, SETTINGS = "/worker.py", "/settings.json"
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -51,25 +52,20 @@ def mount(source: str, place: str, kind: str, flags: int, data: str = "") -> Non
     called(LIBC.mount(*names, ctypes.c_ulong(flags), data.encode()), f"mounting {place}")
 
 
-def shut_in(order: "dict[str, Any]") -> None:
-    """Leave everything behind that a worker must not have."""
+def shut_in(settings: "dict[str, Any]") -> None:
+    """Leave everything behind that a worker must not have; its `/tmp` holds ``size`` bytes."""
     called(LIBC.prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0), "dying with the parent")
     called(LIBC.unshare(NEW_MOUNTS | NEW_NAMES | NEW_IPC | NEW_NETWORK), "new namespaces")
     mount("none", "/", "none", RECURSIVE | PRIVATE)
-    mount("tmpfs", "/tmp", "tmpfs", NO_SUID | NO_DEVICES, f"size={order['size']},mode=0755")
+    mount("tmpfs", "/tmp", "tmpfs", NO_SUID | NO_DEVICES, f"size={settings['size']},mode=0755")
     mount("proc", "/proc", "proc", NO_SUID | NO_DEVICES | NO_PROGRAMS)
     raise_loopback()
     os.chdir("/tmp")
     os.setsid()
-    for name, content in order["files"].items():
-        place = Path(name)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(base64.b64decode(content))
-        place.chmod(0o644)
     drop_capabilities()
     called(LIBC.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0), "gaining no privileges")
-    if order["filter"]:
-        program = base64.b64decode(order["filter"])
+    if settings["filter"]:
+        program = base64.b64decode(settings["filter"])
         steps = ctypes.create_string_buffer(program, len(program))
         head = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(steps))
         called(LIBC.prctl(FILTER, 2, head, 0, 0), "filtering system calls")
@@ -94,33 +90,44 @@ def drop_capabilities() -> None:
     called(LIBC.syscall(SET_CAPABILITIES[os.uname().machine], head, none), "capabilities")
 
 
-def keep(control: socket.socket, worker: ModuleType, handles: "list[int]") -> None:
+def keep(control: socket.socket, worker: ModuleType, settings: "dict[str, Any]") -> None:
     """Fork the worker into a new namespace of processes, and wait for its end: one that unshares stays outside."""
     called(LIBC.prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0), "dying with the parent")
     called(LIBC.unshare(NEW_PROCESSES), "a new namespace of processes")
     control.send(b"forking")
     child = os.fork()
     if not child:
-        work(control, worker, handles)
+        work(control, worker, settings)
     os.closerange(3, 256)
     os.waitpid(child, 0)
     os._exit(0)
 
 
-def work(control: socket.socket, worker: ModuleType, handles: "list[int]") -> None:
-    """Become a worker whose standard streams are `handles`, after the order."""
+def work(control: socket.socket, worker: ModuleType, settings: "dict[str, Any]") -> None:
+    """Be shut in, wait for the order, and become a worker with its streams among its files."""
     try:
-        with os.fdopen(handles[0], "rb") as file:
-            shut_in(json.load(file))
+        shut_in(settings)
         control.send(b"begun")
     except OSError as error:
         control.send(f"failed: {error}".encode())
         os._exit(1)
-    for number, handle in enumerate(handles[1:]):
+    order, *handles = received(control) or os._exit(0)
+    with os.fdopen(order, "rb") as file:
+        place_files(json.load(file))
+    for number, handle in enumerate(handles):
         os.dup2(handle, number)
     os.closerange(3, 256)
     worker.main()
     os._exit(0)
+
+
+def place_files(files: "dict[str, str]") -> None:
+    """Write `files`: path → content in base 64."""
+    for name, content in files.items():
+        place = Path(name)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(base64.b64decode(content))
+        place.chmod(0o644)
 
 
 def load(place: str) -> ModuleType:
@@ -134,22 +141,22 @@ def load(place: str) -> ModuleType:
 
 
 def main() -> None:
-    """Fork a worker for each order that comes, one after another."""
-    worker = load(WORKER)
+    """Fork a worker whenever the next one is asked for; it takes its order itself."""
+    worker, settings = load(WORKER), json.loads(Path(SETTINGS).read_text())
     with socket.socket(fileno=os.dup(0)) as control:
         control.send(b"ready")
-        while handles := received(control):
+        while said := control.recv(16):
+            if said != b"next":
+                continue  # the order of a worker that was ended before it took it
             keeper = os.fork()
             if not keeper:
-                keep(control, worker, handles)
-            for handle in handles:
-                os.close(handle)
+                keep(control, worker, settings)
             os.waitpid(keeper, 0)
             control.send(b"over")
 
 
 def received(control: socket.socket) -> "list[int]":
-    """Return the handles of the next order; none when there are no more orders."""
+    """Return the handles of the order: what is to be written, then three streams; none where there is no order."""
     _, sent, _, _ = control.recvmsg(16, socket.CMSG_SPACE(4 * 8))
     handles = array.array("i")
     for _, _, data in sent:

@@ -2,9 +2,10 @@
 
 Starting a box costs a tenth of a second, most of it for an interpreter that is the same every time. So one waits in a
 box of its own (`quintain.safety.forker`) and forks a worker into fresh namespaces, which is shut in as any box is; see
-there. A worker serves one episode, and ends with all its processes; nothing of it is left. The interpreter serves one
-episode at a time, so that no two share a user id, and goes back to the shelf when its worker is gone. Where any of this
-does not work, a box is started as ever.
+there. It forks ahead: while it is on the shelf, its next worker is shut in and waits, too. A worker serves one episode,
+and ends with all its processes; nothing of it is left. The interpreter serves one episode at a time, so that no two
+share a user id, and goes back to the shelf when its worker is gone. Where any of this does not work, a box is started
+as ever.
 """
 
 import array
@@ -31,10 +32,10 @@ from quintain.safety.box import END_DEADLINE, TICK, Box, num_files
 from quintain.safety.isolation import find_interpreter, hold_in_memory
 from quintain.safety.limits import Limits, Reason
 
-WORKER, FORKER = "/worker.py", "/forker.py"
+WORKER, FORKER, SETTINGS = "/worker.py", "/forker.py", "/settings.json"
 START_DEADLINE, FORK_DEADLINE = 60.0, 20.0
-MOST_IDLE = 64
-"""Interpreters that wait on the shelf."""
+MOST_IDLE, SPARE = 64, 1
+"""Interpreters that wait on the shelf: at most, and those that stay when one is taken for the second time."""
 CREDENTIALS = struct.Struct("iII")
 
 
@@ -58,7 +59,10 @@ class Nursery:
         """
         self.limits = limits
         program, mounts = find_interpreter()
+        call_filter = base64.b64encode(_content(box.open_filter())).decode()
+        settings = {"size": limits.scratch_bytes, "filter": call_filter}
         files = {place: source(place) for place in (WORKER, FORKER)}
+        files[SETTINGS] = json.dumps(settings).encode()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         with theirs:
@@ -70,7 +74,10 @@ class Nursery:
                 stdin=theirs.fileno(),
                 forks=True,
             )
+        self.has_served = False
+        """Whether it has forked a worker that was used."""
         self._hear(b"ready", START_DEADLINE)
+        self._fork_ahead()
 
     @property
     def process(self) -> int:
@@ -83,19 +90,17 @@ class Nursery:
         Raises:
             SandboxError: it does not come up; the interpreter is gone, too.
         """
-        call_filter = box.open_filter()
-        order = {
-            "size": self.limits.scratch_bytes,
-            "files": {name: base64.b64encode(content).decode() for name, content in files.items()},
-            "filter": base64.b64encode(_content(call_filter)).decode(),
-        }
+        order = {name: base64.b64encode(content).decode() for name, content in files.items()}
         (requests, stdin), (stdout, replies), (stderr, text) = os.pipe(), os.pipe(), os.pipe()
         inner = [hold_in_memory(json.dumps(order).encode()), requests, replies, text]
         try:
-            sent = array.array("i", inner).tobytes()
-            self._control.sendmsg([b"fork"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, sent)])
+            if self.has_served:
+                self._hear(b"over", END_DEADLINE)
             keeper, worker = self._hear(b"forking", FORK_DEADLINE), self._hear(b"begun", FORK_DEADLINE)
             exited = os.pidfd_open(worker)
+            sent = array.array("i", inner).tobytes()
+            self._control.sendmsg([b"order"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, sent)])
+            self.has_served = True
         except (OSError, SandboxError) as error:
             for handle in (stdin, stdout, stderr):
                 os.close(handle)
@@ -110,17 +115,22 @@ class Nursery:
         return WarmBox(self, keeper, worker, exited, pipes)
 
     def rest(self) -> None:
-        """Wait until the worker is buried.
-
-        Raises:
-            SandboxError: it is not.
-        """
-        self._hear(b"over", END_DEADLINE)
+        """Bury the worker, which has ended, and shut in the next one; this waits for neither."""
+        with suppress(OSError):  # it is gone: whoever takes it is told
+            self._fork_ahead()
 
     def end(self) -> None:
         """End it, and its worker; safe to call twice."""
         self._control.close()
         self._box.end()
+
+    def _fork_ahead(self) -> None:
+        """Have a worker forked, which waits for its order.
+
+        Raises:
+            OSError: the interpreter is gone.
+        """
+        self._control.send(b"next")
 
     def _hear(self, wanted: bytes, seconds: float) -> int:
         """Return the process that said `wanted`, as the kernel names it; it has run no code of an agent by then.
@@ -191,9 +201,13 @@ class WarmBox:
 
 
 class Shelf:
-    """Interpreters that wait, by the limits that they were started with; a forked process has a shelf of its own."""
+    """Interpreters that wait, by the limits that they were started with; a forked process has a shelf of its own.
 
-    def __init__(self) -> None:
+    Whoever takes one that has served before leaves `spare` others, so that one forks ahead while another is in use.
+    """
+
+    def __init__(self, spare: int = SPARE) -> None:
+        self.spare = spare
         self._renew()
         os.register_at_fork(after_in_child=self._renew)
 
@@ -204,15 +218,15 @@ class Shelf:
             SandboxError: none can be started.
         """
         with self._lock:
-            for nursery in self._idle:
-                if kernel_limits(nursery.limits) == kernel_limits(limits):
-                    self._idle.remove(nursery)
-                    nursery.limits = limits
-                    return nursery
-        made = Nursery(limits)
-        with self._lock:
-            self._all.add(made.process)
-        return made
+            fitting = [one for one in self._idle if kernel_limits(one.limits) == kernel_limits(limits)]
+            for nursery in fitting[:1]:
+                self._idle.remove(nursery)
+        if not fitting:
+            return self._start(limits)
+        if fitting[0].has_served and len(fitting) <= self.spare:
+            self.put(self._start(limits))
+        fitting[0].limits = limits
+        return fitting[0]
 
     def put(self, nursery: Nursery) -> None:
         """Keep `nursery` for the next episode; of too many the oldest ends."""
@@ -227,6 +241,17 @@ class Shelf:
     def processes(self) -> frozenset[int]:
         """Return the processes that were started for interpreters."""
         return frozenset(self._all)
+
+    def _start(self, limits: Limits) -> Nursery:
+        """Return a new interpreter with `limits`, which is yours.
+
+        Raises:
+            SandboxError: it does not come up.
+        """
+        made = Nursery(limits)
+        with self._lock:
+            self._all.add(made.process)
+        return made
 
     def _renew(self) -> None:
         self._lock = threading.Lock()
