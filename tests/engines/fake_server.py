@@ -9,10 +9,13 @@ import json
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+import torch.distributed
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 from starlette.applications import Starlette
@@ -132,6 +135,9 @@ class FakeServer:
 
     async def load(self, body: Row) -> Response:
         assert not self.is_running.is_set(), "weights change while nothing is sampled"
+        if body.get("method", "load_quintain_weights") != "load_quintain_weights":
+            told = await asyncio.to_thread(getattr(self, body["method"]), **body["kwargs"])
+            return JSONResponse({"results": [told]})
         folder = Path(body.get("model_path") or body["kwargs"]["folder"])
         file, wrong = folder / "model.safetensors", ""
         if not file.exists():
@@ -144,6 +150,35 @@ class FakeServer:
             self.streams.clear()
             return JSONResponse({"success": not wrong, "message": wrong})
         return JSONResponse({"results": [{"wrong": wrong} if wrong else {"tensors": 1}]})
+
+    def expect_quintain_weights(self, tensors: list[tuple[str, list[int], str]]) -> Row:
+        ((_, shape, dtype),) = tensors
+        fits = tuple(shape) == self.table.shape and dtype == "float32"
+        return {} if fits else {"wrong": f"table of shape {tuple(shape)} for {self.table.shape}"}
+
+    def join_quintain(self, host: str, port: int, count: int, backend: str, patience: float) -> Row:
+        assert backend == "gloo" and not hasattr(self, "group"), "a group is made once"
+        distributed: Any = torch.distributed
+        within = timedelta(seconds=patience)
+        store = distributed.TCPStore(host, port, None, False, within, wait_for_workers=False)
+        self.group = distributed.ProcessGroupGloo(store, 1, count, within)
+        return {}
+
+    def take_quintain_weights(self) -> Row:
+        taken = torch.empty(self.table.shape)
+        options = torch.distributed.BroadcastOptions()
+        self.group.broadcast([taken.view(-1).view(torch.uint8)], options).wait()
+        self.table = taken.numpy()
+        return {"tensors": 1}
+
+    def map_quintain_weights(
+        self, tensors: list[tuple[str, list[int], str, int]], size: int, path: str
+    ) -> Row:
+        if wrong := self.expect_quintain_weights([(name, shape, kind) for name, shape, kind, _ in tensors]):
+            return wrong
+        memory = torch.from_file(path, shared=True, size=size, dtype=torch.uint8)
+        self.table = memory[: self.table.nbytes].view(torch.float32).view(self.table.shape).clone().numpy()
+        return {"tensors": 1}
 
     async def adapt(self, body: Row) -> Response:
         file = Path(body["lora_path"]) / "adapter_model.safetensors"

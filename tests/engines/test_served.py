@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tests.engines import fake_server
 from tests.engines.fake_server import LENGTH, TOKENIZER, VOCABULARY, FakeServer, write_table
 
@@ -28,7 +29,6 @@ from quintain.text.tokenizer import train_tokenizer
 from quintain.types import Completion, Failure
 
 Connect = Callable[..., ServedEngine]
-APIS: dict[str, Any] = {"vllm": Vllm, "sglang": Sglang}
 SHORT = Sampling(max_tokens=6)
 
 
@@ -50,7 +50,7 @@ def connect() -> Iterator[Connect]:
     def call(*servers: FakeServer, kind: str = "vllm", **settings: Any) -> ServedEngine:
         urls = tuple(started(server) for server in servers)
         chosen = EngineSettings(kind=kind, urls=urls, **settings)  # type: ignore[arg-type] # pyright: ignore
-        api = APIS[kind]()
+        api = Vllm(chosen.weights) if kind == "vllm" else Sglang()
         engines.append(ServedEngine(api, chosen, None, vocabulary=VOCABULARY, decode=decode, policy="actor"))
         return engines[-1]
 
@@ -203,6 +203,40 @@ def test_adapters_are_sent_alone_and_served_by_name(
     with pytest.raises(ModelError, match=r"got HTTP status 400 for .* .no adapter there., says http"):
         engine.load_weights(3, tmp_path / "nothing")
     assert engine.policy_version == 2
+
+
+@pytest.mark.parametrize("way", ["shared", "gloo"])
+def test_weights_go_another_way_than_by_files(
+    way: str, connect: Connect, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    servers = [FakeServer(folder), FakeServer(folder)]
+    engine = connect(*servers, weights=way)
+    for version in (1, 2):
+        new = write_table(tmp_path / f"new{version}", version)
+        engine.load_weights(version, new)
+        assert all((server.table == FakeServer(new).table).all() for server in servers)
+        assert {server.version for server in servers} == {str(version)}
+    with pytest.raises(ModelError, match=r"got table of shape \(5, 5\) for"):
+        engine.load_weights(3, write_table(tmp_path / "small", 5, size=5))
+    (new / "model.safetensors").write_bytes(b"torn")
+    with pytest.raises(ModelError, match="got a file that cannot be read"):
+        engine.load_weights(3, new)
+    assert engine.policy_version == 2
+
+
+def test_a_server_that_takes_no_weights_over_the_network_is_asked_again(
+    connect: Connect, folder: Path
+) -> None:
+    server = FakeServer(folder)
+    engine = connect(server, weights="gloo", start_timeout=20.0)
+    take, server.take_quintain_weights = server.take_quintain_weights, lambda: {}["nothing"]  # type: ignore[method-assign]
+    with pytest.raises(EngineFault, match="HTTP status 500 for /collective_rpc"):
+        engine.load_weights(1, folder)
+    server.take_quintain_weights = take  # type: ignore[method-assign]
+    del server.group
+    engine.load_weights(1, folder)
+    assert engine.policy_version == 1
 
 
 def test_weights_that_one_server_refuses_are_served_by_none(

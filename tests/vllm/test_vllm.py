@@ -123,6 +123,23 @@ def test_it_passes_what_every_engine_must(engine: ServedEngine, start: Start, tm
     assert engine.policy_version == version
 
 
+@pytest.mark.parametrize("way", ["shared", "gloo"])
+def test_weights_go_another_way_than_by_files(start: Start, tmp_path: Path, way: str) -> None:
+    model, tokenizer = build_tiny(start[1], size=SIZE, seed=3), start[1]
+    engine = build_engine(settings(weights=way), save(model, tokenizer, tmp_path / "base"), policy="actor")
+    try:
+        for version in (1, 2):
+            with torch.no_grad():
+                for weight in model.parameters():
+                    weight.add_(0.05 * torch.randn(weight.shape))
+            hand_over(engine, model, version, tmp_path / "weights")
+            (served,), (here,) = engine.score([[40, 41, 42, 43]]), Local(model).score([[40, 41, 42, 43]])
+            assert served == pytest.approx(here, abs=1e-4)
+            assert engine.policy_version == version
+    finally:
+        engine.close()
+
+
 def test_adapters_are_served_by_name(start: Start, tmp_path: Path) -> None:
     model, tokenizer = build_tiny(start[1], size=SIZE, seed=3), start[1]
     folder = save(model, tokenizer, tmp_path / "base")

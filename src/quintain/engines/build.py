@@ -71,7 +71,7 @@ def _apart(settings: EngineSettings, folder: Path, policy: str, *, owned: Path |
         return ProcessEngine(folder, settings, policy=policy, owned=owned)
     tokenizer = cast("Any", load_tokenizer(folder))
     return ServedEngine(
-        Vllm() if settings.kind == "vllm" else Sglang(),
+        Vllm(settings.weights) if settings.kind == "vllm" else Sglang(),
         settings,
         folder,
         vocabulary=vocabulary_of(folder),

@@ -39,6 +39,7 @@ MUTE = (
     "WorkerProc initialization failed",
     "see root cause above",
     "EngineCore encountered an issue",
+    "Error in token generation stream",
 )
 """What a line has that tells of something else, or only that another line tells it."""
 LONGEST_LINE = 300

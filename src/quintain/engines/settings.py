@@ -12,6 +12,8 @@ from quintain.errors import UsageError, suggestion
 from quintain.models.precision import Precision
 
 EngineKind = Literal["local", "process", "vllm", "sglang"]
+Transfer = Literal["files", "shared", "gloo", "nccl"]
+TRANSFERS: tuple[str, ...] = get_args(Transfer)
 KINDS: dict[str, frozenset[Capability]] = {
     "local": CAPABILITIES - {"adapters"},
     "process": CAPABILITIES - {"adapters", "shared_weights"},
@@ -54,6 +56,9 @@ class EngineSettings:
     """More arguments for it, as on a command line."""
     adapters: bool = False
     """Whether LoRA layers are sent alone, and served by name; else they are merged into the weights that are sent."""
+    weights: Transfer = "files"
+    """How vLLM's servers get new weights: files, in a folder that they see; shared, from memory of this machine, or of
+    its GPU by CUDA IPC; gloo or nccl, over the network, where nccl takes GPUs on both sides, not one for both."""
     key_file: str = ""
     """File with the key that servers ask for."""
 
@@ -67,6 +72,7 @@ OPTIONS: dict[str, type[Any]] = {
     "program": str,
     "arguments": str,
     "adapters": bool,
+    "weights": str,
     "key_file": str,
     "max_batch": int,
     "dtype": str,
@@ -128,6 +134,17 @@ def check_settings(settings: EngineSettings, needed: Iterable[Capability] = (), 
         value = getattr(settings, name)
         if value is not None and value <= 0:
             raise UsageError(f"{name} of an engine: got {value}; give a number above 0")
+    if settings.weights not in TRANSFERS:
+        raise UsageError(
+            f"weights of an engine: got {settings.weights!r}; {suggestion(settings.weights, TRANSFERS)}"
+        )
+    if settings.weights != "files" and (settings.kind != "vllm" or settings.adapters):
+        came = (
+            "adapters, which are read from files"
+            if settings.kind == "vllm"
+            else f"the engine {settings.kind}"
+        )
+        raise UsageError(f"weights of an engine: got {settings.weights} for {came}; leave weights out")
     wanted = frozenset(needed)
     able = [kind for kind in get_args(EngineKind) if wanted <= KINDS[kind]]
     instead = f"take the engine {' or '.join(able)}" if able else "no engine here can"

@@ -6,16 +6,23 @@ Weights go through files, which a worker of ours reads (`inside_vllm/quintain_vl
 
 from __future__ import annotations
 
+import asyncio
 import shlex
+import weakref
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
+
+from safetensors import SafetensorError
 
 from quintain.engines.protocol import Sampling
 from quintain.engines.server_api import SEEDS, Card, Piece, Row, choices_of, wrong_start
 from quintain.engines.server_process import HERE, find_program
 from quintain.engines.server_wire import ServerTrouble, ServerWire
-from quintain.engines.settings import EngineSettings
+from quintain.engines.settings import EngineSettings, Transfer
+from quintain.engines.shared_weights import shared_weights
+from quintain.engines.weight_group import Backend, WeightGroup, check_nccl, in_thread, tensors_of
 
 EXTENSION = "quintain_vllm.Weights"
 PLUGIN = Path(__file__).resolve().parent / "inside_vllm"
@@ -31,6 +38,9 @@ NEEDED = f"--enable-scale-out --logprobs-mode processed_logprobs --worker-extens
 FLAGS = f"VLLM_SERVER_DEV_MODE=1 PYTHONPATH={PLUGIN} vllm serve MODEL {NEEDED}"
 GRAMMARS = '{"backend": "guidance"}'
 """What compiles grammars there, so that they mean the same here."""
+CARDS = (Path("/dev/nvidiactl"), Path("/dev/kfd"))
+"""Where drivers of GPUs show themselves. Without one vLLM reads each prompt as a whole: it cannot take back the random
+number of a prompt that is half read on a processor, and its engine ends ("CPU Generator does not use offset")."""
 RESETS = 3
 """Attempts at emptying the cache, whose blocks may still be held for a moment."""
 
@@ -40,6 +50,18 @@ class Vllm:
 
     name = "vLLM"
 
+    def __init__(self, weights: Transfer = "files") -> None:
+        """Have servers take `weights` from files, from memory that is shared, or over the network.
+
+        Raises:
+            UsageError: NCCL without a GPU.
+        """
+        if weights == "nccl":
+            check_nccl()
+        self._weights: Transfer = weights
+        self._groups: weakref.WeakKeyDictionary[ServerWire, WeightGroup] = weakref.WeakKeyDictionary()
+        """of servers that have taken weights"""
+
     def command(
         self, settings: EngineSettings, folder: Path, port: int
     ) -> tuple[list[str], Mapping[str, str]]:
@@ -47,12 +69,13 @@ class Vllm:
         program = find_program(settings.program, "vllm", kind="vllm", advice=ADVICE)
         limit = [] if settings.max_length is None else ["--max-model-len", str(settings.max_length + 1)]
         lora = ["--enable-lora", "--max-lora-rank", str(LARGEST_RANK)] if settings.adapters else []
+        whole = [] if any(card.exists() for card in CARDS) else ["--no-enable-chunked-prefill"]
         command = [
             program, "serve", str(folder), "--host", HERE, "--port", str(port), "--served-model-name", "policy",
             "--dtype", settings.dtype, "--max-num-seqs", str(settings.max_batch), "--enable-scale-out",
             "--logprobs-mode", "processed_logprobs", "--enable-prompt-tokens-details",
             "--worker-extension-cls", EXTENSION, "--structured-outputs-config", GRAMMARS,
-            *limit, *lora, *shlex.split(settings.arguments),
+            *whole, *limit, *lora, *shlex.split(settings.arguments),
         ]  # fmt: skip
         return command, {
             "PYTHONPATH": str(PLUGIN),
@@ -159,14 +182,41 @@ class Vllm:
 
     async def load(self, wire: ServerWire, folder: Path, version: int, seconds: float) -> str:
         """See `ServerApi.load`."""
-        call = {"method": "load_quintain_weights", "kwargs": {"folder": str(folder)}, "timeout": seconds}
-        told = await wire.ask("POST", "/collective_rpc", call, seconds=seconds)
-        results = cast("list[Row]", told["results"])
-        wrong = next((str(result["wrong"]) for result in results if "wrong" in result), "")
+        try:
+            if self._weights == "files":
+                wrong = _wrong_in(await _call(wire, "load_quintain_weights", seconds, folder=str(folder)))
+            elif self._weights == "shared":
+                with shared_weights(folder) as where:
+                    wrong = _wrong_in(await _call(wire, "map_quintain_weights", seconds, **where))
+            else:
+                wrong = await self._send(self._weights, wire, folder, seconds)
+        except (SafetensorError, OSError) as error:
+            return f"a file that cannot be read ({_first_line(error)})"
         if not wrong:
             await self._forget(wire, seconds)
             await wire.ask("POST", "/update_weight_version", {"new_version": str(version)}, seconds=seconds)
         return wrong
+
+    async def _send(self, backend: Backend, wire: ServerWire, folder: Path, seconds: float) -> str:
+        """Send the weights in `folder` over the network; return what is wrong with them."""
+        expecting = await _call(wire, "expect_quintain_weights", seconds, tensors=tensors_of(folder))
+        if wrong := _wrong_in(expecting):
+            return wrong
+        try:
+            if wire not in self._groups:
+                group = WeightGroup(backend, wire.url, len(expecting), seconds)
+                host, port = group.address
+                meeting: Row = {"host": host, "port": port, "count": len(expecting) + 1, "backend": backend}
+                meeting["patience"] = seconds
+                await asyncio.gather(_call(wire, "join_quintain", seconds, **meeting), in_thread(group.join))
+                self._groups[wire] = group
+            sending = in_thread(partial(self._groups[wire].send, folder))
+            took, _ = await asyncio.gather(_call(wire, "take_quintain_weights", seconds), sending)
+        except (RuntimeError, OSError) as error:
+            raise ServerTrouble(
+                "crash", f"weights that did not arrive over {backend} ({_first_line(error)})"
+            ) from error
+        return _wrong_in(took)
 
     async def adapt(self, wire: ServerWire, name: str, folder: Path, version: int, seconds: float) -> str:
         """See `ServerApi.adapt`."""
@@ -227,3 +277,17 @@ class _Reader:
 
 def _stop(reason: str) -> Literal["stop", "length", "abort"]:
     return "stop" if reason == "stop" else "length" if reason == "length" else "abort"
+
+
+async def _call(wire: ServerWire, method: str, seconds: float, **arguments: object) -> list[Row]:
+    """Have every worker of a server run a method of `quintain_vllm.Weights`; return what each said."""
+    call = {"method": method, "kwargs": arguments, "timeout": seconds}
+    return cast("list[Row]", (await wire.ask("POST", "/collective_rpc", call, seconds=seconds))["results"])
+
+
+def _wrong_in(results: Sequence[Row]) -> str:
+    return next((str(result["wrong"]) for result in results if "wrong" in result), "")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
