@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.training.sharding.cases import save_start
 
-from quintain.errors import EngineFault, UsageError
+from quintain.errors import UsageError
 from quintain.processes.tree import below
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
@@ -62,12 +62,8 @@ def quintain(*words: str) -> list[str]:
 
 
 def under_torchrun(*words: str) -> list[str]:
-    return [
-        "-m",
-        "--",
-        "quintain.cli",
-        *words,
-    ]  # without the two dashes it would take --run for its own --run-path
+    # Without the two dashes it would take --run for its own --run-path.
+    return ["-m", "--", "quintain.cli", *words]
 
 
 @pytest.fixture(scope="module", name="alone")
@@ -128,13 +124,17 @@ def test_a_rank_that_is_killed_ends_the_run_which_goes_on_without_torchrun(
     ):
         time.sleep(0.05)
     children = [number for each in started for number in below(each.pid)]
-    driver = (tmp_path / "dies").resolve()
-    followers = [number for number in children if not _has_open(number, driver)]
+    written = (tmp_path / "dies" / "run.db").resolve()  # by the driver; files of weights are opened by all
+    followers = [number for number in children if not _has_open(number, written)]
     assert len(followers) == 1, children
     os.kill(followers[0], signal.SIGKILL)
     statuses, said = ended(started)
-    assert all(statuses) and f"exitcode  : {EngineFault.exit_code}" in said, said
-    assert "torchrun ends all, and the run can be resumed from its last checkpoint" in said
+    # What torchrun calls the end depends on which launcher hears of it first; the line of the driver does not.
+    assert all(statuses), said
+    assert (
+        "quintain: error: ranks of the learner" in said
+        and "torchrun ends all, and the run can be resumed from its last checkpoint" in said
+    )
     resumed = subprocess.run(
         quintain("resume", str(tmp_path / "dies"), "--learner-ranks", "1"),
         capture_output=True, text=True, timeout=240,
@@ -143,8 +143,5 @@ def test_a_rank_that_is_killed_ends_the_run_which_goes_on_without_torchrun(
     check_equal(rows(tmp_path / "dies"), alone)
 
 
-def _has_open(process: int, folder: Path) -> bool:
-    """Whether `process` has files of `folder` open: the driver has, as its one writer."""
-    return any(
-        os.path.realpath(each).startswith(str(folder)) for each in Path(f"/proc/{process}/fd").iterdir()
-    )
+def _has_open(process: int, file: Path) -> bool:
+    return any(Path(os.path.realpath(each)) == file for each in Path(f"/proc/{process}/fd").iterdir())

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import logging as transformers_logging
 
 from quintain.errors import ModelError, UsageError
-from quintain.models.load import load
+from quintain.models.load import load, outline
 from quintain.models.quiet import quiet_transformers
 from quintain.models.save import save
 from quintain.models.tiny import build_tiny
@@ -64,6 +64,29 @@ def test_a_saved_model_loads_in_transformers_alone(
     save(family, tokenizer, tmp_path / "model")
     alone = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
     assert torch.equal(logits_of(alone, [5, 6, 7]), logits_of(family, [5, 6, 7]))
+
+
+@ALL_FAMILIES
+def test_an_outline_is_the_model_without_its_numbers(
+    family: "PreTrainedModel", tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    folder = str(save(family, tokenizer, tmp_path / "model"))
+    found, whole = outline(folder), load(folder).model
+    assert {name: part.shape for name, part in found.named_parameters()} == {
+        name: part.shape for name, part in whole.named_parameters()
+    }
+    assert {name: part.shape for name, part in found.named_buffers()} == {
+        name: part.shape for name, part in whole.named_buffers()
+    }
+    assert all(part.is_meta for part in (*found.parameters(), *found.buffers()))
+    assert not found.training
+
+
+def test_an_outline_of_an_architecture_that_is_not_known(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "model_type": "nothing"}))
+    with pytest.raises(ModelError, match="got a model that cannot be built"):
+        outline(str(folder))
 
 
 def test_dtype_is_the_one_asked_for(folder: Path) -> None:

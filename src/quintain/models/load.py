@@ -67,6 +67,28 @@ def load(path_or_id: str, *, dtype: str = "float32") -> LoadedModel:
     return LoadedModel(model=model.eval(), tokenizer=tokenizer, name=name)
 
 
+def outline(folder: str) -> "PreTrainedModel":
+    """Return the model in `folder` without its numbers: every weight and buffer is on the device ``meta``.
+
+    Raises:
+        ModelError: `folder` is missing or broken.
+    """
+    found = find_folder(folder)
+    check_folder(found, folder)
+    with quiet_transformers():
+        try:
+            config = AutoConfig.from_pretrained(found, trust_remote_code=False, local_files_only=True)
+            with torch.device("meta"):
+                model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, trust_remote_code=False)
+        except Exception as error:  # transformers raises whatever a broken file leads it to
+            raise _refusal(
+                folder,
+                f"a model that cannot be built ({_first_line(error)})",
+                "give a causal LM that transformers loads without code of its own",
+            ) from error
+    return cast("PreTrainedModel", model).eval()
+
+
 def load_tokenizer(folder: str | Path) -> "PreTrainedTokenizerBase":
     """Load the tokenizer in `folder` alone, which need not hold a model.
 

@@ -610,9 +610,8 @@ def _build(
             is_trained=False,
             context_ranks=sharing,
         )
-        is_base = (
-            adapter is None and shared.adapters
-        )  # of a model whose layers are adapted by others: as in its folder
+        # A model whose layers are adapted for others stays as in its folder.
+        is_base = adapter is None and shared.adapters
         own = [*([] if is_base else [shared.trained(adapter)]), *([] if head is None else [head])]
         forward.place(ranks, name, spread, [weight for module in own for weight in module.parameters()])
     policy = Policy(

@@ -209,7 +209,7 @@ class ShardedLearner(Learner):
         """Take the ranks' weights over into the copy here."""
         file = self._ranks.folder / EXCHANGE
         self._ask("write_weights", str(file))
-        found = weights_in(file)
+        found = dict(weights_in(file))
         with torch.no_grad():
             for name, parameter in self.named_parameters.items():
                 parameter.copy_(found[name])

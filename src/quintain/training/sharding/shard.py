@@ -20,12 +20,12 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from quintain.errors import ConfigError
+from quintain.errors import ConfigError, ModelError, QuintainError
 from quintain.models.adapters import add_lora
 from quintain.models.context import Context
 from quintain.models.families import backbone, unsupported
 from quintain.models.heads import ValueHead
-from quintain.models.load import load
+from quintain.models.load import load, outline
 from quintain.training.checkpoint import load_shards, save_shards
 from quintain.training.learner import Forward, Optimization
 from quintain.training.optimizers import make_optimizer
@@ -76,12 +76,15 @@ class Shard:
     """What one rank of `mesh` holds of the policy that `spec` describes."""
 
     def __init__(self, spec: ShardSpec, mesh: DeviceMesh, device: torch.device) -> None:
-        """Load the model and keep this rank's part of it."""
-        model = cast(Any, load(spec.folder).model)
+        """Keep this rank's part of the model; only the first rank reads the whole.
+
+        Raises:
+            ModelError: it cannot be loaded.
+        """
+        model = _model(spec.folder, device)
         if spec.lora is not None:
             add_lora(model, spec.lora.rank, spec.lora.alpha, spec.lora.targets, name=spec.lora.name)
-        model.to(device)
-        head = ValueHead(model.config.hidden_size).to(device) if spec.has_value_head else None
+        head = ValueHead(model.config.hidden_size) if spec.has_value_head else None
         for module in (model, head):
             if module is not None and not spec.is_trained:
                 module.requires_grad_(False)
@@ -99,9 +102,9 @@ class Shard:
             ]
             compute.context = Context(sharing.get_group(), sharing.get_local_rank(), spec.context_ranks)
         self._whole = _Whole(compute)
-        for layer in _layers(model):
-            fully_shard(layer, mesh=mesh)
-        fully_shard(self._whole, mesh=mesh)
+        for unit in (*_layers(model), self._whole):
+            _fill(unit, device)
+            fully_shard(unit, mesh=mesh)
         for module in self._whole.modules():
             if isinstance(module, FSDPModule):
                 module.set_gradient_divide_factor(1.0)
@@ -168,7 +171,7 @@ class Shard:
     def read_weights(self, file: Path) -> None:
         """Take over this rank's part of the weights in `file`."""
         with torch.no_grad():
-            for name, found in weights_in(file).items():
+            for name, found in weights_in(file):
                 parameter = self._all[name]
                 part = distribute_tensor(
                     found.to(parameter.device), self._mesh, cast(Any, parameter).placements
@@ -182,6 +185,69 @@ class Shard:
     def load(self, folder: Path) -> None:
         """Take over what any number of ranks wrote into `folder`; see `checkpoint.load_shards`."""
         load_shards(folder, self._named, self.optimizer)
+
+
+def _model(folder: str, device: torch.device) -> Any:
+    """Return the model in `folder`, which all ranks must ask for: with its numbers in the first, without elsewhere.
+
+    Raises:
+        ModelError: it cannot be loaded, here or in the first rank.
+    """
+    is_loaded = torch.ones(1, device=device)
+    if dist.get_rank():
+        dist.broadcast(is_loaded, 0)
+        if not is_loaded:
+            raise ModelError(f"model {folder}: got one that the first rank could not load; it says why")
+        model = cast(Any, outline(folder))
+        loose = [
+            name
+            for name, each in model.named_modules()
+            if any(_is_meta(part) for part in vars(each).values())
+        ]
+        return load(folder).model if loose else model  # a tensor that is no buffer cannot be filled
+    try:
+        model = load(folder).model
+    except QuintainError:
+        dist.broadcast(is_loaded.zero_(), 0)
+        raise
+    dist.broadcast(is_loaded, 0)
+    return model
+
+
+def _is_meta(part: object) -> bool:
+    return isinstance(part, Tensor) and part.is_meta
+
+
+def _fill(unit: nn.Module, device: torch.device) -> None:
+    """Put what the first rank has of `unit`, and is not spread yet, onto `device`: weights, their ties, and buffers."""
+    owned = [
+        (module, name, parameter)
+        for module in unit.modules()
+        for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False)
+        if not isinstance(parameter, DTensor)
+    ]
+    found = {id(parameter): number for number, (*_, parameter) in reversed([*enumerate(owned)])}
+    ties = torch.tensor([found[id(parameter)] for *_, parameter in owned], dtype=torch.int64, device=device)
+    dist.broadcast(ties, 0)
+    filled: list[nn.Parameter] = []
+    for number, (module, name, parameter) in zip(ties.tolist(), owned, strict=True):
+        is_new = number == len(filled)
+        value = (
+            nn.Parameter(_of_first(parameter, device), parameter.requires_grad) if is_new else filled[number]
+        )
+        filled.append(value)
+        setattr(module, name, value)
+    for module in unit.modules():
+        for name, buffer in [*module.named_buffers(recurse=False)]:
+            setattr(module, name, _of_first(buffer, device))
+
+
+def _of_first(tensor: Tensor, device: torch.device) -> Tensor:
+    """Return the first rank's values of `tensor`, on `device`."""
+    value = torch.empty_like(tensor, device=device) if tensor.is_meta else tensor.detach().to(device)
+    value = value.contiguous()
+    dist.broadcast(value, 0)
+    return value
 
 
 def _layers(model: Any) -> Sequence[nn.Module]:

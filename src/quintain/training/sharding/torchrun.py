@@ -141,10 +141,8 @@ class Launched:
             EngineFault: it is gone. QuintainError: what cannot be done here.
         """
         if threading.current_thread() is threading.main_thread():
-            for number in (
-                signal.SIGINT,
-                signal.SIGTERM,
-            ):  # torchrun tells all; the first saves, and needs us for it
+            # torchrun tells all; the first process saves, and needs the others for it.
+            for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_IGN)
         try:
             while (frame := self._hear(0))["do"] != END:

@@ -4,7 +4,7 @@ weights, as files."""
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from quintain.errors import EngineFault
@@ -74,14 +73,16 @@ def batch_of(row: Row) -> Batch:
     )  # fmt: skip
 
 
-def weights_in(file: Path) -> dict[str, Tensor]:
-    """Return the weights that another process wrote into `file`.
+def weights_in(file: Path) -> Iterator[tuple[str, Tensor]]:
+    """Yield the weights that another process wrote into `file`, one at a time, with their names.
 
     Raises:
         EngineFault: they have not arrived, or not as a whole.
     """
     try:
-        return load_file(file)
+        with safe_open(file, framework="pt") as weights:
+            for name in weights.keys():  # noqa: SIM118
+                yield name, weights.get_tensor(name)
     except (OSError, SafetensorError) as error:
         raise EngineFault(
             f"weights between the learner and its ranks: got {' '.join(str(error).split())} from {file}; see that all "
