@@ -66,7 +66,7 @@ class Helped(Craft):
         return self.expert_thing()
 
 
-WORLDS = {"advised": Helped, "experts": Collab, "grounded": Screen, "text": KeyDoor}
+WORLDS = {"advised": Helped, "experts": Collab, "grounded": Screen, "text": KeyDoor, "workforce": Craft}
 """Harnesses that fit few worlds; plain text has no words for a tool call."""
 
 

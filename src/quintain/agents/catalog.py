@@ -43,6 +43,7 @@ HARNESSES: dict[str, str] = {
     "tags": "quintain.agents.tagged:Tagged",
     "text": "quintain.agents.harness:PlainText",
     "tools": "quintain.agents.harness:JsonTools",
+    "workforce": "quintain.agents.workforce:Workforce",
 }
 """Harnesses, by name."""
 WRAPPERS: dict[str, str] = {

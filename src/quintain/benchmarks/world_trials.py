@@ -135,6 +135,9 @@ HARNESSES: tuple[World, ...] = (
     _through("labelled", "collab"),
     _through("foresight", "house?kind=put&things=1&errors=typed"),
     _through("experts", "collab"),
+    _through(
+        "workforce?workers=mover:go;maker:gather,make,eat", "craft?depth=1&places=2", "workforce", model=WORDS
+    ),
     _through("tags", "hopqa?hops=1&distractors=4"),
     _through("refined+tags", "hopqa?hops=1&distractors=4", "refined"),
     _through(
