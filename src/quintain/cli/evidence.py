@@ -142,15 +142,17 @@ def run_league(arguments: Namespace, jobs: int) -> int:
 
 
 def league(arguments: Namespace) -> "tuple[list[Entry], list[Entry]]":
-    """Return the registered entries of the family, and those that are asked for; with settings over their own."""
+    """Return all registered entries, for rows of other families share baselines, and those of the family that are asked
+    for; with settings over their own.
+    """
     from quintain.benchmarks.evidence.league import chosen_entries, entries
     from quintain.benchmarks.evidence.spec import signatures
     from quintain.benchmarks.sweep import overrides
 
     found = signatures(specs_of(arguments))
-    known = entries(arguments.family, found)
     settings = overrides(arguments.set)
-    return chosen_entries(known, None, settings), chosen_entries(known, arguments.only, settings)
+    registered = chosen_entries(entries(None, found), None, settings)
+    return registered, chosen_entries(entries(arguments.family, found), arguments.only, settings)
 
 
 def specs_of(arguments: Namespace) -> Path:

@@ -160,7 +160,5 @@ def _chosen(trajectories: Iterator[Trajectory]) -> list[Trajectory]:
     looked_at = list(islice(trajectories, LOOKED_AT))
     failures = [each for each in looked_at if isinstance(each.outcome, Failure)]
     solved = [each for each in looked_at if each.is_success]
-    unsolved = [
-        each for each in looked_at if not isinstance(each.outcome, Failure) and not each.outcome.is_success
-    ]
+    unsolved = [each for each in looked_at if not isinstance(each.outcome, Failure) and not each.is_success]
     return [*solved[:2], *unsolved[:2], *failures[:1]]

@@ -259,8 +259,10 @@ def test_registered_rows_make_the_league(claim: Callable[..., Signature]) -> Non
     assert found is not None and found.benchmark.shared["steps"] == 900
     assert entry_of(claim()) is None
     known = {"toy": registered, "more": replace(registered, row="more")}
-    every = entries("toys", {**known, "far": replace(registered, family="far"), "none": claim()})
+    all_rows = {**known, "far": replace(registered, row="far", family="far"), "none": claim()}
+    every = entries("toys", all_rows)
     assert [e.row for e in every] == ["toy", "more"]
+    assert [e.row for e in entries(None, all_rows)] == ["toy", "more", "far"]
     assert [e.row for e in chosen_entries(every, "more", {})] == ["more"]
     assert chosen_entries(every, None, {"steps": 1})[0].digest() != every[0].digest()
     with pytest.raises(UsageError, match="--only: got 'toi'; did you mean 'toy'"):

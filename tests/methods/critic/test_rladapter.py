@@ -70,6 +70,10 @@ def test_what_is_measured() -> None:
         ({"seats": {}}, "a policy that rests each of agent"),
         ({"seats": {"agent": "helper"}}, "a policy that rests each of agent"),
         ({"agent": "advised?adviser=policy"}, "a policy that rests each of agent, adviser"),
+        (
+            {"agent": "advised?actor=scripted"},
+            "the adapter plays alone and has the seat 'agent'; give seats.agent = 'policy'",
+        ),
         ({"seats": {"agent": "reference", "adapter": "reference"}}, "let 'policy' be the adapter"),
     ],
 )

@@ -18,7 +18,7 @@ from quintain.types import Action, Completion, Group, Score, Stop, Task, Text, T
 SMALL: dict[str, dict[str, Any]] = {
     "digi_rl": {
         "tasks": 4, "offline_tasks": 6, "offline_steps": 1, "capacity": 16, "share": 0.5, "critic_updates": 1,
-        "critic_batch": 4, "num_epochs": 1,
+        "critic_batch": 4, "critic_size": "micro", "num_epochs": 1,
     },
     "web_rl": {"tasks": 4, "reach": 2, "critic_updates": 1, "critic_batch": 4, "num_minibatches": 2, "phase": 2},
 }  # fmt: skip

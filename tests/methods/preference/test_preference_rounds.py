@@ -61,6 +61,13 @@ class Walk(Coin):
         self.height, self.is_lost = saved
 
 
+class Keyed(Walk):
+    """The same, and it says where one is."""
+
+    def state_key(self) -> str:
+        return f"{self.height} {self.is_lost}"
+
+
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
@@ -166,6 +173,22 @@ def test_the_planner_of_a_workforce_learns_and_workers_rest(tmp_path: Path) -> N
     by = {(turn.seat, turn.completion.policy) for t in own for turn in t.turns}
     assert by == {("agent/plan", "policy"), ("agent", "worker")}
     assert max(sum(turn.is_internal for turn in t.turns) for t in own) == 2, "a plan, revised once at most"
+
+
+def test_the_planner_of_a_workforce_is_a_seat_beside_a_coordinator_and_workers(tmp_path: Path) -> None:
+    seats = {"planner": "policy", "coordinator": "worker", "riser": "worker", "faller": "worker"}
+    agent = "workforce?workers=riser:up;faller:down&max_replans=1&max_tokens=8"
+    fields = PLANNED | {"environment": f"{__file__}:Keyed", "max_turn_tokens": 8}
+    folder = train("owl", tmp_path / "owl", agent=agent, seats=seats, tasks=8, **fields)
+    assert weights(folder / "start") != weights(folder / "model")
+    row = rows(folder)[1]
+    assert row["data/pairs"] > 0 and 1 <= row["owl/plans"] <= 2 and 0 < row["owl/worker_errors"] < 1
+    with Run.open(folder, writable=False) as run:
+        own = list(run.trajectories(step=2, phase="train"))
+    by = {(turn.seat, turn.completion.policy) for t in own for turn in t.turns}
+    assert {("planner", "policy"), ("coordinator", "worker")} <= by <= set(seats.items())
+    with pytest.raises(ConfigError, match=r"seats: got .* of a workforce; let 'policy' play planner alone"):
+        owl.Config(agent=agent, seats=seats | {"riser": "policy"}).check()
 
 
 def test_what_workers_say_is_not_trained_and_not_paid(trajectory: Make) -> None:

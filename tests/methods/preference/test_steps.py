@@ -241,6 +241,15 @@ def test_drawing_stops_at_the_first_rise() -> None:
     assert rro.followed_of(climb, rro.Config()) == 0
 
 
+def test_without_a_stop_all_are_drawn_and_the_best_is_followed() -> None:
+    drawn = [(acted((k,), 0.0, k), value) for k, value in enumerate([0.8, 0.5])]
+    climb = rro.Climb(prefix=cast(Any, None), before=0.4, drawn=drawn)
+    assert rro.has_stopped(climb, rro.Config(cap=3)) and rro.followed_of(climb, rro.Config()) == 1
+    fixed = rro.Config(cap=3, stops=False)
+    assert not rro.has_stopped(climb, fixed) and rro.followed_of(climb, fixed) == 0
+    assert rro.has_stopped(climb, rro.Config(cap=2, stops=False))
+
+
 def test_a_pair_is_the_best_and_the_worst_of_a_state() -> None:
     drawn = [(acted((k,), 0.0, k), value) for k, value in enumerate([0.3, 0.4, 0.55, 0.3])]
     rising = rro.Rising(rro.Config(), families=[drawn, drawn[:1], [drawn[0], drawn[3]]])

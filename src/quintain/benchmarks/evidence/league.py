@@ -81,12 +81,8 @@ class Entry:
 
     def digest(self) -> str:
         """Return the SHA-256 of what is compared; names are no part of it."""
-        told = {
-            **asdict(self),
-            "row": "",
-            "reward": "",
-            "is_primary": False,
-        }  # the last for lines recorded with it
+        # `is_primary` stays in, with one value, for the lines that were recorded with it.
+        told = {**asdict(self), "row": "", "reward": "", "is_primary": False}
         told["benchmark"] = {k: v for k, v in asdict(self.benchmark).items() if k != "name"}
         return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
 
@@ -532,9 +528,13 @@ def timed(chosen: Trial, root: Path) -> tuple[str, float]:
     return perform(chosen, root).name, round(time.process_time() - began, 3)
 
 
-def entries(family: str, signatures: Mapping[str, Signature]) -> list[Entry]:
-    """Return the league of a family: rows that are registered with one."""
-    return [entry for found in signatures.values() if found.family == family and (entry := entry_of(found))]
+def entries(family: str | None, signatures: Mapping[str, Signature]) -> list[Entry]:
+    """Return the league of a family, or of all: rows that are registered with one."""
+    return [
+        entry
+        for found in signatures.values()
+        if family in (None, found.family) and (entry := entry_of(found))
+    ]
 
 
 def chosen_entries(registered: Sequence[Entry], only: str | None, settings: Mapping[str, Any]) -> list[Entry]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from quintain.benchmarks.evidence.inference import false_discovery
-from quintain.benchmarks.evidence.league import Entry, Outcome, entry_of, outcome_of
+from quintain.benchmarks.evidence.league import Entry, Outcome, entries, outcome_of
 from quintain.benchmarks.evidence.records import FORMULA, OBJECTIVE, formulas_key, found_of
 from quintain.benchmarks.evidence.runner import State, state_of
 from quintain.benchmarks.evidence.spec import Signature
@@ -77,7 +77,7 @@ def standings(signatures: Mapping[str, Signature], folder: Path) -> dict[str, St
     rows: dict[str, list[Signature]] = {}
     for signature in signatures.values():
         rows.setdefault(signature.method, []).append(signature)
-    registered = [entry for found in signatures.values() if (entry := entry_of(found)) is not None]
+    registered = entries(None, signatures)
     found = {row: standing(row, claims, registered, folder) for row, claims in rows.items()}
     tested = {
         row: s.league.bound.p_value for row, s in found.items() if s.league is not None and s.league.bound

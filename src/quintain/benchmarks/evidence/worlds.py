@@ -1,7 +1,7 @@
 """Worlds of the league: how the policy is made that runs on them start from, and how often it is evaluated.
 
 Worlds are those where the idea has room to matter: credit needs turns, exploration needs rewards that are rare,
-efficiency needs calls that could be saved. Each is made small by its knobs, and starts from a policy that imitated
+efficiency needs calls that could be saved. Each is made small by its parameters, and starts from a policy that imitated
 no longer than until it solved a third of its tasks (`quintain.benchmarks.start`).
 """
 

@@ -13,15 +13,16 @@ equal scores all or none, where the official code keeps every failure of a batch
 ``variant="code"`` takes the advantages of that code, V(s') - V(s) - .05 + r + γ^{H-t}·R with γ .5, above 0, by which an
 episode that succeeded is imitated nearly whole.
 
-Differences to the official code, beside the advantages: critics are value heads on copies of the policy, one each and
-not twins, where it has layers on frozen RoBERTa and image features; V behind the end is 0, not learned; log-probs are
-not clamped; losses are means over tokens and gradients are clipped as everywhere here, not at .01. H is that of the
-longest episode the filter chooses among. Outcomes are the environment's, where the paper has a vision model judge.
+Differences to the official code, beside the advantages: critics are value heads on copies of the policy, or on small
+encoders of their own, one each and not twins, where it has layers on frozen RoBERTa and image features; V behind the
+end is 0, not learned; log-probs are not clamped; losses are means over tokens and gradients are clipped as everywhere
+here, not at .01. H is that of the longest episode the filter chooses among. Outcomes are the environment's, where the
+paper has a vision model judge.
 Measured on tables over a slippery sokoban, and on `web` with pop-ups and drifting words in the place of Android.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -83,6 +84,8 @@ class Config(OnPolicyJob):
     """Episodes of such an update."""
     critic_rate: PositiveFloat = 3.0
     """Factor on the learning rate of the critics."""
+    critic_size: str = ""
+    """Size of a small encoder for the critics: micro, mini, tiny or small; empty: they are copies of the policy."""
     num_epochs: PositiveInt = 4
     """Times that what was kept is gone through in a step."""
     num_minibatches: PositiveInt = 2
@@ -139,7 +142,9 @@ def method(config: Config) -> Replay:
         updates=(*critics, actor),
         critic=watched(STEP_CRITIC),
         log=config.log,
-        needs=Needs(others={TASK_CRITIC: CRITIC, STEP_CRITIC: CRITIC}),
+        needs=Needs(
+            others=dict.fromkeys((TASK_CRITIC, STEP_CRITIC), replace(CRITIC, size=config.critic_size))
+        ),
     )
 
 

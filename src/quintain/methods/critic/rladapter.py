@@ -62,8 +62,14 @@ class Config(OnPolicyJob):
         part = parts_of(self.agent)[-1]
         if part.name != "advised" or part.options.get("adapter", "policy") != "policy":
             raise ConfigError(f"agent: got {self.agent!r}, in which no adapter writes; give advised")
+        is_played = part.options.get("actor", "policy") == "policy"
+        if not is_played and self.seats.get(AGENT, MAIN) != MAIN:
+            raise ConfigError(
+                f"seats: got {dict(self.seats)} with a script that acts, where the adapter plays alone and "
+                f"has the seat {AGENT!r}; give seats.{AGENT} = {MAIN!r}"
+            )
         resting = [
-            *([AGENT] if part.options.get("actor", "policy") == "policy" else []),
+            *([AGENT] if is_played else []),
             *([ADVISER] if part.options.get("adviser", "scripted") == "policy" else []),
         ]
         learning = [seat for seat in resting if not self._rests(self.seats.get(seat, MAIN))]

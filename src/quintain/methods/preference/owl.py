@@ -10,9 +10,12 @@ The planner is the role ``agent/plan`` of the harness `plan`, who does the parts
 theirs the planner sees what came of them, errors of tools among it, and revises what is left of the plan, at most
 `max_replans` times. What a tool refuses a worker is nobody's reward: episodes are compared by their outcomes.
 
-Differences to the paper: one worker at a time and no coordinator who gives out parts by the cards of workers; the plan
-is revised after a number of actions, not when a worker says that it failed; outcomes are the environment's, not a
-judge's; episodes that are imitated are the expert's.
+With ``agent="workforce?workers=mover:go;maker:gather,make"`` the planner is a seat of its own (`planner`), a
+`coordinator` gives out its parts by the cards of the workers, each of them a seat, too, and the plan is made anew when
+one of them says that it failed (`quintain.agents.workforce`).
+
+Differences to the paper: with `plan` one worker, no coordinator, and a plan that is revised after a number of actions;
+outcomes are the environment's, not a judge's; episodes that are imitated are the expert's.
 """
 
 from __future__ import annotations
@@ -21,14 +24,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
+from quintain.agents import workforce
+from quintain.agents.catalog import check as parts_of
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from quintain.data.pairs import best_and_worst
+from quintain.errors import ConfigError
 from quintain.losses.preference import dpo
 from quintain.methods.method import Needs, Rounds, grouped
 from quintain.methods.preference.mpo import ACTOR, PLANNER, check_roles
 from quintain.methods.preference.updating import update_on_pairs
 from quintain.training.job import MAIN, PolicySpec, RoundsJob
-from quintain.types import Group, scored
+from quintain.types import Group, Turn, scored
 
 WORKER = "worker"
 
@@ -53,7 +59,14 @@ class Config(RoundsJob):
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
         RoundsJob.check(self)
-        check_roles(self.agent, self.seats)
+        (*_, innermost) = parts_of(self.agent)
+        if innermost.name != "workforce":
+            check_roles(self.agent, self.seats)
+        elif [seat for seat, policy in self.seats.items() if policy == MAIN] != [workforce.PLANNER]:
+            raise ConfigError(
+                f"seats: got {dict(self.seats)} of a workforce; let {MAIN!r} play {workforce.PLANNER} alone and "
+                f"another policy, such as {WORKER!r}, the coordinator and each worker"
+            )
 
 
 def method(config: Config) -> Rounds:
@@ -80,9 +93,14 @@ def lived_by(groups: Sequence[Group], policy: str) -> list[Group]:
 def measured(groups: Sequence[Group], _: Callable[[Sequence[int]], str]) -> Mapping[str, float]:
     """Return the plans of an episode, and the share of the workers' actions that could not be carried out."""
     played = scored(groups)
-    plans = [float(sum(turn.is_internal for turn in t.turns)) for t in played]
-    acted = [float(not turn.is_valid) for t in played for turn in t.turns if not turn.is_internal]
+    plans = [float(sum(map(is_plan, t.turns))) for t in played]
+    acted = [float(not turn.is_valid) for t in played for turn in t.turns if not is_plan(turn)]
     return {
         **({"owl/plans": fmean(plans)} if plans else {}),
         **({"owl/worker_errors": fmean(acted)} if acted else {}),
     }
+
+
+def is_plan(turn: Turn) -> bool:
+    """Return whether `turn` is the planner's."""
+    return turn.is_internal or turn.speaker == workforce.PLANNER

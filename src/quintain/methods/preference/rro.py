@@ -4,7 +4,8 @@
 A step is worth the mean outcome of `rollouts` episodes that begin with it. In every state the policy draws next steps
 one at a time, until one is worth more than the step before it, or `cap` are drawn. It goes on along the one that rose,
 or along the best where none did. Of the steps that were drawn in a state the best and the worst are a pair, unless
-they are worth the same; a state in which the first one rose has none. The reference is the starting policy.
+they are worth the same; a state in which the first one rose has none. The reference is the starting policy. Without
+`stops` as many are drawn in every state: the exploration of fixed size that the paper compares with.
 
 Differences to the paper: what the first step has to rise above is the mean outcome of `rollouts` episodes from the
 start; the episode that follows a drawn step is one of those that value it, so that a step costs `rollouts` episodes in
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from statistics import fmean
 
 from quintain.config.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
@@ -39,6 +41,8 @@ class Config(RoundsJob):
     """Most steps that are drawn in a state."""
     is_strict: bool = True
     """Whether a step rises only where it is worth more than the one before it, not as much."""
+    stops: bool = True
+    """Whether drawing ends with the first step that rises; else `cap` are drawn and the best is followed."""
     beta: PositiveFloat = 0.1
     """Strength of the pull towards the starting policy."""
     imitation_weight: NonNegativeFloat = 1.0
@@ -171,12 +175,15 @@ class Rising:
 
 def has_stopped(climb: Climb, config: Config) -> bool:
     """Return whether nothing more is drawn from where `climb` is."""
-    return len(climb.drawn) >= config.cap or has_risen(climb.values, climb.before, is_strict=config.is_strict)
+    return len(climb.drawn) >= config.cap or (
+        config.stops and has_risen(climb.values, climb.before, is_strict=config.is_strict)
+    )
 
 
 def followed_of(climb: Climb, config: Config) -> int:
     """Return the place of the drawn step that `climb` goes on along."""
-    return followed(climb.values, climb.before, is_strict=config.is_strict)
+    before = climb.before if config.stops else inf  # above which nothing rises: the best is followed
+    return followed(climb.values, before, is_strict=config.is_strict)
 
 
 def has_risen(values: Sequence[float], before: float, *, is_strict: bool = True) -> bool:

@@ -43,7 +43,7 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
         "extra.entropy": -sum(p * math.log(p) for p in shares),
         "extra.relabelled": float(len(told)),
     }
-    if int(options["block"]) < int(options["null_blocks"]):
+    if int(options["block"]) < int(options.get("null_blocks", 2)):
         alike = [t for t in told if skill_of(t.task) == usual]
         row |= {
             f"null_{name}": value for name, value in arms(blank, world, agent, alike, options, seed).items()
