@@ -33,7 +33,7 @@ INSTALL := -m pip --disable-pip-version-check install
 BFCL := --no-deps bfcl-eval==2026.3.23
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-real flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct test test-slow coverage test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick test-clients test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
+.PHONY: help quickstart quickstart-real flagship-fireact flagship-rest flagship-eto flagship-search-r1 flagship-instruct flagship-digi-rl web test test-slow coverage test-faults test-attacks test-reference test-gpu bench-gpu test-real test-real-quick test-clients test-cluster test-cluster-quick test-vllm test-vllm-quick test-wheel test-trackers check format bench docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -64,6 +64,13 @@ flagship-search-r1: $(VENV)/.flagship  ## the real model learns to search by Sea
 	until $(BIN)/python -c "from urllib.request import urlopen; urlopen('http://127.0.0.1:8231/health')" 2>/dev/null; \
 	do kill -0 $$server && sleep 1 || exit 1; done; \
 	$(BIN)/quintain train search_r1 --config examples/flagship_search_r1.toml --run flagship-search-r1 --replace
+
+flagship-digi-rl: $(VENV)/.flagship  ## the real model by DigiRL, filtered imitation with classifiers of success (docs/real-model-search.md)
+	$(BIN)/quintain train digi_rl --config examples/flagship_digi_rl.toml --run flagship-digi-rl --replace
+
+web: $(VENV)/.miniwob  ## World of Bits, then DigiRL, on MiniWoB++ pages in Chromium (10 minutes; docs/real-environments.md)
+	$(BIN)/quintain train world_of_bits --config examples/web_world_of_bits.toml --run web-world-of-bits --replace
+	$(BIN)/quintain train digi_rl --config examples/web_digi_rl.toml --run web-digi-rl --replace
 
 test: $(VENV)/.dev  ## the whole suite but for what takes seconds each
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
@@ -176,7 +183,7 @@ $(VENV)/.python:
 	  "got none among $(CANDIDATES); install one, or name it: make PYTHON=/path/to/python3.12" >&2; \
 	exit 1
 
-$(VENV)/.quickstart $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs $(VENV)/.reference $(VENV)/.real $(VENV)/.ray: $(VENV)/.%: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
+$(VENV)/.quickstart $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs $(VENV)/.reference $(VENV)/.real $(VENV)/.miniwob $(VENV)/.ray: $(VENV)/.%: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 	@echo "installing quintain[$*] into $(VENV) (a few minutes the first time)"
 	@$(PIP) -e ".[$*]"
 	@touch $@

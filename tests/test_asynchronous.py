@@ -1,28 +1,14 @@
 """What benchmarks/asynchronous.py makes of its runs."""
 
-import importlib.util
-import sys
-from pathlib import Path
 from random import Random
-from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.benchmark_scripts import load_benchmark
 
 from quintain.types import Action, Task
 
-
-def load() -> ModuleType:
-    place = Path(__file__).parents[1] / "benchmarks" / "asynchronous.py"
-    found = importlib.util.spec_from_file_location("asynchronous", place)
-    assert found is not None and found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    sys.modules["asynchronous"] = module
-    found.loader.exec_module(module)
-    return module
-
-
-asynchronous = load()
+asynchronous = load_benchmark("asynchronous")
 
 
 def row(arm: str, seed: int, seconds: float, success: float, oldest: float = 4.0) -> dict[str, Any]:

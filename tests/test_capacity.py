@@ -1,24 +1,9 @@
 """The simulation of benchmarks/capacity.py against what queues must do."""
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
-
 import pytest
+from tests.benchmark_scripts import load_benchmark
 
-
-def load() -> ModuleType:
-    place = Path(__file__).parents[1] / "benchmarks" / "capacity.py"
-    found = importlib.util.spec_from_file_location("capacity", place)
-    assert found is not None and found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    sys.modules["capacity"] = module
-    found.loader.exec_module(module)
-    return module
-
-
-capacity = load()
+capacity = load_benchmark("capacity")
 QUICK = capacity.Times(
     worker_turn=1e-6, driver_episode=1e-6, round_fixed=1e-6, round_each=0.0, learner_token=0.0, weights=0.0
 )

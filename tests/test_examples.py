@@ -117,9 +117,17 @@ def test_random_play_finds_files_and_is_paid_for_it(tmp_path: Path, monkeypatch:
     assert noted[EVENT]["updates"] == 8
 
 
-@pytest.mark.parametrize("name", ["fireact", "rest", "eto", "search_r1"])
+@pytest.mark.parametrize("name", ["fireact", "rest", "eto", "search_r1", "digi_rl"])
 def test_the_settings_of_the_flagships_are_those_of_their_methods(name: str) -> None:
     file = EXAMPLES / f"flagship_{name}.toml"
     config: Any = build(find_method(name).config_class, read_file(file), file.name)
     config.check()
     assert (config.model, config.environment.partition("?")[0]) == ("smollm2", "hopqa")
+
+
+@pytest.mark.parametrize("name", ["world_of_bits", "digi_rl"])
+def test_the_settings_for_pages_in_a_browser_are_those_of_their_methods(name: str) -> None:
+    file = EXAMPLES / f"web_{name}.toml"
+    config: Any = build(find_method(name).config_class, read_file(file), file.name)
+    config.check()
+    assert config.environment.startswith("mix:miniwob/") and config.model == "mini?tokens=words"

@@ -1,9 +1,13 @@
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.methods.test_training import rows
 
+from quintain import api
 from quintain.adapters.miniwob import chromium
 from quintain.adapters.miniwob.environment import COMMANDS, MiniWoB
 from quintain.adapters.miniwob.experts import EXPERTS
@@ -12,6 +16,7 @@ from quintain.environments.baselines import expert, play, random_policy
 from quintain.environments.probes import PROBES, Subject
 from quintain.environments.protocol import Expert, Legal, advance, begin
 from quintain.errors import EnvironmentFault, MissingExtra, UsageError
+from quintain.store.run import Run
 from quintain.types import Action, Image, Text
 
 CHECKED = ("builds", "tasks", "random play", "nonsense", "determinism", "no leak", "legal actions", "closing")
@@ -189,3 +194,44 @@ def test_a_browser_that_dies_is_a_fault_and_the_next_episode_has_a_new_one() -> 
         with pytest.raises(EnvironmentFault, match="Chromium, asked for"):
             advance(world, Action(text="click 4"))
         assert str(begin(world, world.task("train", 0))).startswith("Click button ONE.")
+
+
+@real
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("world_of_bits", {"episodes": 4, "max_turns": 3}),
+        (
+            "digi_rl",
+            {"tasks": 4, "offline_tasks": 4, "offline_steps": 1, "share": 0.5, "critic_size": "micro"},
+        ),
+    ],
+)
+def test_a_method_learns_from_demonstrations_and_then_from_the_page(
+    method: str, settings: Mapping[str, Any], tmp_path: Path
+) -> None:
+    folder = api.train(
+        method,
+        environment="mix:miniwob/click-test-2?max_turns=3&listed=true,miniwob/enter-text?max_turns=3&listed=true",
+        model="micro?tokens=words",
+        demonstrations=8,
+        imitation_epochs=16,
+        imitation_rate=3e-3,
+        steps=2,
+        eval_every=2,
+        eval_episodes=4,
+        run=method,
+        root=tmp_path,
+        **settings,
+    )
+    with Run.open(folder, writable=False) as run:
+        for step in (1, 2):
+            episodes = list(run.trajectories(step=step, phase="train"))
+            assert {episode.task.environment for episode in episodes} == {
+                "miniwob/click-test-2",
+                "miniwob/enter-text",
+            }
+        shown = list(run.trajectories(phase="demonstrations"))
+        assert [episode.is_success for episode in shown] == [True] * 8
+    assert [row["step"] for row in rows(folder)] == [0, 1, 2]
