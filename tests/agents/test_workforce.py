@@ -98,8 +98,8 @@ def test_a_part_ends_after_so_many_actions_and_an_episode_after_its_own_turns() 
     assert world.state_key() != key
     world.restore(saved)
     assert world.state_key() == key and world.seat() == COORDINATOR
-    inner, state = saved
-    world.restore((inner, state._replace(worker="maker", turns=world.inner.max_turns - 1)))
+    inner, _, state = saved
+    world.restore((inner, world.inner.max_turns - 1, state._replace(worker="maker")))
     assert world.step(Action(text="eat")).is_truncated
 
 

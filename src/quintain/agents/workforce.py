@@ -24,23 +24,16 @@ from quintain.agents.deliberation import Deliberation
 from quintain.agents.harness import PlainText
 from quintain.agents.plan import Plan, edit, whole_plan
 from quintain.agents.protocol import Brief, Prompt
+from quintain.agents.seated import SeatedWorld
 from quintain.environments.baselines import foreseen
 from quintain.environments.noisy import Fallible
-from quintain.environments.protocol import (
-    Environment,
-    Expert,
-    Snapshot,
-    StateKey,
-    advance,
-    begin,
-    environment_name,
-)
+from quintain.environments.protocol import Environment, Expert, Snapshot, StateKey, environment_name
 from quintain.errors import UsageError
 from quintain.text.chat import Chat
 from quintain.types import Action, StepResult, as_text
 
 if TYPE_CHECKING:
-    from quintain.types import Observation, Split, Task
+    from quintain.types import Observation, Task
 
 PLANNER, COORDINATOR = "planner", "coordinator"
 PART = "Part: "
@@ -134,13 +127,11 @@ class State(NamedTuple):
     acted: int = 0
     """actions of the part"""
     replans: int = 0
-    turns: int = 0
-    """of the environment inside"""
     seen: str = ""
     """what it showed last"""
 
 
-class WorkforceWorld(Environment):
+class WorkforceWorld(SeatedWorld):
     """`inner`, in which parts of a plan are given out: ``WorkforceWorld(Craft(), {"mover": ("go",), "maker": ()})``."""
 
     def __init__(self, inner: Environment, cards: Cards, *, actions: int = 8, max_replans: int = 3) -> None:
@@ -156,9 +147,8 @@ class WorkforceWorld(Environment):
                 f"workforce: got {environment_name(inner)}, which has tools, or lacks an expert, snapshots or "
                 "state_key; take an environment of words that has them, such as craft"
             )
-        self.inner, self.cards = inner, cards
-        self.name = environment_name(inner)
-        self.max_turns, self.return_range = 4 * inner.max_turns + 2 * max_replans + 2, inner.return_range
+        super().__init__(inner)
+        self.cards, self.max_turns = cards, 4 * inner.max_turns + 2 * max_replans + 2
         self._actions, self._max_replans = actions, max_replans
         self._state = State()
 
@@ -172,7 +162,7 @@ class WorkforceWorld(Environment):
 
     def reset(self, task: Task) -> Observation:
         """Begin the episode inside."""
-        seen = as_text(begin(self.inner, task))
+        seen = as_text(self._begun(task))
         self._state = State(seen=seen)
         return f"{seen}\n{shown(self.cards)}\nWrite the plan."
 
@@ -210,14 +200,9 @@ class WorkforceWorld(Environment):
         verbs = self.cards[state.worker]
         if verbs and verb_of(said) not in verbs:
             return self._again(f"{state.worker} cannot {verb_of(said)[:40]}", is_valid=False)
-        result = advance(self.inner, action)
-        seen = as_text(result.observation)
-        self._state = state = state._replace(seen=seen, acted=state.acted + 1, turns=state.turns + 1)
-        if result.is_terminated or result.is_truncated:
-            return result
-        if state.turns >= self.inner.max_turns:
-            return replace(result, is_truncated=True)
-        if state.acted < self._actions:
+        result = self._done(action)
+        self._state = state = state._replace(seen=as_text(result.observation), acted=state.acted + 1)
+        if result.is_terminated or result.is_truncated or state.acted < self._actions:
             return result
         after = self._next()
         return replace(
@@ -269,25 +254,13 @@ class WorkforceWorld(Environment):
             return self.inner.mistaken_action(rng)
         return self.expert_action()
 
-    def close(self) -> None:
-        """Close the environment."""
-        self.inner.close()
+    def snapshot(self) -> tuple[object, int, State]:
+        """Return the world as it is, how much was done in it, and what was planned."""
+        return cast(Snapshot, self.inner).snapshot(), self._num_done, self._state
 
-    def instructions(self) -> str:
-        """Return the instructions of the environment."""
-        return self.inner.instructions()
-
-    def task(self, split: Split, index: int) -> Task:
-        """Return the task of the environment."""
-        return self.inner.task(split, index)
-
-    def snapshot(self) -> tuple[object, State]:
-        """Return the world as it is, and what was planned."""
-        return cast(Snapshot, self.inner).snapshot(), self._state
-
-    def restore(self, state: tuple[object, State]) -> None:
+    def restore(self, state: tuple[object, int, State]) -> None:
         """Continue from a snapshot."""
-        inner, self._state = state
+        inner, self._num_done, self._state = state
         cast(Snapshot, self.inner).restore(inner)
 
     def state_key(self) -> str:

@@ -41,7 +41,9 @@ class Weights:
     device: torch.device
     _shapes: Shapes | None = None
     _group: Any = None
-    _expected: list[tuple[str, list[int], str]] = []  # noqa: RUF012 (replaced, never changed)
+    _patience: timedelta
+    _receives_on: torch.device
+    _expected: tuple[tuple[str, list[int], str], ...] = ()
 
     def load_quintain_weights(self, folder: str) -> dict[str, Any]:
         """Put the weights in `folder` into the model that is served; return how many tensors, or what is ``wrong``.
@@ -67,7 +69,7 @@ class Weights:
         """Hear names, shapes and dtypes of what will be sent; return what is ``wrong`` with them, if anything."""
         if wrong := _difference({name: tuple(shape) for name, shape, _ in tensors}, self._own_shapes()):
             return {"wrong": wrong}
-        self._expected = tensors
+        self._expected = tuple(tensors)
         return {}
 
     def join_quintain(
@@ -75,7 +77,7 @@ class Weights:
     ) -> dict[str, Any]:
         """Meet the learner, which is rank 0 of `count`, where it listens."""
         distributed: Any = torch.distributed
-        within = self._patience = timedelta(seconds=patience)
+        self._patience = within = timedelta(seconds=patience)
         store = distributed.TCPStore(host, port, None, False, within, wait_for_workers=False)
         if backend == "nccl":
             options = distributed.ProcessGroupNCCL.Options()
