@@ -25,6 +25,7 @@ from quintain.config import build
 from quintain.errors import DataError
 from quintain.methods.find import find_method
 from quintain.methods.method import Contrastive, Method, OnPolicy
+from quintain.processes.freed import return_freed_memory
 from quintain.store.creation import CHECKPOINTS
 from quintain.store.run import Run
 from quintain.training.job import Job
@@ -212,6 +213,7 @@ def perform(chosen: Trial, root: Path) -> Path:
             shutil.copytree(warm(chosen, root), start, dirs_exist_ok=True)
         train_by(method, config, run)
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+    return_freed_memory()
     return folder
 
 
