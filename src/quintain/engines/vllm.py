@@ -1,7 +1,8 @@
 """vLLM's HTTP interface: tokens in, tokens and log-probs out (``/inference/v1/generate``), and its development mode.
 
-Weights go through files, which a worker of ours reads (`inside_vllm/quintain_vllm.py`): vLLM loads it by
-``--worker-extension-cls``. Log-probs are those that vLLM samples with (``--logprobs-mode processed_logprobs``).
+Weights go through files, through memory (`shared_weights`) or over the network (`weight_group`) to a class of ours in
+vLLM's workers (`inside_vllm/quintain_vllm.py`), which vLLM loads by ``--worker-extension-cls``. Log-probs are those
+that vLLM samples with (``--logprobs-mode processed_logprobs``).
 """
 
 from __future__ import annotations
