@@ -308,9 +308,22 @@ def test_the_command_line_starts_light(arguments: list[str], allowed: list[str])
     assert set(loaded) <= set(allowed)
 
 
+def test_what_grpo_is_can_be_read_in_few_files() -> None:
+    """Loading it loads at most 14 files of the rooms that say how a method learns, packages included."""
+    rooms = ("methods", "credit", "losses", "rewards", "training")
+    loaded = listed_by("import quintain.methods.rl.grpo", f"name.split('.')[1:2] in {[[r] for r in rooms]}")
+    assert "quintain.methods.rl.grpo" in loaded
+    assert len(loaded) <= 14, loaded
+
+
 def loaded_by(start: str) -> list[str]:
     """Return the heavy packages that a fresh interpreter has loaded after `start`."""
-    report = f"import sys; print('LOADED', *[name for name in {HEAVY} if name in sys.modules])"
+    return listed_by(start, f"name in {HEAVY}")
+
+
+def listed_by(start: str, which: str) -> list[str]:
+    """Return the modules of a fresh interpreter after `start` whose `name` fits the expression `which`."""
+    report = f"import sys; print('LOADED', *[name for name in sys.modules if {which}])"
     done = subprocess.run(
         [sys.executable, "-c", f"{start}\n{report}"],
         capture_output=True,

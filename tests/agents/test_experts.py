@@ -1,11 +1,14 @@
 """Experts who propose and a manager who chooses: who sees what, who is paid for what, and what is said in the end."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
+from quintain.agents.catalog import engine_needs
 from quintain.agents.experts import LABEL, MANAGER, Experts, ExpertsWorld
 from quintain.agents.protocol import Brief
+from quintain.engines.protocol import Candidates
 from quintain.environments.baselines import expert, noop, play
 from quintain.environments.catalog import find
 from quintain.environments.noisy import noisy
@@ -106,6 +109,19 @@ def test_every_question_is_a_conversation_of_its_own(chat: Chat) -> None:
     first, second = agent.open(brief), agent.open(brief)
     second.observe("asks:")
     assert first.observe("decides:") == second.observe("decides:")
+
+
+def test_a_manager_can_say_nothing_but_the_number_of_a_candidate(chat: Chat) -> None:
+    agent = Experts(chat, intents="asks,decides")
+    brief = Brief(task=find(WORLD)().task("train", 0), instructions="Go.")
+    asked = agent.open(brief).observe("other: I want a lamp.\nasks:").sampling
+    manager = agent.open(replace(brief, legal_actions=("1", "2")))
+    chosen = manager.observe("1: ask size\n2: submit small", ("1", "2")).sampling
+    assert asked.candidates is None, "experts say what they like"
+    assert chosen.candidates == Candidates(
+        token_ids=(chat.answer_ids("1"), chat.answer_ids("2")), lengths=(1.0, 1.0)
+    )
+    assert engine_needs("experts?intents=asks,decides") == {"candidates"}
 
 
 def test_policies_with_harnesses_of_their_own_are_put_into_one_world(chat: Chat) -> None:

@@ -79,16 +79,17 @@ print([path for path in ("/etc/shadow", "/etc/passwd", "/root", "/home", "/var",
 places = ("/x", "/usr/x", "/usr/bin/x", "/dev/x", "/dev/shm/x", "/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger")
 print([path for path in places if can_write(path)], can_write("/tmp/x"))
 addresses = [(socket.AF_INET, ("127.0.0.1", PORT)), (socket.AF_INET, ("169.254.169.254", 80)),
-             (socket.AF_UNIX, "\\0quintain-test"), (socket.AF_INET6, ("::1", PORT))]
+             (socket.AF_UNIX, "\\0NAME"), (socket.AF_INET6, ("::1", PORT))]
 print([address for address in addresses if can_reach(*address)])
 print(len([pid for pid in os.listdir("/proc") if pid.isdigit()]), sorted(os.listdir("/proc/self/fd")))
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))
 print({name: status[name].strip() for name in ("NoNewPrivs", "CapEff", "CapPrm", "CapBnd", "CapAmb")})
 """
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as abstract:
-        abstract.bind("\0quintain-test")
+        name = f"quintain-test-{os.getpid()}"  # of this run alone: two may go side by side on one machine
+        abstract.bind(f"\0{name}")
         abstract.listen()
-        found = python(code.replace("PORT", str(server.getsockname()[1])))
+        found = python(code.replace("PORT", str(server.getsockname()[1])).replace("NAME", name))
     lines = found.stdout.splitlines()
     assert set(literal_eval(lines[0])) <= {"PWD", "LC_CTYPE"}, found  # of bubblewrap's and of Python's making
     assert lines[1:5] == ["['PWD=/tmp\\x00']", "[]", "[] True", "[]"]

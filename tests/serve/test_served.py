@@ -144,12 +144,13 @@ def test_a_late_answer_is_a_failure_and_the_next_episode_goes_on(
     protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Odd, "is_over", threading.Event())
-    with (
-        serving(protocol, Odd) as server,
-        closing(find(f"{protocol}/{server.url}?deadline=0.8")()) as world,
-    ):
+    with serving(protocol, Odd) as server, closing(find(f"{protocol}/{server.url}")()) as world:
         begin(world, world.task("train", 0))
-        found = guarded(lambda: advance(world, tool_action("fail", how="late")))
+        with monkeypatch.context() as hurried:
+            hurried.setattr(vars(world)["_server"], "deadline", 0.8)
+            if protocol == "openenv":
+                hurried.setattr(world, "_deadline", 0.8)
+            found = guarded(lambda: advance(world, tool_action("fail", how="late")))
         assert isinstance(found, Failure) and (found.owner, found.kind) == (
             "environment",
             f"{protocol}_timeout",

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from quintain.errors import ConfigError
-from quintain.training.optimizers import OptimizerName, Schedule, make_optimizer, scale_at
+from quintain.training.job import OptimizerName, Schedule
+from quintain.training.optimizers import make_optimizer, scale_at
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,10 @@
 
 Every turn each expert, a seat named after its intent, is shown the talk so far and says a candidate. The manager, a
 seat of its own, is shown the talk and the candidates, in an order drawn anew each turn, and answers with a number; that
-candidate is said. So the manager acts in a handful of actions, whatever the length of what is said. Every question is
-a conversation of its own. Seats are played by policies as `seats` of the configuration says: one language model for all
-experts, which is told the intent (the paper's latent conditioner), or several.
+candidate is said. So the manager acts in a handful of actions, whatever the length of what is said: its answer is drawn
+from the numbers alone, for one who explores by a Q would say one of all the other words, of which there are a thousand.
+Every question is a conversation of its own. Seats are played by policies as `seats` of the configuration says: one
+language model for all experts, which is told the intent (the paper's latent conditioner), or several.
 
 An expert is paid 1 for a candidate of its own intent (`rewards.dialogue.intent_of`), the manager what the environment
 pays. Without intents the experts are told their names, and nothing holds them to these.
@@ -15,11 +16,13 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
-from quintain.agents.harness import Choice, PlainText
+from quintain.agents.harness import PlainText
 from quintain.agents.protocol import Brief
+from quintain.agents.scored import Scored
 from quintain.agents.seated import Anew, SeatedWorld
+from quintain.engines.protocol import Capability
 from quintain.environments.baselines import random_action
 from quintain.environments.noisy import Fallible
 from quintain.environments.protocol import Environment, Expert, environment_name
@@ -48,6 +51,8 @@ class Experts:
     """Tokens of a candidate."""
     intents: str = USUAL
     """Intents of the experts, with commas: asks, repeats, looks, decides, talks."""
+    needs: ClassVar[frozenset[Capability]] = Scored.needs
+    """What the engine must be able to do: the manager chooses among numbers, it does not write them."""
 
     def __post_init__(self) -> None:
         """Refuse what is no mixture."""
@@ -60,7 +65,7 @@ class Experts:
     def open(self, brief: Brief) -> Anew:
         """See `Agent.open`."""
         if brief.legal_actions:
-            return Anew(Choice(self.chat, self.temperature, self.max_tokens), brief)
+            return Anew(Scored(self.chat, self.temperature, self.max_tokens, "sum"), brief)
         return Anew(PlainText(self.chat, self.temperature, self.max_tokens), brief)
 
     def equip(self, environment: Environment) -> Environment:

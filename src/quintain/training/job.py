@@ -25,7 +25,6 @@ from quintain.engines.settings import read_engine
 from quintain.errors import ConfigError
 from quintain.models.adapters import read_lora
 from quintain.models.precision import Precision
-from quintain.training.optimizers import OptimizerName, Schedule
 from quintain.training.thresholds import thresholds
 from quintain.types import Trajectory
 
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
     from quintain.data.pipeline import Chosen
     from quintain.environments.noisy import NoisyExpert
 
+OptimizerName = Literal["adamw", "sgd", "adafactor"]
+Schedule = Literal["method", "constant", "linear", "cosine"]
 MAIN = "policy"
 """The policy that a run is about."""
 SHORTEST = 16

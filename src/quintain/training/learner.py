@@ -28,8 +28,9 @@ from quintain.models.packed import hidden_states
 from quintain.models.precision import Precision, computing
 from quintain.training import gap
 from quintain.training.checkpoint import SHARDS, load_numbers, load_shards, load_state, save_state
+from quintain.training.job import OptimizerName
 from quintain.training.layout import layout
-from quintain.training.optimizers import OptimizerName, make_optimizer
+from quintain.training.optimizers import make_optimizer
 from quintain.types import NOTHING, Batch, BatchExtra, Loss, Outputs
 
 if TYPE_CHECKING:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import cos, pi
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import nn
 
 from quintain.errors import ConfigError, suggestion
-
-OptimizerName = Literal["adamw", "sgd", "adafactor"]
-Schedule = Literal["method", "constant", "linear", "cosine"]
+from quintain.training.job import OptimizerName, Schedule
 
 
 def make_optimizer(

@@ -4,7 +4,10 @@ import ast
 import importlib
 import inspect
 import pkgutil
+from collections.abc import Sequence
 from dataclasses import replace
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,6 +63,34 @@ def test_a_mutant_is_a_copy_and_the_module_stays() -> None:
             told.add(what)
     assert module.turn_shaped(False, 6) == before
     assert {"minus dropped", "min taken for max"} <= {what.split(": ", 1)[1] for what in told}
+
+
+def test_a_short_formula_has_mutants_of_its_own_kind() -> None:
+    module = importlib.import_module("quintain.losses.imitation")
+    assert num_mutants(module, ("imitation",)) == 1
+    told = list[str]()
+    for number in range(num_mutants(module, ("imitation",), is_short=True)):
+        with mutant(module, ("imitation",), number, is_short=True) as (_, what):
+            told.append(what.split(": ", 1)[1])
+    assert told == [
+        "-weighted_sum(batch, outputs.logprobs) twice", "-weighted_sum(batch, outputs.logprobs) and one",
+        "outputs.logprobs twice", "outputs.logprobs and one",
+    ]  # fmt: skip
+    assert checks_of(known_formulas()["losses.imitation"])[1].detail == "5 of 5 tried are found"
+
+
+def test_a_mutant_of_a_short_formula_that_only_breaks_is_not_counted() -> None:
+    formula = known_formulas()["losses.imitation"]
+    module = importlib.import_module("quintain.losses.imitation")
+
+    def broken(made: ModuleType, case: Any) -> Sequence[float]:
+        if made is not module:
+            raise TypeError("a tensor and a word")
+        return formula.ours(made, case)
+
+    assert (
+        hunted(replace(formula, ours=broken), module, [answer(formula, 0)]).detail == "1 of 1 tried are found"
+    )
 
 
 def test_rows_name_formulas_that_exist() -> None:

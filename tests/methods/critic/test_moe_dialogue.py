@@ -108,7 +108,7 @@ def test_a_run_trains_the_experts_and_then_the_manager(train: Train) -> None:
         "moe_dialogue", environment="collab?slots=1&values=2&patience=2",
         agent="experts?intents=asks,decides&max_tokens=4",
         seats={"asks": "experts", "decides": "experts"}, steps=3, expert_steps=1, offline_after=2, tasks=2,
-        batch_size=4, num_updates=1, demonstrations=4, imitation_epochs=1,
+        batch_size=4, num_updates=1, demonstrations=16, imitation_epochs=6,
     )  # fmt: skip
     steps = [row for row in rows if "buffer/size" in row]
     assert ["experts/kl/reference" in row for row in steps] == [True, False, False]

@@ -1,7 +1,8 @@
 """Layer 1: does it compute what the paper says? Formulas against plain second versions, and mutants that must be found.
 
 A formula passes on 200 random ragged batches, values and gradients within 1e-6, where five of its mutants are told
-from the second version; mutants that are not are named. Where it has a toy, its gradient is the exact one.
+from the second version; mutants that are not are named. A short formula has mutants of its own kind as well, of which
+those that only break are not counted. Where it has a toy, its gradient is the exact one.
 """
 
 import importlib
@@ -111,18 +112,27 @@ def hunted(formula: Formula, module: ModuleType, answers: Sequence[Answer]) -> C
 
     A mistake in what only other settings read changes nothing and is not found; such mutants are named.
     """
-    order = list(range(num_mutants(module, formula.functions, formula.aside)))
-    random.Random(formula.name).shuffle(order)
-    dead, alive = 0, list[str]()
-    wanted = min(NUM_MUTANTS, -(-2 * len(order) // 3))
-    for number in order[:MOST_MUTANTS]:
-        if dead == wanted:
+    draw = random.Random(formula.name)
+    dead, alive, num = 0, list[str](), 0
+    for is_short in (False, True):
+        places = num_mutants(module, formula.functions, formula.aside, is_short=is_short)
+        if num >= NUM_MUTANTS:
             break
-        with mutant(module, formula.functions, number, formula.aside) as (made, told):
-            if is_found(formula, made, answers):
+        order = list(range(places))
+        draw.shuffle(order)
+        for number in order[:MOST_MUTANTS]:
+            if dead == NUM_MUTANTS:
+                break
+            with mutant(module, formula.functions, number, formula.aside, is_short=is_short) as (made, told):
+                found = is_found(formula, made, answers, breaking=None if is_short else True)
+            if found is None:
+                continue
+            num += 1
+            if found:
                 dead += 1
             else:
                 alive.append(told)
+    wanted = min(NUM_MUTANTS, -(-2 * num // 3))
     tried = dead + len(alive)
     return Check(
         name=f"{formula.name}: mutants",
@@ -131,11 +141,13 @@ def hunted(formula: Formula, module: ModuleType, answers: Sequence[Answer]) -> C
     )
 
 
-def is_found(formula: Formula, made: ModuleType, answers: Sequence[Answer]) -> bool:
-    """Return whether a mutant differs from the second version on a case, or breaks."""
+def is_found(
+    formula: Formula, made: ModuleType, answers: Sequence[Answer], *, breaking: bool | None = True
+) -> bool | None:
+    """Return whether a mutant differs from the second version on a case; `breaking` where it breaks."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
             return any(error(formula, made, wanted) > TOLERANCE for wanted in answers)
         except BREAKS:
-            return True
+            return breaking

@@ -2,6 +2,10 @@
 
 A sign is turned, a factor or a mask dropped, a divisor dropped, an axis or a number off by one, a bound strict or not,
 the larger taken for the smaller, a sum for a mean, "and" for "or". A check that does not notice one proves little.
+
+A short formula has few such places, but more mistakes can be made in it (`is_short`): a number is taken twice or off by
+one, the first factor dropped, a comparison taken as true or as false, a condition of a list left out, or two ways are
+exchanged.
 """
 
 import ast
@@ -13,6 +17,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
 OPERATORS: dict[type[ast.operator], tuple[type[ast.operator], str]] = {
     ast.Add: (ast.Sub, "+ turned to -"),
@@ -34,6 +39,8 @@ CALLS = {
 }  # fmt: skip
 DROPPED = {"where", "clamp", "detach", "exp", "square"}
 """Methods whose result can be taken for what they are called on."""
+MODULES = {"math", "np", "torch"}
+"""What is read of these is no number of the formula."""
 REPORTED = {"metrics", "terms", "kept", "shared", "num_turns", "measured"}
 """Names of what is logged: a mistake there changes no formula."""
 
@@ -164,6 +171,70 @@ class _Mutator(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
+class _ShortMutator(_Mutator):
+    """Makes the mistakes of short formulas: the usual ones are not among them."""
+
+    def _is_here(self, node: ast.expr, what: str) -> bool:
+        return False
+
+    def _is_chosen(self, node: ast.expr, what: str) -> bool:
+        return super()._is_here(node, what)
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        """Take a number that is computed, or read of an object, twice or off by one."""
+        is_number = (
+            isinstance(node, ast.BinOp)
+            or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub))
+            or (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.ctx, ast.Load)
+                and isinstance(node.value, ast.Name)
+                and node.value.id not in MODULES
+                and not node.attr.startswith(("is_", "has_"))
+            )
+        )
+        if isinstance(node, ast.expr) and is_number:
+            for number, operator, word in ((2, ast.Mult(), "twice"), (1, ast.Add(), "and one")):
+                if self._is_chosen(node, f"{ast.unparse(node)} {word}"):
+                    return ast.copy_location(
+                        ast.BinOp(left=node, op=operator, right=ast.Constant(number)), node
+                    )
+        return super().visit(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        """Drop the first factor."""
+        if isinstance(node.op, ast.Mult) and self._is_chosen(node, f"{ast.unparse(node.left)} dropped"):
+            return node.right
+        return super().visit_BinOp(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Go into what is given, not into what is called."""
+        node.args = [cast("ast.expr", self.visit(part)) for part in node.args]
+        for keyword in node.keywords:
+            self.visit(keyword)
+        return node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        """Take a comparison as true, or as false."""
+        for value in (True, False):
+            if self._is_chosen(node, f"{ast.unparse(node)} taken as {str(value).lower()}"):
+                return ast.copy_location(ast.Constant(value), node)
+        return self.generic_visit(node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        """Exchange the two ways."""
+        if self._is_chosen(node, f"{ast.unparse(node.body)} and {ast.unparse(node.orelse)} exchanged"):
+            return ast.copy_location(ast.IfExp(test=node.test, body=node.orelse, orelse=node.body), node)
+        return self.generic_visit(node)
+
+    def visit_comprehension(self, node: ast.comprehension) -> ast.AST:
+        """Leave out the conditions."""
+        if node.ifs and self._is_chosen(node.ifs[0], f"if {ast.unparse(node.ifs[0])} left out"):
+            node.ifs = []
+            return node
+        return self.generic_visit(node)
+
+
 def called_by(tree: ast.Module, functions: tuple[str, ...], aside: tuple[str, ...]) -> set[str]:
     """Return `functions` and what they call in the same module, over and over, without those `aside`."""
     known = {node.name: node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
@@ -176,21 +247,28 @@ def called_by(tree: ast.Module, functions: tuple[str, ...], aside: tuple[str, ..
     return found
 
 
-def num_mutants(module: ModuleType, functions: tuple[str, ...], aside: tuple[str, ...] = ()) -> int:
-    """Return how many mistakes can be made."""
+def num_mutants(
+    module: ModuleType, functions: tuple[str, ...], aside: tuple[str, ...] = (), *, is_short: bool = False
+) -> int:
+    """Return how many mistakes can be made; of a short formula how many more."""
     tree = ast.parse(inspect.getsource(module))
-    mutator = _Mutator(called_by(tree, functions, aside), -1)
+    mutator = (_ShortMutator if is_short else _Mutator)(called_by(tree, functions, aside), -1)
     mutator.visit(tree)
     return mutator.count
 
 
 @contextmanager
 def mutant(
-    module: ModuleType, functions: tuple[str, ...], number: int, aside: tuple[str, ...] = ()
+    module: ModuleType,
+    functions: tuple[str, ...],
+    number: int,
+    aside: tuple[str, ...] = (),
+    *,
+    is_short: bool = False,
 ) -> Generator[tuple[ModuleType, str]]:
     """Give the module with mistake `number` in it, and what that is; the real one is left as it is."""
     tree = ast.parse(inspect.getsource(module))
-    mutator = _Mutator(called_by(tree, functions, aside), number)
+    mutator = (_ShortMutator if is_short else _Mutator)(called_by(tree, functions, aside), number)
     changed = ast.fix_missing_locations(mutator.visit(tree))
     name = f"quintain_mutant_{module.__name__.replace('.', '_')}_{number}"
     with tempfile.TemporaryDirectory() as folder:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from quintain.methods.method import OnPolicy
 from quintain.methods.rlhf.ppo import ScoredJob, against_reward_model
-from quintain.training.optimizers import Schedule
+from quintain.training.job import Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
