@@ -1,14 +1,13 @@
 """Rates with intervals, and tests of a difference between paired results. Plain numbers in and out.
 
-Intervals are two-sided at `level` (0.95). Resampling is seeded, so a number in a report can be made again. A
-statistic of nothing is an error, except a rate's interval, which is then all of [0, 1].
+Intervals and tests are SciPy's, which is imported when the first of them is asked for. It has no pass@k, no pass^k and
+no correction of Holm's; these are here. Intervals are two-sided at `level` (0.95). Resampling is seeded, so a number in
+a report can be made again. A statistic of nothing is an error, except a rate's interval, which is then all of [0, 1].
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
-from math import comb, sqrt
-from statistics import NormalDist
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +16,6 @@ from quintain.errors import DataError
 
 LEVEL = 0.95
 NUM_RESAMPLES = 10_000
-MAX_EXACT = 12
-"""Non-zero differences up to which the permutation test lists all sign patterns."""
 CHUNK = 2_000_000
 """Resampled values held in memory at once."""
 
@@ -45,13 +42,10 @@ def wilson(num_success: int, num: int, level: float = LEVEL) -> tuple[float, flo
         )
     if num == 0:
         return 0.0, 1.0
-    z = NormalDist().inv_cdf((1 + level) / 2)
-    rate = num_success / num
-    centre = (rate + z * z / (2 * num)) / (1 + z * z / num)
-    half = z * sqrt(rate * (1 - rate) / num + z * z / (4 * num * num)) / (1 + z * z / num)
-    low = 0.0 if num_success == 0 else centre - half
-    high = 1.0 if num_success == num else centre + half
-    return low, high
+    from scipy.stats import binomtest
+
+    interval = binomtest(num_success, num).proportion_ci(level, method="wilson")
+    return float(interval.low), float(interval.high)
 
 
 def pass_at_k(num: int, num_success: int, k: int) -> float:
@@ -79,15 +73,21 @@ def bootstrap_mean(
     values: Sequence[float], *, seed: int = 0, level: float = LEVEL, num_resamples: int = NUM_RESAMPLES
 ) -> tuple[float, float]:
     """Return the percentile bootstrap interval of the mean of `values` [num]."""
+    from scipy.stats import bootstrap
+
     array = check_values(values)
-    generator = np.random.Generator(np.random.PCG64(seed))
-    rows = max(1, CHUNK // array.size)
-    means = [
-        array[generator.integers(0, array.size, (min(rows, num_resamples - done), array.size))].mean(axis=1)
-        for done in range(0, num_resamples, rows)
-    ]
-    low, high = np.quantile(np.concatenate(means), [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
+    if array.size == 1:  # all resamples are that value; SciPy wants two
+        return float(array[0]), float(array[0])
+    interval = bootstrap(
+        (array,),
+        np.mean,
+        n_resamples=num_resamples,
+        batch=max(1, CHUNK // array.size),
+        confidence_level=level,
+        method="percentile",
+        rng=np.random.default_rng(seed),
+    ).confidence_interval
+    return float(interval.low), float(interval.high)
 
 
 def paired_bootstrap(
@@ -104,13 +104,14 @@ def mcnemar(num_only_first: int, num_only_second: int) -> float:
 
     Example: ``mcnemar(1, 5)`` is 2 (1 + 6) / 2^6 = 0.21875. No such pair at all: 1.
     """
-    num = num_only_first + num_only_second
-    smaller = min(num_only_first, num_only_second)
-    if smaller < 0:
+    from scipy.stats import binomtest
+
+    if min(num_only_first, num_only_second) < 0:
         raise DataError(
             f"McNemar's test needs counts: got {num_only_first} and {num_only_second}; check the counts"
         )
-    return min(1.0, 2 * sum(comb(num, count) for count in range(smaller + 1)) / 2**num)
+    num = num_only_first + num_only_second
+    return float(binomtest(num_only_first, num).pvalue) if num else 1.0
 
 
 def paired_permutation(
@@ -118,28 +119,26 @@ def paired_permutation(
 ) -> float:
     """Return the two-sided p-value of the sign-flip test that the mean paired difference is 0.
 
-    All sign patterns are counted when at most `MAX_EXACT` differences are not zero; otherwise random ones,
-    with the observed pattern counted as one of them so that the p-value is never 0.
+    All sign patterns are counted where they are at most `num_resamples`; otherwise random ones, with the observed
+    pattern counted as one of them so that the p-value is never 0.
     """
+    from scipy.stats import permutation_test
+
     differences = paired_differences(first, second)
     moved = differences[differences != 0]
     if moved.size == 0:
         return 1.0
-    edge = abs(float(moved.sum())) * (1 - 1e-12)
-    if moved.size <= MAX_EXACT:
-        signs = np.array(list(product((-1.0, 1.0), repeat=moved.size)))
-        return float((np.abs(signs @ moved) >= edge).mean())
-    generator = np.random.Generator(np.random.PCG64(seed))
-    rows = max(1, CHUNK // moved.size)
-    num_beyond = sum(
-        int(
-            (
-                np.abs(random_signs(generator, min(rows, num_resamples - done), moved.size) @ moved) >= edge
-            ).sum()
-        )
-        for done in range(0, num_resamples, rows)
+    found = permutation_test(
+        (moved,),
+        lambda values, axis: np.abs(values.mean(axis=axis)),
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=num_resamples,
+        batch=max(1, CHUNK // moved.size),
+        alternative="greater",
+        rng=np.random.default_rng(seed),
     )
-    return (1 + num_beyond) / (1 + num_resamples)
+    return float(found.pvalue)
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
@@ -153,11 +152,6 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
         running = max(running, min(1.0, (len(p_values) - rank) * p_values[place]))
         corrected[place] = running
     return tuple(corrected)
-
-
-def random_signs(generator: np.random.Generator, num: int, size: int) -> NDArray[np.float64]:
-    """Return -1 or 1 at random, [num, size]."""
-    return generator.integers(0, 2, (num, size)).astype(np.float64) * 2 - 1
 
 
 def paired_differences(first: Sequence[float], second: Sequence[float]) -> NDArray[np.float64]:

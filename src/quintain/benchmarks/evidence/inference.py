@@ -1,6 +1,6 @@
 """Intervals and tests of paired differences, several strata, rates and doses, and what many arms say at once.
 
-Distributions and tests are SciPy's (the extra `bench`, imported when first needed). What SciPy lacks is here: the t
+Distributions and tests are SciPy's. What SciPy lacks is here: the t
 interval of a mean over strata, and Dunnett's bound in an additive model of arm and seed. Tests are one-sided, for an
 effect above 0: turn the sign of what is to fall.
 """
@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import optimize, special
+from scipy import stats as scipy_stats
 
-from quintain.environments.extras import extra_module
 from quintain.errors import DataError
 
+stats: Any = scipy_stats  # without types of its own
 LEVEL = 0.95
 NUM_FLIPS = 9_999
 """Sign patterns of the flip test where there are too many to list all."""
@@ -25,26 +27,6 @@ SMALLEST_P = 1e-16
 
 Values = Sequence[float]
 Strata = Sequence[Values]
-
-
-def stats() -> Any:
-    """Return `scipy.stats`.
-
-    Raises:
-        MissingExtra: SciPy is not installed.
-    """
-    return scipy("stats")
-
-
-def scipy(part: str) -> Any:
-    """Return a `part` of SciPy.
-
-    Raises:
-        MissingExtra: SciPy is not installed.
-    """
-    return extra_module(
-        f"scipy.{part}", package="scipy", extra="bench", feature="the statistics of benchmarks"
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,14 +71,14 @@ def moments(values: Strata) -> tuple[float, float, int]:
 def estimate(values: Strata, level: float = LEVEL) -> Estimate:
     """Return the mean over strata with its two-sided t interval at `level`."""
     mean, error, freedom = moments(values)
-    half = float(scipy("special").stdtrit(freedom, (1 + level) / 2)) * error
+    half = float(special.stdtrit(freedom, (1 + level) / 2)) * error
     return Estimate(mean=mean, low=mean - half, high=mean + half, num=sum(map(len, values)))
 
 
 def t_test(values: Values) -> float:
     """Return the p-value of the one-sided t test that the mean of paired differences is above 0."""
     mean, error, freedom = moments([values])
-    return float(scipy("special").stdtr(freedom, -mean / error)) if error else float(mean <= 0)
+    return float(special.stdtr(freedom, -mean / error)) if error else float(mean <= 0)
 
 
 def flip_test(values: Values, seed: int = 0) -> float:
@@ -104,7 +86,7 @@ def flip_test(values: Values, seed: int = 0) -> float:
     array = strata_of([values])[0]
     if not array.any():
         return 1.0
-    found = stats().permutation_test(
+    found = stats.permutation_test(
         (array,),
         lambda x, axis: x.mean(axis=axis),
         permutation_type="samples",
@@ -125,7 +107,7 @@ def smallest_flip(num: int) -> float:
 def wilcoxon_test(values: Values) -> float:
     """Return the one-sided p-value of Wilcoxon's signed-rank test."""
     array = strata_of([values])[0]
-    return float(stats().wilcoxon(array, alternative="greater").pvalue) if array.any() else 1.0
+    return float(stats.wilcoxon(array, alternative="greater").pvalue) if array.any() else 1.0
 
 
 def mcnemar_test(values: Values) -> float:
@@ -137,9 +119,7 @@ def mcnemar_test(values: Values) -> float:
         )
     gained, lost = int((array > 0).sum()), int((array < 0).sum())
     return (
-        float(stats().binomtest(gained, gained + lost, alternative="greater").pvalue)
-        if gained + lost
-        else 1.0
+        float(stats.binomtest(gained, gained + lost, alternative="greater").pvalue) if gained + lost else 1.0
     )
 
 
@@ -148,12 +128,12 @@ def stouffer(p_values: Values) -> float:
     if not p_values:
         raise DataError("combining p-values needs one or more: got none; measure a block")
     kept = np.clip(np.asarray(p_values, dtype=np.float64), SMALLEST_P, 1 - SMALLEST_P)
-    return float(stats().combine_pvalues(kept, method="stouffer").pvalue)
+    return float(stats.combine_pvalues(kept, method="stouffer").pvalue)
 
 
 def false_discovery(p_values: Values) -> list[float]:
     """Return `p_values` corrected for their number by Benjamini and Hochberg, in the same order."""
-    return [float(p) for p in stats().false_discovery_control(p_values)] if p_values else []
+    return [float(p) for p in stats.false_discovery_control(p_values)] if p_values else []
 
 
 def clopper_pearson(num_hits: int, num: int, level: float = LEVEL) -> tuple[float, float]:
@@ -162,20 +142,20 @@ def clopper_pearson(num_hits: int, num: int, level: float = LEVEL) -> tuple[floa
         raise DataError(
             f"a rate needs 0 <= hits <= trials and a trial: got {num_hits} of {num}; check the counts"
         )
-    found = stats().binomtest(num_hits, num).proportion_ci(level, method="exact")
+    found = stats.binomtest(num_hits, num).proportion_ci(level, method="exact")
     return float(found.low), float(found.high)
 
 
 def trend_test(rows: Sequence[Values]) -> float:
     """Return the p-value of Page's test that doses raise the values: [replications, doses in rising order]."""
-    return float(stats().page_trend_test(np.asarray(rows, dtype=np.float64)).pvalue)
+    return float(stats.page_trend_test(np.asarray(rows, dtype=np.float64)).pvalue)
 
 
 def rank_correlation(first: Values, second: Values) -> float:
     """Return Spearman's rank correlation; nan where one side never varies."""
     if len(set(first)) < 2 or len(set(second)) < 2:
         return float("nan")
-    return float(stats().spearmanr(first, second).statistic)
+    return float(stats.spearmanr(first, second).statistic)
 
 
 @cache
@@ -193,13 +173,13 @@ def dunnett_critical(num_arms: int, freedom: int, level: float = LEVEL) -> float
     shares, weights = np.polynomial.hermite_e.hermegauss(64)
     weights = weights / weights.sum()
     nodes, mass = np.polynomial.legendre.leggauss(64)
-    spreads = np.sqrt(stats().chi2.ppf((nodes + 1) / 2, freedom) / freedom)  # equal mass under the chi
+    spreads = np.sqrt(stats.chi2.ppf((nodes + 1) / 2, freedom) / freedom)  # equal mass under the chi
 
     def coverage(bound: float) -> float:
-        below = stats().norm.cdf(shares[None, :] + sqrt(2) * bound * spreads[:, None]) ** num_arms
+        below = stats.norm.cdf(shares[None, :] + sqrt(2) * bound * spreads[:, None]) ** num_arms
         return float((mass / 2) @ (below @ weights))
 
-    return float(scipy("optimize").brentq(lambda bound: coverage(bound) - level, -10.0, 500.0))
+    return float(optimize.root_scalar(lambda bound: coverage(bound) - level, bracket=(-10.0, 500.0)).root)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +222,7 @@ def dunnett_bounds(
             low=float(mean) - critical * error,
             high=float(mean) + critical * error,
             num=num,
-            p_value=float(scipy("special").stdtr(freedom, -ratio)),
+            p_value=float(special.stdtr(freedom, -ratio)),
         )
     return bounds
 

@@ -18,6 +18,7 @@ from math import isfinite, sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import special
 from torch import Tensor
 
 from quintain.benchmarks.labs.gradient import (
@@ -47,11 +48,6 @@ MAX_GAP = 0.05
 """Mean |log π - log π at sampling| in nats above which the weights are not those that sampled."""
 MOST_OUTSIDE, MOST_HALVINGS = 0.1, 12
 """Share of tokens whose ratio may be outside 0.8 … 1.2 where losses are compared; how often a step is halved."""
-STUDENT = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
-    2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-)  # fmt: skip
-"""97.5 % quantiles of Student's t with 1, 2, … degrees of freedom: the laboratory needs no SciPy."""
 Say = Callable[[str, int, int], object]
 """(what is being done, of how many things, how many are done)"""
 
@@ -335,7 +331,7 @@ def idea_row(
     gains = cosines - np.array([cosine(g, target) for g, target in zip(base, targets, strict=True)])
     num = len(cosines)
     error = float(cosines.std(ddof=1)) / sqrt(num)
-    half = STUDENT[min(num - 1, len(STUDENT)) - 1] * error
+    half = float(special.stdtrit(num - 1, 0.975)) * error
     noise = noise_of(own)
     norms = [float(a.norm() / b.norm()) for a, b in zip(own, base, strict=True) if b.norm() > 0]
     return IdeaRow(
