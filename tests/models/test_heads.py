@@ -1,3 +1,4 @@
+import pytest
 import torch
 
 from quintain.models.heads import ValueHead
@@ -19,3 +20,20 @@ def test_a_new_head_says_almost_zero_and_follows_its_seed() -> None:
     before = torch.get_rng_state()
     ValueHead(64)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_before_turns_and_after_them_are_read_each_on_a_scale_of_its_own() -> None:
+    """What hardly varies before turns beside what varies after them is told apart as well, once it is standardized."""
+    head = ValueHead(2, has_scales=True)
+    head.load_state_dict(
+        {"linear.weight": torch.tensor([[1.0, 0.0]]), "linear.bias": torch.tensor([0.0])}, strict=False
+    )
+    hidden = torch.tensor([[0.85, 3.0], [0.0, 3.0], [0.95, 3.0], [2.0, 3.0]])
+    is_after = torch.tensor([False, True, False, True])
+    assert head(hidden, is_after).tolist() == pytest.approx([0.85, 0.0, 0.95, 2.0])
+    head.standardize(hidden, is_after)
+    assert head(hidden, is_after).tolist() == pytest.approx([-1.0, -1.0, 1.0, 1.0], abs=1e-4)
+    head.renew(seed=3)
+    assert head(hidden, is_after).abs().max() < 0.05, "the weights are new"
+    assert torch.equal(head.linear.weight, ValueHead(2, seed=3).linear.weight)
+    assert head.state_dict()["mean"].tolist() == [[pytest.approx(0.9), 3.0], [1.0, 3.0]], "the scales stay"

@@ -627,6 +627,8 @@ class CriticUpdate:
     """episodes of one update; None: as the buffer says"""
     rate: float = 1.0
     """factor on the learning rate"""
+    anew: int = 0
+    """step before whose updates the value head starts anew, on what it reads of the buffer standardized; 0: never"""
 
     def count(self, step: int) -> int:
         """Return the updates of `step`."""

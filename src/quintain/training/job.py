@@ -60,6 +60,8 @@ class PolicySpec:
     """of a fresh value head: members of an ensemble differ by it"""
     head_width: int = 0
     """units of a layer that a fresh value head has of its own; 0: it is linear"""
+    head_scales: bool = False
+    """whether a fresh value head reads what stands before turns and after them each on a scale of its own"""
     size: str = ""
     """tiny size (micro, mini…) of a new model with the tokenizer of the one that it copies, which it then is instead"""
     is_trained: bool = False

@@ -141,7 +141,10 @@ class Forward:
         num_tokens = len(batch.token_ids)
         with computing(self.precision, batch.token_ids.device):
             targets, hidden, logits = self._predictions(batch)
-            values = None if self.value_head is None else cast(Tensor, self.value_head(hidden))
+            values = None
+            if self.value_head is not None:
+                is_after = batch.extra.turn_end.index_select(0, targets)
+                values = cast(Tensor, self.value_head(hidden, is_after))
             chosen = batch.token_ids.index_select(0, targets)
             if logits is None:
                 logprobs, entropy = self._told(hidden, chosen)

@@ -252,6 +252,25 @@ class Policy:
             head.linear.bias.add_(by)
         self.forward.restored()
 
+    def renew_head(self, trajectories: Sequence[Trajectory]) -> None:
+        """Let the value head start anew, on what it reads of `trajectories` before turns and after them, standardized.
+
+        The optimizer forgets what it knows. The scales are saved with the head.
+        """
+        head, read = self.value_head, list[tuple[Tensor, Tensor]]()
+        assert head is not None and self.learner is not None, "asked only of a critic that learns"
+        hook = head.register_forward_pre_hook(lambda _, read_now: read.append(read_now))
+        try:
+            self._scores(turn_value_samples(trajectories, max_length=longest_stream(self.model)))
+        finally:
+            hook.remove()
+        head.standardize(
+            torch.cat([hidden.float() for hidden, _ in read]), torch.cat([after for _, after in read])
+        )
+        head.renew(self.head_seed)
+        self.learner.restored()
+        self.learner.restart()
+
     def _continued(self, trajectory: Trajectory) -> Trajectory:
         """Return `trajectory` with a turn of one token after its last, where it was cut and the model has room."""
         if not trajectory.stop.is_cut:
@@ -493,7 +512,7 @@ def build_policies(
     other begins as a copy of the one that its `PolicySpec` copies (the main policy).
     """
     policies: dict[str, Policy] = {}
-    small = [name for name, spec in specs.items() if spec.size or spec.head_width]
+    small = [name for name, spec in specs.items() if spec.size or spec.head_width or spec.head_scales]
     if spread := [name for name in small if ranks_of(name) is not None]:
         raise ConfigError(
             f"learner_ranks: got {job.learner_ranks} with the policy {spread[0]}, a small network of its own; give 0, "
@@ -567,6 +586,7 @@ def _build(
             find_folder(place),
             seed=0 if spec is None else spec.head_seed,
             width=0 if spec is None else spec.head_width,
+            has_scales=spec is not None and spec.head_scales,
         ).to(shared.model.device)
     if not is_trained and adapter is None and not shared.adapters:
         shared.model.requires_grad_(False).eval()

@@ -77,6 +77,39 @@ def test_features_rest_while_heads_learn_and_the_policy_learns_last(
     assert weights(tmp_path / "run" / "model") != weights(tmp_path / "run" / "start")
 
 
+def test_heads_start_anew_on_what_is_standardized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The classifier's head does not go on to learn Q, and what V reads varies as much as what Q reads."""
+    read: dict[str, list[torch.Tensor]] = {}
+    said: dict[str, torch.Tensor] = {}
+    make = replay.make_updates
+
+    def watched(policies: Policies, buffer: Any, update: CriticUpdate, *rest: Any) -> Any:
+        name = update.policy
+        if rest[1].step == 2 and name in CRITICS:
+            head, episodes = policies[name].value_head, buffer.episodes
+            assert head is not None and head.inner is not None
+
+            def hook(_: Any, seen: tuple[torch.Tensor]) -> None:
+                read.setdefault(name, []).append(seen[0].detach())
+
+            handle = head.inner.register_forward_pre_hook(hook)
+            values = policies[name].turn_values(episodes)
+            handle.remove()
+            said[name] = torch.tensor([v for own in (*values.before, *values.after) for v in own])
+            slow = policies[f"target_{name[-1]}"].turn_values(episodes)
+            assert slow.before == values.before, "target networks start anew with them"
+        return make(policies, buffer, update, *rest)
+
+    monkeypatch.setattr(replay, "make_updates", watched)
+    made = config(critic_rate=30.0, critic_updates=8, target_rate=0.001)
+    with Run.create(tmp_path / "run", recipe="digi_q", config=asdict(made)) as run:
+        train_by(method(made), made, run)
+    for name in CRITICS:
+        assert said[name].abs().max() < 0.1, "a new head knows nothing"
+        seen = torch.cat(read[name])
+        assert seen.mean(dim=0).abs().max() < 1e-3, "of both kinds of place together the mean is 0"
+
+
 def test_stages_and_what_is_asked() -> None:
     made = method(config(feature_steps=2, critic_steps=3, steps=9))
     features, heads, _, _, actor = made.updates

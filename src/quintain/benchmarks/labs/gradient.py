@@ -257,8 +257,8 @@ class _Features(nn.Module):
         super().__init__()
         self.seen: Tensor | None = None
 
-    def forward(self, hidden: Tensor) -> Tensor:
-        """Keep `hidden` [M, D] and return zeros [M]."""
+    def forward(self, hidden: Tensor, is_after: Tensor | None = None) -> Tensor:
+        """Keep `hidden` [M, D] and return zeros [M], wherever they stand."""
         self.seen = hidden.detach()
         return hidden.new_zeros(len(hidden))
 

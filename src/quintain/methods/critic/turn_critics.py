@@ -18,19 +18,24 @@ CRITICS, TARGETS = ("critic_1", "critic_2"), ("target_1", "target_2")
 GetWays = Callable[[Sequence[Trajectory], Consultation], Ways]
 
 
-def twins(*, rate: float, size: str = "", head_width: int = 0) -> dict[str, PolicySpec]:
+def twins(
+    *, rate: float, size: str = "", head_width: int = 0, head_scales: bool = False
+) -> dict[str, PolicySpec]:
     """Return two critics and their target networks, which move by `rate` after every update.
 
     They are copies of the main policy, or new models of the tiny `size`; heads have `head_width` units in a layer of
-    their own (0: they are linear).
+    their own (0: they are linear), and with `head_scales` read what stands before turns and after them each on its own
+    scale.
     """
     found: dict[str, PolicySpec] = {}
     for seed, (critic, target) in enumerate(zip(CRITICS, TARGETS, strict=True), 1):
         found[critic] = PolicySpec(
-            head="value", head_seed=seed, is_trained=True, size=size, head_width=head_width
-        )
+            head="value", head_seed=seed, is_trained=True, size=size, head_width=head_width,
+            head_scales=head_scales,
+        )  # fmt: skip
         found[target] = PolicySpec(
-            copies=critic, head="value", head_seed=seed, follows=critic, rate=rate, size=size, head_width=head_width
+            copies=critic, head="value", head_seed=seed, follows=critic, rate=rate, size=size, head_width=head_width,
+            head_scales=head_scales,
         )  # fmt: skip
     return found
 

@@ -129,6 +129,8 @@ def train_by_replay(method: Replay, job: Job, run: Run) -> None:
             is_ready = len(buffer) >= method.buffer.min_size
             if is_ready and method.buffer.priority is not None:
                 buffer.weigh(method.buffer.priority(buffer.episodes, consulted))
+            if is_ready:
+                renew_heads(context.policies, method.updates, step, buffer.episodes)
             seen = fresh or (buffer.draw(context.seed("watched", step)) if is_ready else [])
             watched = watch(method.critic, scored(seen), consulted)
             used: dict[str, None] = {}
@@ -213,6 +215,17 @@ def watch(
     values = critic.values(episodes, consulted)
     target = None if critic.target is None else critic.target(episodes, consulted)
     return critic_metrics(episodes, values, critic.discount, target=target, has_q=critic.has_q)
+
+
+def renew_heads(
+    policies: Policies, updates: Sequence[CriticUpdate], step: int, episodes: Sequence[Trajectory]
+) -> None:
+    """Let the heads of critics start anew whose updates say so of `step`, and target networks with them."""
+    for name in dict.fromkeys(update.policy for update in updates if update.anew == step):
+        policies[name].renew_head(episodes)
+        for target in policies.values():
+            if target.follows == name:
+                target.follow(policies[name], rate=1.0)
 
 
 def make_updates(
