@@ -261,8 +261,12 @@ def test_a_snapshot_continues_alike() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"blocks": 1}, {"blocks": 7}, {"packages": 4}, {"cities": 1}, {"attempts": 0}, {"noise": -1}]
-)
+    "options",
+    [
+        {"blocks": 1}, {"blocks": 7}, {"packages": 4}, {"cities": 1}, {"attempts": 0}, {"noise": -1}, {"things": 0},
+        {"things": 4}, {"places": 1}, {"places": 5},
+    ],
+)  # fmt: skip
 def test_impossible_options_are_refused(options: dict[str, Any]) -> None:
     [(name, value)] = options.items()
     with pytest.raises(UsageError, match=f"{name}={value}"):

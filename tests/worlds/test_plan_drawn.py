@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -159,6 +160,17 @@ def test_no_drawn_domain_is_in_both_splits_and_the_expert_solves_them() -> None:
     assert min(lengths) < SHORTEST and max(lengths) > 10 and world.max_turns == 30
     assert world.instructions() == "Reach the goal. Act: an action, as the rules name it, or wait."
     assert Planning().instructions().startswith("Reach the goal.") and "Blocks:" in Planning().instructions()
+
+
+def test_a_drawn_domain_has_as_many_things_and_places_as_are_asked_for() -> None:
+    world = Planning(domain="drawn", evolved="mixed", things=1, places=2)
+    for index in range(10):
+        task = world.task("train", index)
+        begin(world, task)
+        case = world.snapshot()[0]
+        assert isinstance(case, Puzzle)
+        assert Counter(kind for _, kind in case.things) == {"thing": 1, "place": 2}
+        assert play(world, task, expert).is_success
 
 
 def as_json() -> dict[str, object]:

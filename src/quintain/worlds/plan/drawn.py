@@ -49,6 +49,7 @@ WORK = (
     ("stamp", "stamped"), ("weigh", "weighed"),
 )  # fmt: skip
 NUM_THINGS, NUM_PLACES = 2, 3
+MOST_THINGS, MOST_PLACES = 3, 4
 Evolution = Literal["none", "easy", "hard", "mixed"]
 """As drawn, made easier, made harder, or one of the three by chance."""
 WALK = 12
@@ -60,8 +61,8 @@ YOU = Atom("you", ("p",))
 FREE = Atom("free")
 
 
-def draw_scene(rng: random.Random) -> Puzzle:
-    """Return a drawn domain with things and a start, still without a goal."""
+def draw_scene(rng: random.Random, num_things: int = NUM_THINGS, num_places: int = NUM_PLACES) -> Puzzle:
+    """Return a drawn domain with `num_things` in `num_places` and a start, still without a goal."""
     works = rng.sample(WORK, rng.randint(2, 3))
     is_held, has_one_hand = rng.random() < 0.5, rng.random() < 0.7
     predicates = [
@@ -91,7 +92,7 @@ def draw_scene(rng: random.Random) -> Puzzle:
         where = (held, YOU, place) if is_held else (at, YOU, place)
         rules.append(Rule(f"{verb} {{x}}", (X, P), (*where, *needed), (done,), tuple(undone)))
     domain = Domain(("thing", "place"), tuple(predicates), tuple(rules))
-    things, places = rng.sample(THINGS, NUM_THINGS), rng.sample(PLACES, NUM_PLACES)
+    things, places = rng.sample(THINGS, num_things), rng.sample(PLACES, num_places)
     is_row = rng.random() < 0.5
     start = [
         Atom("path", (here, there))

@@ -25,6 +25,10 @@ from quintain.worlds.plan.domains import (
 from quintain.worlds.plan.drawn import (
     HARDEST,
     LONGEST,
+    MOST_PLACES,
+    MOST_THINGS,
+    NUM_PLACES,
+    NUM_THINGS,
     SHORTEST,
     Evolution,
     draw_scene,
@@ -84,12 +88,15 @@ class Planning(Environment):
         irreversible: bool = False,
         reward: Literal["sparse", "distance", "facts"] = "sparse",
         evolved: Evolution = "none",
+        things: int = NUM_THINGS,
+        places: int = NUM_PLACES,
         noise: int = 0,
     ) -> None:
         """Draw problems of `blocks` blocks, or of `packages` packages in `cities` cities of two places.
 
         The domain is blocks, logistics, or drawn: then each task has a domain of its own, whose rules it tells; or a
         JSON file that describes one. Tasks of these two are made easy or hard as `evolved` says, mixed as chance says.
+        A drawn domain has `things` in `places`.
 
         With the `form` "plan" only `run` and `check` are taken, in at most `attempts` turns. Irreversible blocks
         stay where they were stacked, irreversible vehicles have no more fuel than a shortest plan takes.
@@ -115,7 +122,13 @@ class Planning(Environment):
             raise UsageError(
                 f"plan: got evolved={evolved} with domain={domain}; give domain=drawn, or leave it out"
             )
+        if not 1 <= things <= MOST_THINGS or not 2 <= places <= MOST_PLACES:
+            raise UsageError(
+                f"plan: got things={things}, places={places}; give 1 to {MOST_THINGS} things and 2 to "
+                f"{MOST_PLACES} places"
+            )
         self._domain = domain
+        self._sizes = things, places
         self._evolved: Evolution = evolved
         self._scene = read_puzzle(Path(domain)) if domain.endswith(".json") else None
         self._shape = CaseShape(
@@ -145,7 +158,7 @@ class Planning(Environment):
         if self._domain in RULED:
             return split_draw(task, lambda rng: draw_case(self._shape, rng))
         for _ in range(MOST_DRAWS):
-            scene = self._scene or draw_scene(task.rng)
+            scene = self._scene or draw_scene(task.rng, *self._sizes)
             drawn = draw_task(scene, task.rng)
             made = drawn and evolved(drawn, self._evolved, task.rng)
             if made and is_eval(made if self._scene else made.domain) == (task.split == "eval"):
