@@ -35,7 +35,7 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
 def reward_error(groups: Sequence[Group]) -> dict[str, float]:
     """Return the standard error of the step's mean reward: by tasks, or of one task by episodes; {} for one episode."""
     by_task = [returns for group in groups if (returns := group.returns)]
-    drawn = [fmean(returns) for returns in by_task] if len(by_task) > 1 else sum(by_task, [])
+    drawn = [fmean(returns) for returns in by_task] if len(by_task) != 1 else by_task[0]
     return {"train/reward_error": stdev(drawn) / sqrt(len(drawn))} if len(drawn) > 1 else {}
 
 
