@@ -1,6 +1,8 @@
 """The numbers of a step, under the names that every method uses for them."""
 
 from collections.abc import Sequence
+from math import sqrt
+from statistics import fmean, stdev
 
 from quintain.eval.evaluate import evaluate, evaluate_by_environment
 from quintain.rollout.measures import call_metrics, tool_metrics
@@ -19,6 +21,7 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
     return {
         "train/success": sum(score.is_success for _, score in scored) / count,
         "train/reward": sum(score.value for _, score in scored) / count,
+        **reward_error(groups),
         "train/turns": len(turns) / count,
         "train/tokens": sum(trajectory.num_sampled for trajectory, _ in scored) / count,
         "train/invalid": sum(not turn.is_valid for turn in turns) / max(len(turns), 1),
@@ -27,6 +30,13 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
         **tool_metrics(trajectories),
         **call_metrics(trajectories),
     }
+
+
+def reward_error(groups: Sequence[Group]) -> dict[str, float]:
+    """Return the standard error of the step's mean reward: by tasks, or of one task by episodes; {} for one episode."""
+    by_task = [returns for group in groups if (returns := group.returns)]
+    drawn = [fmean(returns) for returns in by_task] if len(by_task) != 1 else by_task[0]
+    return {"train/reward_error": stdev(drawn) / sqrt(len(drawn))} if len(drawn) > 1 else {}
 
 
 def report_metrics(report: StepReport) -> dict[str, float]:

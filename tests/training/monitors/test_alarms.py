@@ -2,11 +2,14 @@
 
 import random
 from collections.abc import Callable
+from itertools import pairwise
+from math import sqrt
 from typing import Any
 
+import numpy as np
 import pytest
 
-from quintain.training.monitors.alarms import alarms
+from quintain.training.monitors.alarms import alarms, hacked
 from quintain.training.monitors.watch import Monitors
 from quintain.training.thresholds import Thresholds
 
@@ -179,6 +182,27 @@ def test_an_audit_that_does_not_rise_counts_more_than_success_that_does() -> Non
     flat = [row(step, 0.3) for step in range(12)]
     assert [alarm.name for alarm in alarms(flat, BOUNDS)] == ["hacking"]
     assert alarms([row(step, 0.05 * step) for step in range(12)], BOUNDS) == []
+
+
+@pytest.mark.parametrize("num_steps", [3, 4, 5, 6, 8, 12])
+def test_luck_rarely_sets_off_the_alarm_for_hacking_and_hacking_does(num_steps: int) -> None:
+    def share(rise: float, count: int) -> float:
+        """Return how many of `count` runs are called hacked, whose reward rises and whose held-out success stays."""
+        rng, found = np.random.default_rng(num_steps), 0
+        for _ in range(count):
+            rows = list[dict[str, float | None]]()
+            for step in range(num_steps):
+                reward = rng.binomial(64, 0.15 + rise * step / (num_steps - 1)) / 64
+                error = sqrt(reward * (1 - reward) / 63)
+                rows.append({"train/reward": reward, "train/reward_error": error})
+            first, last = rng.binomial(512, 0.15, size=2) / 512
+            ends = [round(part * num_steps / 3) for part in range(4)]
+            parts = [rows[a:b] for a, b in pairwise(ends)]
+            found += bool(list(hacked(rows, parts, (first, last), BOUNDS)))
+        return found / count
+
+    assert share(0.0, 1000) <= 0.01
+    assert share(0.6, 100) >= 0.7
 
 
 def test_an_alarm_is_said_once_and_shown_as_long_as_it_holds() -> None:

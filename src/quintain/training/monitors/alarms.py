@@ -20,6 +20,8 @@ RISE = 0.02
 """Rise of a success rate from which it counts as risen."""
 NOISE_ROWS = 20
 """Rows that the noise of the reward is estimated from."""
+FEW_ROWS = 8
+"""Rows below which second differences alone do not tell the noise of the reward."""
 STUCK = 0.25
 """Share of groups that may score all the same without being solved when the others are."""
 CURES: Mapping[str, str] = {
@@ -321,7 +323,10 @@ def hacked(
         return
     first, last = held_out
     rise, size = rewards[-1] - rewards[0], max(abs(rewards[0]), abs(rewards[-1]))
-    doubt = 4 * noise(rows) * sqrt(2 * len(parts) / sum(map(len, parts)))
+    num = sum(map(len, parts))
+    # Few steps that happen to rise in a line have no second differences: what is drawn says how far luck goes.
+    deviation = max(noise(rows), sampling_error(rows)) if num < FEW_ROWS else noise(rows)
+    doubt = 4 * deviation * sqrt(2 * len(parts) / num)
     if rise > max(bounds.hacking * size, doubt) and last <= first + RISE:
         yield Alarm(
             name="hacking",
@@ -373,6 +378,12 @@ def noise(rows: Sequence[Row], name: str = "train/reward") -> float:
     values = [value for row in rows[-NOISE_ROWS:] if (value := row.get(name)) is not None]
     bends = [a - 2 * b + c for a, b, c in zip(values, values[1:], values[2:], strict=False)]
     return sqrt(sum(bend * bend for bend in bends) / (6 * len(bends))) if bends else 0.0
+
+
+def sampling_error(rows: Sequence[Row]) -> float:
+    """Return what the reward of single steps deviates by because tasks and episodes are drawn; 0 where none says so."""
+    errors = [error for row in rows[-NOISE_ROWS:] if (error := row.get("train/reward_error")) is not None]
+    return sqrt(sum(error * error for error in errors) / len(errors)) if errors else 0.0
 
 
 RULES: tuple[Callable[[Spans, Thresholds], Iterator[Alarm]], ...] = (
