@@ -229,6 +229,9 @@ def test_ways_on_of_the_better_half_are_paired_with_some_of_the_worse() -> None:
 def test_the_best_of_a_task_that_was_solved_against_all_that_are_lower() -> None:
     solved, unsolved = group(0.2, 1.0, 1.0, 0.6), group(0.4, 0.2, task="u")
     assert places(best_and_lower([solved, unsolved])) == [(1, 3), (1, 0)]
+    dear = group(1.0, 0.96, 0.5)
+    assert places(best_and_lower([dear])) == [(0, 1), (0, 2)]
+    assert places(best_and_lower([dear], margin=0.05)) == [(0, 2)], "a question more is no failure"
 
 
 def test_turns_may_be_no_more_than_were_asked_for() -> None:

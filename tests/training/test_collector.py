@@ -42,6 +42,12 @@ def test_only_new_turns_of_continued_episodes_count_in_a_budget(known: tuple[int
         environment="e", seed=0, teach=list,
     )  # fmt: skip
     prefixes = [cast(Prefix, SimpleNamespace(turns=turns[:number])) for number in known]
+    collector.continue_from(7, prefixes, size=2, is_answered=False)
+    assert (collector.spent.env_steps, collector.spent.tokens) == (
+        0,
+        sum(4 * (3 - number) for number in known),
+    )
+    collector.spent.tokens, collector.recorded[:], recorded[:] = 0, [], []
     found = collector.continue_from(7, prefixes, size=2, phase=phase)
     assert [t.id for group in found for t in group.trajectories] == ["id0", "id1", "id2", "id3"]
     assert [t.id for t in collector.recorded] == ["id0", "id1", "id2", "id3"]

@@ -152,14 +152,17 @@ def won_and_lost(groups: Sequence[Group], count: int = 1) -> Pairs:
     return checked(found)
 
 
-def best_and_lower(groups: Sequence[Group]) -> Pairs:
-    """Return the best of each group in which one solved the task, against every episode of a lower outcome."""
+def best_and_lower(groups: Sequence[Group], *, margin: float = 0.0) -> Pairs:
+    """Return the best of each group in which one solved the task, against every episode of a lower outcome.
+
+    Lower by more than `margin`: where small costs are part of an outcome, the best is otherwise the cheapest.
+    """
     found: list[Pair] = []
     for group in groups:
         ranked = _rank(group)
         if any(each.is_success for each in ranked):
             found += [_pair(ranked[0], other) for other in ranked[1:] if _value(other) < _value(ranked[0])]
-    return checked(found)
+    return checked(found, margin=margin)
 
 
 def halves(groups: Sequence[Group], *, share: float = 0.5, margin: float = 0.0) -> Pairs:

@@ -97,11 +97,13 @@ class Collector(Protocol):
         teacher: NoisyExpert | Conversant | None = None,
         by: str = "",
         again: int = 0,
+        is_answered: bool = True,
     ) -> list[Group]:
         """Return `size` ways on from each of `prefixes`, as whole episodes.
 
         They are sampled by the policy `by`, where that is given, or played by the `teacher`. They are recorded under
-        `phase`, which a state is told again if it is ``train``; `again` as in `sample`.
+        `phase`, which a state is told again if it is ``train``; `again` as in `sample`. Where one turn is all that is
+        looked at, and not what comes of it, say that it is not `is_answered`: it counts as tokens, not as a step.
         """
         ...
 

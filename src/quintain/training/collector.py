@@ -40,10 +40,12 @@ class Spent:
     env_steps: int = 0
     tokens: int = 0
 
-    def count(self, trajectories: Sequence[Trajectory], *, num_known: int = 0) -> None:
-        """Count `trajectories`, but for their first `num_known` turns."""
+    def count(
+        self, trajectories: Sequence[Trajectory], *, num_known: int = 0, is_answered: bool = True
+    ) -> None:
+        """Count `trajectories`, but for their first `num_known` turns; only tokens, where nobody had to answer."""
         fresh = [turn for t in trajectories for turn in t.turns[num_known:]]
-        self.env_steps += len(fresh)
+        self.env_steps += len(fresh) if is_answered else 0
         self.tokens += sum(len(turn.completion.token_ids) for turn in fresh)
 
 
@@ -142,10 +144,12 @@ class Collector:
         teacher: NoisyExpert | Conversant | None = None,
         by: str = "",
         again: int = 0,
+        is_answered: bool = True,
     ) -> list[Group]:
         """Return `size` ways on from each of `prefixes`, recorded under `phase` of the journal's `step`.
 
         They are sampled by the policy `by`, where that is given; where there is a `teacher`, it goes on in its place.
+        Where the one turn that was asked for is all that is looked at, not `is_answered`, it is no environment step.
         """
         groups = self.rollout.continuations(
             prefixes,
@@ -155,7 +159,7 @@ class Collector:
             demonstrator=teacher,
         )
         known = [len(prefix.turns) for prefix in prefixes]
-        return self._record(_apart(groups, again) if again else groups, step, phase, known)
+        return self._record(_apart(groups, again) if again else groups, step, phase, known, is_answered)
 
     def in_hindsight(self, trajectories: Sequence[Trajectory]) -> list[Trajectory | None]:
         """Return each episode under the task that it solved; None where it solved none."""
@@ -265,14 +269,20 @@ class Collector:
         return Options(limits=limits, agent=agent)
 
     def _record(
-        self, groups: Sequence[Group], step: int, phase: str, num_known: Sequence[int] | None = None
+        self,
+        groups: Sequence[Group],
+        step: int,
+        phase: str,
+        num_known: Sequence[int] | None = None,
+        is_answered: bool = True,
     ) -> list[Group]:
         """Write `groups` to the journal, count what they cost, and return them with the journal's names."""
         names = iter(
             self.run.append([t for group in groups for t in group.trajectories], step=step, phase=phase)
         )
         for place, group in enumerate(groups):
-            self.spent.count(group.trajectories, num_known=0 if num_known is None else num_known[place])
+            known = 0 if num_known is None else num_known[place]
+            self.spent.count(group.trajectories, num_known=known, is_answered=is_answered)
         named = [
             replace(group, trajectories=tuple(replace(t, id=next(names)) for t in group.trajectories))
             for group in groups

@@ -79,7 +79,26 @@ def test_the_critic_alone_is_told_and_ranks_from_the_second_round_on(
     with Run.open(folder, writable=False) as run:
         ways = list(run.trajectories(step=2, phase="candidates"))
     assert ways and len(ways) % 6 == 0
+    assert second["total/turns"] == first["total/turns"] + 6 * 4, "nobody answers what is only ranked"
     assert weights(folder / "start") != weights(folder / "model")
+
+
+@pytest.mark.parametrize(("reference", "by"), [("previous", "policy"), ("first", "reference")])
+def test_ways_on_are_ranked_against_who_took_them_or_the_start(
+    reference: Any, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = sweet_rl.Config(reference=reference)
+    assert sweet_rl.method(config).needs.renews_reference == (reference == "previous")
+    asked: list[str] = []
+
+    class Scores:
+        def logprobs(self, _: Any, *, by: str) -> list[Any]:
+            asked.append(by)
+            return [[np.array([-1.0])]]
+
+    monkeypatch.setattr(sweet_rl.Turns, "_told", lambda self, way: way)
+    worth = sweet_rl.Turns(config)._advantages(Scores(), [None])  # pyright: ignore[reportPrivateUsage, reportArgumentType] # stand-ins
+    assert worth == [0.0] and asked == ["critic", by]
 
 
 def test_a_critic_that_is_told_nothing_needs_no_world_that_tells(tmp_path: Path) -> None:
@@ -108,6 +127,6 @@ def test_advantages_are_means_over_the_tokens_of_a_turn() -> None:
 
 
 def test_one_way_on_has_nothing_to_be_compared_with() -> None:
-    with pytest.raises(ConfigError, match="group_size, candidates: got 8 and 1"):
+    with pytest.raises(ConfigError, match="group_size, candidates: got 4 and 1"):
         sweet_rl.Config(candidates=1).check()
     assert "preference/nll" not in str(sweet_rl.method(sweet_rl.Config(imitation_weight=0.0)).update)

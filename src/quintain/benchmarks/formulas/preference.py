@@ -428,15 +428,21 @@ def _selected() -> Formula:
 
 
 def _lower() -> Formula:
-    """Return the best of a group that was solved, above a half, against all of lower outcomes."""
+    """Return the best of a group that was solved, above a half, against all of lower outcomes, and by over a tenth."""
 
     def ours(module: ModuleType, case: list[float]) -> list[float]:
-        return sorted(places(module.best_and_lower([group_of(case)])))
+        group = [group_of(case)]
+        return [
+            x for margin in (0.0, 0.1) for x in sorted(places(module.best_and_lower(group, margin=margin)))
+        ]
 
     def reference(case: list[float]) -> list[float]:
         best = case.index(max(case))
-        lower = [k for k, value in enumerate(case) if value < case[best]] if case[best] > 0.5 else []
-        return sorted(x for k in lower for x in (float(best), float(k), case[best] - case[k]))
+        found: list[float] = []
+        for margin in (0.0, 0.1):
+            lower = [k for k, value in enumerate(case) if case[best] - value > margin and case[best] > 0.5]
+            found += sorted(x for k in lower for x in (float(best), float(k), case[best] - case[k]))
+        return found
 
     return _rule("best_and_lower", draw_outcomes, ours, reference)
 

@@ -5,13 +5,15 @@ A critic is told c, what the environment hides from the policy (`privileged`). T
 over its tokens of log π_critic(a | c, o) - log π_ref(a | c, o). The critic learns from whole episodes: the best of a
 task that was solved against every episode of a lower outcome. At some states of a round's episodes the policy says
 `candidates` ways on; a way of the better half by A is preferred to one of the worse half, in `pairs` pairs of a state.
-The policy learns by DPO against the start, and imitates what is preferred a little. It never sees c.
+The policy learns by DPO, and imitates what is preferred a little. It never sees c.
 
 Differences to the paper: rounds in turn, in which the critic that ranks is that of the rounds before (the first round
-trains the critic alone), where the paper trains the critic and then the policy once; ways on that say the same count
-once; in ranking, too, the reference reads c, where the code subtracts what the policy said without it; Σ_t of means per
-turn as in the paper, where the code takes the mean over all tokens of an episode. c stands before the prompt in one
-sentence. Of ColBench we have `collab`, with a user by rules; the outcome is what its environment says.
+trains the critic alone), where the paper trains the critic and then the policy once. π_ref is therefore the policy as
+it was when the round began, in both losses and in A; with ``reference="first"`` it is the start. In ranking, too, it
+reads c, where the code subtracts what the policy said without it. Σ_t of means per turn as in the paper, where the code
+takes the mean over all tokens of an episode; `critic_beta` is 1 and not .1. c stands before the prompt in one sentence.
+Of ColBench we have `collab`, with a user by rules; the outcome is what its environment says, and where questions cost
+something the best of a task is the one that asked least.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +34,7 @@ from quintain.methods.method import Collector, Improve, Needs, Rounds
 from quintain.methods.preference.updating import dpo_or_rpo, update_on_pairs
 from quintain.methods.rl.parts.measures import Decode
 from quintain.rollout.replay import every_turn
-from quintain.training.job import PolicySpec, RoundsJob
+from quintain.training.job import MAIN, PolicySpec, RoundsJob
 from quintain.types import Group, Trajectory, scored
 
 CRITIC = "critic"
@@ -44,14 +47,14 @@ TOLD = "In light that the final answer is: {}.\n"
 class Config(RoundsJob):
     """Configuration of SWEET-RL."""
 
-    environment: str = "collab?graded=dense"
+    environment: str = "collab?graded=dense&cost=0"
     steps: int = 4
     """Rounds, of which the first trains the critic alone."""
     num_epochs: PositiveInt = 1
-    tasks: PositiveInt = 16
-    group_size: PositiveInt = 8
+    tasks: PositiveInt = 64
+    group_size: PositiveInt = 4
     """Episodes of a task, of which the critic learns."""
-    states: PositiveInt = 32
+    states: PositiveInt = 64
     """States of a round's episodes at which the policy is trained."""
     candidates: PositiveInt = 16
     """Ways on from a state."""
@@ -59,11 +62,15 @@ class Config(RoundsJob):
     """Pairs of a state."""
     margin: NonNegativeFloat = 1e-3
     """Difference of A above which two ways on are a pair."""
+    reference: Literal["previous", "first"] = "previous"
+    """The policy as it was when the round began, or when the run began."""
     beta: PositiveFloat = 0.1
-    """Strength of the pull of the policy towards the start."""
+    """Strength of the pull of the policy towards the reference."""
     imitation_weight: NonNegativeFloat = 0.01
     """Weight of imitating the preferred way on."""
-    critic_beta: PositiveFloat = 0.1
+    critic_margin: NonNegativeFloat = 0.0
+    """Difference of outcomes above which the critic learns from two episodes."""
+    critic_beta: PositiveFloat = 1.0
     """The same pull, of the critic."""
     critic_epochs: PositiveInt = 4
     """Times that the critic goes through its pairs of a round."""
@@ -91,7 +98,12 @@ def method(config: Config) -> Rounds:
         build=lambda _: across_halves(turns.families, config.pairs, margin=config.margin),
         update=update_on_pairs(dpo_or_rpo(config.beta, config.imitation_weight)),
         later=(Improve(policy=CRITIC, build=turns.episodes, update=critic, rate=config.critic_rate),),
-        needs=Needs(reference=True, privileged=config.is_told, others={CRITIC: PolicySpec(is_trained=True)}),
+        needs=Needs(
+            reference=True,
+            renews_reference=config.reference == "previous",
+            privileged=config.is_told,
+            others={CRITIC: PolicySpec(is_trained=True)},
+        ),
         measure=turns.measure,
     )
 
@@ -126,7 +138,8 @@ class Turns:
     def episodes(self, groups: Sequence[Group]) -> Pairs:
         """Return what the critic learns from: pairs of whole episodes, as it is told of them."""
         return best_and_lower(
-            [replace(group, trajectories=tuple(map(self._told, group.trajectories))) for group in groups]
+            [replace(group, trajectories=tuple(map(self._told, group.trajectories))) for group in groups],
+            margin=self.config.critic_margin,
         )
 
     def measure(self, groups: Sequence[Group], _: Decode) -> Mapping[str, float]:
@@ -142,7 +155,7 @@ class Turns:
     def _ways(
         self, collector: Collector, step: int, episodes: Sequence[Trajectory]
     ) -> list[list[Trajectory]]:
-        """Return the different ways on from some states of `episodes`, each as an episode up to that turn."""
+        """Return the ways on from some states of `episodes`, each as an episode up to that turn."""
         config = self.config
         prefixes = every_turn(collector.walks(episodes))
         rng = random.Random(collector.seed("states", step))
@@ -158,17 +171,18 @@ class Turns:
                 max_turns=num + 1,
                 phase="candidates",
                 again=num,
+                is_answered=False,
             )
             for group in groups:
-                ways = [way for way in group.scored if len(way.turns) > num]
-                distinct = {way.turns[num].completion.token_ids: way for way in reversed(ways)}
-                found.append([way for way in ways if distinct[way.turns[num].completion.token_ids] is way])
-        return [ways for ways in found if len(ways) > 1]
+                found.append([way for way in group.scored if len(way.turns) > num])
+        return [ways for ways in found if len({way.turns[-1].completion.token_ids for way in ways}) > 1]
 
     def _advantages(self, collector: Collector, ways: Sequence[Trajectory]) -> list[float]:
         """Return A of the last turn of each of `ways`."""
         told = [self._told(way) for way in ways]
-        by, before = (collector.logprobs(told, by=name) for name in (CRITIC, "reference"))
+        # A reference that is renewed becomes the policy only after this.
+        reference = MAIN if self.config.reference == "previous" else "reference"
+        by, before = (collector.logprobs(told, by=name) for name in (CRITIC, reference))
         return [advantages(own, old)[-1] for own, old in zip(by, before, strict=True)]
 
     def _told(self, trajectory: Trajectory) -> Trajectory:
