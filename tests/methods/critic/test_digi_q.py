@@ -133,7 +133,10 @@ def test_bootstrapping_from_the_log_is_another_target() -> None:
             worth = [0.1 if t.turns[0].completion == whole.turns[0].completion else 0.9 for t in episodes]
             return TurnValues(before=[[0.0]] * len(episodes), after=[[q] for q in worth])
 
-        def ways(self, episodes: Sequence[Any], *, size: int = 1) -> Any:
+        def last_values(self, episodes: Sequence[Any], *, by: str) -> list[float]:
+            return [own[-1] for own in self.turn_values(episodes, by=by).after]
+
+        def ways(self, episodes: Sequence[Any], *, size: int = 1, by: str = "") -> Any:
             said = replace(whole.turns[0].completion, token_ids=(9,))
             way = Way(episode=replace(whole, turns=(replace(whole.turns[0], completion=said),)), weight=1.0)
             return [[[way]] for _ in episodes]

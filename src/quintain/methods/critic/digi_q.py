@@ -44,9 +44,11 @@ from quintain.methods.method import (
     Way,
     Ways,
 )
-from quintain.training.job import MAIN, OnPolicyJob
+from quintain.training.job import MAIN, OnPolicyJob, PolicySpec
 from quintain.types import Group, Trajectory, scored
 
+BEHAVIOR = "behavior"
+"""Name of the policy as it began, whose turns are compared: it rests."""
 COMBINE: dict[str, Callable[[Sequence[float]], float]] = {"min": min, "max": max}
 
 
@@ -99,11 +101,15 @@ def method(config: Config) -> Replay:
             return []
         return collector.sample(step, collector.tasks(step, config.tasks), size=1)
 
+    def alternatives(episodes: Sequence[Trajectory], consultation: Consultation) -> Ways:
+        """Return what the policy as it began says at each state: the same turns in every step."""
+        return consultation.ways(episodes, size=max(config.candidates - 1, 1), by=BEHAVIOR)
+
     def candidates(episodes: Sequence[Trajectory], consultation: Consultation) -> Ways:
-        """Return the policy's turns at each state with the recorded one in front."""
+        """Return these turns at each state with the recorded one in front."""
         said: Ways = [[()] * len(t.turns) for t in episodes]
         if config.candidates > 1:
-            said = consultation.ways(episodes, size=config.candidates - 1)
+            said = alternatives(episodes, consultation)
         return [
             [[Way(episode=upto(t, number), weight=0.0), *ways] for number, ways in enumerate(own)]
             for t, own in zip(episodes, said, strict=True)
@@ -136,7 +142,7 @@ def method(config: Config) -> Replay:
         targets = (
             logged_targets(number, discount=config.discount)
             if config.bootstrap == "log"
-            else on_policy_targets(number, discount=config.discount, ways=lambda e, c: c.ways(e))
+            else on_policy_targets(number, discount=config.discount, ways=alternatives)
         )
         updates += [
             CriticUpdate(
@@ -163,7 +169,12 @@ def method(config: Config) -> Replay:
         ),
         critic=watched(config.discount),
         log=config.log,
-        needs=Needs(others=twins(rate=config.target_rate, head_width=config.head_width, head_scales=True)),
+        needs=Needs(
+            others={
+                **twins(rate=config.target_rate, head_width=config.head_width, head_scales=True),
+                BEHAVIOR: PolicySpec(acts=True),
+            }
+        ),
     )
 
 
