@@ -634,6 +634,9 @@ class CriticUpdate:
     anew: int = 0
     """step before whose updates the value head starts anew, on what it reads of the buffer standardized; 0: never"""
 
+    body: str = ""
+    """critic, before this one in `Replay.updates`, whose features it takes over as its head starts anew"""
+
     def count(self, step: int) -> int:
         """Return the updates of `step`."""
         return self.num_updates if isinstance(self.num_updates, int) else self.num_updates(step)

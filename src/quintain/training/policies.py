@@ -404,6 +404,14 @@ class Policy:
                 own.lerp_(theirs.to(own.device), share) if own.is_floating_point() else own.copy_(theirs)
         self.forward.restored()
 
+    def take_body(self, other: Policy) -> None:
+        """Take over the weights of `other` but for its value head."""
+        own, theirs = self.shared.trained(self.adapter), other.shared.trained(other.adapter)
+        with torch.no_grad():
+            for mine, its in zip(own.parameters(), theirs.parameters(), strict=True):
+                mine.copy_(its)
+        self.forward.restored()
+
     def start_over(self) -> None:
         """Go back to the starting weights, with a fresh optimizer; the version goes on.
 

@@ -94,6 +94,7 @@ class Config(OnPolicyJob):
 def method(config: Config) -> Replay:
     """Return Digi-Q as `config` describes it."""
     choose = COMBINE[config.combine]
+    begun_of: dict[str, list[Trajectory]] = {}
     begun, taught = config.feature_steps, config.feature_steps + config.critic_steps
 
     def collect(collector: Collector, step: int) -> list[Group]:
@@ -111,9 +112,15 @@ def method(config: Config) -> Replay:
         if config.candidates > 1:
             said = alternatives(episodes, consultation)
         return [
-            [[Way(episode=upto(t, number), weight=0.0), *ways] for number, ways in enumerate(own)]
+            [[Way(episode=turn, weight=0.0), *ways] for turn, ways in zip(recorded(t), own, strict=True)]
             for t, own in zip(episodes, said, strict=True)
         ]
+
+    def recorded(episode: Trajectory) -> list[Trajectory]:
+        """Return the episode up to each of its turns: the same objects whenever they are asked for."""
+        if episode.id not in begun_of:
+            begun_of[episode.id] = [upto(episode, number) for number in range(len(episode.turns))]
+        return begun_of[episode.id]
 
     def extract(groups: Sequence[Group], consultation: Consultation) -> Lesson:
         episodes = scored(groups)
@@ -121,13 +128,13 @@ def method(config: Config) -> Replay:
         after = after_ways(found, consultation, names=CRITICS, choose=choose)
         best = best_ways(after, said_by(episodes, consultation, choose=choose).before, config.threshold)
         turns = [ways for own in found for ways in own]
-        samples = last_turn_samples(
-            [ways[place].episode for ways, (place, _) in zip(turns, best, strict=True)], [w for _, w in best]
-        )
+        share = sum(w for _, w in best) / len(best)
+        kept = [ways[place].episode for ways, (place, w) in zip(turns, best, strict=True) if w]
         return Lesson(
-            samples=samples,
+            # Weighed by their share, for the loss is a mean over all states, of which the others are not read.
+            samples=last_turn_samples(kept, [share] * len(kept)),
             metrics={
-                "digi_q/kept": sum(w for _, w in best) / len(best),
+                "digi_q/kept": share,
                 "digi_q/recorded_best": sum(place == 0 for place, _ in best) / len(best),
             },
         )
@@ -144,16 +151,20 @@ def method(config: Config) -> Replay:
             if config.bootstrap == "log"
             else on_policy_targets(number, discount=config.discount, ways=alternatives)
         )
-        updates += [
-            CriticUpdate(
-                policy=name, target=changes, update=features,
-                num_updates=stage(0, begun, config.critic_updates), rate=config.critic_rate,
-            ),
+        if number == 0:
+            updates.append(
+                CriticUpdate(
+                    policy=name, target=changes, update=features,
+                    num_updates=stage(0, begun, config.critic_updates), rate=config.critic_rate,
+                )
+            )  # fmt: skip
+        updates.append(
             CriticUpdate(
                 policy=name, target=targets, update=heads,
                 num_updates=stage(begun, taught, config.critic_updates), rate=config.critic_rate, anew=begun + 1,
-            ),
-        ]  # fmt: skip
+                body="" if number == 0 else CRITICS[0],
+            )
+        )  # fmt: skip
     actor = Update(loss=reinforce(), aggregation="constant", constant=1.0, is_on_policy=False)
     return Replay(
         collect=collect,

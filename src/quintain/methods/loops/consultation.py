@@ -114,13 +114,7 @@ class Consulted:
         self._context.collector.spent.tokens += sum(len(each.token_ids) for each in said.values())
         for episode in unknown:
             self._ways[episode.id, size, by] = [
-                [
-                    Way(
-                        episode=taken(episode, number, said[f"{episode.id}/{number}/{index}"]),
-                        weight=1 / size,
-                    )
-                    for index in range(size)
-                ]
+                ways_of(episode, number, [said[f"{episode.id}/{number}/{index}"] for index in range(size)])
                 for number in range(len(episode.turns))
             ]
         return [self._ways[t.id, size, by] for t in episodes]
@@ -204,6 +198,16 @@ def taken(episode: Trajectory, number: int, completion: Completion) -> Trajector
         starts_segment=turn.starts_segment,
     )
     return replace(episode, turns=(*episode.turns[:number], way))
+
+
+def ways_of(episode: Trajectory, number: int, said: Sequence[Completion]) -> list[Way]:
+    """Return what was `said` in turn `number` of `episode` as ways of one weight; the same words are the same episode,
+    so that they are read once.
+    """
+    known: dict[tuple[int, ...], Trajectory] = {}
+    for each in said:
+        known.setdefault(tuple(each.token_ids), taken(episode, number, each))
+    return [Way(episode=known[tuple(each.token_ids)], weight=1 / len(said)) for each in said]
 
 
 def _weighed(ways: Sequence[Trajectory], logs: Sequence[Sequence[float]]) -> list[Way]:

@@ -229,11 +229,14 @@ def renew_heads(
             continue
         leader = policies[update.policy]
         followers = [policy for policy in policies.values() if policy.follows == update.policy]
+        source = policies[update.body] if update.body else None
         if update.anew == step:
+            if source is not None:
+                leader.take_body(source)
             leader.renew_head(episodes)
             for target in followers:
                 target.follow(leader, rate=1.0)
-        leader.rest()
+        leader.rest(source)
         for target in followers:
             target.rest(leader)
 
