@@ -287,7 +287,7 @@ class Learner:
                 that says which weights its tokens were sampled with, those of the current ones.
             observe: is called with each batch and what the learner says of it.
             beside: micro-batches of another batch, whose loss is added: both have a part in the gradient.
-            passes: says of a batch, with gradients, what the model does otherwise: its head alone, where the rest rests.
+            passes: says of a batch, with gradients, what the model says otherwise; by its head alone, its body resting.
 
         Raises:
             InvariantError: loss or gradient was not finite for the third time in a row, or the log-probs of a

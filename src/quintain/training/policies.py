@@ -269,9 +269,7 @@ class Policy:
         if self._read is None and not isinstance(self.forward, ShardedForward):
             self._read = Read() if leader is None else leader._read
 
-    def head_passes(
-        self, samples: Sequence[Sample]
-    ) -> tuple[list[Sample], Callable[[Batch], Outputs]]:
+    def head_passes(self, samples: Sequence[Sample]) -> tuple[list[Sample], Callable[[Batch], Outputs]]:
         """Return the marked places of `samples` as streams of their own, and what the policy says of batches of these.
 
         The body, which rests, is not run for streams that it has read.
@@ -305,9 +303,7 @@ class Policy:
         """Return the hidden states [places, hidden] at the marked places of each of `samples`."""
         if not samples:
             return []
-        whole = [
-            replace(sample, loss_weight=(sample.turn_id >= 0).astype(np.float32)) for sample in samples
-        ]
+        whole = [replace(sample, loss_weight=(sample.turn_id >= 0).astype(np.float32)) for sample in samples]
         parts = [
             self.forward.features(batch)
             for batch in micro_batches(whole, max_tokens=self.settings.micro_tokens)

@@ -1,17 +1,20 @@
 """L = -Σ log π(a*) where Q(s, a*) - V(s) > ε, a* the best of N by a Q on frozen features: Digi-Q (arXiv 2502.15760).
 
 Three stages on episodes that were played before the first step, by another run (`log`) or by the policy as it begins:
-the critics' bodies learn to tell whether a turn changes what is seen next; then they rest, and new heads of their own
-learn Q and V by TD with target networks, y_Q = r + γ·V̄(s'), y_V = Q̄(s, a ~ π); then the policy imitates at each
-recorded state the best of N turns by Q, the recorded one among them, where it is better than the state by more than ε.
-No policy gradient is taken through importance weights, and after the log the environment takes no step.
+the body of a critic learns to tell whether a turn changes what is seen next; then it rests, and the heads of both
+critics on it learn Q and V by TD with target networks, y_Q = r + γ·V̄(s'), y_V = Q̄(s, a ~ π); then the policy imitates
+at each recorded state the best of N turns by Q, the recorded one and others of the policy as it began, where it is
+better than the state by more than ε. The N turns of a state stay the same: nothing that the policy has learned is
+judged by a Q that never saw it. No policy gradient is taken through importance weights, and after the log the
+environment takes no step.
 
 Differences to the official code: twin critics are combined by the smaller (``combine="max"`` is the code's, which is
-optimistic); V̄ is that of the policy's own turns, as the paper says (``bootstrap="log"`` is the code's default, the
-recorded turns); each state has turns of its own, where the code picks one number for the whole batch; critics and
-actor clip their own gradients; the features are the policy's own hidden states, not those of a vision model, and what a
-head reads is standardized by the log, before turns and after them apart, where V and Q have networks of their own;
-without the variants PG and AWR. Measured on worlds of this project, where the paper has Android-in-the-Wild.
+optimistic); V̄ is the mean over the policy's turns at a state, as the paper says (``bootstrap="log"`` is the code's
+default, the recorded turn); each state has turns of its own, where the code picks one number for the whole batch;
+critics and actor clip their own gradients; the features are a copy of the policy's hidden states, not those of a vision
+model, and what a head reads is standardized by the log, before turns and after them apart, where V and Q have networks
+of their own; without the variants PG and AWR. Measured on worlds of this project, where the paper has
+Android-in-the-Wild.
 """
 
 from collections.abc import Callable, Sequence
@@ -162,7 +165,7 @@ def method(config: Config) -> Replay:
             CriticUpdate(
                 policy=name, target=targets, update=heads,
                 num_updates=stage(begun, taught, config.critic_updates), rate=config.critic_rate, anew=begun + 1,
-                body="" if number == 0 else CRITICS[0],
+                body="" if number == 0 else CRITICS[0],  # one body of features for both
             )
         )  # fmt: skip
     actor = Update(loss=reinforce(), aggregation="constant", constant=1.0, is_on_policy=False)

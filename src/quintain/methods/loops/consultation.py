@@ -69,9 +69,7 @@ class Consulted:
         for key in [key for key in self._ways if self._policies[key[2]].learner is not None]:
             del self._ways[key]
 
-    def ways(
-        self, episodes: Sequence[Trajectory], *, size: int = 1, by: str = MAIN
-    ) -> list[list[list[Way]]]:
+    def ways(self, episodes: Sequence[Trajectory], *, size: int = 1, by: str = MAIN) -> list[list[list[Way]]]:
         """See `Consultation.ways`.
 
         Raises:
