@@ -33,7 +33,7 @@ from quintain.methods.method import (
 )
 from quintain.store.run import Run
 from quintain.training.context import TrainingContext
-from quintain.training.job import MAIN, OnPolicyJob
+from quintain.training.job import MAIN, OnPolicyJob, PolicySpec
 from quintain.types import Trajectory
 
 
@@ -165,6 +165,25 @@ def test_ways_are_said_by_the_policy_and_carried_out_nowhere(tmp_path: Path) -> 
         apart = replace(episodes[0], turns=(replace(episodes[0].turns[0], seat="agent/plan"),))
         with pytest.raises(UsageError, match=r"ways on from turn 0 of .*: got one of agent/plan"):
             asked.ways([replace(apart, id="other")])
+
+
+def test_ways_of_a_policy_that_rests_stay_the_same(tmp_path: Path) -> None:
+    needs = Needs(others={"old": PolicySpec(acts=True)})
+    with consulted(tmp_path / "run", CONFIG, needs) as (context, asked):
+        episodes = [t for g in grouped(2, 2)(context.collector, 1) for t in g.scored]
+        found = asked.ways(episodes, size=3, by="old")
+        own = asked.ways(episodes, size=3)
+        asked.begin(2)
+        assert asked.ways(episodes, size=3, by="old") is not found
+        assert asked.ways(episodes, size=3, by="old") == found != own
+        for ways in (ways for turns in found for ways in turns):
+            same = {way.episode.turns[-1].completion.token_ids: way.episode for way in ways}
+            assert all(same[way.episode.turns[-1].completion.token_ids] is way.episode for way in ways), (
+                "what is said twice is one episode, which is read once"
+            )
+        again = Consulted(context)
+        again.begin(7)
+        assert again.ways(episodes, size=3, by="old") == found, "in a resumed run, too"
 
 
 def test_a_way_ends_with_what_is_said() -> None:

@@ -565,15 +565,19 @@ class Consultation(Protocol):
         """Return V before and Q after each turn by the policy `by`, which has a value head."""
         ...
 
+    def last_values(self, episodes: Sequence[Trajectory], *, by: str) -> list[float]:
+        """Return Q after the last turn of each of `episodes` by the policy `by`, as `turn_values` has it."""
+        ...
+
     def logprobs(self, episodes: Sequence[Trajectory], *, by: str = MAIN) -> TokenArrays:
         """Return the log-probs of the sampled tokens by the policy `by`: [episode][turn] → [tokens]."""
         ...
 
-    def ways(self, episodes: Sequence[Trajectory], *, size: int = 1) -> Ways:
-        """Return `size` ways, each of weight 1/size, that the main policy as it is says in each turn of `episodes`.
+    def ways(self, episodes: Sequence[Trajectory], *, size: int = 1, by: str = MAIN) -> Ways:
+        """Return `size` ways, each of weight 1/size, that the policy `by` as it is says in each turn of `episodes`.
 
         Nothing is carried out: the environment takes no step. In a step of the run they are the same whenever they are
-        asked for, until the main policy has learned.
+        asked for, until that policy has learned; those of a policy that rests are the same in the whole run.
         """
         ...
 
@@ -631,6 +635,9 @@ class CriticUpdate:
     """factor on the learning rate"""
     anew: int = 0
     """step before whose updates the value head starts anew, on what it reads of the buffer standardized; 0: never"""
+
+    body: str = ""
+    """critic, before this one in `Replay.updates`, whose features it takes over as its head starts anew"""
 
     def count(self, step: int) -> int:
         """Return the updates of `step`."""

@@ -162,6 +162,15 @@ class Forward:
         """Return the outputs without gradients."""
         return self(batch)
 
+    @torch.no_grad()
+    def features(self, batch: Batch) -> Tensor:
+        """Return what a value head reads at the marked tokens of `batch`, [M, D] in their order."""
+        if self._activate is not None:
+            self._activate()
+        batch = moved(batch, self.model.device)
+        with computing(self.precision, batch.token_ids.device):
+            return self._predictions(batch)[1].float()
+
     def infer_each(self, batches: Iterable[Batch]) -> Iterator[Outputs]:
         """Yield the outputs of each of `batches`, without gradients."""
         for batch in batches:
@@ -266,6 +275,7 @@ class Learner:
         is_on_policy: bool = False,
         observe: Callable[[Batch, Outputs], None] | None = None,
         beside: tuple[Sequence[Batch], Loss] | None = None,
+        passes: Callable[[Batch], Outputs] | None = None,
     ) -> StepReport:
         """Take one optimizer step on the micro-batches of one batch.
 
@@ -277,6 +287,7 @@ class Learner:
                 that says which weights its tokens were sampled with, those of the current ones.
             observe: is called with each batch and what the learner says of it.
             beside: micro-batches of another batch, whose loss is added: both have a part in the gradient.
+            passes: says of a batch, with gradients, what the model says otherwise; by its head alone, its body resting.
 
         Raises:
             InvariantError: loss or gradient was not finite for the third time in a row, or the log-probs of a
@@ -296,7 +307,7 @@ class Learner:
 
         parts = [(batches, loss, watch), *([(*beside, None)] if beside is not None else [])]
         for own, measure, seen in parts:
-            for batch, outputs in self._passes(own):
+            for batch, outputs in self._passes(own) if passes is None else ((b, passes(b)) for b in own):
                 if seen is not None:
                     seen(batch, outputs)
                 report = measure(outputs, batch)

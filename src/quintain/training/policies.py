@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -115,6 +115,16 @@ class Switching:
         return getattr(self._engine, name)
 
 
+@dataclass(slots=True)
+class Read:
+    """What a body that rests says of streams, each of which it reads once: the features of Digi-Q's critics."""
+
+    places: dict[bytes, Tensor] = field(default_factory=dict[bytes, Tensor])
+    """stream → hidden states [places, hidden] at its marked tokens"""
+    last: dict[int, tuple[Trajectory, Tensor]] = field(default_factory=dict[int, tuple[Trajectory, Tensor]])
+    """an object's number → the trajectory, and the hidden state [hidden] after its last turn"""
+
+
 class Policy:
     """One policy of a run.
 
@@ -144,6 +154,8 @@ class Policy:
         self.settings, self.forward, self.learner = settings, forward, learner
         self.start, self.follows, self.rate, self.head_seed = start, follows, rate, head_seed
         self.engine: Engine | None = None
+        self._read: Read | None = None
+        """what its body, which rests, was found to say; None: the body learns"""
 
     @property
     def model(self) -> PreTrainedModel:
@@ -230,12 +242,93 @@ class Policy:
             own[1:] = [led_to[i] if math.isnan(v) else v for i, v in enumerate(own[1:])]
         return TurnValues(before=before, after=after)
 
+    def last_values(self, trajectories: Sequence[Trajectory]) -> list[float]:
+        """Return Q after the last turn of each of `trajectories`, as `turn_values` has it."""
+        if self._read is None:
+            return [turns[-1] for turns in self.turn_values(trajectories).after]
+        if not trajectories:
+            return []
+        last = self._read.last
+        if unread := [t for t in trajectories if id(t) not in last]:
+            samples = turn_value_samples(unread, max_length=longest_stream(self.model))
+            ends = {sample.trajectory: number for number, sample in enumerate(samples)}  # its last stream
+            hidden = self._hidden([samples[number] for number in ends.values()])
+            last |= {id(unread[i]): (unread[i], own[-1]) for i, own in zip(ends, hidden, strict=True)}
+        return self._said(torch.stack([last[id(t)][1] for t in trajectories]))
+
+    @property
+    def rests(self) -> bool:
+        """Whether the body learns no more."""
+        return self._read is not None
+
+    def rest(self, leader: Policy | None = None) -> None:
+        """Read each stream once from now on, for the body learns no more; that of `leader` is the same one.
+
+        A body in ranks is read anew each time.
+        """
+        if self._read is None and not isinstance(self.forward, ShardedForward):
+            self._read = Read() if leader is None else leader._read
+
+    def head_passes(self, samples: Sequence[Sample]) -> tuple[list[Sample], Callable[[Batch], Outputs]]:
+        """Return the marked places of `samples` as streams of their own, and what the policy says of batches of these.
+
+        The body, which rests, is not run for streams that it has read.
+        """
+        found, first = list[Sample](), 0
+        for sample in samples:
+            marked = np.flatnonzero(sample.turn_id >= 0)
+            rows = np.arange(first, first + len(marked))
+            first += len(marked)
+            found.append(_places(sample, marked, rows))
+        table = torch.cat(self._read_of(samples))
+
+        def said(batch: Batch) -> Outputs:
+            places = (batch.turn_id >= 0).nonzero().squeeze(1)
+            head, zeros = self.value_head, torch.zeros(len(batch.token_ids), device=table.device)
+            assert head is not None, "asked only of a policy with a value head"
+            values = head(table[batch.token_ids[places]], batch.extra.turn_end[places])
+            return Outputs(logprobs=zeros, entropy=zeros, values=zeros.index_copy(0, places, values))
+
+        return found, said
+
+    def _read_of(self, samples: Sequence[Sample]) -> list[Tensor]:
+        """Return the hidden states at the marked places of each of `samples`; the body, which rests, reads new ones."""
+        assert self._read is not None, "asked only of a policy whose body rests"
+        known, keys = self._read.places, [_key(sample) for sample in samples]
+        new = {key: sample for key, sample in zip(keys, samples, strict=True) if key not in known}
+        known |= dict(zip(new, self._hidden(list(new.values())), strict=True))
+        return [known[key] for key in keys]
+
+    def _hidden(self, samples: Sequence[Sample]) -> list[Tensor]:
+        """Return the hidden states [places, hidden] at the marked places of each of `samples`."""
+        if not samples:
+            return []
+        whole = [replace(sample, loss_weight=(sample.turn_id >= 0).astype(np.float32)) for sample in samples]
+        parts = [
+            self.forward.features(batch)
+            for batch in micro_batches(whole, max_tokens=self.settings.micro_tokens)
+        ]
+        counts = [int((sample.turn_id >= 0).sum()) for sample in samples]
+        return list(torch.cat(parts).split(counts))
+
+    def _said(self, after: Tensor) -> list[float]:
+        """Return what the head makes of hidden states [N, hidden] after turns."""
+        head = self.value_head
+        assert head is not None, "asked only of a policy with a value head"
+        with torch.no_grad():
+            return head(after, torch.ones(len(after), dtype=torch.bool, device=after.device)).tolist()
+
     def _scores(self, samples: Sequence[Sample]) -> list[float]:
         """Return the values at the marked tokens of `samples`, in order."""
         if self.forward.value_head is None:
             raise UsageError(f"scores by the policy {self.name}: got one without a value head; give it one")
         if not samples:
             return []
+        if self.rests:
+            hidden = torch.cat(self._read_of(samples))
+            is_after = np.concatenate([sample.turn_end[sample.turn_id >= 0] for sample in samples])
+            with torch.no_grad():
+                return self.forward.value_head(hidden, torch.from_numpy(is_after).to(hidden.device)).tolist()
         self.activate()
         batches = micro_batches(samples, max_tokens=self.settings.micro_tokens)
         parts = [
@@ -298,9 +391,21 @@ class Policy:
     def follow(self, leader: Policy, *, rate: float | None = None) -> None:
         """Move the weights towards those of `leader`, by the share `rate` (the policy's own unless given)."""
         share = self.rate if rate is None else rate
+        pairs = zip(self._tensors(), leader._tensors(), strict=True)
+        if self._read is not None and self._read is leader._read:  # bodies that rest are one
+            assert self.value_head is not None and leader.value_head is not None, "critics have heads"
+            pairs = zip(self.value_head.parameters(), leader.value_head.parameters(), strict=True)
         with torch.no_grad():
-            for own, theirs in zip(self._tensors(), leader._tensors(), strict=True):
+            for own, theirs in pairs:
                 own.lerp_(theirs.to(own.device), share) if own.is_floating_point() else own.copy_(theirs)
+        self.forward.restored()
+
+    def take_body(self, other: Policy) -> None:
+        """Take over the weights of `other` but for its value head."""
+        own, theirs = self.shared.trained(self.adapter), other.shared.trained(other.adapter)
+        with torch.no_grad():
+            for mine, its in zip(own.parameters(), theirs.parameters(), strict=True):
+                mine.copy_(its)
         self.forward.restored()
 
     def start_over(self) -> None:
@@ -342,6 +447,29 @@ class Policy:
 
     def _tensors(self) -> list[Tensor]:
         return [*self._module().parameters(), *self._module().buffers()]
+
+
+def _key(sample: Sample) -> bytes:
+    """Return what tells a stream with its marked places from others."""
+    return sample.token_ids.tobytes() + np.flatnonzero(sample.turn_id >= 0).tobytes()
+
+
+def _places(sample: Sample, marked: NDArray[np.int64], rows: NDArray[np.int64]) -> Sample:
+    """Return the `marked` places of `sample` behind a first token that is not trained; they are called by `rows`."""
+
+    def kept(numbers: NDArray[Any], fill: Any) -> NDArray[Any]:
+        return np.concatenate([np.full(1, fill, numbers.dtype), numbers[marked]])
+
+    return replace(
+        sample,
+        token_ids=np.concatenate([np.zeros(1, np.int64), rows]),
+        loss_weight=kept(sample.loss_weight, 0.0),
+        logprobs=kept(sample.logprobs, 0.0),
+        advantages=kept(sample.advantages, 0.0),
+        returns=kept(sample.returns, 0.0),
+        turn_id=kept(sample.turn_id, -1),
+        turn_end=kept(sample.turn_end, False),
+    )
 
 
 class Policies(Mapping[str, Policy]):

@@ -216,6 +216,9 @@ def learn_in_epochs(
     own = policies[policy]
     learner = own.learner
     assert learner is not None, "only policies with an optimizer are updated"
+    by_head = {}
+    if own.rests and update.head_layers == 0:
+        samples, by_head["passes"] = own.head_passes(samples)
     prepared = prepare(policies, own, samples, update)
     if step <= update.critic_steps:
         return learn_values(learner, prepared, update, own.settings.micro_tokens)
@@ -255,6 +258,7 @@ def learn_in_epochs(
                         corpus.draw(derive_seed(seed, "corpus", epoch, number), own.settings.micro_tokens),
                         corpus.loss,
                     ),
+                    **by_head,
                 )
             policies.follow(policy)
             reports.append(report)

@@ -7,18 +7,20 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from tests.methods.test_loops import episode
 from tests.methods.test_training import SMALL, rows, weights
 
 from quintain.credit.turn_td import TurnValues
-from quintain.methods.critic.digi_q import Config, changed, method, upto
+from quintain.methods.critic.digi_q import BEHAVIOR, Config, changed, method, upto
 from quintain.methods.critic.turn_critics import CRITICS
 from quintain.methods.loops import replay, train_by
 from quintain.methods.method import CriticUpdate, Way
 from quintain.store.run import Run
 from quintain.training.job import MAIN
-from quintain.training.policies import Policies
-from quintain.types import Group, Text, Turn
+from quintain.training.learner import Forward
+from quintain.training.policies import Policies, Policy
+from quintain.types import Batch, Group, Text, Turn
 
 COIN = f"{Path(__file__).parents[1] / 'test_training.py'}:Coin"
 
@@ -64,10 +66,13 @@ def test_features_rest_while_heads_learn_and_the_policy_learns_last(
     def is_same(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> bool:
         return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
+    first_critic, second_critic = CRITICS
+    assert not is_same(bodies[1, first_critic], bodies[1, MAIN]), "features were fine-tuned"
     for name in CRITICS:
-        assert not is_same(bodies[1, name], bodies[1, MAIN]), "features were fine-tuned"
-        assert is_same(bodies[1, name], bodies[2, name]), "features rest"
+        assert is_same(bodies[1, first_critic], bodies[2, name]), "features rest, and both critics have them"
+        assert is_same(bodies[2, name], bodies[3, name])
         assert not torch.equal(heads[1, name], heads[2, name]), "heads learn"
+    assert not torch.equal(heads[2, first_critic], heads[2, second_critic]), "each a head of its own"
     assert is_same(bodies[1, MAIN], bodies[2, MAIN]) and not is_same(bodies[2, MAIN], bodies[3, MAIN])
     first, second, third = rows(tmp_path / "run")[1:]
     assert 0 <= first["critic_1/changed"] <= 1 and "critic_1/value/cross_entropy" in first
@@ -112,13 +117,48 @@ def test_heads_start_anew_on_what_is_standardized(tmp_path: Path, monkeypatch: p
 
 def test_stages_and_what_is_asked() -> None:
     made = method(config(feature_steps=2, critic_steps=3, steps=9))
-    features, heads, _, _, actor = made.updates
+    features, heads, others, actor = made.updates
     assert [features.count(step) for step in range(1, 8)] == [2, 2, 0, 0, 0, 0, 0]
     assert [heads.count(step) for step in range(1, 8)] == [0, 0, 2, 2, 2, 0, 0]
     assert [actor.count(step) for step in (5, 6, 9)] == [0, 1, 1]
     assert heads.update.head_layers == 0 and features.update.head_layers is None
+    assert [heads.body, others.body] == ["", CRITICS[0]] and others.policy == CRITICS[1]
+    assert made.needs.others[BEHAVIOR].acts and not made.needs.others[BEHAVIOR].is_trained
     assert made.needs.others[CRITICS[0]].head_width == 64
     assert method(config(log="other")).log == "other"
+
+
+def test_a_body_that_rests_is_read_once_and_nothing_else_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run with what it has read and run anew for every value: the same heads, the same policy."""
+    made = config(critic_updates=3, actor_updates=2, steps=4)
+
+    def trained(name: str) -> Path:
+        with Run.create(tmp_path / name, recipe="digi_q", config=asdict(made)) as run:
+            train_by(method(made), made, run)
+        return tmp_path / name
+
+    num_read = list[int]()
+    features = Forward.features
+
+    def counted(self: Forward, batch: Batch) -> torch.Tensor:
+        num_read.append(len(batch.lengths))
+        return features(self, batch)
+
+    monkeypatch.setattr(Forward, "features", counted)
+    once = trained("once")
+    assert num_read, "streams were read"
+    monkeypatch.setattr(Policy, "rest", lambda self, leader=None: None)
+    anew = trained("anew")
+    for one, other in zip(rows(once), rows(anew), strict=True):
+        assert one.keys() == other.keys()
+        for key in ("critic/td_error", "critic_2/value/squared_error", "digi_q/kept", "train/loss"):
+            if one.get(key) is not None:
+                assert one[key] == pytest.approx(other[key], abs=1e-4), key
+    one, other = (load_file(folder / "model" / "model.safetensors") for folder in (once, anew))
+    for key, weight in one.items():
+        torch.testing.assert_close(weight, other[key], atol=1e-4, rtol=1e-3)
 
 
 def test_bootstrapping_from_the_log_is_another_target() -> None:
@@ -133,7 +173,10 @@ def test_bootstrapping_from_the_log_is_another_target() -> None:
             worth = [0.1 if t.turns[0].completion == whole.turns[0].completion else 0.9 for t in episodes]
             return TurnValues(before=[[0.0]] * len(episodes), after=[[q] for q in worth])
 
-        def ways(self, episodes: Sequence[Any], *, size: int = 1) -> Any:
+        def last_values(self, episodes: Sequence[Any], *, by: str) -> list[float]:
+            return [own[-1] for own in self.turn_values(episodes, by=by).after]
+
+        def ways(self, episodes: Sequence[Any], *, size: int = 1, by: str = "") -> Any:
             said = replace(whole.turns[0].completion, token_ids=(9,))
             way = Way(episode=replace(whole, turns=(replace(whole.turns[0], completion=said),)), weight=1.0)
             return [[[way]] for _ in episodes]

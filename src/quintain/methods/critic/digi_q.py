@@ -1,17 +1,20 @@
 """L = -Σ log π(a*) where Q(s, a*) - V(s) > ε, a* the best of N by a Q on frozen features: Digi-Q (arXiv 2502.15760).
 
 Three stages on episodes that were played before the first step, by another run (`log`) or by the policy as it begins:
-the critics' bodies learn to tell whether a turn changes what is seen next; then they rest, and new heads of their own
-learn Q and V by TD with target networks, y_Q = r + γ·V̄(s'), y_V = Q̄(s, a ~ π); then the policy imitates at each
-recorded state the best of N turns by Q, the recorded one among them, where it is better than the state by more than ε.
-No policy gradient is taken through importance weights, and after the log the environment takes no step.
+the body of a critic learns to tell whether a turn changes what is seen next; then it rests, and the heads of both
+critics on it learn Q and V by TD with target networks, y_Q = r + γ·V̄(s'), y_V = Q̄(s, a ~ π); then the policy imitates
+at each recorded state the best of N turns by Q, the recorded one and others of the policy as it began, where it is
+better than the state by more than ε. The N turns of a state stay the same: nothing that the policy has learned is
+judged by a Q that never saw it. No policy gradient is taken through importance weights, and after the log the
+environment takes no step.
 
 Differences to the official code: twin critics are combined by the smaller (``combine="max"`` is the code's, which is
-optimistic); V̄ is that of the policy's own turns, as the paper says (``bootstrap="log"`` is the code's default, the
-recorded turns); each state has turns of its own, where the code picks one number for the whole batch; critics and
-actor clip their own gradients; the features are the policy's own hidden states, not those of a vision model, and what a
-head reads is standardized by the log, before turns and after them apart, where V and Q have networks of their own;
-without the variants PG and AWR. Measured on worlds of this project, where the paper has Android-in-the-Wild.
+optimistic); V̄ is the mean over the policy's turns at a state, as the paper says (``bootstrap="log"`` is the code's
+default, the recorded turn); each state has turns of its own, where the code picks one number for the whole batch;
+critics and actor clip their own gradients; the features are a copy of the policy's hidden states, not those of a vision
+model, and what a head reads is standardized by the log, before turns and after them apart, where V and Q have networks
+of their own; without the variants PG and AWR. Measured on worlds of this project, where the paper has
+Android-in-the-Wild.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,9 +47,11 @@ from quintain.methods.method import (
     Way,
     Ways,
 )
-from quintain.training.job import MAIN, OnPolicyJob
+from quintain.training.job import MAIN, OnPolicyJob, PolicySpec
 from quintain.types import Group, Trajectory, scored
 
+BEHAVIOR = "behavior"
+"""Name of the policy as it began, whose turns are compared: it rests."""
 COMBINE: dict[str, Callable[[Sequence[float]], float]] = {"min": min, "max": max}
 
 
@@ -92,6 +97,7 @@ class Config(OnPolicyJob):
 def method(config: Config) -> Replay:
     """Return Digi-Q as `config` describes it."""
     choose = COMBINE[config.combine]
+    begun_of: dict[str, list[Trajectory]] = {}
     begun, taught = config.feature_steps, config.feature_steps + config.critic_steps
 
     def collect(collector: Collector, step: int) -> list[Group]:
@@ -99,15 +105,25 @@ def method(config: Config) -> Replay:
             return []
         return collector.sample(step, collector.tasks(step, config.tasks), size=1)
 
+    def alternatives(episodes: Sequence[Trajectory], consultation: Consultation) -> Ways:
+        """Return what the policy as it began says at each state: the same turns in every step."""
+        return consultation.ways(episodes, size=max(config.candidates - 1, 1), by=BEHAVIOR)
+
     def candidates(episodes: Sequence[Trajectory], consultation: Consultation) -> Ways:
-        """Return the policy's turns at each state with the recorded one in front."""
+        """Return these turns at each state with the recorded one in front."""
         said: Ways = [[()] * len(t.turns) for t in episodes]
         if config.candidates > 1:
-            said = consultation.ways(episodes, size=config.candidates - 1)
+            said = alternatives(episodes, consultation)
         return [
-            [[Way(episode=upto(t, number), weight=0.0), *ways] for number, ways in enumerate(own)]
+            [[Way(episode=turn, weight=0.0), *ways] for turn, ways in zip(recorded(t), own, strict=True)]
             for t, own in zip(episodes, said, strict=True)
         ]
+
+    def recorded(episode: Trajectory) -> list[Trajectory]:
+        """Return the episode up to each of its turns: the same objects whenever they are asked for."""
+        if episode.id not in begun_of:
+            begun_of[episode.id] = [upto(episode, number) for number in range(len(episode.turns))]
+        return begun_of[episode.id]
 
     def extract(groups: Sequence[Group], consultation: Consultation) -> Lesson:
         episodes = scored(groups)
@@ -115,13 +131,13 @@ def method(config: Config) -> Replay:
         after = after_ways(found, consultation, names=CRITICS, choose=choose)
         best = best_ways(after, said_by(episodes, consultation, choose=choose).before, config.threshold)
         turns = [ways for own in found for ways in own]
-        samples = last_turn_samples(
-            [ways[place].episode for ways, (place, _) in zip(turns, best, strict=True)], [w for _, w in best]
-        )
+        share = sum(w for _, w in best) / len(best)
+        kept = [ways[place].episode for ways, (place, w) in zip(turns, best, strict=True) if w]
         return Lesson(
-            samples=samples,
+            # Weighed by their share, for the loss is a mean over all states, of which the others are not read.
+            samples=last_turn_samples(kept, [share] * len(kept)),
             metrics={
-                "digi_q/kept": sum(w for _, w in best) / len(best),
+                "digi_q/kept": share,
                 "digi_q/recorded_best": sum(place == 0 for place, _ in best) / len(best),
             },
         )
@@ -136,18 +152,22 @@ def method(config: Config) -> Replay:
         targets = (
             logged_targets(number, discount=config.discount)
             if config.bootstrap == "log"
-            else on_policy_targets(number, discount=config.discount, ways=lambda e, c: c.ways(e))
+            else on_policy_targets(number, discount=config.discount, ways=alternatives)
         )
-        updates += [
-            CriticUpdate(
-                policy=name, target=changes, update=features,
-                num_updates=stage(0, begun, config.critic_updates), rate=config.critic_rate,
-            ),
+        if number == 0:
+            updates.append(
+                CriticUpdate(
+                    policy=name, target=changes, update=features,
+                    num_updates=stage(0, begun, config.critic_updates), rate=config.critic_rate,
+                )
+            )  # fmt: skip
+        updates.append(
             CriticUpdate(
                 policy=name, target=targets, update=heads,
                 num_updates=stage(begun, taught, config.critic_updates), rate=config.critic_rate, anew=begun + 1,
-            ),
-        ]  # fmt: skip
+                body="" if number == 0 else CRITICS[0],  # one body of features for both
+            )
+        )  # fmt: skip
     actor = Update(loss=reinforce(), aggregation="constant", constant=1.0, is_on_policy=False)
     return Replay(
         collect=collect,
@@ -163,7 +183,12 @@ def method(config: Config) -> Replay:
         ),
         critic=watched(config.discount),
         log=config.log,
-        needs=Needs(others=twins(rate=config.target_rate, head_width=config.head_width, head_scales=True)),
+        needs=Needs(
+            others={
+                **twins(rate=config.target_rate, head_width=config.head_width, head_scales=True),
+                BEHAVIOR: PolicySpec(acts=True),
+            }
+        ),
     )
 
 

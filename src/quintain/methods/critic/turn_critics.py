@@ -71,8 +71,8 @@ def after_ways(
 ) -> list[list[list[float]]]:
     """Return Q of each of `ways`, as `said_by` has it."""
     episodes = [way.episode for way in every(ways)]
-    said = said_by(episodes, consultation, names=names, choose=choose).after
-    return by_way(weights_of(ways), [turns[-1] for turns in said])
+    said = [consultation.last_values(episodes, by=name) for name in names]
+    return by_way(weights_of(ways), [choose(values) for values in zip(*said, strict=True)])
 
 
 def on_policy_targets(

@@ -37,8 +37,8 @@ class Consulted:
         self.step = 0
         self.max_length = min(longest_stream(policy.model) for policy in context.policies.values())
         self._context, self._policies = context, context.policies
-        self._ways: dict[tuple[str, int], list[list[Way]]] = {}
-        """(episode, size) → [turn] → ways by the weights that are served"""
+        self._ways: dict[tuple[str, int, str], list[list[Way]]] = {}
+        """(episode, size, policy) → [turn] → ways by the weights that are served"""
         self._legal: dict[str, list[tuple[str, ...]]] = {}
         """episode → what was legal before each of its turns"""
         self._about: tuple[str, tuple[ToolSpec, ...], bool] | None = None
@@ -46,7 +46,7 @@ class Consulted:
     def begin(self, step: int) -> None:
         """Ask for `step` from now on."""
         self.step = step
-        self._ways.clear()
+        self._forget()
 
     def token_values(self, episodes: Sequence[Trajectory], *, by: str) -> Critic:
         """See `Consultation.token_values`."""
@@ -56,24 +56,35 @@ class Consulted:
         """See `Consultation.turn_values`."""
         return self._policies[by].turn_values(episodes)
 
+    def last_values(self, episodes: Sequence[Trajectory], *, by: str) -> list[float]:
+        """See `Consultation.last_values`."""
+        return self._policies[by].last_values(episodes)
+
     def logprobs(self, episodes: Sequence[Trajectory], *, by: str = MAIN) -> TokenArrays:
         """See `Consultation.logprobs`."""
         return self._policies[by].token_logprobs(episodes)
 
-    def ways(self, episodes: Sequence[Trajectory], *, size: int = 1) -> list[list[list[Way]]]:
+    def _forget(self) -> None:
+        """Forget the ways of policies that learn."""
+        for key in [key for key in self._ways if self._policies[key[2]].learner is not None]:
+            del self._ways[key]
+
+    def ways(self, episodes: Sequence[Trajectory], *, size: int = 1, by: str = MAIN) -> list[list[list[Way]]]:
         """See `Consultation.ways`.
 
         Raises:
             EngineFault: a completion failed.
         """
-        engine, main = self._policies.main.engine, self._policies.main
-        assert engine is not None, "the main policy acts"
-        if engine.policy_version != main.version:
+        policy = self._policies[by]
+        engine, learns = policy.engine, policy.learner is not None
+        assert engine is not None, f"the policy {by} acts"
+        if learns and engine.policy_version != policy.version:
             self._context.serve_weights()
-            self._ways.clear()
-        unknown = [t for t in episodes if (t.id, size) not in self._ways]
+            self._forget()
+        unknown = [t for t in episodes if (t.id, size, by) not in self._ways]
         requests: dict[str, Request] = {}
-        first_seed = self._context.seed("ways", self.step)  # not the episode's id, which names the run
+        # Not of the episode's id, which names the run; what a policy that rests says is the same in every step.
+        first_seed = self._context.seed("ways", self.step) if learns else self._context.seed("ways of", by)
         for episode in unknown:
             for number, prompt in enumerate(self._prompts(episode)):
                 ids = whole_prompt(episode.turns[:number], episode.turns[number])
@@ -100,17 +111,11 @@ class Consulted:
                 said[name] = reply
         self._context.collector.spent.tokens += sum(len(each.token_ids) for each in said.values())
         for episode in unknown:
-            self._ways[episode.id, size] = [
-                [
-                    Way(
-                        episode=taken(episode, number, said[f"{episode.id}/{number}/{index}"]),
-                        weight=1 / size,
-                    )
-                    for index in range(size)
-                ]
+            self._ways[episode.id, size, by] = [
+                ways_of(episode, number, [said[f"{episode.id}/{number}/{index}"] for index in range(size)])
                 for number in range(len(episode.turns))
             ]
-        return [self._ways[t.id, size] for t in episodes]
+        return [self._ways[t.id, size, by] for t in episodes]
 
     def legal_ways(self, episodes: Sequence[Trajectory]) -> list[list[list[Way]]]:
         """See `Consultation.legal_ways`."""
@@ -191,6 +196,16 @@ def taken(episode: Trajectory, number: int, completion: Completion) -> Trajector
         starts_segment=turn.starts_segment,
     )
     return replace(episode, turns=(*episode.turns[:number], way))
+
+
+def ways_of(episode: Trajectory, number: int, said: Sequence[Completion]) -> list[Way]:
+    """Return what was `said` in turn `number` of `episode` as ways of one weight; the same words are the same episode,
+    so that they are read once.
+    """
+    known: dict[tuple[int, ...], Trajectory] = {}
+    for each in said:
+        known.setdefault(tuple(each.token_ids), taken(episode, number, each))
+    return [Way(episode=known[tuple(each.token_ids)], weight=1 / len(said)) for each in said]
 
 
 def _weighed(ways: Sequence[Trajectory], logs: Sequence[Sequence[float]]) -> list[Way]:

@@ -220,12 +220,25 @@ def watch(
 def renew_heads(
     policies: Policies, updates: Sequence[CriticUpdate], step: int, episodes: Sequence[Trajectory]
 ) -> None:
-    """Let the heads of critics start anew whose updates say so of `step`, and target networks with them."""
-    for name in dict.fromkeys(update.policy for update in updates if update.anew == step):
-        policies[name].renew_head(episodes)
-        for target in policies.values():
-            if target.follows == name:
-                target.follow(policies[name], rate=1.0)
+    """Let the heads of critics start anew whose updates say so of `step`, and target networks with them.
+
+    From that step on the bodies of both rest, so that each stream is read once.
+    """
+    for update in updates:
+        if not 0 < update.anew <= step:
+            continue
+        leader = policies[update.policy]
+        followers = [policy for policy in policies.values() if policy.follows == update.policy]
+        source = policies[update.body] if update.body else None
+        if update.anew == step:
+            if source is not None:
+                leader.take_body(source)
+            leader.renew_head(episodes)
+            for target in followers:
+                target.follow(leader, rate=1.0)
+        leader.rest(source)
+        for target in followers:
+            target.rest(leader)
 
 
 def make_updates(
