@@ -66,7 +66,11 @@ class Config(Job):
     batch_size: PositiveInt = 128
     """Talks of an update, each seat's counted apart."""
     num_updates: PositiveInt = 4
-    """Updates of a step."""
+    """Updates of the experts in a step."""
+    manager_updates: PositiveInt = 4
+    """Updates of the manager in a step."""
+    manager_rate: PositiveFloat = 1.0
+    """Factor on the learning rate of the manager."""
     discount: Share = 0.95
     """γ per turn of the talk."""
     softness: PositiveFloat = 0.1
@@ -144,7 +148,8 @@ def method(config: Config) -> Replay:
                 policy=MAIN,
                 target=target,
                 update=choose,
-                num_updates=lambda step: config.num_updates * (step > config.expert_steps),
+                num_updates=lambda step: config.manager_updates * (step > config.expert_steps),
+                rate=config.manager_rate,
             ),
         ),
         needs=Needs(
