@@ -159,27 +159,28 @@ class ExpertsWorld(SeatedWorld):
         of the same intent, or anybody.
         """
         wanted = cast(Expert, self.inner).expert_action().text
-        seat = self.seat()
-        if seat != MANAGER:
-            return Action(text=self._of_intent(seat, wanted))
+        if self.seat() != MANAGER:
+            return Action(text=self._of_intent(self._random(self.seat()), wanted))
         shown = [self.candidates[place] for place in self._order()]
         alike = [text for text in shown if intent_of(self.said, text) == intent_of(self.said, wanted)]
         found = wanted if wanted in shown else next(iter(alike), None)
         return self._any() if found is None else Action(text=self.legal_actions()[shown.index(found)])
 
-    def _of_intent(self, seat: str, wanted: str) -> str:
-        """Return `wanted`, or a mistake that has the intent of `seat` as `wanted` has not."""
-        if intent_of(self.said, wanted) == seat or not isinstance(self.inner, Fallible):
-            return wanted
-        rng = self._random(seat)
-        drawn = (self.inner.mistaken_action(rng).text for _ in range(DRAWN))
-        return next((text for text in drawn if intent_of(self.said, text) == seat), wanted)
-
     def mistaken_action(self, rng: random.Random) -> Action:
-        """Return a typical mistake as a candidate, any number as the manager; see `noisy.Fallible`."""
+        """Return a typical mistake, of the expert's intent where there is one; any number as the manager.
+
+        See `noisy.Fallible`.
+        """
         if self.seat() != MANAGER and isinstance(self.inner, Fallible):
-            return self.inner.mistaken_action(rng)
+            return Action(text=self._of_intent(rng, self.inner.mistaken_action(rng).text))
         return random_action(self if self.seat() == MANAGER else self.inner, rng, self.said[0])
+
+    def _of_intent(self, rng: random.Random, text: str) -> str:
+        """Return `text`, or a typical mistake that has the intent of the expert who speaks next as `text` has not."""
+        drawn = [text]
+        if isinstance(self.inner, Fallible):
+            drawn += (self.inner.mistaken_action(rng).text for _ in range(DRAWN))
+        return next((said for said in drawn if intent_of(self.said, said) == self.seat()), text)
 
     def _any(self) -> Action:
         return Action(text=self._random("any").choice(self.legal_actions()))
