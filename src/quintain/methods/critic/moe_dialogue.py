@@ -5,8 +5,9 @@ Every turn each expert says a candidate and the manager chooses one (`quintain.a
 handful of actions and not in words. First the experts learn: each is paid 1 for a candidate of its intent, by PPO's
 clip on that less the intent's mean, tethered to the starting model by a KL (k3). After `expert_steps` they rest and the
 manager learns from a buffer of talks. Its policy is its Q (`quintain.losses.own_q`): Q-learning with a target
-network, without a bootstrap where a talk is over; `conservatism` pulls down what nobody chose. After `offline_after`
-no more talks are collected and what there is must do.
+network, without a bootstrap where a talk is over; with `td_lambda` above 0 a target is in part what the rest of the
+talk brought. `conservatism` pulls down what nobody chose. After `offline_after` no more talks are collected and what
+there is must do.
 
 Differences to the paper: experts are the starting model told an intent in words, not decoders of a latent space that
 was learned before; labels are rules on text, without a sentiment or emotion model; the manager's Q is that of a policy
@@ -205,7 +206,8 @@ def choice_targets(
 ) -> Credit:
     """Return the credit of the manager's choices in `groups`, whose returns are G = r + γ((1 - λ)V(next) + λG(next)).
 
-    At the end of a talk G is r, and r + γV where it was cut. `values` says of the manager's talks what the target network does.
+    At the end of a talk G is r, and r + γV where it was cut. `values` says of the manager's talks what the target
+    network does.
     """
     own = [t for t in scored(groups) if t.turns[0].speaker == MANAGER]
     alone = [Group(task=t.task, trajectories=(t,)) for t in own]
