@@ -73,6 +73,13 @@ def test_targets_take_what_came_of_it_by_lambda() -> None:
     assert [first(share) for share in (0.0, 0.5, 1.0)] == pytest.approx([-0.3, -0.15, 0.0])
 
 
+def test_one_policy_plays_all_experts_where_nothing_is_said_of_them() -> None:
+    assert moe_dialogue.Config(agent="experts?intents=asks,talks").seats == {
+        "asks": "experts",
+        "talks": "experts",
+    }
+
+
 def test_experts_learn_first_then_the_manager_and_then_no_more_talks_are_collected() -> None:
     class Tasks:
         def tasks(self, step: int, count: int) -> list[Task]:
@@ -108,7 +115,10 @@ def test_experts_learn_first_then_the_manager_and_then_no_more_talks_are_collect
     ("options", "said"),
     [
         ({"agent": "text"}, "agent: got 'text', in which no experts speak; give experts"),
-        ({"agent": "experts?intents=asks,talks"}, "another policy each of the experts asks, talks"),
+        (
+            {"agent": "experts?intents=asks,talks", "seats": {"asks": "experts"}},
+            "another policy each of the experts asks, talks",
+        ),
         ({"seats": {"asks": "experts"}}, "let 'policy' be the manager"),
         ({"seats": {**moe_dialogue.Config().seats, "manager": "experts"}}, "let 'policy' be the manager"),
         (
