@@ -78,6 +78,35 @@ def test_the_order_of_candidates_is_drawn_anew_each_turn_and_repeats() -> None:
     assert 0 < sum(places(0)) < 16
 
 
+def test_candidates_that_keep_their_order_name_their_experts(chat: Chat) -> None:
+    world = Experts(chat, intents="asks,decides", order="kept").equip(find(WORLD)())
+    for seed in range(4):
+        begin(world, world.task("train", seed))
+        advance(world, Action(text="ask size"))
+        shown = as_text(advance(world, Action(text="submit red, small")).observation)
+        assert shown.endswith("\n1: ask size\n2: submit red, small")
+        assert world.legal_actions() == ("1", "2")
+    with pytest.raises(UsageError, match="did you mean 'kept'"):
+        Experts(chat, order="kep")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+
+
+def test_experts_are_shown_what_has_their_intent_and_the_manager_who_says_it(chat: Chat) -> None:
+    world = Experts(chat, order="kept").equip(find(WORLD)())
+    assert isinstance(world, ExpertsWorld)
+    begin(world, world.task("train", 0))
+    for teacher in (lambda: world.expert_action(), lambda: world.mistaken_action(random.Random(1))):
+        for _ in range(2):
+            advance(world, teacher())
+        assert teacher().text.startswith("submit "), "who decides is shown a guess, and not the question"
+        advance(world, teacher())
+        assert world.seat() == MANAGER and world.expert_action().text == "1", "who asks says the right thing"
+        advance(world, Action(text="1"))
+    advance(world, Action(text="hm"))
+    advance(world, Action(text="hm"))
+    advance(world, Action(text="submit red, small"))
+    assert world.expert_action().text == "3", "all is known, and what is said has the intent of what is right"
+
+
 def test_the_expert_solves_and_errs_as_its_world_does(chat: Chat) -> None:
     world = Experts(chat).equip(find(WORLD)())
     assert isinstance(world, ExpertsWorld) and world.seats() == (MANAGER, "asks", "repeats", "decides")

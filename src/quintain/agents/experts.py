@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, cast, get_args
 
 from quintain.agents.harness import PlainText
 from quintain.agents.protocol import Brief
@@ -39,6 +39,10 @@ USUAL = "asks,repeats,decides"
 """Intents that are right now and then on `collab`."""
 LABEL = "label"
 """Reward term of an expert's candidate: 1 for one of its intent."""
+Order = Literal["drawn", "kept"]
+"""In which order candidates are shown to the manager."""
+DRAWN = 8
+"""Typical mistakes that are looked through for one of an expert's intent, where that is shown to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +55,18 @@ class Experts:
     """Tokens of a candidate."""
     intents: str = USUAL
     """Intents of the experts, with commas: asks, repeats, looks, decides, talks."""
+    order: Order = "drawn"
+    """Order in which the manager is shown the candidates: drawn anew every turn, so that only what they say tells them
+    apart, or kept, so that a number is an expert."""
     needs: ClassVar[frozenset[Capability]] = Scored.needs
     """What the engine must be able to do: the manager chooses among numbers, it does not write them."""
 
     def __post_init__(self) -> None:
         """Refuse what is no mixture."""
+        if self.order not in get_args(Order):
+            raise UsageError(
+                f"order of experts: got {self.order!r}; {suggestion(self.order, get_args(Order))}"
+            )
         names = intents_of(self.intents)
         if unknown := [name for name in names if name not in INTENTS]:
             raise UsageError(f"intents of experts: got {unknown[0]!r}; {suggestion(unknown[0], INTENTS)}")
@@ -70,7 +81,7 @@ class Experts:
 
     def equip(self, environment: Environment) -> Environment:
         """See `Equips`."""
-        return ExpertsWorld(environment, intents_of(self.intents))
+        return ExpertsWorld(environment, intents_of(self.intents), self.order)
 
 
 def intents_of(names: str) -> tuple[str, ...]:
@@ -81,8 +92,8 @@ def intents_of(names: str) -> tuple[str, ...]:
 class ExpertsWorld(SeatedWorld):
     """`inner`, in which experts propose and a manager chooses: ``ExpertsWorld(Collab(), ("asks", "decides"))``."""
 
-    def __init__(self, inner: Environment, intents: tuple[str, ...]) -> None:
-        """Let one expert of each of `intents` speak before the manager.
+    def __init__(self, inner: Environment, intents: tuple[str, ...], order: Order = "drawn") -> None:
+        """Let one expert of each of `intents` speak before the manager, who is shown what they say in `order`.
 
         Raises:
             UsageError: `inner` has tools, which are not said.
@@ -93,7 +104,7 @@ class ExpertsWorld(SeatedWorld):
                 f"experts: got {environment_name(inner)}, which is acted in by tools; take its interface=text, or an "
                 "environment that is spoken to"
             )
-        self.intents = intents
+        self.intents, self.order = intents, order
         self.max_turns = (len(intents) + 1) * inner.max_turns
         self.said: list[str] = []
         """the talk so far: the other's words and ours in turn"""
@@ -141,26 +152,44 @@ class ExpertsWorld(SeatedWorld):
         return tuple(str(place + 1) for place in range(len(self.intents))) if is_choosing else ()
 
     def expert_action(self) -> Action:
-        """Return what the environment's expert says, as a candidate; the number of that, or of any, as the manager."""
+        """Return what is shown to an expert, or to the manager.
+
+        An expert is shown something of its intent, where the environment's expert says such a thing now or makes such a
+        mistake, else what the environment's expert says. The manager is shown who says that, or else who says something
+        of the same intent, or anybody.
+        """
         wanted = cast(Expert, self.inner).expert_action().text
         if self.seat() != MANAGER:
-            return Action(text=wanted)
+            return Action(text=self._of_intent(self._random(self.seat()), wanted))
         shown = [self.candidates[place] for place in self._order()]
-        return Action(text=str(shown.index(wanted) + 1)) if wanted in shown else self._any()
+        alike = [text for text in shown if intent_of(self.said, text) == intent_of(self.said, wanted)]
+        found = wanted if wanted in shown else next(iter(alike), None)
+        return self._any() if found is None else Action(text=self.legal_actions()[shown.index(found)])
 
     def mistaken_action(self, rng: random.Random) -> Action:
-        """Return a typical mistake as a candidate, any number as the manager; see `noisy.Fallible`."""
+        """Return a typical mistake, of the expert's intent where there is one; any number as the manager.
+
+        See `noisy.Fallible`.
+        """
         if self.seat() != MANAGER and isinstance(self.inner, Fallible):
-            return self.inner.mistaken_action(rng)
+            return Action(text=self._of_intent(rng, self.inner.mistaken_action(rng).text))
         return random_action(self if self.seat() == MANAGER else self.inner, rng, self.said[0])
 
+    def _of_intent(self, rng: random.Random, text: str) -> str:
+        """Return `text`, or a typical mistake that has the intent of the expert who speaks next as `text` has not."""
+        drawn = [text]
+        if isinstance(self.inner, Fallible):
+            drawn += (self.inner.mistaken_action(rng).text for _ in range(DRAWN))
+        return next((said for said in drawn if intent_of(self.said, said) == self.seat()), text)
+
     def _any(self) -> Action:
-        return Action(text=str(self._random("any").randrange(len(self.intents)) + 1))
+        return Action(text=self._random("any").choice(self.legal_actions()))
 
     def _order(self) -> list[int]:
         """Return the experts in the order in which the manager is shown what they say."""
         places = list(range(len(self.intents)))
-        self._random("order").shuffle(places)
+        if self.order == "drawn":
+            self._random("order").shuffle(places)
         return places
 
     def _random(self, what: str) -> random.Random:

@@ -59,6 +59,27 @@ def test_the_target_ends_with_the_talk_and_goes_on_where_it_was_cut() -> None:
     ]  # fmt: skip
 
 
+def test_targets_take_what_came_of_it_by_lambda() -> None:
+    manager = talk("manager", [-0.5, 1.0], "policy")
+    values = Critic(values=[[np.array([0.2, 9.0]), np.array([0.4, 9.0])]], final=[9.0])
+
+    def first(td_lambda: float) -> float:
+        credit = moe_dialogue.choice_targets(
+            groups(manager), lambda _: values, discount=0.5, td_lambda=td_lambda
+        )
+        assert credit.returns is not None
+        return float(credit.returns[0][0][0])
+
+    assert [first(share) for share in (0.0, 0.5, 1.0)] == pytest.approx([-0.3, -0.15, 0.0])
+
+
+def test_one_policy_plays_all_experts_where_nothing_is_said_of_them() -> None:
+    assert moe_dialogue.Config(agent="experts?intents=asks,talks").seats == {
+        "asks": "experts",
+        "talks": "experts",
+    }
+
+
 def test_experts_learn_first_then_the_manager_and_then_no_more_talks_are_collected() -> None:
     class Tasks:
         def tasks(self, step: int, count: int) -> list[Task]:
@@ -68,12 +89,17 @@ def test_experts_learn_first_then_the_manager_and_then_no_more_talks_are_collect
             return groups(*(replace(talk("asks", [1.0]), task=task) for task in tasks * size))
 
     collector: Any = Tasks()
-    made = moe_dialogue.method(moe_dialogue.Config(expert_steps=2, offline_after=3, tasks=4, num_updates=5))
+    made = moe_dialogue.method(
+        moe_dialogue.Config(
+            expert_steps=2, offline_after=3, tasks=4, num_updates=5, manager_updates=7, manager_rate=2.0
+        )
+    )
     experts, manager = made.updates
     assert (experts.policy, manager.policy) == ("experts", "policy")
     steps = (1, 2, 3, 4)
     assert [experts.count(step) for step in steps] == [5, 5, 0, 0]
-    assert [manager.count(step) for step in steps] == [0, 0, 5, 5]
+    assert [manager.count(step) for step in steps] == [0, 0, 7, 7]
+    assert (experts.rate, manager.rate) == (1.0, 2.0)
     assert [len(made.collect(collector, step)) for step in steps] == [4, 4, 4, 0]
     own = [talk("asks", [1.0]), talk("decides", [0.0], "other"), talk("manager", [1.0], "policy")]
     asked: Any = None
@@ -89,7 +115,10 @@ def test_experts_learn_first_then_the_manager_and_then_no_more_talks_are_collect
     ("options", "said"),
     [
         ({"agent": "text"}, "agent: got 'text', in which no experts speak; give experts"),
-        ({"agent": "experts?intents=asks,talks"}, "another policy each of the experts asks, talks"),
+        (
+            {"agent": "experts?intents=asks,talks", "seats": {"asks": "experts"}},
+            "another policy each of the experts asks, talks",
+        ),
         ({"seats": {"asks": "experts"}}, "let 'policy' be the manager"),
         ({"seats": {**moe_dialogue.Config().seats, "manager": "experts"}}, "let 'policy' be the manager"),
         (

@@ -12,7 +12,7 @@ from quintain.benchmarks.formulas.preference import lived
 from quintain.credit.layout import Critic
 from quintain.types import Group, Stop, Trajectory
 
-TEMPERATURE, CONSERVATISM, DISCOUNT = 0.3, 0.2, 0.9
+TEMPERATURE, CONSERVATISM, DISCOUNT, LAMBDA = 0.3, 0.2, 0.9, 0.6
 SEATS = ("asks", "decides")
 Talks = list[tuple[int, list[float], list[float], float, bool]]
 """[talk of a seat] (who speaks, 0 the manager; what was paid, values before each turn, value at the end, was it cut)"""
@@ -87,17 +87,25 @@ def _targets() -> Formula:
             )
 
         groups = [Group(task=t.task, trajectories=(t,)) for t in talks]
-        credit = module.choice_targets(groups, values, discount=DISCOUNT)
-        return flatten([t.index for t in credit.trajectories]) + flatten(
-            [[float(x) for turn in own for x in turn] for own in credit.returns or ()]
-        )
+        found: list[float] = []
+        for td_lambda in (0.0, LAMBDA, 1.0):
+            credit = module.choice_targets(groups, values, discount=DISCOUNT, td_lambda=td_lambda)
+            found += flatten([t.index for t in credit.trajectories])
+            found += flatten([[float(x) for turn in own for x in turn] for own in credit.returns or ()])
+        return found
 
     def reference(case: Talks) -> list[float]:
         own = [number for number, (who, *_) in enumerate(case) if who == 0]
-        found = [float(k) for k in own]
-        for _, paid, values, last, is_cut in (case[k] for k in own):
-            after = [*values[1:], last if is_cut else 0.0]
-            found += [float(np.float32(r + DISCOUNT * v)) for r, v in zip(paid, after, strict=True)]
+        found: list[float] = []
+        for share in (0.0, LAMBDA, 1.0):
+            found += [float(k) for k in own]
+            for _, paid, values, last, is_cut in (case[k] for k in own):
+                following = last if is_cut else 0.0
+                returns: list[float] = []
+                for r, v in reversed([*zip(paid, [*values[1:], following], strict=True)]):
+                    following = r + DISCOUNT * ((1 - share) * v + share * following)
+                    returns.append(float(np.float32(following)))
+                found += returns[::-1]
         return found
 
     return Formula("moe_dialogue.targets", "methods.critic.moe_dialogue", ("choice_targets",),

@@ -5,8 +5,9 @@ Every turn each expert says a candidate and the manager chooses one (`quintain.a
 handful of actions and not in words. First the experts learn: each is paid 1 for a candidate of its intent, by PPO's
 clip on that less the intent's mean, tethered to the starting model by a KL (k3). After `expert_steps` they rest and the
 manager learns from a buffer of talks. Its policy is its Q (`quintain.losses.own_q`): Q-learning with a target
-network, without a bootstrap where a talk is over; `conservatism` pulls down what nobody chose. After `offline_after`
-no more talks are collected and what there is must do.
+network, without a bootstrap where a talk is over; with `td_lambda` above 0 a target is in part what the rest of the
+talk brought. `conservatism` pulls down what nobody chose. After `offline_after` no more talks are collected and what
+there is must do.
 
 Differences to the paper: experts are the starting model told an intent in words, not decoders of a latent space that
 was learned before; labels are rules on text, without a sentiment or emotion model; the manager's Q is that of a policy
@@ -37,6 +38,8 @@ from quintain.types import Credit, Group, Trajectory, scored
 
 TARGET = "target"
 """The policy that follows the manager, whose values are bootstrapped from."""
+EXPERTS = "experts"
+"""The policy that plays the experts where none is named."""
 FRESH = 0.5
 """Share of an update's talks that are of the newest step: experts learn by a ratio to who said what they learn from."""
 
@@ -48,8 +51,9 @@ class Config(Job):
     environment: str = "collab"
     agent: str = "experts"
     """Harness with experts and a manager: experts, and options of it."""
-    seats: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys(intents_of(USUAL), "experts"))
-    """Who plays the experts, by intent: a policy beside the main one, which is the manager."""
+    seats: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Who plays the experts, by intent: a policy beside the main one, which is the manager; empty: one for all of them,
+    called experts."""
     demonstrations: NonNegativeInt | str | None = 200
     mistakes: Share = 0.5
     """Share of demonstrated turns in which the expert errs: what all experts begin to talk like."""
@@ -66,9 +70,15 @@ class Config(Job):
     batch_size: PositiveInt = 128
     """Talks of an update, each seat's counted apart."""
     num_updates: PositiveInt = 4
-    """Updates of a step."""
+    """Updates of the experts in a step."""
+    manager_updates: PositiveInt = 4
+    """Updates of the manager in a step."""
+    manager_rate: PositiveFloat = 1.0
+    """Factor on the learning rate of the manager."""
     discount: Share = 0.95
     """γ per turn of the talk."""
+    td_lambda: Share = 0.0
+    """λ of the targets: 0 bootstraps from the next turn, 1 takes what the rest of the talk brought."""
     softness: PositiveFloat = 0.1
     """τ: return by which a candidate must be better to be chosen e times as often."""
     conservatism: NonNegativeFloat = 0.05
@@ -77,6 +87,11 @@ class Config(Job):
     """Share of the way that the target network moves after each update."""
     tether: NonNegativeFloat = 0.05
     """Weight of the experts' KL to the starting model."""
+
+    def __post_init__(self) -> None:
+        """Let one policy play all experts where nothing is said of them."""
+        if not self.seats:
+            object.__setattr__(self, "seats", dict.fromkeys(self.intents, EXPERTS))
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
@@ -100,7 +115,7 @@ class Config(Job):
     def intents(self) -> tuple[str, ...]:
         """Intents of the experts; none without a harness of experts."""
         part = parts_of(self.agent)[-1]
-        return intents_of(part.options.get("intents", USUAL)) if part.name == "experts" else ()
+        return intents_of(part.options.get("intents", USUAL)) if part.name == EXPERTS else ()
 
 
 def method(config: Config) -> Replay:
@@ -122,7 +137,10 @@ def method(config: Config) -> Replay:
 
     def target(groups: Sequence[Group], ask: Consultation) -> Credit:
         return choice_targets(
-            groups, lambda talks: ask.token_values(talks, by=TARGET), discount=config.discount
+            groups,
+            lambda talks: ask.token_values(talks, by=TARGET),
+            discount=config.discount,
+            td_lambda=config.td_lambda,
         )
 
     return Replay(
@@ -144,7 +162,8 @@ def method(config: Config) -> Replay:
                 policy=MAIN,
                 target=target,
                 update=choose,
-                num_updates=lambda step: config.num_updates * (step > config.expert_steps),
+                num_updates=lambda step: config.manager_updates * (step > config.expert_steps),
+                rate=config.manager_rate,
             ),
         ),
         needs=Needs(
@@ -179,15 +198,20 @@ def label_credit(trajectories: Sequence[Trajectory]) -> Credit:
 
 
 def choice_targets(
-    groups: Sequence[Group], values: Callable[[Sequence[Trajectory]], Critic], *, discount: float
+    groups: Sequence[Group],
+    values: Callable[[Sequence[Trajectory]], Critic],
+    *,
+    discount: float,
+    td_lambda: float = 0.0,
 ) -> Credit:
-    """Return the credit of the manager's choices in `groups`, whose returns are r + γV(next), and r at the end.
+    """Return the credit of the manager's choices in `groups`, whose returns are G = r + γ((1 - λ)V(next) + λG(next)).
 
-    `values` says of the manager's talks what the target network does.
+    At the end of a talk G is r, and r + γV where it was cut. `values` says of the manager's talks what the target
+    network does.
     """
     own = [t for t in scored(groups) if t.turns[0].speaker == MANAGER]
     alone = [Group(task=t.task, trajectories=(t,)) for t in own]
-    return gae_turns(alone, values(own), discount=discount, gae_lambda=0.0)
+    return gae_turns(alone, values(own), discount=discount, gae_lambda=td_lambda)
 
 
 def measured(groups: Sequence[Group]) -> dict[str, float]:
