@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any, cast
 
 import numpy as np
@@ -273,37 +274,60 @@ def test_what_a_draft_teaches() -> None:
     assert [each.text for each in lesson.said] == ["off", "hands full", "on"]
     assert lesson.place == (shown.task.id, ("0",))
     fine = e2cl.lesson_of(shown, 1, off, Tried(replace(result, is_valid=True), None))
-    assert fine is not None and fine.said == (off, off) and fine.feedback == FINE
+    assert fine is not None and fine.said == (off, Action(text=FINE)) and fine.feedback == FINE
     assert e2cl.lesson_of(shown, 1, off, Tried(result, None)) is None, "nothing is known that is right"
     assert e2cl.lesson_of(shown, 1, on, Tried(result, on)) is None, "and it is not the draft itself"
     assert e2cl.lesson_of(shown, 1, Action(error="?"), Tried(result, on)) is None
 
 
-def test_lessons_are_written_and_only_what_came_of_a_draft_counts() -> None:
+def test_lessons_are_written_and_only_what_came_of_a_draft_and_what_followed_counts() -> None:
     world = "house?kind=put&errors=typed&things=2"
     pupil = new_pupil([world], seed=0, model="micro?tokens=words", agent="foresight+text", texts=["fly fine"])
     shown = pupil.show(world, tasks_from(world, 3), expert_action, seed=0)
     assert [turn.seat for turn in shown[0].turns[:2]] == ["agent/draft", "agent"]
+    explored, fly = e2cl.Explored(e2cl.Config(environment=world)), Action(text="fly")
     places = [(t, turn) for t in shown for turn in e2cl.drafts_of(t)]
-    fly = Action(text="fly")
-    explored = e2cl.Explored(e2cl.Config(environment=world))
     explored.lessons = [
         lesson
-        for t, turn in places
-        if (lesson := e2cl.lesson_of(t, turn, fly, tried(find(world), t, {turn: fly})[turn])) is not None
+        for t in shown
+        for lesson in e2cl.lessons_of(find(world), t, dict.fromkeys(e2cl.drafts_of(t), fly), 2)
     ]
     with pupil.acting(world) as rollout:
         collector = cast(Collector, RolloutCollector(rollout=rollout, seed_of_run=0))
         found = explored._written(collector, 1)  # pyright: ignore[reportPrivateUsage]
     assert len(found) == len(explored.lessons) == len(places)
-    for example, (t, turn) in zip(found, sorted(places, key=lambda one: one[1]), strict=True):
+    for example in found:
         whole = example.trajectory
+        turn = len(whole.turns) - sum(float(own.sum()) > 0 for own in example.weights or ()) - 1
+        (t,) = [t for t in shown if t.task == whole.task]
+        then = [x.action.text for x in t.turns[turn:] if not x.is_internal][:3]
         said = [pupil.decode(each.completion.token_ids[:-1]) for each in whole.turns[turn:]]
-        assert said == ["fly", "no such action", t.turns[turn].action.text] and example.weights is not None
-        assert [float(own.sum()) > 0 for own in example.weights] == [False] * (turn + 1) + [True] * 2
-        assert whole.turns[-1].is_valid and whole.task == t.task
+        assert said == ["fly", "no such action", then[0], *(w for a in then[1:] for w in (a, FINE))]
+        assert example.weights is not None and whole.turns[-1].is_valid
+        taught = [float(own.sum()) > 0 for own in example.weights]
+        assert taught == [False] * (turn + 1) + [True] * (len(whole.turns) - turn - 1)
     with pytest.raises(UsageError, match="actions to try in garden: got an environment without"):
         tried(Bare, shown[0], {})
+
+
+def test_one_place_of_an_episode_of_its_own_is_taught_and_the_expert_goes_on() -> None:
+    world = "house?kind=put&errors=typed&things=2"
+    pupil = new_pupil([world], seed=0, model="micro?tokens=words", agent="foresight+text", texts=["fly fine"])
+    (shown,) = pupil.show(world, tasks_from(world, 1), expert_action, seed=0)
+    own = e2cl.drafts_of(shown)
+    assert e2cl.lesson_of_own(find(world), shown, 2, Random(0)) is None, "there is nothing to be put right"
+    feedback = replace(shown.turns[own[1] + 1], seat="agent/feedback")
+    alarmed = replace(shown, turns=(*shown.turns[: own[1] + 1], feedback, *shown.turns[own[1] + 1 :]))
+    lesson = e2cl.lesson_of_own(find(world), alarmed, 2, Random(0))
+    assert lesson is not None and lesson.turn == own[1] and lesson.feedback == FINE and not lesson.then
+    fly = Action(text="fly")
+    wrong = replace(shown, turns=(*shown.turns[: own[1]], replace(shown.turns[own[1]], action=fly)))
+    lesson = e2cl.lesson_of_own(find(world), wrong, 2, Random(0))
+    assert lesson is not None and lesson.draft == fly and lesson.feedback == "no such action"
+    done = [shown.turns[turn].action.text for turn in own[1:4]]
+    assert [lesson.right.text, *(each.text for each in lesson.then)] == done
+    same = {own[1]: shown.turns[own[1]].action}
+    assert not e2cl.lessons_of(find(world), shown, same, 2), "the expert's own is in its episode"
 
 
 class Bare(Coin):

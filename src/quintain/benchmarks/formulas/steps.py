@@ -238,7 +238,7 @@ def _lessons() -> Formula:
                 found.append(-1.0)
                 continue
             words = [each.text for each in lesson.said]
-            whole = acted((*range(turn), *range(len(words))), 1.0, 0)
+            whole = acted((*range(turn), *range(len(words) + draft)), 1.0, 0)
             weights = module.example_of(lesson, whole).weights
             found += [float(sum(map(ord, word))) for word in (lesson.feedback, *words, *lesson.place[1])]
             found += [float(own.sum()) for own in weights]
@@ -251,10 +251,10 @@ def _lessons() -> Formula:
             if said != 4 and right in (-1, draft):
                 found.append(-1.0)
                 continue
-            words = [str(draft), str(draft)] if said == 4 else [str(draft), told[said], str(right)]
+            words = [str(draft), "fine"] if said == 4 else [str(draft), told[said], str(right)]
             before = ["5", "6", "7", "8"][:turn]
             found += [float(sum(map(ord, word))) for word in (told[said], *words, *before)]
-            found += [0.0] * turn + [0.0] + [1.0] * (len(words) - 1)
+            found += [0.0] * turn + [0.0] + [1.0] * (len(words) - 1 + draft)
         return found
 
     return Formula("e2cl.lessons", "methods.preference.e2cl",
