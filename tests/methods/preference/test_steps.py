@@ -278,6 +278,10 @@ def test_what_a_draft_teaches() -> None:
     assert e2cl.lesson_of(shown, 1, off, Tried(result, None)) is None, "nothing is known that is right"
     assert e2cl.lesson_of(shown, 1, on, Tried(result, on)) is None, "and it is not the draft itself"
     assert e2cl.lesson_of(shown, 1, Action(error="?"), Tried(result, on)) is None
+    same = Action(text="hands full")
+    assert e2cl.lesson_of(shown, 1, same, Tried(result, on)) is None, (
+        "said again, it would be taken to be fine"
+    )
 
 
 def test_lessons_are_written_and_only_what_came_of_a_draft_and_what_followed_counts() -> None:

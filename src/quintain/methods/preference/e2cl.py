@@ -12,11 +12,11 @@ expert's episodes; the learning rate falls to 0 over the updates of a round.
 
 Differences to the paper: the three kinds of answer stand in one conversation (`quintain.agents.foresight`), where the
 paper has a prompt for each with the state alone, in which what comes after a correction looks like any other step;
-therefore the expert goes on here. Drafts without an error are taught as well, so that the word for them is not that of
-the expert's actions alone; the correction in episodes of its own is that of the environment's expert where it leads to
-a solution, where the paper asks GPT-4o, and another model whether that would be carried out; feedback is the first
-sentence that the environment says. Nothing is cut to eight tokens. Measured on `house` and `craft`; the paper has
-VirtualHome.
+therefore the expert goes on here. Drafts without an error are taught as well, unless they are the expert's own, so that
+the word for them is not that of the expert's actions alone; the correction in episodes of its own is that of the
+environment's expert, where it leads to a solution, where the paper asks GPT-4o, and another model whether that would be
+carried out; feedback is the first sentence that the environment says. Nothing is cut to eight tokens. Measured on
+`house` and `craft`; the paper has VirtualHome.
 """
 
 from __future__ import annotations
@@ -258,11 +258,14 @@ def lesson_of_own(
 def lesson_of(episode: Trajectory, turn: int, draft: Action, each: Tried) -> Lesson | None:
     """Return what a draft teaches; None where it cannot be read, or where nothing right is known instead.
 
-    A correction must be another action than the draft.
+    A correction must be another action than the draft, and what is said of it other words: the harness takes a draft
+    that is said again to be in order.
     """
     if draft.error is not None:
         return None
     feedback = feedback_of(each.result.observation, is_valid=each.result.is_valid)
+    if feedback == describe_action(draft):
+        return None
     if feedback == FINE:
         return Lesson(episode=episode, turn=turn, draft=draft, feedback=FINE, right=draft)
     right = each.right
