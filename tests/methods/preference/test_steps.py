@@ -2,13 +2,12 @@
 
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
-from tests.methods.test_training import Coin, interrupting, resume, rows, train, weights
+from tests.methods.test_training import Coin, Hopeless, interrupting, resume, rows, train, weights
 
 from quintain.agents.foresight import FINE
 from quintain.benchmarks.formulas.steps import acted
@@ -24,7 +23,7 @@ from quintain.rollout.splices import Tried, can_be_carried_out, states_in, tried
 from quintain.rollout.tree import upper_bound
 from quintain.store.run import Run
 from quintain.training.start import expert_action
-from quintain.types import Action, Group, StepResult, Stop, Task
+from quintain.types import Action, Group, StepResult, Stop, Task, as_content
 
 GARDEN = f"{__file__}:Garden"
 BLOCKS = "plan?blocks=3&irreversible=true"
@@ -284,7 +283,8 @@ def test_what_a_draft_teaches() -> None:
     )
 
 
-def test_lessons_are_written_and_only_what_came_of_a_draft_and_what_followed_counts() -> None:
+@pytest.mark.parametrize("onward", [0, 2])
+def test_lessons_are_written_and_only_what_came_of_a_draft_and_what_followed_counts(onward: int) -> None:
     world = "house?kind=put&errors=typed&things=2"
     pupil = new_pupil([world], seed=0, model="micro?tokens=words", agent="foresight+text", texts=["fly fine"])
     shown = pupil.show(world, tasks_from(world, 3), expert_action, seed=0)
@@ -292,9 +292,9 @@ def test_lessons_are_written_and_only_what_came_of_a_draft_and_what_followed_cou
     explored, fly = e2cl.Explored(e2cl.Config(environment=world)), Action(text="fly")
     places = [(t, turn) for t in shown for turn in e2cl.drafts_of(t)]
     explored.lessons = [
-        lesson
+        e2cl.gone_on(find(world), lesson, onward)
         for t in shown
-        for lesson in e2cl.lessons_of(find(world), t, dict.fromkeys(e2cl.drafts_of(t), fly), 2)
+        for lesson in e2cl.lessons_of(find(world), t, dict.fromkeys(e2cl.drafts_of(t), fly))
     ]
     with pupil.acting(world) as rollout:
         collector = cast(Collector, RolloutCollector(rollout=rollout, seed_of_run=0))
@@ -304,7 +304,7 @@ def test_lessons_are_written_and_only_what_came_of_a_draft_and_what_followed_cou
         whole = example.trajectory
         turn = len(whole.turns) - sum(float(own.sum()) > 0 for own in example.weights or ()) - 1
         (t,) = [t for t in shown if t.task == whole.task]
-        then = [x.action.text for x in t.turns[turn:] if not x.is_internal][:3]
+        then = [x.action.text for x in t.turns[turn:] if not x.is_internal][: onward + 1]
         said = [pupil.decode(each.completion.token_ids[:-1]) for each in whole.turns[turn:]]
         assert said == ["fly", "no such action", then[0], *(w for a in then[1:] for w in (a, FINE))]
         assert example.weights is not None and whole.turns[-1].is_valid
@@ -314,24 +314,16 @@ def test_lessons_are_written_and_only_what_came_of_a_draft_and_what_followed_cou
         tried(Bare, shown[0], {})
 
 
-def test_one_place_of_an_episode_of_its_own_is_taught_and_the_expert_goes_on() -> None:
-    world = "house?kind=put&errors=typed&things=2"
-    pupil = new_pupil([world], seed=0, model="micro?tokens=words", agent="foresight+text", texts=["fly fine"])
-    (shown,) = pupil.show(world, tasks_from(world, 1), expert_action, seed=0)
-    own = e2cl.drafts_of(shown)
-    assert e2cl.lesson_of_own(find(world), shown, 2, Random(0)) is None, "there is nothing to be put right"
-    feedback = replace(shown.turns[own[1] + 1], seat="agent/feedback")
-    alarmed = replace(shown, turns=(*shown.turns[: own[1] + 1], feedback, *shown.turns[own[1] + 1 :]))
-    lesson = e2cl.lesson_of_own(find(world), alarmed, 2, Random(0))
-    assert lesson is not None and lesson.turn == own[1] and lesson.feedback == FINE and not lesson.then
-    fly = Action(text="fly")
-    wrong = replace(shown, turns=(*shown.turns[: own[1]], replace(shown.turns[own[1]], action=fly)))
-    lesson = e2cl.lesson_of_own(find(world), wrong, 2, Random(0))
-    assert lesson is not None and lesson.draft == fly and lesson.feedback == "no such action"
-    done = [shown.turns[turn].action.text for turn in own[1:4]]
-    assert [lesson.right.text, *(each.text for each in lesson.then)] == done
-    same = {own[1]: shown.turns[own[1]].action}
-    assert not e2cl.lessons_of(find(world), shown, same, 2), "the expert's own is in its episode"
+def test_nothing_follows_a_draft_that_is_fine_or_where_no_way_is_known() -> None:
+    on, off = Action(text="on"), Action(text="off")
+    begun = replace(acted((0,), 1.0, 0).turns[0], observation=as_content("The coin is in the air."))
+    task = Task(id="g", environment="coin", seed=0)
+    shown = replace(acted((0,), 1.0, 0), task=task, turns=(begun,))
+    fine = e2cl.Lesson(episode=shown, turn=0, draft=off, feedback=FINE, right=off)
+    assert e2cl.gone_on(Coin, fine, 2) is fine
+    wrong = replace(fine, feedback="no use", right=on)
+    assert e2cl.gone_on(Hopeless, wrong, 0) is wrong
+    assert e2cl.gone_on(Hopeless, wrong, 2) == wrong, "nothing solves it"
 
 
 class Bare(Coin):

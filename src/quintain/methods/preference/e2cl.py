@@ -5,25 +5,22 @@ The policy acts through `foresight`: it drafts an action, says what the environm
 error it does something else. It imitates the expert first. Then it explores: at every step of the expert's episodes,
 and in episodes of its own, its drafts are tried in the environment. Of an error it is taught what the environment says
 of it (state, draft → feedback) and what the expert does there (state, draft, feedback → action), of another draft
-that it is fine; the draft itself has no weight. After a correction the expert goes on for `onward` actions in the same
-conversation, and is imitated there as well: who has been corrected must know a way on. Every error at the expert's
-steps is a lesson, and one of an episode of the policy's own, drawn at random. All this is imitated together with the
-expert's episodes; the learning rate falls to 0 over the updates of a round.
+that it is fine; the draft itself has no weight. With `onward` the expert goes on for so many actions after a
+correction, in the same conversation, and is imitated there as well. All this is imitated together with the expert's
+episodes; the learning rate falls to 0 over the updates of a round.
 
 Differences to the paper: the three kinds of answer stand in one conversation (`quintain.agents.foresight`), where the
 paper has a prompt for each with the state alone, in which what comes after a correction looks like any other step;
-therefore the expert goes on here. Drafts without an error are taught as well, unless they are the expert's own, so that
-the word for them is not that of the expert's actions alone; the correction in episodes of its own is that of the
-environment's expert, where it leads to a solution, where the paper asks GPT-4o, and another model whether that would be
-carried out; feedback is the first sentence that the environment says. Nothing is cut to eight tokens. Measured on
-`house` and `craft`; the paper has VirtualHome.
+`onward` is for that. Drafts without an error are taught as well, so that the word for them is not that of the expert's
+actions alone; the correction in episodes of its own is that of the environment's expert where it is carried out, where
+the paper asks GPT-4o, and another model whether that would be carried out; feedback is the first sentence that the
+environment says. Nothing is cut to eight tokens. Measured on `house`; the paper has VirtualHome.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from random import Random
 
 from quintain.agents.deliberation import describe_action
 from quintain.agents.foresight import FINE
@@ -52,8 +49,8 @@ class Config(ExploringJob):
     agent: str = f"{HARNESS}+text"
     tasks: NonNegativeInt = 32
     """Tasks of a round that the policy plays by itself, an episode each."""
-    onward: NonNegativeInt = 2
-    """Actions of the expert after a correction that are imitated, in the same conversation."""
+    onward: NonNegativeInt = 0
+    """Actions of the expert after a correction that are imitated, in the same conversation; the claim has none."""
     batch_size: PositiveInt = 30
     """Episodes of an optimizer step."""
 
@@ -149,11 +146,14 @@ class Explored:
                 for each in group.scored:
                     drafted.setdefault(id(t), {})[length] = each.turns[length].action
             groups += found
-        make, rng = find(self.config.environment), Random(collector.seed("lessons", step))
-        self.num_drafts = sum(map(len, drafted.values())) + sum(len(drafts_of(t)) for t in own)
-        onward = self.config.onward
-        self.lessons = [x for t in shown for x in lessons_of(make, t, drafted.get(id(t), {}), onward)]
-        self.lessons += [x for t in own if (x := lesson_of_own(make, t, onward, rng)) is not None]
+        for t in own:
+            drafted[id(t)] = {turn: t.turns[turn].action for turn in drafts_of(t)}
+        self.num_drafts = sum(map(len, drafted.values()))
+        make, known = find(self.config.environment), dict[tuple[str, tuple[str, ...]], Lesson]()
+        for t in (*shown, *own):
+            for lesson in lessons_of(make, t, drafted.get(id(t), {})):
+                known.setdefault(lesson.place, lesson)
+        self.lessons = [gone_on(make, lesson, self.config.onward) for lesson in known.values()]
         self.examples = self._written(collector, step)
         return groups
 
@@ -216,43 +216,24 @@ class Told:
 
 
 def lessons_of(
-    make: Callable[[], Environment], shown: Trajectory, drafts: Mapping[int, Action], onward: int
+    make: Callable[[], Environment], episode: Trajectory, drafts: Mapping[int, Action]
 ) -> list[Lesson]:
-    """Return what `drafts` at the steps of an episode of the expert's teach; after a correction it goes on as it did.
+    """Return what `drafts`, by the turns of an episode that they stand for, teach."""
+    found = (
+        lesson_of(episode, turn, drafts[turn], each) for turn, each in tried(make, episode, drafts).items()
+    )
+    return [lesson for lesson in found if lesson is not None]
 
-    A draft that is the expert's own teaches nothing that the episode does not.
+
+def gone_on(make: Callable[[], Environment], lesson: Lesson, onward: int) -> Lesson:
+    """Return `lesson` with what the expert does after its correction, `onward` actions at most.
+
+    Nothing follows where the draft is fine, or where the expert does not solve the task from there.
     """
-    found: list[Lesson] = []
-    for turn, each in tried(make, shown, drafts).items():
-        rest = [t.action for t in shown.turns[turn:] if not t.is_internal]
-        lesson = lesson_of(shown, turn, drafts[turn], each)
-        if lesson is None or describe_action(lesson.draft) == describe_action(rest[0]):
-            continue
-        is_fine = lesson.feedback == FINE
-        found.append(lesson if is_fine else replace(lesson, then=tuple(rest[1 : onward + 1])))
-    return found
-
-
-def lesson_of_own(
-    make: Callable[[], Environment], own: Trajectory, onward: int, rng: Random
-) -> Lesson | None:
-    """Return one lesson, drawn from those of an episode of the policy's where its draft was an error, or was foretold
-    to be one and is not; after a correction the expert goes on. None where there is none, or no way to solve the task.
-    """
-    drafts = {turn: own.turns[turn].action for turn in drafts_of(own)}
-    lessons = [
-        lesson
-        for turn, each in tried(make, own, drafts).items()
-        if (lesson := lesson_of(own, turn, drafts[turn], each)) is not None
-        and (lesson.feedback != FINE or has_second(own, turn))
-    ]
-    if not lessons:
-        return None
-    lesson = rng.choice(lessons)
-    if lesson.feedback == FINE:
+    if lesson.feedback == FINE or not onward:
         return lesson
-    way = led_on(make, own, lesson.turn, lesson.right)
-    return None if way is None else replace(lesson, then=way[1 : onward + 1])
+    way = led_on(make, lesson.episode, lesson.turn, lesson.right) or ()
+    return replace(lesson, then=way[1 : onward + 1])
 
 
 def lesson_of(episode: Trajectory, turn: int, draft: Action, each: Tried) -> Lesson | None:
@@ -292,12 +273,6 @@ def example_of(lesson: Lesson, written: Trajectory) -> Example:
 def drafts_of(trajectory: Trajectory) -> list[int]:
     """Return the turns of an episode that are drafts."""
     return [number for number, turn in enumerate(trajectory.turns) if turn.seat.endswith("/draft")]
-
-
-def has_second(trajectory: Trajectory, turn: int) -> bool:
-    """Return whether the draft of `turn` was foretold to be an error, so that another action followed."""
-    after = trajectory.turns[turn + 1 : turn + 2]
-    return any(each.is_internal for each in after)
 
 
 def done_in(turns: Sequence[Turn]) -> tuple[str, ...]:

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, cast
 
-from quintain.agents.deliberation import describe_action
 from quintain.agents.foresight import CORRECT, FINE, FORETELL
 from quintain.benchmarks.labs.pupil import Pupil, RolloutCollector, new_pupil, tasks_from
 from quintain.data.pipeline import as_example, example_samples
@@ -159,14 +158,11 @@ def foreseen(
 def carried_out(
     pupil: Pupil, world: str, states: Sequence[State], words: Sequence[str], seed: int
 ) -> list[bool]:
-    """Return whether something is carried out at each of `states` where `words` are foretold of the drafts.
-
-    Nothing is where a draft has the words that are foretold of it: the harness cannot be told so.
-    """
+    """Return whether something is carried out at each of `states` where `words` are foretold of the drafts."""
     found = [state.truth == FINE for state in states]
     with pupil.acting(world) as rollout:
         collector = RolloutCollector(rollout=rollout, seed_of_run=seed)
-        second = [n for n, word in enumerate(words) if word not in (FINE, describe_action(states[n].draft))]
+        second = [n for n, word in enumerate(words) if word != FINE]
         for length in sorted({states[n].turn for n in second}):
             places = [n for n in second if states[n].turn == length]
             done = num_done(states[places[0]].shown, length)
