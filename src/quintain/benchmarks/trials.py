@@ -268,11 +268,18 @@ def measured(benchmark: Benchmark, run: Run) -> Arm:
         tokens=int(last["total/tokens"]),
         seconds=float(last["time/seconds"]),
         run=run.folder.name,
-        updates=int(last["step"]) * run.config.get("num_epochs", 1) * run.config.get("num_minibatches", 1),
+        updates=int(last["step"]) * updates_of_step(run.config),
         alarms=tuple(sorted(raised)),
         alarms_at_end=tuple(sorted(held)),
         curve=tuple(points),
     )
+
+
+def updates_of_step(config: Mapping[str, Any]) -> int:
+    """Return the optimizer steps of a step of a run: those of a round, where its job says how many."""
+    if "updates" in config:
+        return int(config["updates"])
+    return int(config.get("num_epochs", 1)) * int(config.get("num_minibatches", 1))
 
 
 def raised_in(row: Row) -> set[str]:

@@ -449,6 +449,8 @@ class OptimizerSteps:
     """number of the round, from 1 → optimizer steps"""
     batch_size: int
     """episodes of a step"""
+    falls: bool = False
+    """whether the rate falls over the steps of a round, from its whole at the first to the last part at the last"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -211,6 +211,38 @@ def tried(
     return found
 
 
+def led_on(
+    make: Callable[[], Environment], trajectory: Trajectory, turn: int, first: Action | None = None
+) -> tuple[Action, ...] | None:
+    """Return what is done from before `turn` of an episode on: `first`, where it is given, then what the expert does.
+
+    None where the expert gives up, or does not solve the task in as many turns as a task has.
+
+    Raises:
+        UsageError: the environment has no expert.
+        EnvironmentFault: the episode does not repeat.
+    """
+    with closing(make()) as environment:
+        if not isinstance(environment, Expert):
+            raise UsageError(
+                f"a way on in {environment_name(environment)}: got an environment without an expert; define one"
+            )
+        for moment in replayed(Looks(has_state_keys=False), environment, trajectory, checks_rewards=False):
+            if moment.number == turn:
+                break
+        done: list[Action] = []
+        for _ in range(environment.max_turns):
+            try:
+                action = first if first is not None and not done else environment.expert_action()
+                result = advance(environment, action)
+            except EnvironmentFault:
+                return None
+            done.append(action)
+            if result.is_terminated:
+                return tuple(done) if result.is_success else None
+    return None
+
+
 def _sound(environment: Environment) -> Action | None:
     """Return the expert's action, which is carried out; None where there is none, or where it has no effect."""
     assert isinstance(environment, Expert), "asked before"

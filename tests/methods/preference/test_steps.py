@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-from tests.methods.test_training import Coin, interrupting, resume, rows, train, weights
+from tests.methods.test_training import Coin, Hopeless, interrupting, resume, rows, train, weights
 
 from quintain.agents.foresight import FINE
 from quintain.benchmarks.formulas.steps import acted
@@ -23,7 +23,7 @@ from quintain.rollout.splices import Tried, can_be_carried_out, states_in, tried
 from quintain.rollout.tree import upper_bound
 from quintain.store.run import Run
 from quintain.training.start import expert_action
-from quintain.types import Action, Group, StepResult, Stop, Task
+from quintain.types import Action, Group, StepResult, Stop, Task, as_content
 
 GARDEN = f"{__file__}:Garden"
 BLOCKS = "plan?blocks=3&irreversible=true"
@@ -273,37 +273,57 @@ def test_what_a_draft_teaches() -> None:
     assert [each.text for each in lesson.said] == ["off", "hands full", "on"]
     assert lesson.place == (shown.task.id, ("0",))
     fine = e2cl.lesson_of(shown, 1, off, Tried(replace(result, is_valid=True), None))
-    assert fine is not None and fine.said == (off, off) and fine.feedback == FINE
+    assert fine is not None and fine.said == (off, Action(text=FINE)) and fine.feedback == FINE
     assert e2cl.lesson_of(shown, 1, off, Tried(result, None)) is None, "nothing is known that is right"
     assert e2cl.lesson_of(shown, 1, on, Tried(result, on)) is None, "and it is not the draft itself"
     assert e2cl.lesson_of(shown, 1, Action(error="?"), Tried(result, on)) is None
+    same = Action(text="hands full")
+    assert e2cl.lesson_of(shown, 1, same, Tried(result, on)) is None, (
+        "said again, it would be taken to be fine"
+    )
 
 
-def test_lessons_are_written_and_only_what_came_of_a_draft_counts() -> None:
+@pytest.mark.parametrize("onward", [0, 2])
+def test_lessons_are_written_and_only_what_came_of_a_draft_and_what_followed_counts(onward: int) -> None:
     world = "house?kind=put&errors=typed&things=2"
     pupil = new_pupil([world], seed=0, model="micro?tokens=words", agent="foresight+text", texts=["fly fine"])
     shown = pupil.show(world, tasks_from(world, 3), expert_action, seed=0)
     assert [turn.seat for turn in shown[0].turns[:2]] == ["agent/draft", "agent"]
+    explored, fly = e2cl.Explored(e2cl.Config(environment=world)), Action(text="fly")
     places = [(t, turn) for t in shown for turn in e2cl.drafts_of(t)]
-    fly = Action(text="fly")
-    explored = e2cl.Explored(e2cl.Config(environment=world))
     explored.lessons = [
-        lesson
-        for t, turn in places
-        if (lesson := e2cl.lesson_of(t, turn, fly, tried(find(world), t, {turn: fly})[turn])) is not None
+        e2cl.gone_on(find(world), lesson, onward)
+        for t in shown
+        for lesson in e2cl.lessons_of(find(world), t, dict.fromkeys(e2cl.drafts_of(t), fly))
     ]
     with pupil.acting(world) as rollout:
         collector = cast(Collector, RolloutCollector(rollout=rollout, seed_of_run=0))
         found = explored._written(collector, 1)  # pyright: ignore[reportPrivateUsage]
     assert len(found) == len(explored.lessons) == len(places)
-    for example, (t, turn) in zip(found, sorted(places, key=lambda one: one[1]), strict=True):
+    for example in found:
         whole = example.trajectory
+        turn = len(whole.turns) - sum(float(own.sum()) > 0 for own in example.weights or ()) - 1
+        (t,) = [t for t in shown if t.task == whole.task]
+        then = [x.action.text for x in t.turns[turn:] if not x.is_internal][: onward + 1]
         said = [pupil.decode(each.completion.token_ids[:-1]) for each in whole.turns[turn:]]
-        assert said == ["fly", "no such action", t.turns[turn].action.text] and example.weights is not None
-        assert [float(own.sum()) > 0 for own in example.weights] == [False] * (turn + 1) + [True] * 2
-        assert whole.turns[-1].is_valid and whole.task == t.task
+        assert said == ["fly", "no such action", then[0], *(w for a in then[1:] for w in (a, FINE))]
+        assert example.weights is not None and whole.turns[-1].is_valid
+        taught = [float(own.sum()) > 0 for own in example.weights]
+        assert taught == [False] * (turn + 1) + [True] * (len(whole.turns) - turn - 1)
     with pytest.raises(UsageError, match="actions to try in garden: got an environment without"):
         tried(Bare, shown[0], {})
+
+
+def test_nothing_follows_a_draft_that_is_fine_or_where_no_way_is_known() -> None:
+    on, off = Action(text="on"), Action(text="off")
+    begun = replace(acted((0,), 1.0, 0).turns[0], observation=as_content("The coin is in the air."))
+    task = Task(id="g", environment="coin", seed=0)
+    shown = replace(acted((0,), 1.0, 0), task=task, turns=(begun,))
+    fine = e2cl.Lesson(episode=shown, turn=0, draft=off, feedback=FINE, right=off)
+    assert e2cl.gone_on(Coin, fine, 2) is fine
+    wrong = replace(fine, feedback="no use", right=on)
+    assert e2cl.gone_on(Hopeless, wrong, 0) is wrong
+    assert e2cl.gone_on(Hopeless, wrong, 2) == wrong, "nothing solves it"
 
 
 class Bare(Coin):

@@ -214,12 +214,13 @@ def _inspected() -> Formula:
 
 def _lessons() -> Formula:
     """Return what E2CL teaches of drafts: feedback, what is said in turn, and which turns count."""
+    named = ("0", "1", "2", "not here")
     sentences = ("Closed. table: mug", "Hands full. here; holding: pen", "Not here", "No use.")
 
     def draws(rng: Rng) -> Drafts:
         return [
             (
-                int(rng.integers(0, 3)),
+                int(rng.integers(0, 4)),
                 int(rng.integers(-1, 3)),
                 int(rng.integers(0, 5)),
                 int(rng.integers(0, 4)),
@@ -233,12 +234,12 @@ def _lessons() -> Formula:
             shown = acted((5, 6, 7, 8), 1.0, 0)
             result = StepResult(observation=sentences[said % 4], is_valid=said == 4)
             expert = None if right < 0 else Action(text=str(right))
-            lesson = module.lesson_of(shown, turn, Action(text=str(draft)), Tried(result, expert))
+            lesson = module.lesson_of(shown, turn, Action(text=named[draft]), Tried(result, expert))
             if lesson is None:
                 found.append(-1.0)
                 continue
             words = [each.text for each in lesson.said]
-            whole = acted((*range(turn), *range(len(words))), 1.0, 0)
+            whole = acted((*range(turn), *range(len(words) + draft)), 1.0, 0)
             weights = module.example_of(lesson, whole).weights
             found += [float(sum(map(ord, word))) for word in (lesson.feedback, *words, *lesson.place[1])]
             found += [float(own.sum()) for own in weights]
@@ -248,13 +249,13 @@ def _lessons() -> Formula:
         told = ("closed", "hands full", "not here", "no use", "fine")
         found: list[float] = []
         for draft, right, said, turn in case:
-            if said != 4 and right in (-1, draft):
+            if said != 4 and (right in (-1, draft) or (draft, said) == (3, 2)):
                 found.append(-1.0)
                 continue
-            words = [str(draft), str(draft)] if said == 4 else [str(draft), told[said], str(right)]
+            words = [named[draft], "fine"] if said == 4 else [named[draft], told[said], str(right)]
             before = ["5", "6", "7", "8"][:turn]
             found += [float(sum(map(ord, word))) for word in (told[said], *words, *before)]
-            found += [0.0] * turn + [0.0] + [1.0] * (len(words) - 1)
+            found += [0.0] * turn + [0.0] + [1.0] * (len(words) - 1 + draft)
         return found
 
     return Formula("e2cl.lessons", "methods.preference.e2cl",

@@ -173,10 +173,17 @@ def _learn(
     assert improve.policy == MAIN, "other policies learn in epochs"
     job = context.job
     scale = rate * scale_at(step, job.steps, schedule=job.lr_schedule, by_method=1.0, warmup=job.lr_warmup)
+    count, falls = method.steps.count(step), method.steps.falls
     return mean_report(
         [
-            learn_from(context.policies, batch, update, rate_scale=scale, observe=observe)
-            for batch in step_batches(samples, method.steps, step, seed)
+            learn_from(
+                context.policies,
+                batch,
+                update,
+                rate_scale=scale * (1 - number / count) if falls else scale,
+                observe=observe,
+            )
+            for number, batch in enumerate(step_batches(samples, method.steps, step, seed))
         ]
     )
 

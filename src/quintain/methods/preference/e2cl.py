@@ -5,19 +5,22 @@ The policy acts through `foresight`: it drafts an action, says what the environm
 error it does something else. It imitates the expert first. Then it explores: at every step of the expert's episodes,
 and in episodes of its own, its drafts are tried in the environment. Of an error it is taught what the environment says
 of it (state, draft → feedback) and what the expert does there (state, draft, feedback → action), of another draft
-that it is fine; the draft itself has no weight. All this is imitated together with the expert's episodes.
+that it is fine; the draft itself has no weight. With `onward` the expert goes on for so many actions after a
+correction, in the same conversation, and is imitated there as well. All this is imitated together with the expert's
+episodes; the learning rate falls to 0 over the updates of a round.
 
 Differences to the paper: the three kinds of answer stand in one conversation (`quintain.agents.foresight`), where the
-paper has a prompt for each; drafts without an error are taught as well, so that the word for them is not that of the
-expert's actions alone; the correction in episodes of its own is that of the environment's expert where it is carried
-out, where the paper asks GPT-4o, and another model whether that would be carried out; feedback is the first sentence
-that the environment says. Nothing is cut to eight tokens. Measured on `house`; the paper has VirtualHome.
+paper has a prompt for each with the state alone, in which what comes after a correction looks like any other step;
+`onward` is for that. Drafts without an error are taught as well, so that the word for them is not that of the expert's
+actions alone; the correction in episodes of its own is that of the environment's expert where it is carried out, where
+the paper asks GPT-4o, and another model whether that would be carried out; feedback is the first sentence that the
+environment says. Nothing is cut to eight tokens. Measured on `house`; the paper has VirtualHome.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from quintain.agents.deliberation import describe_action
 from quintain.agents.foresight import FINE
@@ -25,11 +28,12 @@ from quintain.agents.protocol import Brief
 from quintain.config.ranges import NonNegativeInt, PositiveInt
 from quintain.data.pipeline import Chosen, Pipeline, Stage, name_of, weigh_turns
 from quintain.environments.catalog import find
+from quintain.environments.protocol import Environment
 from quintain.errors import ConfigError
 from quintain.losses.imitation import imitation
 from quintain.methods.method import Collector, Needs, OptimizerSteps, Rounds, Update
 from quintain.methods.rl.parts.measures import Decode
-from quintain.rollout.splices import Tried, tried
+from quintain.rollout.splices import Tried, led_on, tried
 from quintain.training.job import ExploringJob
 from quintain.types import Action, Example, Group, Observation, Trajectory, Turn, as_content, as_text, scored
 
@@ -45,6 +49,8 @@ class Config(ExploringJob):
     agent: str = f"{HARNESS}+text"
     tasks: NonNegativeInt = 32
     """Tasks of a round that the policy plays by itself, an episode each."""
+    onward: NonNegativeInt = 0
+    """Actions of the expert after a correction that are imitated, in the same conversation; the claim has none."""
     batch_size: PositiveInt = 30
     """Episodes of an optimizer step."""
 
@@ -69,6 +75,8 @@ class Lesson:
     """what the environment says of it; `FINE` where it is carried out"""
     right: Action
     """what is done then: the draft itself, or what the expert does"""
+    then: tuple[Action, ...] = ()
+    """what the expert does after that, and is imitated in"""
 
     @property
     def place(self) -> tuple[str, tuple[str, ...]]:
@@ -79,7 +87,7 @@ class Lesson:
     def said(self) -> tuple[Action, ...]:
         """The draft, what would come of it, and another action where that is an error."""
         if self.feedback == FINE:
-            return self.draft, self.draft
+            return self.draft, Action(text=FINE)
         return self.draft, Action(text=self.feedback), self.right
 
 
@@ -91,7 +99,7 @@ def method(config: Config) -> Rounds:
         build=explored.build,
         base=lambda collector: collector.demonstrations(),
         update=Update(loss=imitation(), is_on_policy=False, lr_warmup=0),
-        steps=OptimizerSteps(count=lambda _: config.updates, batch_size=config.batch_size),
+        steps=OptimizerSteps(count=lambda _: config.updates, batch_size=config.batch_size, falls=True),
         needs=Needs(expert=True, snapshots=True),
         measure=explored.measure,
     )
@@ -120,8 +128,8 @@ class Explored:
 
         What the policy did at the steps is returned.
         """
-        proposed = {id(t): {turn: t.turns[turn].action for turn in drafts_of(t)} for t in own}
         groups: list[Group] = []
+        drafted: dict[int, dict[int, Action]] = {}
         places = [(t, turn) for t in shown for turn in drafts_of(t)]
         for again, length in enumerate(sorted({turn for _, turn in places})):
             same = [t for t, turn in places if turn == length]
@@ -136,31 +144,31 @@ class Explored:
             )
             for t, group in zip(same, found, strict=True):
                 for each in group.scored:
-                    proposed.setdefault(id(t), {})[length] = each.turns[length].action
+                    drafted.setdefault(id(t), {})[length] = each.turns[length].action
             groups += found
-        self.num_drafts = sum(map(len, proposed.values()))
+        for t in own:
+            drafted[id(t)] = {turn: t.turns[turn].action for turn in drafts_of(t)}
+        self.num_drafts = sum(map(len, drafted.values()))
         make, known = find(self.config.environment), dict[tuple[str, tuple[str, ...]], Lesson]()
         for t in (*shown, *own):
-            drafts = proposed.get(id(t), {})
-            for turn, each in tried(make, t, drafts).items():
-                lesson = lesson_of(t, turn, drafts[turn], each)
-                if lesson is not None:
-                    known.setdefault(lesson.place, lesson)
-        self.lessons = list(known.values())
+            for lesson in lessons_of(make, t, drafted.get(id(t), {})):
+                known.setdefault(lesson.place, lesson)
+        self.lessons = [gone_on(make, lesson, self.config.onward) for lesson in known.values()]
         self.examples = self._written(collector, step)
         return groups
 
     def _written(self, collector: Collector, step: int) -> list[Example]:
         """Return the lessons as the policy would have written them."""
         examples: list[Example] = []
-        begun = {id(x): (x.turn, num_done(x.episode, x.turn)) for x in self.lessons}
-        for again, (turn, done) in enumerate(sorted(set(begun.values()))):
-            same = [x for x in self.lessons if begun[id(x)] == (turn, done)]
+        lengths = {id(x): (x.turn, num_done(x.episode, x.turn), len(x.then)) for x in self.lessons}
+        for again, length in enumerate(sorted(set(lengths.values()))):
+            turn, done, after = length
+            same = [x for x in self.lessons if lengths[id(x)] == length]
             written = collector.continue_from(
                 step,
                 [walk.prefix(turn) for walk in collector.walks([x.episode for x in same])],
                 size=1,
-                max_turns=done + 1,
+                max_turns=done + 1 + after,
                 phase="lessons",
                 teacher=Told.of(same),
                 again=again,
@@ -187,29 +195,58 @@ class Explored:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The teacher who drafts what the policy drafted, and says what comes of it: ``Told.of(lessons)``."""
+    """The teacher who drafts what the policy drafted, says what comes of it, and goes on: ``Told.of(lessons)``."""
 
     following: Mapping[tuple[str, tuple[str, ...]], Lesson]
+    after: Mapping[str, Lesson]
+    """the lesson of each task"""
 
     @classmethod
     def of(cls, lessons: Sequence[Lesson]) -> Told:
-        """Return the teacher of `lessons`."""
-        return cls({lesson.place: lesson for lesson in lessons})
+        """Return the teacher of `lessons`, each of a task of its own."""
+        return cls({lesson.place: lesson for lesson in lessons}, {x.episode.task.id: x for x in lessons})
 
     def answer(self, brief: Brief, turns: Sequence[Turn], observation: Observation) -> Action:
         """See `Conversant`."""
-        lesson = self.following[brief.task.id, done_in(turns)]
-        return lesson.said[since_done(turns)]
+        done = done_in(turns)
+        if (lesson := self.following.get((brief.task.id, done))) is not None:
+            return lesson.said[since_done(turns)]
+        lesson = self.after[brief.task.id]
+        return lesson.then[len(done) - num_done(lesson.episode, lesson.turn) - 1]
+
+
+def lessons_of(
+    make: Callable[[], Environment], episode: Trajectory, drafts: Mapping[int, Action]
+) -> list[Lesson]:
+    """Return what `drafts`, by the turns of an episode that they stand for, teach."""
+    found = (
+        lesson_of(episode, turn, drafts[turn], each) for turn, each in tried(make, episode, drafts).items()
+    )
+    return [lesson for lesson in found if lesson is not None]
+
+
+def gone_on(make: Callable[[], Environment], lesson: Lesson, onward: int) -> Lesson:
+    """Return `lesson` with what the expert does after its correction, `onward` actions at most.
+
+    Nothing follows where the draft is fine, or where the expert does not solve the task from there.
+    """
+    if lesson.feedback == FINE or not onward:
+        return lesson
+    way = led_on(make, lesson.episode, lesson.turn, lesson.right) or ()
+    return replace(lesson, then=way[1 : onward + 1])
 
 
 def lesson_of(episode: Trajectory, turn: int, draft: Action, each: Tried) -> Lesson | None:
     """Return what a draft teaches; None where it cannot be read, or where nothing right is known instead.
 
-    A correction must be another action than the draft.
+    A correction must be another action than the draft, and what is said of it other words: the harness takes a draft
+    that is said again to be in order.
     """
     if draft.error is not None:
         return None
     feedback = feedback_of(each.result.observation, is_valid=each.result.is_valid)
+    if feedback == describe_action(draft):
+        return None
     if feedback == FINE:
         return Lesson(episode=episode, turn=turn, draft=draft, feedback=FINE, right=draft)
     right = each.right
@@ -227,7 +264,7 @@ def feedback_of(observation: Observation, *, is_valid: bool) -> str:
 
 
 def example_of(lesson: Lesson, written: Trajectory) -> Example:
-    """Return what is imitated of a written lesson: what came of the draft, and what was done instead."""
+    """Return what is imitated of a written lesson: what came of the draft, what was done instead, and what after."""
     example = Example(trajectory=written, sources=(name_of(lesson.episode),))
     taught = len(written.turns) - lesson.turn - 1
     return weigh_turns(example, [0.0] * (lesson.turn + 1) + [1.0] * taught)
