@@ -113,6 +113,9 @@ def test_an_episode_under_another_wish_differs_in_its_first_prompt_alone() -> No
     assert "grey" in pupil.decode(made.turns[0].prompt_ids)
     assert exif.asked_for(world, agent, told, own).turns == told.turns
     assert made.turns[1:] == told.turns[1:] and made.turns[0].completion == told.turns[0].completion
+    alike = [exif.asked_for(world, agent, t, other) for t in (told, made)]
+    mixed = exif.permuted(world, agent, alike, random.Random(0))
+    assert [t.turns for t in mixed] == [t.turns for t in alike], "one wish for all: permuting changes nothing"
 
 
 def test_one_who_buys_by_taste_looks_for_the_kind_and_takes_anything_of_it() -> None:

@@ -72,7 +72,7 @@ def by_taste(environment: Environment, rng: random.Random, _: Sequence[Observati
     """
     if not isinstance(environment, Shop):
         raise UsageError(f"one who buys by taste: got {type(environment).__name__}; give a shop")
-    stock, visit, _ = environment.snapshot()
+    stock, visit = environment.snapshot()[:2]
     if visit.page == "home":
         return environment.expert_action()
     if visit.page == "results":
@@ -130,4 +130,4 @@ def asked_for(world: str, agent: Agent, trajectory: Trajectory, goal: Mapping[st
         (view,) = start.views
         prompt = agent.open(start.brief).observe(view.observation, view.legal_actions)
     first = replace(trajectory.turns[0], prompt_ids=prompt.token_ids)
-    return replace(trajectory, turns=(first, *trajectory.turns[1:]))
+    return replace(trajectory, task=task, turns=(first, *trajectory.turns[1:]))
