@@ -15,7 +15,7 @@ Differences to the paper: what was reached says the environment (`achieved`), wh
 an instruction, and adds no reasoning to it; the feedback is the name of a skill in the prompt, or tasks that Bob
 failed, where the paper has a critique in words; whether he succeeds says the environment; he tries the tasks of a round
 before he has learned from it. What speaks of a skill to explore is taken out of the prompts before they are imitated.
-Measured on `shop`, the paper's WebShop in small; it has Crafter, too.
+Measured on `shop` and `craft`, the paper's WebShop and Crafter in small.
 """
 
 import math
