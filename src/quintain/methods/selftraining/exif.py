@@ -189,7 +189,7 @@ def skill_of(task: Task) -> str:
     Example: of ``craft/train/4?goal=stone axe`` it is "stone axe"; where several things are asked for it names all. Of
     a task that was made again of a made one it is the last.
     """
-    told = task.id.split("?")[-1] if "?" in task.id else ""
+    told = task.id.rpartition("?")[2] if "?" in task.id else ""
     return told if "," in told else told.partition("=")[2]
 
 
