@@ -10,16 +10,18 @@ import torch
 from quintain.benchmarks.experiments.selftraining import exif, rest_mcts, self_rewarding
 from quintain.benchmarks.labs.pupil import new_pupil, tasks_from
 from quintain.environments.noisy import noisy
+from quintain.errors import UsageError
 from quintain.methods.selftraining.self_rewarding import score_of
-from quintain.types import Trajectory, as_text
+from quintain.types import as_text
+from quintain.worlds.shop.stock import Wish
 
 SUMS: dict[str, Any] = {
     "world": "sums?digits=1", "seeds": 2, "tasks": 6, "reference": 4, "model": "micro?tokens=words",
     "demonstrations": 60, "updates": 40, "rate": 4e-3,
 }  # fmt: skip
-LAND: dict[str, Any] = {
-    "world": "craft?depth=2&places=2", "episodes": 60, "model": "micro?tokens=words",
-    "mistakes": 0.6, "updates": 4, "rate": 5e-3, "held_out": 8, "block": 0, "null_blocks": 1,
+BOUGHT: dict[str, Any] = {
+    "world": "shop?items=4&near=2", "episodes": 60, "model": "micro?tokens=words",
+    "updates": 4, "rate": 5e-3, "held_out": 8, "block": 0, "null_blocks": 1,
 }  # fmt: skip
 
 
@@ -92,27 +94,37 @@ def test_values_are_permuted_within_their_depth() -> None:
     assert [v for _, v in mixed] != [v for _, v, _ in targets]
 
 
-def test_goals_are_permuted_and_what_was_done_stays() -> None:
-    (row,) = exif.measure(LAND, 3)
-    assert row["null_method"] == row["null_control"], "all goals are the same"
-    assert row["extra.relabelled"] > 0 and row["extra.entropy"] > 0
-    assert exif.measure({**LAND, "block": 1}, 3)[0].keys().isdisjoint({"null_method", "null_control"})
+def test_wishes_are_permuted_and_what_was_done_stays() -> None:
+    (row,) = exif.measure(BOUGHT, 3)
+    assert row["null_method"] == row["null_control"], "all wishes are the same"
+    assert row["extra.relabelled"] > 30 and row["extra.entropy"] > 1
+    assert exif.measure({**BOUGHT, "block": 1}, 3)[0].keys().isdisjoint({"null_method", "extra.as_asked"})
 
 
-def test_an_episode_under_another_goal_differs_in_its_first_prompt_alone() -> None:
-    world = str(LAND["world"])
+def test_an_episode_under_another_wish_differs_in_its_first_prompt_alone() -> None:
+    world = str(BOUGHT["world"])
     pupil = new_pupil([world], seed=0, model="micro?tokens=words")
     agent = exif.build_agent(pupil.tokenizer, exif.find(world), temperature=1.0)
-    shown = pupil.show(world, tasks_from(world, 30), noisy(0.3), seed=0)
     relabel = exif.hindsight(exif.find(world), agent)
-    told = next(made for t in scored_failures(shown) if (made := relabel(t)) is not None)
-    goal = exif.skill_of(told.task)
-    assert f"Goal: {goal}." in as_text(told.turns[0].observation)
-    other = exif.asked_for(world, agent, told, goal, "furnace")
-    assert "Goal: furnace." in pupil.decode(other.turns[0].prompt_ids)
-    assert exif.asked_for(world, agent, told, goal, goal).turns == told.turns
-    assert other.turns[1:] == told.turns[1:] and other.turns[0].completion == told.turns[0].completion
+    told = next(made for t in exif.explored(pupil, world, BOUGHT, 0) if (made := relabel(t)) is not None)
+    own, other = told.task.data, {"wish": {**told.task.data["wish"], "color": "grey", "limit": 95}}
+    assert Wish(**own["wish"]).words() in as_text(told.turns[0].observation)
+    made = exif.asked_for(world, agent, told, other)
+    assert "grey" in pupil.decode(made.turns[0].prompt_ids)
+    assert exif.asked_for(world, agent, told, own).turns == told.turns
+    assert made.turns[1:] == told.turns[1:] and made.turns[0].completion == told.turns[0].completion
+    alike = [exif.asked_for(world, agent, t, other) for t in (told, made)]
+    mixed = exif.permuted(world, agent, alike, random.Random(0))
+    assert [t.turns for t in mixed] == [t.turns for t in alike], "one wish for all: permuting changes nothing"
 
 
-def scored_failures(shown: list[Trajectory]) -> list[Trajectory]:
-    return [t for t in shown if not t.is_success]
+def test_one_who_buys_by_taste_looks_for_the_kind_and_takes_anything_of_it() -> None:
+    world = str(BOUGHT["world"])
+    pupil = new_pupil([world], seed=0, model="micro?tokens=words")
+    shown = pupil.show(world, tasks_from(world, 80), exif.by_taste, seed=1)
+    assert all(t.turns[0].action.text.startswith("search") for t in shown)
+    assert {len(t.turns) for t in shown} == {5}, "search, item, color, size, buy"
+    assert 0 < sum(t.is_success for t in shown) < 30
+    assert len({t.turns[2].action.text for t in shown}) == 6, "every color is taken by somebody"
+    with pytest.raises(UsageError, match="give a shop"):
+        exif.by_taste(exif.find("guess")(), random.Random(0), ())

@@ -34,9 +34,9 @@ def tried(skill: str, *, solved: bool, group: str = "0:t+1") -> Group:
 def test_a_task_made_in_hindsight_names_its_skill() -> None:
     told = [
         Task(id=f"craft/train/4{end}", environment="craft", seed=0)
-        for end in ("", "?goal=stone axe", "?a=1,b=2")
+        for end in ("", "?goal=stone axe", "?a=1,b=2", "?goal=table?goal=stone")
     ]
-    assert [skill_of(task) for task in told] == ["", "stone axe", "a=1,b=2"]
+    assert [skill_of(task) for task in told] == ["", "stone axe", "a=1,b=2", "stone"]
 
 
 def test_feedback_is_the_share_of_bobs_tries_that_failed() -> None:
@@ -53,6 +53,48 @@ def test_errands_are_drawn_in_proportion_to_failures() -> None:
     found = drawn({"stone": 0.75, "iron": 0.25, "table": 0.0}, 4000, random.Random(0))
     assert found.count("stone") / 4000 == pytest.approx(0.75, abs=0.03) and "table" not in found
     assert drawn({}, 3, random.Random(0)) == drawn({"table": 0.0}, 3, random.Random(0)) == []
+
+
+def test_feedback_asks_for_what_bob_failed_in_a_share_of_the_episodes() -> None:
+    tasks = [Task(id=f"craft/train/{n}", environment="craft", seed=0) for n in range(10, 20)]
+    explorer, rng = Explorer(10, has_feedback=True, asks=0.6), random.Random(0)
+    assert explorer.sent(tasks, rng) == tasks, "nothing was failed yet"
+    explorer.update([tried("stone", solved=False), tried("iron", solved=True)])
+    sent = explorer.sent(tasks, rng)
+    assert [t.id for t in sent] == ["craft/train/4?goal=stone"] * exif.RETRIES + [t.id for t in tasks[4:]]
+    explorer.update([tried("stone", solved=False), tried("coal", solved=False), tried("coal", solved=True)])
+    asked = [skill_of(t) for t in explorer.sent(tasks, random.Random(1))]
+    assert asked[6:] == [""] * 4 and set(asked[:6]) == {"stone", "coal"}, "six of ten, in any proportion"
+    explorer.update([tried("stone", solved=True)])
+    assert explorer.sent(tasks, rng) == tasks, "what was failed in an earlier round is no errand"
+    silent = Explorer(10, has_feedback=False, asks=0.6)
+    silent.update([tried("stone", solved=False)])
+    assert silent.sent(tasks, rng) == tasks
+
+
+def test_proposal_first_imitates_what_solved_the_task_that_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
+    torch.set_num_threads(1)
+    found = find_method("exif")
+    config: Any = found.config_class(
+        environment="craft?depth=1&places=2", model="micro", agent="scored", demonstrations=0, steps=1,
+        eval_every=5, eval_episodes=2, tasks=16, has_feedback=False, tries=0, keeps="solved", longest=9,
+    )  # fmt: skip
+    config.check()
+    with Run.create(tmp_path / "run", recipe="exif", config=asdict(config)) as run:
+        train_by(exif.method(config), config, run)
+        row = list(run.metrics())[-1]
+        played = list(run.trajectories(step=1, phase="train"))
+    kept = [t for t in played if t.is_success and len(t.turns) <= 9]
+    assert len(played) == 16 and row["exif/tries"] == 0, "nobody tries anything"
+    assert row["data/explored"] == 16 and row["data/hindsight"] == len(kept) > 0
+
+
+def test_feedback_without_tries_is_refused() -> None:
+    with pytest.raises(ConfigError, match="give has_feedback=false"):
+        exif.Config(tries=0).check()
 
 
 def test_an_agent_outside_is_refused() -> None:

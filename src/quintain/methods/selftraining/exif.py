@@ -4,13 +4,18 @@
 Alice, who is the policy, plays tasks of the environment. What an episode reached is made its task in hindsight
 (`quintain.rollout.hindsight`), so that every task can be solved, by the episode that it came from; these episodes are
 imitated. Then Bob, the policy as well, tries those tasks. How often he fails at each skill is told to Alice: in the
-next round each of her prompts names one to explore, drawn in proportion to its failures.
+next round each of her prompts names one to explore, drawn in proportion to its failures. A model that is too small to
+heed a line in a prompt can be told otherwise: with `asks`, a share of her episodes begin where tasks that he failed
+were made, and ask for them.
+
+With ``keeps=solved`` nothing is said in hindsight: proposal first, which the paper compares with. Only those episodes
+are imitated that solved the task that they were given.
 
 Differences to the paper: what was reached says the environment (`achieved`), where the paper asks a language model for
-an instruction, and adds no reasoning to it; the feedback is the name of a skill in the prompt, where the paper has a
-critique in words; whether Bob succeeds says the environment; he tries the tasks of a round before he has learned from
-it. What speaks of a skill to explore is taken out of the prompts before they are imitated. Measured on `craft`, where
-the paper has WebShop and Crafter.
+an instruction, and adds no reasoning to it; the feedback is the name of a skill in the prompt, or tasks that Bob
+failed, where the paper has a critique in words; whether he succeeds says the environment; he tries the tasks of a round
+before he has learned from it. What speaks of a skill to explore is taken out of the prompts before they are imitated.
+Measured on `shop` and `craft`, the paper's WebShop and Crafter in small.
 """
 
 import math
@@ -18,9 +23,10 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from quintain.agents.hints import Hints
-from quintain.config.ranges import PositiveInt
+from quintain.config.ranges import NonNegativeInt, PositiveInt, Share
 from quintain.data import stages
 from quintain.data.pipeline import Pipeline, Stage, judged
 from quintain.errors import ConfigError
@@ -35,6 +41,8 @@ PERSONA = "Explore: {}."
 """What Alice is told beside her task."""
 TRY = 1
 """The occasion in a round on which Bob tries what Alice made of her episodes."""
+RETRIES = 4
+"""Episodes of Alice for each task that Bob failed, on average and at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,12 +55,26 @@ class Config(OnPolicyJob):
     """Episodes that Alice explores in, each of another task."""
     has_feedback: bool = True
     """Whether Alice is told what Bob fails at; else she explores as her task says."""
+    asks: Share = 0.0
+    """Share of Alice's episodes, at most, in which feedback asks for a task that Bob failed, as it was made in
+    hindsight; 0: it is the name of a skill in all of her prompts."""
+    tries: NonNegativeInt | None = None
+    """Tasks made in hindsight that Bob tries in a round, at most; none: all of them."""
+    keeps: Literal["reached", "solved"] = "reached"
+    """Which episodes are imitated: those that reached something, under that, or (proposal first) those that solved what
+    they were asked for."""
+    longest: PositiveInt | None = None
+    """Turns of an episode that is imitated, at most: in hindsight detours count as the way; none: any number."""
     starts_over: bool = False
     """Train every round from the starting policy."""
 
     def check(self) -> None:
         """Raise a `ConfigError` for values that no run can have."""
         OnPolicyJob.check(self)
+        if self.has_feedback and self.tries == 0:
+            raise ConfigError(
+                "tries: got 0 with has_feedback, which is what Bob's tries say; raise it, or give has_feedback=false"
+            )
         if self.plays_apart:
             raise ConfigError(
                 f"rollout: got {self.rollout} with agent {self.agent}; Alice and Bob play in the same round, so use "
@@ -62,7 +84,14 @@ class Config(OnPolicyJob):
 
 def method(config: Config) -> Rounds:
     """Return EXIF as `config` describes it."""
-    explorer = Explorer(config.tasks, has_feedback=config.has_feedback)
+    explorer = Explorer(
+        config.tasks,
+        has_feedback=config.has_feedback,
+        asks=config.asks,
+        tries=config.tries,
+        keeps_reached=config.keeps == "reached",
+        longest=config.longest,
+    )
     return Rounds(
         collect=explorer.collect,
         build=Pipeline(
@@ -78,28 +107,55 @@ def method(config: Config) -> Rounds:
 class Explorer:
     """Alice's tasks and Bob's failures: ``Explorer(64, has_feedback=True).collect(collector, step)``."""
 
-    def __init__(self, tasks: int, *, has_feedback: bool) -> None:
-        self.tasks, self.has_feedback = tasks, has_feedback
+    def __init__(
+        self,
+        tasks: int,
+        *,
+        has_feedback: bool,
+        asks: float = 0.0,
+        tries: int | None = None,
+        keeps_reached: bool = True,
+        longest: int | None = None,
+    ) -> None:
+        self.tasks, self.tries, self.keeps_reached, self.longest = tasks, tries, keeps_reached, longest
+        self.tells, self.asks = has_feedback and asks == 0, asks if has_feedback else 0.0
         self.failures: dict[str, float] = {}
         """share of Bob's tries of each skill that failed, in the round that tried it last"""
+        self.failed: dict[str, list[Task]] = {}
+        """tasks that Bob failed in the newest round, by skill"""
         self.hints = Hints()
         self._told: dict[str, Trajectory | None] = {}
 
     def collect(self, collector: Collector, step: int) -> list[Group]:
         """Return Alice's episodes, and Bob's tries of the tasks that these solved in hindsight."""
-        tasks = collector.tasks(step, self.tasks)
         rng = random.Random(collector.seed("skills", step))
+        tasks = self.sent(collector.tasks(step, self.tasks), rng)
         self.hints.plain.clear()
-        self.hints.texts = {
-            task.id: PERSONA.format(skill)
-            for task, skill in zip(tasks, drawn(self.failures, len(tasks), rng), strict=False)
-        }
-        is_told = self.has_feedback and bool(self.hints.texts)
-        groups = collector.sample(step, tasks, size=1, agent=self.hints.wrap if is_told else None)
+        self.hints.texts = {}
+        if self.tells:
+            skills = drawn(self.failures, len(tasks), rng)
+            told = zip(tasks, skills, strict=False)
+            self.hints.texts = {task.id: PERSONA.format(skill) for task, skill in told}
+        groups = collector.sample(step, tasks, size=1, agent=self.hints.wrap if self.hints.texts else None)
         episodes = scored(groups)
-        self._told = dict(zip((t.id for t in episodes), collector.in_hindsight(episodes), strict=True))
+        self._told = dict(zip((t.id for t in episodes), self._made(collector, episodes), strict=True))
         made = [told.task for told in self._told.values() if told is not None and skill_of(told.task)]
+        made = made[: self.tries]
         return [*groups, *(collector.sample(step, made, size=1, again=TRY) if made else [])]
+
+    def sent(self, tasks: Sequence[Task], rng: random.Random) -> list[Task]:
+        """Return `tasks` with the first ones replaced by what Bob failed: skills in proportion to their failures."""
+        count = min(round(self.asks * len(tasks)), RETRIES * sum(map(len, self.failed.values())))
+        skills = drawn({s: self.failures[s] for s in self.failed}, count, rng)
+        return [*(rng.choice(self.failed[skill]) for skill in skills), *tasks[len(skills) :]]
+
+    def _made(self, collector: Collector, episodes: Sequence[Trajectory]) -> list[Trajectory | None]:
+        """Return each of Alice's episodes as it is imitated, or None."""
+        if self.keeps_reached:
+            found = collector.in_hindsight(episodes)
+        else:
+            found = [t if t.is_success else None for t in episodes]
+        return [t if t and len(t.turns) <= (self.longest or len(t.turns)) else None for t in found]
 
     def in_hindsight(self, trajectory: Trajectory) -> Trajectory | None:
         """Return one of Alice's episodes as that of the task that it solved; None where it solved none."""
@@ -108,6 +164,10 @@ class Explorer:
     def update(self, groups: Sequence[Group]) -> None:
         """Take in Bob's tries."""
         self.failures |= failures_of(groups)
+        self.failed = {}
+        for trajectory in scored(groups):
+            if is_try(trajectory) and not trajectory.is_success:
+                self.failed.setdefault(skill_of(trajectory.task), []).append(trajectory.task)
 
     def measure(self, groups: Sequence[Group], _: Decode) -> Mapping[str, float]:
         """Return how many episodes reached something, how many skills (nats), and how often Bob succeeds."""
@@ -126,9 +186,10 @@ class Explorer:
 def skill_of(task: Task) -> str:
     """Return the skill that a task made in hindsight asks for; empty for a task of the environment's own.
 
-    Example: of ``craft/train/4?goal=stone axe`` it is "stone axe"; where several things are asked for it names all.
+    Example: of ``craft/train/4?goal=stone axe`` it is "stone axe"; where several things are asked for it names all. Of
+    a task that was made again of a made one it is the last.
     """
-    told = task.id.partition("?")[2]
+    told = task.id.rpartition("?")[2] if "?" in task.id else ""
     return told if "," in told else told.partition("=")[2]
 
 

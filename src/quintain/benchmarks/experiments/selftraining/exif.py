@@ -1,10 +1,12 @@
 """EXIF: does what an episode is called in hindsight teach to follow goals, or does playing like it do as well?
 
-One who errs in most turns explores lands of `craft`. Of its failures those that reached something become episodes of
-that goal, which end there, and a model that knows nothing imitates them. The number is its success on held-out lands at
-goals as they are drawn. The control imitates the same episodes, turn by turn, under one another's goals: the prompts
-ask for what others reached. The null world has those alone whose goal is the most frequent one, so that permuting
-changes nothing. The entropy of goals stands beside it.
+In a small `shop` one explores who looks for the kind of thing that is asked for, and then takes what she likes: any
+item that is shown, any color, any size. What she bought was wrong for the wish that she was told and right for another,
+and no purchase is right for two wishes of different color or size: goals exclude each other. Of her failures those that
+bought something become episodes of the wish that it fulfils, and a model that knows nothing imitates them. The number
+is its success on held-out shops at wishes as they are drawn. The control imitates the same episodes, turn by turn,
+under one another's wishes. In the null world all are told the same wish, so that permuting changes nothing. Where that
+is measured, what comes of imitating them under the wishes that they were asked for stands beside it.
 """
 
 from __future__ import annotations
@@ -21,22 +23,26 @@ from quintain.agents.protocol import Agent, equip
 from quintain.benchmarks.labs.pupil import Pupil, new_pupil, tasks_from
 from quintain.data.pipeline import as_example, example_samples
 from quintain.environments.catalog import find
-from quintain.environments.noisy import noisy
+from quintain.environments.protocol import Environment
+from quintain.errors import UsageError
 from quintain.methods.selftraining.exif import skill_of
 from quintain.rollout.hindsight import hindsight
 from quintain.rollout.views import Looks
 from quintain.training.start import build_agent
-from quintain.types import Trajectory, as_text, derive_seed
+from quintain.types import Action, Observation, Trajectory, derive_seed
+from quintain.worlds.shop.game import LETTERS, Shop
 
 
 def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, float]]:
-    """Return success at goals as they are drawn after true and after permuted goals were imitated."""
+    """Return success at wishes as they are drawn after true and after permuted wishes were imitated."""
     world = str(options["world"])
     blank = new_pupil([world], seed=derive_seed("exif", seed) % (1 << 31), model=str(options["model"]))
     agent = build_agent(blank.tokenizer, find(world), temperature=1.0)
-    told = explored(blank, world, agent, options, seed)
+    failed = explored(blank, world, options, seed)
+    relabel = hindsight(find(world), agent)
+    pairs = [(t, made) for t in failed if (made := relabel(t)) is not None]
+    told = [made for _, made in pairs]
     labels = Counter(skill_of(t.task) for t in told)
-    usual = labels.most_common(1)[0][0]
     shares = [count / labels.total() for count in labels.values()]
     row = {
         **arms(blank, world, agent, told, options, seed),
@@ -44,21 +50,37 @@ def measure(options: Mapping[str, Any], seed: int) -> Sequence[Mapping[str, floa
         "extra.relabelled": float(len(told)),
     }
     if int(options["block"]) < int(options.get("null_blocks", 2)):
-        alike = [t for t in told if skill_of(t.task) == usual]
+        alike = [asked_for(world, agent, t, told[0].task.data) for t in told]
+        row["extra.as_asked"] = taught(blank, world, [t for t, _ in pairs], options, seed)
         row |= {
             f"null_{name}": value for name, value in arms(blank, world, agent, alike, options, seed).items()
         }
     return [row]
 
 
-def explored(
-    blank: Pupil, world: str, agent: Agent, options: Mapping[str, Any], seed: int
-) -> list[Trajectory]:
-    """Return the failures of one who errs, under what they reached."""
+def explored(blank: Pupil, world: str, options: Mapping[str, Any], seed: int) -> list[Trajectory]:
+    """Return the failures of one who takes what she likes."""
     tasks = tasks_from(world, int(options["episodes"]), first=derive_seed(seed, "tasks") % 1_000_000)
-    played = blank.show(world, tasks, noisy(float(options["mistakes"])), seed=seed)
-    relabel = hindsight(find(world), agent)
-    return [made for t in played if not t.is_success and (made := relabel(t)) is not None]
+    return [t for t in blank.show(world, tasks, by_taste, seed=seed) if not t.is_success]
+
+
+def by_taste(environment: Environment, rng: random.Random, _: Sequence[Observation]) -> Action:
+    """Look for the kind of thing that is asked for, then take any item that is shown, any color and any size.
+
+    Raises:
+        UsageError: it is no shop.
+    """
+    if not isinstance(environment, Shop):
+        raise UsageError(f"one who buys by taste: got {type(environment).__name__}; give a shop")
+    stock, visit = environment.snapshot()[:2]
+    if visit.page == "home":
+        return environment.expert_action()
+    if visit.page == "results":
+        return Action(text=f"click {rng.choice(LETTERS[: len(visit.results) - visit.offset])}")
+    item = stock.items[visit.item]
+    wanted = rng.choice(item.colors), rng.choice(item.sizes)
+    left = [own for own, chosen in zip(wanted, (visit.color, visit.size), strict=True) if not chosen]
+    return Action(text=f"click {left[0] if left else 'buy'}")
 
 
 def arms(
@@ -69,37 +91,43 @@ def arms(
     options: Mapping[str, Any],
     seed: int,
 ) -> dict[str, float]:
-    """Return the success of who imitated `told`, and of who imitated the same under permuted goals."""
-    held_out = tasks_from(world, int(options["held_out"]), split="eval")
-    found: dict[str, float] = {}
+    """Return the success of who imitated `told`, and of who imitated the same under permuted wishes."""
     others = permuted(world, agent, told, random.Random(seed))
-    for name, episodes in (("method", told), ("control", others)):
-        pupil = blank.copy()
-        pupil.learn(
-            example_samples([as_example(t) for t in episodes]),
-            updates=int(options["updates"]),
-            rate=float(options["rate"]),
-            seed=seed,
-        )
-        found[name] = pupil.success(world, held_out, seed=seed)
-    return found
+    return {
+        "method": taught(blank, world, told, options, seed),
+        "control": taught(blank, world, others, options, seed),
+    }
+
+
+def taught(
+    blank: Pupil, world: str, episodes: Sequence[Trajectory], options: Mapping[str, Any], seed: int
+) -> float:
+    """Return the success on held-out tasks of a copy of `blank` that imitated `episodes`."""
+    pupil = blank.copy()
+    pupil.learn(
+        example_samples([as_example(t) for t in episodes]),
+        updates=int(options["updates"]),
+        rate=float(options["rate"]),
+        seed=seed,
+    )
+    return pupil.success(world, tasks_from(world, int(options["held_out"]), split="eval"), seed=seed)
 
 
 def permuted(
     world: str, agent: Agent, episodes: Sequence[Trajectory], rng: random.Random
 ) -> list[Trajectory]:
     """Return `episodes` under one another's goals."""
-    goals = [skill_of(t.task) for t in episodes]
+    goals = [t.task.data for t in episodes]
     others = rng.sample(goals, len(goals))
-    return [asked_for(world, agent, t, *of) for t, *of in zip(episodes, goals, others, strict=True)]
+    return [asked_for(world, agent, t, goal) for t, goal in zip(episodes, others, strict=True)]
 
 
-def asked_for(world: str, agent: Agent, trajectory: Trajectory, goal: str, other: str) -> Trajectory:
-    """Return `trajectory` as if it had been asked for the goal `other`: its first prompt names that one."""
+def asked_for(world: str, agent: Agent, trajectory: Trajectory, goal: Mapping[str, Any]) -> Trajectory:
+    """Return `trajectory` as if it had been asked for `goal`, data of a task: its first prompt names that one."""
     with closing(equip(agent, find(world)())) as environment:
-        start = Looks(has_state_keys=False).start(environment, trajectory.task)
+        task = replace(trajectory.task, data={**trajectory.task.data, **goal})
+        start = Looks(has_state_keys=False).start(environment, task)
         (view,) = start.views
-        text = as_text(view.observation).replace(f"Goal: {goal}.", f"Goal: {other}.", 1)
-        prompt = agent.open(start.brief).observe(text, view.legal_actions)
+        prompt = agent.open(start.brief).observe(view.observation, view.legal_actions)
     first = replace(trajectory.turns[0], prompt_ids=prompt.token_ids)
-    return replace(trajectory, turns=(first, *trajectory.turns[1:]))
+    return replace(trajectory, task=task, turns=(first, *trajectory.turns[1:]))
