@@ -16,6 +16,7 @@ import torch
 
 from quintain.benchmarks.trials import (
     ARMS,
+    ENOUGH,
     Benchmark,
     Trial,
     area,
@@ -96,6 +97,24 @@ def test_reward_that_rises_alone_is_an_alarm_with_two_evaluations_too(
     with Run.create(tmp_path / "run", recipe="grpo", config={}) as run:
         assert hacked_between([{"eval/success": 0.5}, *rows], [{"eval/success": 0.5}, rows[-1]], run) == found
         assert hacked_between(rows, [rows[-1]], run) == set()
+
+
+def test_a_start_that_goes_through_all_its_passes_is_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual, whole = (trial(tiny(enough=enough), "method", seed=1) for enough in (ENOUGH, 1.0))
+    assert usual == trial(tiny(), "method", seed=1)
+    assert usual.name != whole.name and usual.start != whole.start
+    told: list[float] = []
+
+    def imitated(*_: Any, enough: float) -> float:
+        told.append(enough)
+        return 0.0
+
+    monkeypatch.setattr("quintain.benchmarks.start.imitated", imitated)
+    for found in (usual, whole):
+        warm(found, tmp_path)
+    assert told == [ENOUGH, 1.0]
 
 
 def test_equal_runs_are_one_trial_and_what_makes_the_start_names_it() -> None:

@@ -70,6 +70,8 @@ class Benchmark:
     """how much less the method may come to and still be "not worse"; none: .05"""
     rates: tuple[float, ...] = ()
     """learning rates of which both arms have the one that is best for the baseline; without, that of the settings"""
+    enough: float = ENOUGH
+    """success on training tasks at which imitation before training ends; 1: it goes through all passes"""
 
     def arm(self, arm: str, seed: int, overrides: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """Return recipe and settings of ``method`` or ``baseline``."""
@@ -116,6 +118,8 @@ class Trial:
     """`first_task` of that run"""
     reward_model: Trial | None = None
     """the reward model that pays it, where that is trained for it; the configuration has the name of its run"""
+    enough: float = ENOUGH
+    """success on training tasks at which imitation before it ends"""
 
     def from_start(self, seed: int, task: int | None = None) -> Trial:
         """Return the same run from the policy of another `seed`, and with it the reward model that pays it."""
@@ -128,7 +132,7 @@ class Trial:
     def name(self) -> str:
         """The folder of its run: recipe, seed, and a digest of what was set."""
         again = "" if self.start_seed is None else f"-from-{self.start_seed}"
-        return f"{self.recipe}-{self.config.seed}-{digest(self.given)}{again}"
+        return f"{self.recipe}-{self.config.seed}-{digest({**self.given, **self._ends()})}{again}"
 
     @property
     def start(self) -> str:
@@ -138,7 +142,11 @@ class Trial:
         named = {
             key: value for key, value in made_of.items() if value or key not in ("mistakes", "first_task")
         }
-        return f"start-{made_of['seed']}-{digest(named)}"
+        return f"start-{made_of['seed']}-{digest({**named, **self._ends()})}"
+
+    def _ends(self) -> dict[str, float]:
+        """Return when imitation ends, where that is not as usual: other names are as they were before that was said."""
+        return {} if self.enough == ENOUGH else {"enough": self.enough}
 
     def makes_start(self) -> dict[str, Any]:
         """Return the settings that the policy before training is made of."""
@@ -163,7 +171,7 @@ def configured(recipe: str, given: Mapping[str, Any], used: Mapping[str, Any], b
     """Return the run of `recipe` that is named by what was `given`, configured by what is `used`."""
     config = build(find_method(recipe).config_class, used, f"benchmark {benchmark.name}")
     config.check()
-    return Trial(recipe=recipe, given=given, config=config)
+    return Trial(recipe=recipe, given=given, config=config, enough=benchmark.enough)
 
 
 def digest(values: Mapping[str, Any]) -> str:
@@ -185,7 +193,7 @@ def warm(chosen: Trial, root: Path) -> Path:
             Run.create(folder, recipe=chosen.recipe, config=asdict(job)) as run,
             Display(chosen.start, 1, 0) as display,
         ):
-            found = imitated(job, run, display, enough=ENOUGH)
+            found = imitated(job, run, display, enough=chosen.enough)
             run.event("start", f"imitated until success was {found:.3f}", success=found)
             run.finish("done")
     return folder / START

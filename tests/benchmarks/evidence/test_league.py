@@ -27,7 +27,7 @@ from quintain.benchmarks.evidence.league import (
 from quintain.benchmarks.evidence.records import append, formulas_key, found_of, lines, record
 from quintain.benchmarks.evidence.spec import Signature, signatures
 from quintain.benchmarks.evidence.verdict import Check
-from quintain.benchmarks.trials import Benchmark
+from quintain.benchmarks.trials import ENOUGH, Benchmark
 from quintain.environments.catalog import find
 from quintain.errors import UsageError
 
@@ -267,6 +267,12 @@ def test_registered_rows_make_the_league(claim: Callable[..., Signature]) -> Non
     assert chosen_entries(every, None, {"steps": 1})[0].digest() != every[0].digest()
     with pytest.raises(UsageError, match="--only: got 'toi'; did you mean 'toy'"):
         chosen_entries(every, "toi", {})
+
+
+def test_where_imitation_ends_is_told_where_it_is_not_as_usual() -> None:
+    usual, said, whole = entry(), entry(enough=ENOUGH), entry(enough=1.0)
+    assert usual.digest() == said.digest() != whole.digest()
+    assert usual.baseline_key() != whole.baseline_key()
 
 
 def test_both_arms_are_paid_alike_or_say_what_is_under_test(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from quintain.benchmarks.evidence.records import append, lines, provenance, vers
 from quintain.benchmarks.evidence.spec import League, Signature
 from quintain.benchmarks.evidence.worlds import ON
 from quintain.benchmarks.sweep import workers
-from quintain.benchmarks.trials import Arm, Benchmark, Trial, arm_of, is_done, perform, trial, warm
+from quintain.benchmarks.trials import ENOUGH, Arm, Benchmark, Trial, arm_of, is_done, perform, trial, warm
 from quintain.errors import UsageError, suggestion
 from quintain.types import NOTHING
 
@@ -83,7 +83,9 @@ class Entry:
         """Return the SHA-256 of what is compared; names are no part of it."""
         # `is_primary` stays in, with one value, for the lines that were recorded with it.
         told = {**asdict(self), "row": "", "reward": "", "is_primary": False}
-        told["benchmark"] = {k: v for k, v in asdict(self.benchmark).items() if k != "name"}
+        # `enough` is told where it is not as usual, so that entries from before it keep their digest.
+        silent = {"name"} if self.benchmark.enough != ENOUGH else {"name", "enough"}
+        told["benchmark"] = {k: v for k, v in asdict(self.benchmark).items() if k not in silent}
         return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
 
     def baseline_key(self) -> str:
@@ -97,6 +99,7 @@ class Entry:
             b.measure,
             b.at,
             b.rates,
+            b.enough,
         )
         return json.dumps([told, dict(self.settings)], sort_keys=True, default=str)
 
@@ -142,6 +145,7 @@ def entry_of(signature: Signature) -> Entry | None:
             is_lower_better=league.direction == "lower",
             no_worse_by=league.margin,
             rates=league.rates,
+            enough=league.enough,
         ),
         seeds=league.seeds,
         axis=league.axis,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from quintain.benchmarks.evidence.inference import looks
+from quintain.benchmarks.trials import ENOUGH
 from quintain.config import build
 from quintain.config.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 from quintain.errors import ConfigError, UsageError, suggestion
@@ -76,6 +77,8 @@ class League:
     """learning rates of which both arms have the one that is best for the baseline on tuning tasks"""
     seeds: PositiveInt = 10
     """most seeds: 6, 10 or 16; a sequence may stop earlier"""
+    enough: PositiveFloat = ENOUGH
+    """success on training tasks at which imitation before both arms ends; 1: it goes through all passes"""
     shared: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """settings of both arms"""
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
