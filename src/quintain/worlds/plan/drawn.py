@@ -60,7 +60,12 @@ X, P, Q = ("x", "thing"), ("p", "place"), ("q", "place")
 YOU = Atom("you", ("p",))
 FREE = Atom("free")
 A, B = ("a", "block"), ("b", "block")
-CLEAR, HELD, LAID, ON = Atom("clear", ("a",)), Atom("held", ("a",)), Atom("laid", ("a",)), Atom("on", ("a", "b"))
+CLEAR, HELD, LAID, ON = (
+    Atom("clear", ("a",)),
+    Atom("held", ("a",)),
+    Atom("laid", ("a",)),
+    Atom("on", ("a", "b")),
+)
 BELOW = Atom("clear", ("b",))
 BLOCKS = Domain(
     kinds=("block",),

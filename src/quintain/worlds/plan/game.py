@@ -121,7 +121,8 @@ class Planning(Environment):
         if attempts < 1 or min(noise, length, max_turns) < 0 or packages * cities > 6:
             raise UsageError(
                 f"plan: got attempts={attempts}, noise={noise}, length={length}, max_turns={max_turns}, "
-                f"packages={packages}, cities={cities}; give at least 1 attempt, no negative number, and packages times cities of at most 6"
+                f"packages={packages}, cities={cities}; give at least 1 attempt, no negative number, and packages "
+                "times cities of at most 6"
             )
         known = domain == "drawn" or domain.endswith(".json")
         if evolved != "none" and (irreversible or not (known or domain == "blocks")):
@@ -168,11 +169,16 @@ class Planning(Environment):
             scene = self._scene or draw_scene(task.rng, *self._sizes)
             drawn = draw_task(scene, task.rng)
             made = drawn and evolved(drawn, self._evolved, task.rng)
-            if made and self._is_long(made) and is_eval(made if self._scene else made.domain) == (task.split == "eval"):
+            if (
+                made
+                and self._is_long(made)
+                and is_eval(made if self._scene else made.domain) == (task.split == "eval")
+            ):
                 return made
         raise UsageError(
             f"plan: got domain={self._domain} with evolved={self._evolved}, length={self._length}, of which "
-            f"{MOST_DRAWS} draws gave no task of {SHORTEST} to {LONGEST} steps; give it more things or actions, or leave evolved out"
+            f"{MOST_DRAWS} draws gave no task of {SHORTEST} to {LONGEST} steps; give it more things or "
+            "actions, or leave these out"
         )
 
     def _drawn_ruled(self, rng: random.Random) -> Case:
