@@ -12,6 +12,7 @@ from quintain.data.pipeline import as_example, example_samples
 from quintain.environments.protocol import Environment, begin
 from quintain.methods.imitation import afm
 from quintain.methods.imitation.afm import Team, expert_check
+from quintain.methods.method import Estimates
 from quintain.store.run import Run
 from quintain.text.roles import (
     ACT,
@@ -161,7 +162,7 @@ def test_a_solver_alone_thinks_and_acts_and_is_not_checked(train: Any, tmp_path:
 def test_without_rl_it_imitates_those_of_its_episodes_that_succeed(trajectory: Make) -> None:
     own = [trajectory([((1,), (2, 3))], value=value, task="t") for value in (1.0, 0.0)]
     made = afm.method(afm.Config(reinforced=False))
-    credit = made.credit([Group(task=own[0].task, trajectories=tuple(own))], {})
+    credit = made.credit([Group(task=own[0].task, trajectories=tuple(own))], Estimates())
     assert [[a.tolist() for a in turns] for turns in credit.advantages] == [[[1.0, 1.0]], [[0.0, 0.0]]]
     assert "imitation" in made.update.loss.__qualname__
     assert "clipped" in afm.method(afm.Config()).update.loss.__qualname__
