@@ -176,6 +176,7 @@ def test_a_cold_start_is_the_methods_own_and_nothing_shown_is_no_start() -> None
         ("grpo", 200, False),
         ("grpo", 0, True),
         ("sft", 200, False),
+        ("agent_gen", 200, True),
         ("dare", 0, True),
     ]
     for name, shown, is_own in cases:

@@ -260,11 +260,26 @@ def test_a_snapshot_continues_alike() -> None:
         assert advance(other, action) == advance(world, action)
 
 
+def test_turns_are_half_as_many_again_as_the_longest_plan_has_or_as_is_said() -> None:
+    assert (Planning(blocks=4).max_turns, Planning(blocks=4, max_turns=5).max_turns) == (24, 5)
+    assert Planning(form="plan", max_turns=5).max_turns == 4
+
+
+def test_problems_are_as_long_as_is_asked_for() -> None:
+    for spec in ({"blocks": 3}, {"blocks": 3, "evolved": "mixed"}, {"domain": "drawn", "things": 1}):
+        world = Planning(length=4, **spec)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+        for index in range(5):
+            begin(world, world.task("train", index))
+            assert world.distance() == 4
+    with pytest.raises(UsageError, match="length=3, of which"):
+        begin(world := Planning(blocks=3, length=3), world.task("train", 0))
+
+
 @pytest.mark.parametrize(
     "options",
     [
         {"blocks": 1}, {"blocks": 7}, {"packages": 4}, {"cities": 1}, {"attempts": 0}, {"noise": -1}, {"things": 0},
-        {"things": 4}, {"places": 1}, {"places": 5},
+        {"max_turns": -1}, {"length": -1}, {"things": 4}, {"places": 1}, {"places": 5},
     ],
 )  # fmt: skip
 def test_impossible_options_are_refused(options: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -13,6 +14,7 @@ from quintain.environments.baselines import expert, play
 from quintain.environments.protocol import advance, begin
 from quintain.errors import UsageError
 from quintain.types import Action
+from quintain.worlds.plan.domains import CaseShape, draw_case, problem_of
 from quintain.worlds.plan.drawn import (
     HARDEST,
     LONGEST,
@@ -23,6 +25,7 @@ from quintain.worlds.plan.drawn import (
     evolved,
     harder,
     length,
+    of_blocks,
     task_key,
 )
 from quintain.worlds.plan.game import Planning
@@ -173,6 +176,29 @@ def test_a_drawn_domain_has_as_many_things_and_places_as_are_asked_for() -> None
         assert play(world, task, expert).is_success
 
 
+def test_blocks_evolve_as_other_domains_and_are_told_as_blocks_are() -> None:
+    lengths: dict[str, list[int]] = {"none": [], "easy": [], "hard": []}
+    for how, found in lengths.items():
+        world = Planning(blocks=3, evolved=how)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+        seen: dict[str, set[str]] = {"train": set(), "eval": set()}
+        for split, own in seen.items():
+            for index in range(40):
+                task = world.task(split, index)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+                own.add(str(begin(world, task)))
+                found.append(len(play(world, task, expert).rewards))
+        assert not seen["train"] & seen["eval"] and all("needs" not in first for first in seen["train"])
+    assert fmean(lengths["easy"]) + 0.3 < fmean(lengths["none"]) < fmean(lengths["hard"]) - 0.3
+
+
+def test_blocks_are_the_same_domain_in_either_form() -> None:
+    rng = random.Random(0)
+    for _ in range(20):
+        case = draw_case(CaseShape("blocks", 3, 0, 0, False), rng)
+        one, other = problem_of(case), of_blocks(case.things, case.start, case.goal).problem
+        one_words, other_words = ({words for words, *_ in found.operators} for found in (one, other))
+        assert one_words == other_words and one.distance(one.start) == other.distance(other.start)
+
+
 def as_json() -> dict[str, object]:
     return {
         "things": dict(PUZZLE.things),
@@ -220,8 +246,10 @@ def test_a_broken_file_is_told_in_a_line(tmp_path: Path) -> None:
         Planning(domain=str(file))
     with pytest.raises(UsageError, match="domain=chess; give blocks"):
         Planning(domain="chess")
-    with pytest.raises(UsageError, match="evolved=easy with domain=blocks"):
-        Planning(evolved="easy")
+    with pytest.raises(UsageError, match="evolved=easy with domain=logistics"):
+        Planning(domain="logistics", evolved="easy")
+    with pytest.raises(UsageError, match="irreversible=True"):
+        Planning(irreversible=True, evolved="easy")
 
 
 def test_domains_with_nothing_to_do_or_too_much_are_refused(

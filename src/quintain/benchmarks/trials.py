@@ -24,7 +24,7 @@ from typing import Any, Literal
 from quintain.config import build
 from quintain.errors import DataError
 from quintain.methods.find import find_method
-from quintain.methods.method import Contrastive, Method, OnPolicy
+from quintain.methods.method import Contrastive, Method, Offline, OnPolicy
 from quintain.processes.freed import return_freed_memory
 from quintain.store.creation import CHECKPOINTS
 from quintain.store.run import Run
@@ -227,6 +227,8 @@ def perform(chosen: Trial, root: Path) -> Path:
 
 def makes_own_start(method: Method, job: Job) -> bool:
     """Return whether the start is part of `method`: it chooses what is imitated before, or `job` shows nothing."""
+    if isinstance(method, Offline) and method.is_first:
+        return True
     if isinstance(method, OnPolicy) and method.cold_start is not None:
         return True
     return isinstance(method, Contrastive) or job.demonstrations == 0

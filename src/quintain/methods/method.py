@@ -419,6 +419,8 @@ class Offline:
     metrics: Callable[[Data], Mapping[str, float]] = lambda _: NOTHING
     has_warm_start: bool = True
     """whether the demonstrations are imitated before training, where the configuration says so"""
+    is_first: bool = False
+    """whether it begins with the model as it is in comparisons, too, where others begin with a policy that imitated"""
     held_out: float = 0.0
     """share of the data that is not learned from; its loss is measured at every evaluation"""
     examine: Callable[[Policies, Data], Mapping[str, float]] = lambda _, __: NOTHING

@@ -581,6 +581,7 @@ def prepare_start(
     texts = chain(
         chain.from_iterable(texts_of(Path(name)) for name in named_data(job).values()),
         client_texts(job.agent, make_environment, job.seed),
+        () if cold_start is None else cold_start.texts,
     )
     model, tokenizer = make_start(job.model, make_environment, seed=job.seed, texts=texts)
     for note in before_teaching(job, make_environment):

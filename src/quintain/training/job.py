@@ -85,6 +85,8 @@ class ColdStart:
     """(what was shown, token ids → text) → what of it is imitated, with what every stage did"""
     teachers: Sequence[NoisyExpert] = ()
     """each of them shows all tasks; none: the job's own teacher"""
+    texts: Sequence[str] = ()
+    """what a new model's tokenizer learns beside what the environment writes, so that a mark is no row of letters"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

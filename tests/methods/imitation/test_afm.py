@@ -12,9 +12,21 @@ from quintain.data.pipeline import as_example, example_samples
 from quintain.environments.protocol import Environment, begin
 from quintain.methods.imitation import afm
 from quintain.methods.imitation.afm import Team, expert_check
+from quintain.methods.method import Estimates
 from quintain.store.run import Run
-from quintain.text.roles import ACT, CHECK, PLAN, SUGGEST, Activation, broken_rule, read_roles, write_roles
-from quintain.types import Action, Completion, Score, Trajectory
+from quintain.text.roles import (
+    ACT,
+    CHECK,
+    PLAN,
+    SUGGEST,
+    THINK,
+    Activation,
+    broken_rule,
+    read_roles,
+    write_roles,
+)
+from quintain.text.tokenizer import encode_text, train_tokenizer
+from quintain.types import Action, Completion, Group, Score, Trajectory
 from quintain.worlds.guess.game import Guess
 from quintain.worlds.sums.game import Sums
 
@@ -126,6 +138,43 @@ def test_it_imitates_a_team_and_is_then_paid_for_the_outcome(train: Any, tmp_pat
         assert event["data"]["data/kept"] >= event["data"]["data/complex"] > 0
         told = next(run.trajectories(step=0, phase="demonstrations"))
         assert told.turns[0].action.text.isdigit() or told.turns[0].action.text.startswith("-")
+
+
+def test_a_solver_alone_thinks_and_acts_and_is_not_checked(train: Any, tmp_path: Path) -> None:
+    told = Team(solve=suggest("1"), check=lambda *_: 1, words=("hm",)).act_alone(
+        world_at_start(), random.Random(0), ()
+    )
+    assert told.text == "<think>hm</think><action>1</action>"
+    fields = {
+        "tasks": 2,
+        "group_size": 2,
+        "attempts": 1,
+        "imitation_epochs": 1,
+        "demonstrations": 6,
+        "steps": 1,
+    }
+    train("afm", **fields, environment="sums?revisions=0&digits=1", solver_mistakes=0.0, team=False)
+    with Run.open(tmp_path / "afm", writable=False) as run:
+        (event,) = [event for event in run.events() if event["kind"] == "cold start"]
+        assert event["data"]["data/kept"] == 6 and "data/in_order" not in event["data"]
+
+
+def test_without_rl_it_imitates_those_of_its_episodes_that_succeed(trajectory: Make) -> None:
+    own = [trajectory([((1,), (2, 3))], value=value, task="t") for value in (1.0, 0.0)]
+    made = afm.method(afm.Config(reinforced=False))
+    credit = made.credit([Group(task=own[0].task, trajectories=tuple(own))], Estimates())
+    assert [[a.tolist() for a in turns] for turns in credit.advantages] == [[[1.0, 1.0]], [[0.0, 0.0]]]
+    assert "imitation" in made.update.loss.__qualname__
+    assert "clipped" in afm.method(afm.Config()).update.loss.__qualname__
+
+
+def test_a_new_tokenizer_knows_the_marks_of_roles() -> None:
+    texts = Team(solve=suggest(), check=lambda *_: 5).texts()
+    tokenizer = train_tokenizer(texts, tokens="words")
+    told = write_roles([Activation(THINK, "Let me see."), Activation(CHECK, "4"), Activation(ACT, "12")])
+    letters = train_tokenizer(["12 + 30 = ?"], tokens="words")
+    assert 2 * len(encode_text(tokenizer, told)) < len(encode_text(letters, told))
+    assert afm.method(afm.Config(agent="react")).cold_start.texts == ()  # type: ignore[union-attr]
 
 
 def test_calls_of_a_team_stand_in_the_role_that_acts() -> None:

@@ -16,13 +16,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from quintain.agents.roles import said
+from quintain.agents.roles import INSTRUCTIONS, said
 from quintain.config.ranges import NonNegativeInt, PositiveInt, Share
 from quintain.credit.group import group_relative
+from quintain.credit.outcome import outcome_return
 from quintain.data import stages
 from quintain.data.pipeline import Pipeline, judged, remade
 from quintain.environments.noisy import NoisyExpert, noisy
 from quintain.environments.protocol import Environment, Expert
+from quintain.losses.imitation import weighted_imitation
 from quintain.losses.policy import clipped
 from quintain.methods.imitation.supervised import chosen_of
 from quintain.methods.method import Needs, OnPolicy, Update, differing
@@ -48,6 +50,10 @@ from quintain.types import Action, Observation, Trajectory
 Check = Callable[[Environment, Action, Random], int | None]
 """(environment, what is suggested, chance) → a score from 1 to 5; None where the checker does not answer"""
 Decode = Callable[[Sequence[int]], str]
+REPEATS = 50
+"""Times that a new tokenizer reads each mark."""
+ALONE = Pipeline(stages.solved(name="correct"))
+"""What is imitated of a solver without a team."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +64,8 @@ class Config(ClipHigherJob):
     agent: str = "roles"
     demonstrations: NonNegativeInt | str | None = 200
     """Tasks that the team plays; or a file, folder, run or data set of conversations; 0 for RL alone."""
+    team: bool = True
+    """Whether a team plays; false: its solver alone, who thinks and acts, unchecked: what a team is compared with."""
     solver_mistakes: Share = 0.5
     """Share of the solver's suggestions that are not the expert's."""
     checker_mistakes: Share = 0.15
@@ -68,6 +76,8 @@ class Config(ClipHigherJob):
     """Roles that must speak in an episode, the acting one included."""
     corrections: PositiveInt = 2
     """Times that an episode is imitated in which a check sent the team back."""
+    reinforced: bool = True
+    """Whether RL follows; false: it imitates those of its own episodes that succeed, as if imitation went on."""
     attempts: PositiveInt = 3
     """Draws of tasks until enough groups differ."""
     num_minibatches: int = 4
@@ -81,17 +91,20 @@ def method(config: Config) -> OnPolicy:
         most_rounds=config.most_rounds,
     )
     is_told = isinstance(config.demonstrations, str)
+
+    def made(decode: Decode) -> Pipeline:
+        return pipeline(decode, config.least_interactions, config.corrections) if config.team else ALONE
+
     return OnPolicy(
         cold_start=ColdStart(
-            choose=lambda shown, decode: chosen_of(
-                shown, pipeline(decode, config.least_interactions, config.corrections), "imitating a team"
-            ),
-            teachers=(team.act,),
+            choose=lambda shown, decode: chosen_of(shown, made(decode), "imitating a team"),
+            teachers=(team.act if config.team else team.act_alone,),
+            texts=team.texts() if config.agent == "roles" else (),
         ),
         collect=differing(config.tasks, config.group_size, attempts=config.attempts),
         reward=lambda groups: apply_all(groups, (success(),)),
-        credit=lambda groups, _: group_relative(groups),
-        update=Update(loss=clipped(0.2, config.clip_high)),
+        credit=lambda groups, _: group_relative(groups) if config.reinforced else outcome_return(groups),
+        update=Update(loss=clipped(0.2, config.clip_high) if config.reinforced else weighted_imitation()),
         needs=Needs(expert=not is_told and config.demonstrations != 0),
     )
 
@@ -137,12 +150,32 @@ class Team:
             if score is None or score >= ENOUGH or number == self.most_rounds - 1:
                 found.append(Activation(ACT, text))
                 break
-            found.append(Activation(PLAN, f"{text} may be wrong, so once more."))
+            found.append(Activation(PLAN, doubted(text)))
         return found
 
     def act(self, environment: Environment, rng: Random, seen: Sequence[Observation]) -> Action:
         """Return what the team does, as one transcript."""
         return Action(text=write_roles(self.run(environment, rng, seen)))
+
+    def act_alone(self, environment: Environment, rng: Random, seen: Sequence[Observation]) -> Action:
+        """Return what the solver alone thinks and does, as a transcript."""
+        text = said(self.solve(environment, rng, seen))
+        return Action(text=write_roles([Activation(THINK, rng.choice(self.words)), Activation(ACT, text)]))
+
+    def texts(self) -> list[str]:
+        """Return what the harness tells and the team says in any case, so that a new tokenizer knows the marks."""
+        found = [INSTRUCTIONS] * REPEATS
+        for number in range(REPEATS):
+            score = str(number % 5 + 1)
+            words = self.words[number % len(self.words)]
+            parts = [(THINK, words), (SUGGEST, score), (CHECK, score), (PLAN, doubted(score)), (ACT, score)]
+            found.append(write_roles([Activation(*part) for part in parts]))
+        return found
+
+
+def doubted(text: str) -> str:
+    """Return what the planner says of what is not done."""
+    return f"{text} may be wrong, so once more."
 
 
 def pipeline(decode: Decode, least: int, corrections: int) -> Pipeline:

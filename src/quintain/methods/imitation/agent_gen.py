@@ -76,6 +76,7 @@ def method(config: Config) -> Offline:
         config,
         data,
         batch_size=config.batch_size,
+        is_first=True,
         metrics=lambda data: histogram([len(e.trajectory.turns) for e in data if isinstance(e, Example)]),
     )
 

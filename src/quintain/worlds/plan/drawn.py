@@ -59,6 +59,31 @@ SHORTEST, LONGEST, HARDEST = 3, 14, 20
 X, P, Q = ("x", "thing"), ("p", "place"), ("q", "place")
 YOU = Atom("you", ("p",))
 FREE = Atom("free")
+A, B = ("a", "block"), ("b", "block")
+CLEAR, HELD, LAID, ON = (
+    Atom("clear", ("a",)),
+    Atom("held", ("a",)),
+    Atom("laid", ("a",)),
+    Atom("on", ("a", "b")),
+)
+BELOW = Atom("clear", ("b",))
+BLOCKS = Domain(
+    kinds=("block",),
+    predicates=(
+        Predicate("on", ("block", "block"), "{} on {}"),
+        Predicate("laid", ("block",), "{} on table"),
+        Predicate("clear", ("block",), "{} clear"),
+        Predicate("held", ("block",), "holding {}"),
+        Predicate("free", (), "hand empty"),
+    ),
+    rules=(
+        Rule("pick up {a}", (A,), (CLEAR, LAID, FREE), (HELD,), (CLEAR, LAID, FREE)),
+        Rule("put down {a}", (A,), (HELD,), (CLEAR, LAID, FREE), (HELD,)),
+        Rule("stack {a} on {b}", (A, B), (HELD, BELOW), (ON, CLEAR, FREE), (HELD, BELOW)),
+        Rule("unstack {a} from {b}", (A, B), (ON, CLEAR, FREE), (HELD, BELOW), (ON, CLEAR, FREE)),
+    ),
+)
+"""Blocks as a domain like those that are drawn, so that its tasks can be evolved."""
 
 
 def draw_scene(rng: random.Random, num_things: int = NUM_THINGS, num_places: int = NUM_PLACES) -> Puzzle:
@@ -133,9 +158,16 @@ def evolved(task: Puzzle, how: Evolution, rng: random.Random) -> Puzzle | None:
     return task if how == "none" else easier(task, rng) if how == "easy" else harder(task, rng)
 
 
+def of_blocks(things: Sequence[str], start: Sequence[str], goal: Sequence[str]) -> Puzzle:
+    """Return the task of `BLOCKS` with these `things`, whose start and goal are given in words."""
+    bare = Puzzle(BLOCKS, tuple((thing, "block") for thing in things), (), ())
+    atoms = facts_of(bare)
+    return replace(bare, start=tuple(atoms[fact] for fact in start), goal=tuple(atoms[fact] for fact in goal))
+
+
 def is_wanted(atom: Atom) -> bool:
     """Whether a fact may be a goal: that a thing is put somewhere or worked on, not where oneself stands."""
-    return atom.predicate not in ("you", "free", "held")
+    return atom.predicate not in ("you", "free", "held", "clear")
 
 
 def easier(task: Puzzle, rng: random.Random) -> Puzzle | None:

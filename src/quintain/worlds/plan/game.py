@@ -5,6 +5,7 @@ check says which step fails and why. A check changes nothing, and an action with
 """
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -34,6 +35,7 @@ from quintain.worlds.plan.drawn import (
     draw_scene,
     draw_task,
     evolved,
+    of_blocks,
     task_key,
 )
 from quintain.worlds.plan.strips import Puzzle, read_puzzle
@@ -90,13 +92,17 @@ class Planning(Environment):
         evolved: Evolution = "none",
         things: int = NUM_THINGS,
         places: int = NUM_PLACES,
+        length: int = 0,
+        max_turns: int = 0,
         noise: int = 0,
     ) -> None:
         """Draw problems of `blocks` blocks, or of `packages` packages in `cities` cities of two places.
 
         The domain is blocks, logistics, or drawn: then each task has a domain of its own, whose rules it tells; or a
-        JSON file that describes one. Tasks of these two are made easy or hard as `evolved` says, mixed as chance says.
-        A drawn domain has `things` in `places`.
+        JSON file that describes one. Tasks of all but logistics are made easy or hard as `evolved` says, mixed as
+        chance says.
+        A drawn domain has `things` in `places`. The shortest plan of every problem has `length` steps; 0: any number.
+        There are `max_turns`; 0: half as many again as the longest plan has.
 
         With the `form` "plan" only `run` and `check` are taken, in at most `attempts` turns. Irreversible blocks
         stay where they were stacked, irreversible vehicles have no more fuel than a shortest plan takes.
@@ -112,15 +118,17 @@ class Planning(Environment):
                 f"plan: got blocks={blocks}, packages={packages}, cities={cities}; give 2 to {MAX_BLOCKS} "
                 f"blocks, 1 to 3 packages and 2 to {len(CITIES)} cities"
             )
-        if attempts < 1 or noise < 0 or packages * cities > 6:
+        if attempts < 1 or min(noise, length, max_turns) < 0 or packages * cities > 6:
             raise UsageError(
-                f"plan: got attempts={attempts}, noise={noise}, packages={packages}, cities={cities}; give at "
-                "least 1 attempt, no negative number, and packages times cities of at most 6"
+                f"plan: got attempts={attempts}, noise={noise}, length={length}, max_turns={max_turns}, "
+                f"packages={packages}, cities={cities}; give at least 1 attempt, no negative number, and packages "
+                "times cities of at most 6"
             )
         known = domain == "drawn" or domain.endswith(".json")
-        if not known and evolved != "none":
+        if evolved != "none" and (irreversible or not (known or domain == "blocks")):
             raise UsageError(
-                f"plan: got evolved={evolved} with domain={domain}; give domain=drawn, or leave it out"
+                f"plan: got evolved={evolved} with domain={domain}, irreversible={irreversible}; give domain=drawn or "
+                "blocks that can be unstacked, or leave it out"
             )
         if not 1 <= things <= MOST_THINGS or not 2 <= places <= MOST_PLACES:
             raise UsageError(
@@ -128,7 +136,7 @@ class Planning(Environment):
                 f"{MOST_PLACES} places"
             )
         self._domain = domain
-        self._sizes = things, places
+        self._sizes, self._length = (things, places), length
         self._evolved: Evolution = evolved
         self._scene = read_puzzle(Path(domain)) if domain.endswith(".json") else None
         self._shape = CaseShape(
@@ -136,7 +144,7 @@ class Planning(Environment):
         )
         self._is_whole, self._noise, self._reward = form == "plan", noise, reward
         longest = HARDEST if known else 4 * blocks if domain == "blocks" else 10 * packages + 2
-        self.max_turns = attempts if self._is_whole else longest * 3 // 2
+        self.max_turns = attempts if self._is_whole else max_turns or longest * 3 // 2
         self._case: Case | Puzzle = draw_case(self._shape, random.Random(0))
         self._problem = problem_of(self._case)
         self._state, self._seed, self._turn = self._problem.start, 0, 0
@@ -156,17 +164,43 @@ class Planning(Environment):
     def _drawn(self, task: Task) -> Case | Puzzle:
         """Return the problem of `task`; no drawn domain, and no problem of another one, is in both splits."""
         if self._domain in RULED:
-            return split_draw(task, lambda rng: draw_case(self._shape, rng))
+            return split_draw(task, self._drawn_ruled)
         for _ in range(MOST_DRAWS):
             scene = self._scene or draw_scene(task.rng, *self._sizes)
             drawn = draw_task(scene, task.rng)
             made = drawn and evolved(drawn, self._evolved, task.rng)
-            if made and is_eval(made if self._scene else made.domain) == (task.split == "eval"):
+            if (
+                made
+                and self._is_long(made)
+                and is_eval(made if self._scene else made.domain) == (task.split == "eval")
+            ):
                 return made
         raise UsageError(
-            f"plan: got domain={self._domain} with evolved={self._evolved}, of which {MOST_DRAWS} draws gave no task "
-            f"of {SHORTEST} to {LONGEST} steps; give it more things or actions, or leave evolved out"
+            f"plan: got domain={self._domain} with evolved={self._evolved}, length={self._length}, of which "
+            f"{MOST_DRAWS} draws gave no task of {SHORTEST} to {LONGEST} steps; give it more things or "
+            "actions, or leave these out"
         )
+
+    def _drawn_ruled(self, rng: random.Random) -> Case:
+        """Return a problem of blocks or of packages."""
+        for _ in range(MOST_DRAWS):
+            case = draw_case(self._shape, rng)
+            if self._evolved != "none":
+                found = evolved(of_blocks(case.things, case.start, case.goal), self._evolved, rng)
+                if not found:
+                    continue
+                case = replace(case, goal=tuple(sorted(map(found.domain.say, found.goal))))
+            if self._is_long(case):
+                return case
+        raise UsageError(
+            f"plan: got domain={self._domain} with evolved={self._evolved}, length={self._length}, of which "
+            f"{MOST_DRAWS} draws gave no task; give it more blocks, or leave them out"
+        )
+
+    def _is_long(self, case: Case | Puzzle) -> bool:
+        """Whether the shortest plan of `case` has as many steps as are asked for."""
+        problem = problem_of(case)
+        return not self._length or problem.distance(problem.start) == self._length
 
     def instructions(self) -> str:
         """Return the instruction for the agent."""
