@@ -80,6 +80,7 @@ def test_the_order_of_candidates_is_drawn_anew_each_turn_and_repeats() -> None:
 
 def test_candidates_that_keep_their_order_name_their_experts(chat: Chat) -> None:
     world = Experts(chat, intents="asks,decides", order="kept").equip(find(WORLD)())
+    assert isinstance(world, ExpertsWorld)
     for seed in range(4):
         begin(world, world.task("train", seed))
         advance(world, Action(text="ask size"))
