@@ -199,8 +199,10 @@ class Planning(Environment):
 
     def _is_long(self, case: Case | Puzzle) -> bool:
         """Whether the shortest plan of `case` has as many steps as are asked for."""
+        if not self._length:
+            return True
         problem = problem_of(case)
-        return not self._length or problem.distance(problem.start) == self._length
+        return problem.distance(problem.start) == self._length
 
     def instructions(self) -> str:
         """Return the instruction for the agent."""
