@@ -5,9 +5,9 @@ the logarithm, so for A < 0 its bound is .909 and not .9. Episodes with |A| < .0
 a step end when the KL to the sampler passes `target_kl` nats an episode.
 
 Differences to the paper: the mean inside an episode and then over episodes is over those that are kept, so dropping
-does not shrink the step. Log-probs of the sampler
-are checked by the learner, not computed again; tasks are not chosen by difficulty; groups have 8 episodes instead
-of 6. Measured on BabyAI and on a help desk (`desk`) that takes commands, where the paper has AppWorld and code.
+does not shrink the step. Log-probs of the sampler are checked by the learner, not computed again; tasks are not
+chosen by difficulty; groups have 8 episodes instead of 6. Measured on number guessing, BabyAI and a help desk
+(`desk`) that takes commands, where the paper has AppWorld and code.
 """
 
 from dataclasses import dataclass
