@@ -76,6 +76,7 @@ def warmed(spec: str, folder: Path, **settings: Any) -> dict[str, dict[str, obje
 
 
 @pytest.mark.usefixtures("quick")
+@pytest.mark.slow
 def test_haggling_is_learned_from_random_play_to_half_of_the_tasks(tmp_path: Path) -> None:
     world = find(TRADE)()
     by_chance = [play(world, world.task("train", n), random_policy(n)).is_success for n in range(400)]
@@ -85,6 +86,7 @@ def test_haggling_is_learned_from_random_play_to_half_of_the_tasks(tmp_path: Pat
     assert isinstance(course, list) and course[-1][1] >= 0.5
 
 
+@pytest.mark.slow
 def test_copying_out_of_files_is_learned_from_the_expert_by_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,6 +102,7 @@ def test_copying_out_of_files_is_learned_from_the_expert_by_default(
 
 
 @pytest.mark.usefixtures("quick")
+@pytest.mark.slow
 def test_random_play_finds_files_and_is_paid_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(teaching, "MOST_WORK", 0.0)
     monkeypatch.setattr(teaching, "LEAST_UPDATES", 8)

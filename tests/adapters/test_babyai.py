@@ -335,6 +335,7 @@ def test_steps_are_much_faster_than_the_packages() -> None:
     assert fastest(world.step, turn) < fastest(package.step, [0] * 60) / 2
 
 
+@pytest.mark.slow
 def test_a_bot_that_would_plan_for_ever_gives_up() -> None:
     world = BabyAI("Unlock")
     with pytest.raises(EnvironmentFault, match="100 searches for a way"):

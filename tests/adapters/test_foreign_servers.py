@@ -144,6 +144,7 @@ def test_an_openenv_server_that_breaks_is_a_failure_and_the_next_episode_goes_on
         assert begin(world, task) == "go"
 
 
+@pytest.mark.slow
 def test_a_server_of_another_kind_or_version_is_told_when_it_is_built() -> None:
     foreign = Foreign()
     with openenv(foreign, has_socket=False) as url, closing(OpenEnv(url)) as world:

@@ -121,6 +121,7 @@ def failure(world: Environment, action: Action) -> Failure:
     return found
 
 
+@pytest.mark.slow
 def test_it_keeps_the_contract_and_the_expert_wins(file: Path) -> None:
     report = check(f"http-tools/{file}", episodes=6)
     failed = [finding.name for finding in report.findings if finding.state == "fail"]

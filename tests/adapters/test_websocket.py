@@ -157,6 +157,7 @@ def test_silence_and_a_dropped_connection_have_kinds(pair: WebSocket) -> None:
     client.abort()
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_read_does_not_hold_up_for_ever() -> None:
     with raw(b"", shakes_hands=True) as url:
         client = connect(url, deadline=0.5)

@@ -69,6 +69,7 @@ def test_what_the_actor_did_adds_up_and_its_actions_are_the_limit() -> None:
     assert ends == [*[False] * (world.max_turns - 1), True]
 
 
+@pytest.mark.slow
 def test_the_policy_speaks_to_the_actor_and_nobody_else_has_tokens() -> None:
     make = find(SPECS[0])
     model, tokenizer = make_start("micro", make, seed=0)

@@ -178,6 +178,7 @@ QUICK: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_training_asks_its_teacher_first(
     model: ChatModel, spec: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -61,6 +61,7 @@ def test_the_area_is_the_mean_height() -> None:
     assert area([(2, 0.5)]) == 0.5
 
 
+@pytest.mark.slow
 def test_both_arms_start_alike_stop_at_the_budget_and_are_not_run_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,6 +147,7 @@ def test_a_run_of_other_defaults_is_not_taken_for_this_one(tmp_path: Path) -> No
     assert is_done(found, tmp_path), "a setting that came later does not matter"
 
 
+@pytest.mark.slow
 def test_a_stopped_trial_goes_on_and_a_broken_start_is_made_again(tmp_path: Path) -> None:
     found = trial(tiny(), "method", seed=0)
     (tmp_path / found.start / "start").mkdir(parents=True)
@@ -186,6 +188,7 @@ def test_a_cold_start_is_the_methods_own_and_nothing_shown_is_no_start() -> None
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals of POSIX")
+@pytest.mark.slow
 def test_a_method_without_a_policy_needs_no_start(tmp_path: Path) -> None:
     shared = {"steps": 2, "eval_every": 2, "eval_episodes": 4}
     benchmark = Benchmark(
@@ -198,6 +201,7 @@ def test_a_method_without_a_policy_needs_no_start(tmp_path: Path) -> None:
     assert all(0 <= arm_of(benchmark, folder).value <= 1 for folder in folders)
 
 
+@pytest.mark.slow
 def test_trials_end_with_the_command(tmp_path: Path) -> None:
     (tmp_path / "parent.py").write_text(PARENT)
     with subprocess.Popen([sys.executable, str(tmp_path / "parent.py")], stdout=subprocess.PIPE) as parent:

@@ -59,6 +59,7 @@ def test_every_harness_is_imitated_through() -> None:
     assert len(names) == len(set(names))
 
 
+@pytest.mark.slow
 def test_a_run_is_done_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(name="guess")
     first = imitate(world, 0, tmp_path, SMALL)
@@ -98,6 +99,7 @@ def test_a_row_has_the_share_of_the_expert_and_its_lowest_and_highest_seed() -> 
     assert replace(found(0.8), expert_success=0.0).share == 0.0
 
 
+@pytest.mark.slow
 def test_the_command_stores_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "worlds.json"
     argv = ["bench", "worlds", "--only", "guess", "--seeds", "1", "--runs", str(tmp_path / "runs"), "--json"]

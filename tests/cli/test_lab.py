@@ -30,6 +30,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
 
 
+@pytest.mark.slow
 def test_a_recipe_collects_a_batch_and_its_run_is_looked_at_again(cli: Cli) -> None:
     first = cli(
         "lab", "rloo", *START, "--groups", "6", "--size", "4", "--parts", "3", "--ideas", "group,outcome,process",

@@ -14,6 +14,7 @@ Make = Callable[..., Trajectory]
 Build = Callable[..., list[Trajectory]]
 
 
+@pytest.mark.slow
 def test_a_mixture_has_its_shares_of_samples_and_says_those_of_tokens(episodes: Build) -> None:
     agent, general = episodes([1] * 2, [9, 9]), episodes([1] * 8, task="g")
 

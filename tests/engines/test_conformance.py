@@ -60,6 +60,7 @@ def failed(findings: Sequence[Finding]) -> list[str]:
 
 
 @pytest.mark.parametrize("family", ["qwen3", "gemma", "fast"])
+@pytest.mark.slow
 def test_the_local_engine_passes_on_every_path(
     tokenizer: PreTrainedTokenizerFast, family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,6 +107,7 @@ def test_after_its_end_sessions_and_version_are_restored(start: Start, tmp_path:
     assert engine.policy_version == 3
 
 
+@pytest.mark.slow
 def test_a_paused_engine_is_started_again_paused(start: Start) -> None:
     engine = start()
     engine.pause()
@@ -161,6 +162,7 @@ def test_a_process_that_does_not_start(start: Start, wrong: str, kind: type[Exce
         start(wrong, start_timeout=0.5 if wrong == "hangs" else 60.0)
 
 
+@pytest.mark.slow
 def test_what_is_refused(start: Start) -> None:
     engine = start()
     with pytest.raises(
@@ -176,6 +178,7 @@ def test_what_is_refused(start: Start) -> None:
         ask(engine, "a")
 
 
+@pytest.mark.slow
 def test_a_reply_to_a_released_session_is_not_for_its_successor(start: Start) -> None:
     engine = start()
     ask(engine, "a", sampling=Sampling(max_tokens=2))
@@ -190,6 +193,7 @@ def test_a_reply_to_a_released_session_is_not_for_its_successor(start: Start) ->
     assert (stats.num_submitted, stats.num_released, stats.num_finished) == (2, 1, 1)
 
 
+@pytest.mark.slow
 def test_many_streams_are_scored_in_portions(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "MOST_SCORED", 10)
     engine = start()

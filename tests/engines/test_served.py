@@ -89,6 +89,7 @@ def failure(reply: Reply) -> Failure:
 
 
 @pytest.mark.parametrize("kind", ["vllm", pytest.param("sglang", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_it_passes_what_every_engine_must(
     kind: str, connect: Connect, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,6 +275,7 @@ def test_a_server_that_is_none_is_refused(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_server_of_something_else_is_refused(connect: Connect, folder: Path, tmp_path: Path) -> None:
     other = FakeServer(folder, tokenizer=train_tokenizer(["a wholly other language"] * 20, 300))
     with pytest.raises(UsageError, match=r"got another tokenizer than the model's .tokens that are"):

@@ -51,6 +51,7 @@ def test_wilson_covers_95_percent_of_the_rates(num: int) -> None:
     assert 0.93 <= np.mean(hits) <= 0.97
 
 
+@pytest.mark.slow
 def test_a_bootstrap_of_many_differences_covers_95_percent() -> None:
     differences = np.random.default_rng(0).choice([-1.0, 0.0, 1.0], p=[0.05, 0.8, 0.15], size=(1_000, 100))
     found = [bootstrap_mean(own, num_resamples=400) for own in differences.tolist()]

@@ -76,6 +76,7 @@ def made_by(method: Replay, folder: Path, job: OnPolicyJob = CONFIG) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_resumed_run_draws_by_priority_and_says_ways_as_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

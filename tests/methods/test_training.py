@@ -323,6 +323,7 @@ def test_a_mixed_run_says_how_each_world_does(tmp_path: Path) -> None:
     assert first["eval/success"] * 6 == pytest.approx(sum(wins))
 
 
+@pytest.mark.slow
 def test_the_journal_names_what_was_imitated_and_what_it_weighed(tmp_path: Path) -> None:
     with Run.open(train("sft", tmp_path / "sft", demonstrations=6, batch_size=3), writable=False) as run:
         shown = {t.id: t for t in run.trajectories(step=0, phase="demonstrations")}

@@ -94,6 +94,7 @@ def test_ending_takes_along_what_escaped_hangs_or_stands_still(start: Start, how
     assert child.exited == -1
 
 
+@pytest.mark.slow
 def test_a_keeper_that_stands_still_or_is_dead_is_no_refuge(start: Start) -> None:
     stopped = start("os.kill(os.getppid(), signal.SIGSTOP); os.write(1, b'!'); time.sleep(60)")
     said(stopped)

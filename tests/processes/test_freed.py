@@ -17,6 +17,7 @@ def resident() -> int:
 @pytest.mark.skipif(
     not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library cannot give memory back"
 )
+@pytest.mark.slow
 def test_what_was_freed_goes_back_to_the_system() -> None:
     library = ctypes.CDLL(None)
     library.malloc.restype, library.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]

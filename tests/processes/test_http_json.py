@@ -73,6 +73,7 @@ def test_answers_that_are_none(answer: bytes, kind: str) -> None:
     assert found.value.kind == kind
 
 
+@pytest.mark.slow
 def test_a_server_that_trickles_does_not_outlast_the_deadline() -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"
     with raw(head, *[b"["] * 99, pause=0.5) as (url, _):

@@ -81,6 +81,7 @@ def test_what_breaks_is_counted_and_built_anew() -> None:
     assert len(found.starts) == 14 and World.made == 6
 
 
+@pytest.mark.slow
 def test_what_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE", 0.1)
     found = load(lambda: World(sick="hang"), instances=4, episodes=16, timeout=0.6)

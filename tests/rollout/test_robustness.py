@@ -89,6 +89,7 @@ def tasks(count: int) -> list[Task]:
 
 
 @pytest.mark.parametrize("where", ["reset", "step"])
+@pytest.mark.slow
 def test_many_hanging_episodes_are_waited_for_together(chat: Chat, ledger: Ledger, where: str) -> None:
     collecting = rollout(chat, ledger, make=lambda: World(ledger, **{where: waits}), step_timeout=0.3)
     started = time.monotonic()

@@ -159,6 +159,7 @@ def test_what_an_abandoned_call_returns_later_is_lost() -> None:
     assert results[1:] == [1]
 
 
+@pytest.mark.slow
 def test_the_deadline_is_that_of_a_call_and_not_of_the_batch() -> None:
     stepper = Stepper(timeout=1.0, num_workers=1)
     assert stepper.run([partial(time.sleep, 0.25)] * 5) == [None] * 5

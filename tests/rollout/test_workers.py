@@ -155,6 +155,7 @@ def test_a_worker_that_breaks_is_a_failure_with_an_owner(
         assert max(slowest) <= deadline + 2 + 5 * lateness.most
 
 
+@pytest.mark.slow
 def test_what_breaks_at_the_start_of_an_episode_is_tried_again_and_then_recorded(chat: Chat) -> None:
     rollout = collecting(chat, f"{WORLD}:Breaking?shape=segfaults&where=reset", parallel=2)
     with pytest.raises(
@@ -164,6 +165,7 @@ def test_what_breaks_at_the_start_of_an_episode_is_tried_again_and_then_recorded
     assert rollout.pool.num_attempts == 4 and len(rollout.pool.broken) == 4
 
 
+@pytest.mark.slow
 def test_a_call_beyond_the_rollouts_own_deadline_is_killed(chat: Chat) -> None:
     make = partial(Worker, f"{WORLD}:Breaking", shape="stops_itself", timeout=60.0, parallel=2)
     make().close()
@@ -181,6 +183,7 @@ def test_a_call_beyond_the_rollouts_own_deadline_is_killed(chat: Chat) -> None:
     ("kills", "count"),
     [(3, 24), pytest.param(500, 2_000, marks=[pytest.mark.faults, pytest.mark.timeout(1_800)])],
 )
+@pytest.mark.slow
 def test_killed_workers_lose_no_episode(chat: Chat, kills: int, count: int) -> None:
     rollout = collecting(chat, f"{WORLD}:Breaking", parallel=8, attempts=4, max_failure_share=1.0)
     struck: list[int] = []

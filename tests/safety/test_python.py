@@ -196,6 +196,7 @@ def test_two_processes_share_nothing() -> None:
         assert second.run("import os\nos.listdir('/tmp'), os.environ.get('A')").output == "([], None)\n"
 
 
+@pytest.mark.slow
 def test_the_time_of_a_tool_is_not_the_cell_s() -> None:
     def slow(_name: str, _arguments: Mapping[str, Any]) -> Served:
         time.sleep(2.5)

@@ -194,6 +194,7 @@ def test_what_breaks_the_protocol_ends_a_conversation_alone(monkeypatch: pytest.
         connection.abort()
 
 
+@pytest.mark.slow
 def test_clients_that_are_slow_do_not_hold_a_connection_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "REQUEST_SECONDS", 1.0)
     monkeypatch.setattr(module, "BODY_SECONDS", 0.3)
@@ -221,6 +222,7 @@ def test_there_are_only_so_many_connections(monkeypatch: pytest.MonkeyPatch) -> 
             assert time.monotonic() < ends
 
 
+@pytest.mark.slow
 def test_a_call_that_hangs_is_given_up_and_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CALL_SECONDS", 0.2)
     monkeypatch.setattr(listener, "GRACE", 1)

@@ -162,6 +162,7 @@ def test_a_late_answer_is_a_failure_and_the_next_episode_goes_on(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.slow
 def test_a_server_that_goes_away_is_a_failure_of_the_environment(protocol: str) -> None:
     with serving(protocol, find("guess")) as server:
         world = find(f"{protocol}/{server.url}")()

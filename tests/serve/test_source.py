@@ -131,6 +131,7 @@ def test_a_function_that_is_awaited(rollout_of: Callable[..., Rollout]) -> None:
     assert found.outcome == Score(value=1.0, is_success=True)
 
 
+@pytest.mark.slow
 def test_a_command(rollout_of: Callable[..., Rollout], tmp_path: Path) -> None:
     program = tmp_path / "agent.py"
     program.write_text(
@@ -212,6 +213,7 @@ def test_an_agent_that_never_asks_has_no_score(rollout_of: Callable[..., Rollout
     assert isinstance(found.outcome, Failure) and found.outcome.kind == "no_calls"
 
 
+@pytest.mark.slow
 def test_an_agent_that_does_not_end(rollout_of: Callable[..., Rollout]) -> None:
     may_end = threading.Event()
     refused: list[int] = []

@@ -106,6 +106,7 @@ def test_a_parent_that_is_a_file_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.slow
 def test_a_disk_that_fails_at_any_operation_leaves_no_half_run(folder: Path, replace: bool) -> None:
     with faults.inject("io:0:EIO") as count:
         if replace:

@@ -32,6 +32,7 @@ def said(capability: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_it_names_the_processor_and_what_torch_makes_of_it() -> None:
     built = f"{processor()}, torch {torch.__version__}"
     assert said("default") == [processor(), f"{built} (DEFAULT, 1 thread)", f"{built} (DEFAULT, 2 threads)"]

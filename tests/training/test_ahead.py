@@ -87,6 +87,7 @@ def by_step(run: Run) -> dict[int, list[Trajectory]]:
     return {step: list(run.trajectories(step, "train")) for step in range(1, STEPS + 1)}
 
 
+@pytest.mark.slow
 def test_weights_that_change_under_an_episode_are_named_by_token(tmp_path: Path) -> None:
     """What must always hold holds in every run; whether an update falls amid a completion is a matter of time."""
     assert any(weights_change_under_an_episode(tmp_path / str(number)) for number in range(8)), (
@@ -208,6 +209,7 @@ def test_no_more_is_begun_than_may_become_old_and_groups_are_whole(most: int, pa
     assert sorted(kept) == sorted((step, r.seed) for step in range(1, last + 1) for r in requests(step))
 
 
+@pytest.mark.slow
 def test_stragglers_are_left_out_and_recorded_as_that_once(tmp_path: Path) -> None:
     train(tmp_path / "run", replace(CONFIG, max_stragglers=0.25, loss="clipped", decoupled=True))
     with Run.open(tmp_path / "run", writable=False) as run:

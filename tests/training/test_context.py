@@ -136,6 +136,7 @@ class Slow(Lever):
         return super().step(action)
 
 
+@pytest.mark.slow
 def test_a_step_that_does_not_end_after_a_signal_is_broken_off_and_the_one_before_it_saved(
     tmp_path: Path, config: grpo.Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

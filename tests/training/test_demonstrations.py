@@ -60,6 +60,7 @@ def rows(folder: Path) -> Sequence[dict[str, Any]]:
         return run.metrics()
 
 
+@pytest.mark.slow
 def test_a_file_without_an_environment_is_judged_by_held_out_loss(place: Path, capsys: Any) -> None:
     folder = api.train(
         "sft",

@@ -110,6 +110,7 @@ def trained(folder: Path, config: grpo.Config) -> list[dict[str, Any]]:
         return run.metrics()
 
 
+@pytest.mark.slow
 def test_what_is_learned_is_examined_elsewhere(tmp_path: Path, config: grpo.Config) -> None:
     rows = trained(tmp_path / "run", config)
     assert [row["eval/success"] for row in rows] == [0.0, 0.0, 0.0]

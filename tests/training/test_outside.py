@@ -77,6 +77,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, MODULE, made)
 
 
+@pytest.mark.slow
 def test_a_run_and_its_evaluation(tmp_path: Path) -> None:
     settings: dict[str, Any] = {
         "environment": "guess", "agent": f"{MODULE}:run_agent", "model": "micro", "steps": 1, "tasks": 2,
@@ -123,6 +124,7 @@ def test_demonstrations_are_played_by_the_agent_with_its_expert(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("has_expert", [True, False])
+@pytest.mark.slow
 def test_what_is_imitated_where_nobody_says_how_much(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], has_expert: bool
 ) -> None:

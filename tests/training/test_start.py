@@ -64,6 +64,7 @@ def test_who_teaches() -> None:
         teacher(NoExpert, mistakes=0.3)
 
 
+@pytest.mark.slow
 def test_a_teacher_that_errs_takes_longer_and_repeats() -> None:
     make = find("keydoor")
     _, tokenizer = make_start("micro", make, seed=0)

@@ -94,6 +94,7 @@ def taught(kind: type[Word], folder: Path, **more: Any) -> tuple[dict[str, Any],
     return found, fingerprint(model), events
 
 
+@pytest.mark.slow
 def test_an_expert_is_followed_until_most_of_the_tasks_are_solved_and_no_further(tmp_path: Path) -> None:
     found, weights, _ = taught(Taught, tmp_path / "a")
     updates, solved = found["success"][-1]

@@ -388,6 +388,7 @@ def test_a_shared_corpus_is_the_same_for_all_questions_and_its_expert_answers_th
     assert 0 < answers.count("unknown") < 40, "some questions nobody can answer"
 
 
+@pytest.mark.slow
 def test_questions_at_scale_are_not_in_both_splits_and_a_fact_that_changed_is_no_answer() -> None:
     world = HopQA(facts=50_000, least_hops=1, hops=4, closed=0.2, changed=0.5, top=2)
     assert len(world.passages()) > 70_000

@@ -105,6 +105,7 @@ def test_planted_faults_are_found(puzzle: Puzzle, said: str) -> None:
     assert any(said in fault for fault in faults(puzzle)), faults(puzzle)
 
 
+@pytest.mark.slow
 def test_drawn_tasks_have_no_fault_and_evolve_both_ways_in_their_domain() -> None:
     rng, keys, kept = random.Random(0), set[str](), 0
     for _ in range(60):
@@ -143,6 +144,7 @@ def test_names_do_not_make_another_task() -> None:
     assert task_key(replace(task, goal=task.goal[:1])) != task_key(task)
 
 
+@pytest.mark.slow
 def test_no_drawn_domain_is_in_both_splits_and_the_expert_solves_them() -> None:
     world = Planning(domain="drawn", evolved="mixed")
     seen: dict[str, set[Domain]] = {"train": set(), "eval": set()}
@@ -176,6 +178,7 @@ def test_a_drawn_domain_has_as_many_things_and_places_as_are_asked_for() -> None
         assert play(world, task, expert).is_success
 
 
+@pytest.mark.slow
 def test_blocks_evolve_as_other_domains_and_are_told_as_blocks_are() -> None:
     lengths: dict[str, list[int]] = {"none": [], "easy": [], "hard": []}
     for how, found in lengths.items():

@@ -99,7 +99,7 @@ def passed(checks: Sequence[Check] | None) -> str:
 def claim_cell(found: Standing, place: int) -> str:
     """Return what was measured of a claim: ``shown, +0.07 [0.05, 0.09] correlation, version 1 (gigpo.jsonl)``."""
     state = found.claims[place]
-    effect = state.verdict().effect
+    effect = state.verdict.effect
     told = "" if effect is None else f", {with_interval(effect, '+')} {state.signature.unit}"
     row = state.signature.row
     source = f", version {state.version} ([{row}.jsonl]({row}.jsonl))" if state.num_lines else ""
@@ -191,7 +191,7 @@ def evidence(found: Standing) -> str:
             + (f" Departs from what was proposed: {claim.departs}." if claim.departs else "")
             + (" Measured with an earlier form of the experiment." if state.is_stale else ""),
         ]
-        lines += ["", *bullets(state.verdict().checks)] if state.blocks else []
+        lines += ["", *bullets(state.verdict.checks)] if state.blocks else []
         lines += ["", *(f"    {command}" for command in state.commands)] if state.commands else []
     for title, checks in (("Objective", found.objective), ("Formula", found.formula)):
         if checks:

@@ -89,7 +89,7 @@ def run_signatures(arguments: Namespace, jobs: int) -> int:
         print(json.dumps({row: as_json(state) for row, state in states.items()}, indent=2))
         return 0
     show(COLUMNS, [cells(state) for state in states.values()], f"{folder}: registered claims")
-    told({row: state.verdict().checks for row, state in states.items()})
+    told({row: state.verdict.checks for row, state in states.items()})
     return 0
 
 
@@ -214,7 +214,7 @@ def words(family: str, layer: str, row: str) -> str:
 
 def cells(state: "State") -> tuple[str, ...]:
     """Return what is known of a claim as texts, one for each of `COLUMNS`."""
-    verdict = state.verdict()
+    verdict = state.verdict
 
     def interval(found: Any) -> str:
         return "" if found is None else f"{found.mean:+.3g} [{found.low:+.3g}, {found.high:+.3g}]"
@@ -237,7 +237,7 @@ def as_json(state: "State") -> dict[str, Any]:
         "row": state.signature.row,
         "version": state.version,
         "verdict": state.word(),
-        **asdict(state.verdict()),
+        **asdict(state.verdict),
         "failed": state.num_failed,
         "seconds": state.seconds,
         "commands": list(state.commands),

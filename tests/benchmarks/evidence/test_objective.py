@@ -57,6 +57,7 @@ def test_a_world_pays_for_what_is_measured(world: str) -> None:
     assert len(found.scripted) >= 7
 
 
+@pytest.mark.slow
 def test_a_bandit_of_clear_arms_passes_with_a_greedy_teacher_whom_chance_beats() -> None:
     """Where arms differ little or pulls are few, returns are luck: they do not even rank like regret."""
     greedy = audit_world("bandit?gap=0.8&pulls=40&expert=greedy", num_tasks=12, num_episodes=64)

@@ -115,6 +115,7 @@ def test_what_is_no_number_is_a_failure(
     assert state.word() == "failed" and all(message in text for text in told.texts)
 
 
+@pytest.mark.slow
 def test_processes_measure_the_same(claim: Claim, tmp_path: Path) -> None:
     alone, together = (go(claim(), tmp_path / str(jobs), jobs)[0] for jobs in (1, 2))
     assert alone.blocks == together.blocks
@@ -135,7 +136,7 @@ def test_training_stops_where_its_sequence_may(
     assert len(go(unclear, tmp_path)[0].blocks) == 10
     falls = claim(kind="training", direction="lower", blocks=10)
     state = go(falls, tmp_path)[0]
-    assert len(state.blocks) == 6 and state.verdict().is_futile and state.word() == "not shown"
+    assert len(state.blocks) == 6 and state.verdict.is_futile and state.word() == "not shown"
 
 
 def test_results_of_other_code_are_measured_again(

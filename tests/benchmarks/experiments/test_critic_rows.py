@@ -21,6 +21,7 @@ def measured(experiment: Any, row: str, **changes: Any) -> dict[str, float]:
     return found
 
 
+@pytest.mark.slow
 def test_values_find_the_right_moves_of_a_success_and_permuted_ones_hardly() -> None:
     row = measured(digi_rl, "digi_rl", levels=8, size=30)
     assert row["method"] > row["control"] + 0.02

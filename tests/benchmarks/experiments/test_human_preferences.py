@@ -34,6 +34,7 @@ def test_answers_are_right_as_often_as_they_say_and_are_dealt_whole(tmp_path: Pa
     assert lab.angle(groups) > 0.5, "true rewards point to the true return"
 
 
+@pytest.mark.slow
 def test_rows_of_a_small_world(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(human_preferences, "FEW", 6)
     (row,) = human_preferences.measure({"seeds": 1, "labels": 12, "epochs": 1, "explore": True}, 3)

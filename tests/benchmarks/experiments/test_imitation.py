@@ -39,6 +39,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "new_pupil", made)
 
 
+@pytest.mark.slow
 def test_what_came_out_right_teaches_when_to_read(small: None) -> None:
     options = {"world": STREAM, "block": 0, "updates": 12, "tasks": 60, "held_out": 64}
     (row,) = fireact.measure(options, 3)
@@ -61,6 +62,7 @@ def test_permuted_answers_are_the_same_words_of_others() -> None:
     assert [t.turns[0].prompt_ids for t in wrong] == [t.turns[0].prompt_ids for t in shown]
 
 
+@pytest.mark.slow
 def test_arms_of_the_mixture_are_measured_alike(small: None) -> None:
     options = {"episodes": 12, "updates": 2, "start_updates": 2, "held_out": 8, "played": 4, "size": 4}
     (row,) = agent_tuning.measure(options, 3)
@@ -68,6 +70,7 @@ def test_arms_of_the_mixture_are_measured_alike(small: None) -> None:
     assert all(0 <= row[key] <= 1 for key in ("method", "control", "null_method", "extra.start"))
 
 
+@pytest.mark.slow
 def test_refusals_of_the_control_stand_anywhere(small: None) -> None:
     world = "calc?steps=1&names=0&checks=0&withheld=0.5"
     options = {"world": world, "block": 0, "updates": 2, "episodes": 12, "held_out": 24}
@@ -103,6 +106,7 @@ def test_resampled_successes_have_the_difficulties_of_the_forced_set() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_teacher_without_mistakes_leaves_nothing_to_force(small: None) -> None:
     options = {
         "world": "collab?slots=2&values=2", "block": 0, "tasks": 12, "tries": 2, "tokens": 60, "held_out": 12,
@@ -138,6 +142,7 @@ def test_random_turns_have_as_many_tokens_of_the_same_episode() -> None:
     )
 
 
+@pytest.mark.slow
 def test_gradients_of_choices_are_compared_batch_by_batch(small: None) -> None:
     options = {
         "world": STREAM,

@@ -60,6 +60,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
 
 
+@pytest.mark.slow
 def test_arms_of_calibration_are_measured_alike() -> None:
     options = {
         "world": SITE, "block": 0, "episodes": 12, "explored": 3, "samples": 1,

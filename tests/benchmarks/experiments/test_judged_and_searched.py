@@ -31,6 +31,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
 
 
+@pytest.mark.slow
 def test_own_judgements_and_their_permutation_are_compared_batch_by_batch() -> None:
     rows = self_rewarding.measure(SUMS, 3)
     assert len(rows) == 2
@@ -61,6 +62,7 @@ def test_a_teacher_who_judges_by_a_coin_answers_as_ever() -> None:
     assert 0.3 < true < 0.7 and all(t.turns[0].is_answer for t in shown)
 
 
+@pytest.mark.slow
 def test_searches_are_told_apart_by_their_values_alone() -> None:
     options = {
         "world": "sokoban?size=4&walls=0&view=grid",
@@ -94,6 +96,7 @@ def test_values_are_permuted_within_their_depth() -> None:
     assert [v for _, v in mixed] != [v for _, v, _ in targets]
 
 
+@pytest.mark.slow
 def test_wishes_are_permuted_and_what_was_done_stays() -> None:
     (row,) = exif.measure(BOUGHT, 3)
     assert row["null_method"] == row["null_control"], "all wishes are the same"

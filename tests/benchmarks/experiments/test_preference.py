@@ -106,6 +106,7 @@ def test_twins_have_the_same_task_and_length() -> None:
         assert len(twin.rejected.turns) == len(pair.rejected.turns)
 
 
+@pytest.mark.slow
 def test_plans_help_who_listens() -> None:
     assert len(set(mpo.PLANS)) == 22 and ("find", "heat", "put") in mpo.PLANS
     made = mpo.houses(2, 4, 3)
@@ -245,6 +246,7 @@ def test_masks_count_as_many_tokens_and_are_one_where_nothing_is_observed() -> N
         assert weigh(alone, rng).loss_weight.tolist() == alone.loss_weight.tolist()
 
 
+@pytest.mark.slow
 def test_both_updates_are_the_same_in_a_world_of_one_turn() -> None:
     options = {"tasks": 12, "updates": 120, "batches": 1}
     (row,) = m_dpo.batches(m_dpo.ONE_TURN, options, 8)
@@ -252,6 +254,7 @@ def test_both_updates_are_the_same_in_a_world_of_one_turn() -> None:
     assert row["extra.kto"] == pytest.approx(row["method"], abs=1e-4)
 
 
+@pytest.mark.slow
 def test_the_same_episodes_are_shown_under_both_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     world, few = "collab?slots=2&values=2", {"successes": 3, "failures": 4}
     pupil = nat.new_pupil([world], seed=0, model="micro?tokens=words", texts=nat.SENTENCES.values())
@@ -268,6 +271,7 @@ def test_the_same_episodes_are_shown_under_both_labels(monkeypatch: pytest.Monke
         nat.gathered(pupil, world, 0.3, {"successes": 0, "failures": 999}, 0)
 
 
+@pytest.mark.slow
 def test_every_arm_is_measured() -> None:
     options = {"successes": 3, "failures": 4, "updates": 2, "held_out": 4}
     found = nat.arms("collab?slots=2&values=2", 0.3, options, 1)
@@ -292,6 +296,7 @@ def test_pages_are_alike_by_what_they_are_to_the_goal() -> None:
     assert slipping.sum(1) == pytest.approx(chances.sum(1))
 
 
+@pytest.mark.slow
 def test_a_failure_cut_late_teaches_less_and_a_way_of_one_step_is_cut_once() -> None:
     (row,) = agent_r.measure({"seeds": 1, "tasks": 8}, 6)
     assert row["null_method"] == row["null_control"] > row["extra.start"]
@@ -299,6 +304,7 @@ def test_a_failure_cut_late_teaches_less_and_a_way_of_one_step_is_cut_once() -> 
     assert row["extra.revised"] > 10 and row["extra.way"] > 1
 
 
+@pytest.mark.slow
 def test_what_rises_is_better_and_where_all_is_alike_nothing_is() -> None:
     (row,) = rro.measure({"seeds": 1, "tasks": 8, "states": 200}, 3)
     assert row["control"] < row["method"] <= row["extra.five"] + 0.02
@@ -332,6 +338,7 @@ def test_other_agents_steps_in_the_same_states(monkeypatch: pytest.MonkeyPatch) 
     assert done.endswith(("x", "y", "z", "table")) and "onz" in seen.replace("ony", "onz")
 
 
+@pytest.mark.slow
 def test_foretold_words_can_be_put_in_the_place_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("quintain.training.corpus.NUM_EPISODES", 4)
     options = {"episodes": 1, "first": 1, "updates": 1, "held_out": 1, "model": "micro?tokens=words"}

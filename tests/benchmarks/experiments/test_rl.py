@@ -35,6 +35,7 @@ def test_with_one_epoch_the_arms_are_the_same_bit_by_bit(experiment: object) -> 
     assert measure(SMALL, 3) == [row]
 
 
+@pytest.mark.slow
 def test_states_carry_credit_and_unique_states_carry_none() -> None:
     rows = gigpo.measure({"seeds": 2}, 3)
     assert np.mean([row["method"] - row["control"] for row in rows]) > 0.02
@@ -43,6 +44,7 @@ def test_states_carry_credit_and_unique_states_carry_none() -> None:
     assert rows[0]["extra.start"] == pytest.approx(0.55, abs=0.002)
 
 
+@pytest.mark.slow
 def test_groups_matter_where_tasks_differ_and_not_where_they_are_one() -> None:
     rows = grpo.measure({"seeds": 6}, 3)
     gain = np.mean([row["method"] - row["control"] for row in rows])
@@ -59,6 +61,7 @@ def test_relabelling_deals_every_episode_once() -> None:
     assert dealt != groups
 
 
+@pytest.mark.slow
 def test_deviations_matter_where_tasks_are_not_as_hard() -> None:
     rows = reinforce_plus_plus.measure({"seeds": 2}, 3)
     gains = [row["method"] - row["control"] for row in rows]

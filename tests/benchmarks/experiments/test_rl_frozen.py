@@ -53,6 +53,7 @@ def test_a_step_is_as_long_as_asked_and_is_taken_back(tmp_path: Path) -> None:
             coso.ask(unread, start, count=3)
 
 
+@pytest.mark.slow
 def test_one_token_has_nowhere_to_give_its_weight(tmp_path: Path) -> None:
     options = {
         **JOB,

@@ -34,6 +34,7 @@ def nulls(rows: object) -> list[float]:
     return effects(rows, "null_method", "null_control")
 
 
+@pytest.mark.slow
 def test_jitter_blows_groups_up_that_agree_and_without_it_nothing_is_lost() -> None:
     rows = lite_ppo.measure({"seeds": 6}, 3)
     assert np.mean(effects(rows)) > 0.02 > abs(np.mean(nulls(rows)))
@@ -65,6 +66,7 @@ def test_a_critic_that_knows_explains_returns() -> None:
     assert credit.metrics["value/explained_variance"] > 0.1
 
 
+@pytest.mark.slow
 def test_groups_are_sampled_until_they_differ_and_where_all_do_once() -> None:
     rows = openmanus.measure({"seeds": 4}, 3)
     assert np.mean(effects(rows)) > 0.03
@@ -73,6 +75,7 @@ def test_groups_are_sampled_until_they_differ_and_where_all_do_once() -> None:
     assert all(row["extra.null_drawn"] == 1.0 < row["extra.drawn"] for row in rows)
 
 
+@pytest.mark.slow
 def test_contributions_belong_where_they_are_placed() -> None:
     rows = spa_rl.measure({"seeds": 2, "earlier": 3}, 3)
     assert np.mean(effects(rows)) > 0.15 > 2 * abs(np.mean(nulls(rows)))

@@ -44,6 +44,7 @@ def test_a_deaf_actor_goes_where_it_likes() -> None:
     assert turn.action.text == f"thing {name}"
 
 
+@pytest.mark.slow
 def test_relabelling_teaches_to_mend_and_without_a_trace_it_is_imitation() -> None:
     (row,) = mucode.measure({"seeds": 1, "batches": 4}, 3)
     assert row["method"] - row["control"] > 0.02

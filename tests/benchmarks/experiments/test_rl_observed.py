@@ -59,6 +59,7 @@ def test_a_greedy_player_stays_and_a_curious_one_tries_all() -> None:
     assert row["method"] > row["extra.start"]
 
 
+@pytest.mark.slow
 def test_the_own_memory_teaches_when_to_search() -> None:
     options = {"seeds": 1, "batches": 12, "rate": 10.0, "tasks": 12, "tasks_per_batch": 12, "held_out": 64}
     (row,) = otc.measure(options, 3)
@@ -76,6 +77,7 @@ def test_a_permuted_memory_is_put_back() -> None:
     assert otc.memory(found).known == before and len(before) > 1
 
 
+@pytest.mark.slow
 def test_information_teaches_to_read_on() -> None:
     options = {"seeds": 1, "batches": 8, "rate": 10.0, "held_out": 48}
     (row,) = act_more.measure(options, 3)
@@ -83,6 +85,7 @@ def test_information_teaches_to_read_on() -> None:
     assert row["null_method"] == row["null_control"]
 
 
+@pytest.mark.slow
 def test_steps_of_failures_are_kept_by_the_process_alone() -> None:
     start = fitted_table(s3(3, distances=swirl.DISTANCES), 3, until=0.5)
     taught = swirl.lessons(start, 0, mistakes=0.5)

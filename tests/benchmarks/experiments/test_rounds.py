@@ -30,18 +30,21 @@ def nulls(rows: Rows) -> list[float]:
     return effects(rows, "null_method", "null_control")
 
 
+@pytest.mark.slow
 def test_rising_thresholds_choose_and_equal_rewards_leave_no_choice() -> None:
     rows = measured(rest, "rest", tasks=48, epochs=4)
     assert effects(rows)[0] > 0 and nulls(rows) == [0.0]
     assert all(row["extra.start"] < row["extra.constant"] < row["method"] for row in rows)
 
 
+@pytest.mark.slow
 def test_the_shortest_teach_shorter_ways_and_ties_are_all_kept() -> None:
     rows = measured(pae, "pae", rounds=3, epochs=4)
     assert effects(rows)[0] > 0 and nulls(rows) == [0.0]
     assert all(row["extra.pooled"] < row["method"] for row in rows)
 
 
+@pytest.mark.slow
 def test_failures_teach_up_to_a_subgoal_and_without_one_nothing() -> None:
     rows = measured(androidgen, "androidgen", rounds=2, epochs=4)
     assert effects(rows)[0] > 0 and nulls(rows) == [0.0]
@@ -61,6 +64,7 @@ def test_the_base_keeps_what_exploring_far_levels_forgets() -> None:
     assert all(row["extra.control_near"] < row["extra.near"] for row in rows)
 
 
+@pytest.mark.slow
 def test_a_hint_finds_the_first_step() -> None:
     rows = measured(star, "star", loops=3)
     assert effects(rows)[0] > 0.03 and nulls(rows) == pytest.approx([0.0], abs=0.02)

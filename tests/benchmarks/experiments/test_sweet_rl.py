@@ -8,6 +8,7 @@ from quintain.benchmarks.experiments.preference import sweet_rl
 from quintain.benchmarks.experiments.preference.blocks import table_of
 
 
+@pytest.mark.slow
 def test_a_critic_that_is_told_orders_guesses_better() -> None:
     torch.set_num_threads(1)
     (row,) = sweet_rl.measure({"seeds": 1, "tasks": 24, "held_out": 8, "updates": 60, "rate": 0.1}, 3)

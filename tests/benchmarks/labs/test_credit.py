@@ -38,6 +38,7 @@ def report(material: Material) -> Report:
     return run_lab(material, ideas=["group", "outcome", "return", "gae", "gigpo", "spa_rl", "vine"], parts=4)
 
 
+@pytest.mark.slow
 def test_every_idea_that_fits_has_a_row_and_every_loss_a_column(report: Report) -> None:
     assert {row.name for row in report.ideas} == {
         "group",
@@ -66,6 +67,7 @@ def test_every_idea_that_fits_has_a_row_and_every_loss_a_column(report: Report) 
     }
 
 
+@pytest.mark.slow
 def test_losses_can_be_left_out_and_the_floor_is_another_draw(material: Material, report: Report) -> None:
     again = run_lab(material, ideas=["outcome"], losses=[], parts=4, seed=1)
     assert not again.losses and again.row("outcome").cosine == pytest.approx(
@@ -156,6 +158,7 @@ def test_groups_are_dealt_in_turn(material: Material) -> None:
     assert [len(fold) for fold in folds] == [3, 3, 2] and len(deal(list(material.groups), 99)) == 8
 
 
+@pytest.mark.slow
 def test_the_report_is_written_as_a_file_a_picture_and_tables(report: Report, tmp_path: Path) -> None:
     file, picture = write_lab(report, tmp_path / "out")
     assert json.loads(file.read_text()) == json.loads(json.dumps(asdict(report)))

@@ -82,6 +82,7 @@ def test_features_rest_while_heads_learn_and_the_policy_learns_last(
     assert weights(tmp_path / "run" / "model") != weights(tmp_path / "run" / "start")
 
 
+@pytest.mark.slow
 def test_heads_start_anew_on_what_is_standardized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The classifier's head does not go on to learn Q, and what V reads varies as much as what Q reads."""
     read: dict[str, list[torch.Tensor]] = {}
@@ -128,6 +129,7 @@ def test_stages_and_what_is_asked() -> None:
     assert method(config(log="other")).log == "other"
 
 
+@pytest.mark.slow
 def test_a_body_that_rests_is_read_once_and_nothing_else_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

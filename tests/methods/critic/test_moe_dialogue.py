@@ -132,6 +132,7 @@ def test_what_cannot_be_is_refused(options: dict[str, Any], said: str) -> None:
         moe_dialogue.Config(**options).check()
 
 
+@pytest.mark.slow
 def test_a_run_trains_the_experts_and_then_the_manager(train: Train) -> None:
     rows = train(
         "moe_dialogue", environment="collab?slots=1&values=2&patience=2",

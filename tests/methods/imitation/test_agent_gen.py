@@ -52,6 +52,7 @@ def test_lengths_that_cannot_be_are_refused() -> None:
         agent_gen.Config(least_steps=3, most_steps=2).check()
 
 
+@pytest.mark.slow
 def test_it_trains_on_drawn_domains(train: Any) -> None:
     rows = train("agent_gen", environment=WORLD, most_steps=6, eval_start=False, eval_episodes=1, steps=1)
     assert rows[-1]["data/solved"] == 8 >= rows[-1]["data/new_tasks"] >= rows[-1]["data/num_turns"] > 0

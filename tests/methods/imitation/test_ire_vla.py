@@ -73,6 +73,7 @@ def test_an_embedding_that_is_also_the_output_rests(pupil: Any) -> None:
         trunk(model, 9)
 
 
+@pytest.mark.slow
 def test_stages_move_what_they_should(train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[str, bool, bool]] = []
     learn_all, rehearse = on_policy.learn_all, Rehearsed.learn

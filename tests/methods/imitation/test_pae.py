@@ -39,6 +39,7 @@ def test_only_what_is_paid_is_accepted() -> None:
     assert len(accepted().apply(examples((0, 1), value=0.01))) == 1
 
 
+@pytest.mark.slow
 def test_levels_without_a_solution_give_what_the_evaluator_gets_wrong_and_no_more() -> None:
     rows = levels(0, 40, dead=1.0)
     policy = uniform_start(starting_at(rows))

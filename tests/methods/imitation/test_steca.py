@@ -178,6 +178,7 @@ def test_who_does_as_the_expert_deviates_nowhere(quick: None) -> None:
     assert steca.pipeline(found, find(WORLD), 0.95)(groups).examples == ()
 
 
+@pytest.mark.slow
 def test_the_planted_step_is_found_by_exact_values(quick: None) -> None:
     """Who always errs on the list, and never before, deviates there in every episode."""
     pupil = new_pupil([WORLD], seed=0, model="micro?tokens=words", agent="text")
@@ -197,6 +198,7 @@ def test_the_planted_step_is_found_by_exact_values(quick: None) -> None:
     assert set(map(str, kinds.values())) == {str((1, ["calibrated", "shown"]))}
 
 
+@pytest.mark.slow
 def test_a_round_trains_on_what_it_found(train: Any) -> None:
     rows = train("steca", environment=WORLD, steps=1, episodes=4, samples=2, updates=2, eval_every=1)
     assert rows[-1]["data/calibrated"] >= rows[-1]["data/executable"] == rows[-1]["data/kept"] > 0

@@ -118,6 +118,7 @@ def test_tokens_of_a_group_count_the_same_however_long_their_episodes_are() -> N
     assert found["sequence_mean"] == pytest.approx(0.0, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_it_imitates_what_is_left_of_five_tries_and_then_learns_by_reward(train: Any, tmp_path: Path) -> None:
     fields = {"environment": "hopqa?hops=1&closed=0", "tasks": 2, "group_size": 2, "attempts": 1}
     rows = train("web_dancer", **fields, imitation_epochs=1, demonstrations=4)

@@ -42,6 +42,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Pair]:
     return found
 
 
+@pytest.mark.slow
 def test_siblings_are_compared_and_the_reference_is_who_sampled(tmp_path: Path, made: list[Pair]) -> None:
     folder = train("agent_q", tmp_path / "run", steps=1, **FIELDS)
     (row,) = rows(folder)[1:]

@@ -78,6 +78,7 @@ def test_without_influence_nothing_is_tried(tmp_path: Path, monkeypatch: pytest.
     assert row["dits/chosen"] == max(1, int(0.5 * row["data/pairs"])) and "dits/spread" not in row
 
 
+@pytest.mark.slow
 def test_a_broken_off_run_resumes_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, stopped = train("dits", tmp_path / "whole", **FIELDS), tmp_path / "stopped"
     with monkeypatch.context() as patch:

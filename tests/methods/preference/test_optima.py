@@ -29,6 +29,7 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.mark.slow
 def test_dialogues_are_imitated_and_then_messages_preferred(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,6 +113,7 @@ PLANNED: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_planner_learns_for_an_actor_that_rests(tmp_path: Path) -> None:
     folder = train(
         "mpo",
@@ -161,6 +162,7 @@ def test_plans_are_valued_and_preferred(tmp_path: Path) -> None:
         assert {turn.completion.policy for turn in trajectory.turns[1:]} == {"reference"}
 
 
+@pytest.mark.slow
 def test_the_planner_of_a_workforce_learns_and_workers_rest(tmp_path: Path) -> None:
     agent = "plan?demonstrates=calls&replan_every=1&max_replans=1&max_tokens=8"
     folder = train("owl", tmp_path / "owl", agent=agent, tasks=8, **PLANNED)
@@ -175,6 +177,7 @@ def test_the_planner_of_a_workforce_learns_and_workers_rest(tmp_path: Path) -> N
     assert max(sum(turn.is_internal for turn in t.turns) for t in own) == 2, "a plan, revised once at most"
 
 
+@pytest.mark.slow
 def test_the_planner_of_a_workforce_is_a_seat_beside_a_coordinator_and_workers(tmp_path: Path) -> None:
     seats = {"planner": "policy", "coordinator": "worker", "riser": "worker", "faller": "worker"}
     agent = "workforce?workers=riser:up;faller:down&max_replans=1&max_tokens=8"
@@ -307,6 +310,7 @@ def test_m_kto_takes_the_same_episodes_one_by_one(tmp_path: Path) -> None:
     assert found[0]["preference/kl"] == pytest.approx(0, abs=1e-6), "it begins at the reference"
 
 
+@pytest.mark.slow
 def test_the_reference_of_a_round_is_the_policy_that_began_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,6 +332,7 @@ def test_the_reference_of_a_round_is_the_policy_that_began_it(
 
 
 @pytest.mark.parametrize("recipe", ["eto", "ipr"])
+@pytest.mark.slow
 def test_a_broken_off_run_resumes_bit_for_bit(
     recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

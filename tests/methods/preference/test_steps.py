@@ -113,6 +113,7 @@ class Garden(Coin):
 
 
 @pytest.mark.parametrize("recipe", FIELDS)
+@pytest.mark.slow
 def test_it_trains_and_a_broken_off_run_resumes_bit_for_bit(
     recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +172,7 @@ def put_right(world: str, *, undo_turns: int, tasks: int, rate: float) -> tuple[
     return revisions, tried
 
 
+@pytest.mark.slow
 def test_what_is_put_right_can_be_carried_out_and_only_mistakes_have_no_weight() -> None:
     world = "web?goal=open&depth=2&popups=0&dead_ends=3&items=2"
     revisions, tried = put_right(world, undo_turns=1, tasks=24, rate=0.8)
@@ -193,6 +195,7 @@ def test_what_is_put_right_can_be_carried_out_and_only_mistakes_have_no_weight()
         assert trained.token_ids[trained.loss_weight > 0].tolist() == words, "token by token"
 
 
+@pytest.mark.slow
 def test_without_a_way_back_nothing_is_put_right_where_steps_are_for_good() -> None:
     revisions, tried = put_right(BLOCKS, undo_turns=0, tasks=40, rate=0.5)
     assert len(tried) > 20 and revisions.num_other > 0.9 * len(tried)
@@ -340,6 +343,7 @@ def test_e2cl_needs_its_harness_and_an_expert() -> None:
     e2cl.Config(agent="foresight?max_tokens=8+text").check()
 
 
+@pytest.mark.slow
 def test_the_inverse_variant_pays_by_the_discriminator_alone(tmp_path: Path) -> None:
     fields = {**START, **FIELDS["step_agent"], "reward": "inverse"}
     one = train("step_agent", tmp_path / "one", **fields)

@@ -110,6 +110,7 @@ def test_a_critic_that_is_told_nothing_needs_no_world_that_tells(tmp_path: Path)
         train("sweet_rl", tmp_path / "other", **plain)
 
 
+@pytest.mark.slow
 def test_a_broken_off_run_resumes_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, stopped = train("sweet_rl", tmp_path / "whole", **FIELDS), tmp_path / "stopped"
     with monkeypatch.context() as patch:

@@ -139,6 +139,7 @@ def test_settings_that_leave_nothing_to_learn_are_refused(
         find_method(name).config_class(**fields).check()
 
 
+@pytest.mark.slow
 def test_counts_and_weights_of_every_method_have_a_range() -> None:
     """Defaults lie within, and what is below them does not, whatever the method."""
     for name, module in MODULES.items():

@@ -61,6 +61,7 @@ def test_a_step_by_value() -> None:
     assert measure_entropy_of_actions(groups(turn((0, 1), Action(error="?"))), decode) == {}
 
 
+@pytest.mark.slow
 def test_coso_says_how_undecided_filler_and_action_are(tmp_path: Path) -> None:
     folder = Runner(tmp_path).train(
         "coso",

@@ -169,6 +169,7 @@ def test_epo_trains_a_strategist_for_a_frozen_actor(
     assert any(turn.action.text == "flag" and turn.is_valid for t in episodes for turn in t.turns)
 
 
+@pytest.mark.slow
 def test_answers_and_verdicts_have_statistics_of_their_own_in_training(
     runner_in: Callable[[Path], Any],
     tmp_path: Path,

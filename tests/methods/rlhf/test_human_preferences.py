@@ -50,6 +50,7 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return quintain.train("human_preferences", run="hp", root=tmp_path_factory.mktemp("runs"), **SMALL)
 
 
+@pytest.mark.slow
 def test_questions_are_asked_step_by_step_and_answered(answered: Path) -> None:
     labels = read_labels(answered / FILE)
     notes = [query.note for query in labels.queries.values()]
@@ -74,6 +75,7 @@ def test_questions_are_asked_step_by_step_and_answered(answered: Path) -> None:
         assert all(TERM not in turn.reward_terms for t in run.trajectories() for turn in t.turns), "as played"
 
 
+@pytest.mark.slow
 def test_answers_of_a_file_lead_to_the_same_weights(answered: Path, tmp_path: Path) -> None:
     file = Path(shutil.copy(answered / FILE, tmp_path / "given.jsonl"))
     again = quintain.train(
@@ -83,6 +85,7 @@ def test_answers_of_a_file_lead_to_the_same_weights(answered: Path, tmp_path: Pa
     assert not (again / FILE).exists() and len(read_labels(file).given) == 12, "nothing was asked anew"
 
 
+@pytest.mark.slow
 def test_a_run_waits_for_people_and_goes_on_where_it_was(answered: Path, tmp_path: Path) -> None:
     run = tmp_path / "ask"
     with pytest.raises(
@@ -134,6 +137,7 @@ def like(answered: Path) -> Trajectory:
         return next(iter(run.trajectories(step=1, phase="train")))
 
 
+@pytest.mark.slow
 def test_segments_have_the_same_number_of_turns(like: Trajectory) -> None:
     episodes = [episode([1.0, 2.0, 4.0], 0, like), episode([8.0], 1, like), episode([16.0, 32.0], 2, like)]
     rng = np.random.default_rng(0)

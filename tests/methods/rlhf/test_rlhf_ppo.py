@@ -65,6 +65,7 @@ def test_without_its_corpus_instruct_gpt_is_ppo_bit_for_bit_and_with_it_another(
     assert (mixed / "checkpoints").exists()
 
 
+@pytest.mark.slow
 def test_a_corpus_of_conversations_is_read_from_a_file(train: Train, tmp_path: Path) -> None:
     chat = {"messages": [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "4"}]}
     file = tmp_path / "corpus.jsonl"
@@ -72,6 +73,7 @@ def test_a_corpus_of_conversations_is_read_from_a_file(train: Train, tmp_path: P
     assert rows(train("instruct_gpt", "filed", corpus=str(file), steps=1))[-1]["mixing/nll"] > 0
 
 
+@pytest.mark.slow
 def test_what_cannot_pay_is_refused(train: Train, reward_model: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="reward_model: got none, and nothing else pays"):
         train("instruct_gpt", "x", reward_model="")
@@ -88,6 +90,7 @@ def test_what_cannot_pay_is_refused(train: Train, reward_model: Path, tmp_path: 
         train("instruct_gpt", "x", reward_model=str(unfinished))
 
 
+@pytest.mark.slow
 def test_a_constant_reward_model_ends_the_run(train: Train, reward_model: Path) -> None:
     with pytest.raises(ModelError, match="got the score 0 for all of"):
         train("instruct_gpt", "flat", reward_model=str(flat(reward_model)))

@@ -190,6 +190,7 @@ def test_one_endpoint_that_is_down_breaks_the_episodes_that_call_it_alone(
     assert owners == ["done", "tool: tool down", "done"]
 
 
+@pytest.mark.slow
 def test_a_service_that_fails_now_and_then_punishes_calls_only_where_failures_are_scored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

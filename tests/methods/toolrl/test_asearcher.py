@@ -152,6 +152,7 @@ def trained(
         return run.metrics(), played, run.weights()
 
 
+@pytest.mark.slow
 def test_workers_delayed_at_random_never_break_the_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +173,7 @@ def test_workers_delayed_at_random_never_break_the_bound(
     assert len({t.group for _, t in played}) == 16 and all(t.task.id for _, t in played)
 
 
+@pytest.mark.slow
 def test_with_no_staleness_it_learns_what_lockstep_learns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,6 +68,7 @@ def test_a_query_is_of_a_tool_that_nothing_was_learned_of() -> None:
     assert asked == contrast().questions()
 
 
+@pytest.mark.slow
 def test_the_profile_is_learned_and_only_from_pairs_that_tell_it() -> None:
     options = {"tools": 60, "steps": 20, "batch_size": 24, "hard": 3, "temperature": 0.05, "rate": 0.03}
     (row,) = experiment.measure(options, 5)

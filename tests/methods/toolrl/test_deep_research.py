@@ -92,6 +92,7 @@ def test_a_look_costs_what_is_said() -> None:
     assert [round(o.value, 6) for o in paid if isinstance(o, Score)] == [0.96, 0.76]
 
 
+@pytest.mark.slow
 def test_the_experiment_deals_out_as_many_reads_and_nulls_are_null() -> None:
     torch.set_num_threads(1)
     rows = experiment.measure({"world": WORLD, "rate": 30.0, "batches": 12, "held_out": 64, "seeds": 1}, 3)

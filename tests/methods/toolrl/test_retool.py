@@ -164,6 +164,7 @@ def test_what_has_no_traces_says_so() -> None:
 
 
 @pytest.mark.parametrize("rewrites", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_it_trains(train: Callable[..., list[dict[str, Any]]], rewrites: bool) -> None:
     agent = "auto" if rewrites else "tools?thoughts=true"
     world = "calc?names=0&steps=1&digits=1&checks=0"

@@ -53,6 +53,7 @@ def test_calls_are_counted_without_the_answer() -> None:
     assert torl.conduct([]) == {"torl/calls": 0.0, "torl/broken": 0.0, "torl/beyond_cap": 0.0}
 
 
+@pytest.mark.slow
 def test_it_trains(train: Callable[..., list[dict[str, Any]]]) -> None:
     rows = train("torl", environment="calc?names=0&steps=1&digits=1&checks=0", code_penalty=0.5, tasks=2)
     assert {"reward/verdict", "reward/broken_calls", "torl/calls"} <= rows[-1].keys()

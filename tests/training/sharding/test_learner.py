@@ -55,12 +55,14 @@ def test_a_step_in_ranks_is_that_of_one_process(ranks: Ranks, start: Path, name:
 
 
 @pytest.mark.parametrize("name", ["ppo", pytest.param("dpo", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_ranks_that_share_the_tokens_of_a_batch_have_its_gradient(
     ranks: Ranks, start: Path, name: str
 ) -> None:
     check_case(ranks, start, name, context_ranks=2)
 
 
+@pytest.mark.slow
 def test_each_rank_holds_its_part_only(ranks: Ranks, start: Path) -> None:
     whole = sum(parameter.numel() for parameter in make_model().parameters())
     spec = sharded(ranks, start, "parts")
@@ -88,6 +90,7 @@ def test_what_it_says_without_a_gradient_is_of_the_present_weights(ranks: Ranks,
     assert many.version == one.version == 2
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_ranks_is_read_by_one_process_and_by_ranks(
     ranks: Ranks, start: Path, tmp_path: Path
 ) -> None:
@@ -141,6 +144,7 @@ BESIDE = {
 
 
 @pytest.mark.parametrize("rank", [0, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_policies_that_are_only_asked_say_in_ranks_what_they_say_here(
     ranks: Ranks, start: Path, tmp_path: Path, rank: int
 ) -> None:

@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import cached_property
 from os import _exit
 from pathlib import Path
 from typing import Any, Protocol
@@ -123,7 +124,7 @@ def checked(signature: Signature, measured: Measured) -> list[dict[str, float]]:
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class State:
     """What is known of a claim: its blocks so far, and what was recorded about it before."""
 
@@ -142,6 +143,7 @@ class State:
     is_stale: bool
     """whether there are results of this claim by other code of its experiment only"""
 
+    @cached_property
     def verdict(self) -> Verdict:
         """Return what the blocks say, as far as they go without a gap."""
         whole: list[Measured] = []
@@ -155,7 +157,7 @@ class State:
             return "failed"
         if not self.blocks:
             return "not run"
-        verdict = self.verdict()
+        verdict = self.verdict
         if not verdict.is_complete:
             return "unfinished"
         return "shown" if verdict.holds else "not shown"
@@ -185,7 +187,7 @@ def wanted(state: State) -> list[int]:
     signature = state.signature
     if signature.kind != "training":
         return [block for block in range(signature.blocks) if block not in state.blocks]
-    if state.verdict().is_complete:
+    if state.verdict.is_complete:
         return []
     for look in looks(signature.blocks):
         missing = [block for block in range(look.num) if block not in state.blocks]
